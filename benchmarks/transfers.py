@@ -3,7 +3,8 @@
     python -m benchmarks.transfers
 
 All start within a second and share the server's link, which has a given multiple of what they ask for at most; rates
-are constant, or change every second (1000-second traces). The floor is what any event-driven method must do at least
+are constant, or change every second (1000-second traces); all bytes at once, or in flights that double from 14.6 kB,
+0.1 s apart. The floor is what any event-driven method must do at least
 once per transfer: a heap that takes in and gives out as many events. Targets: 10^5 constant transfers in 2 s.
 """
 
@@ -15,10 +16,12 @@ import numpy as np
 
 from benchmarks.report import arguments, emit
 from testbed.emulation.links import BandwidthTraces, Rates
+from testbed.emulation.transport.flights import Flights
 from testbed.network.fair_sharing.transfers import transfer
 
 MEGABYTE = 1e6
 TRACES, TRACE_SECONDS = 86, 1000
+FIRST_FLIGHT, GAP_S = 14_600.0, 0.1
 
 
 def best_of(call: Callable[[], object], times: int = 3) -> float:
@@ -54,6 +57,15 @@ def changing_rates(count: int, generator: np.random.Generator) -> Rates:
     return Rates.traced(traces, generator.integers(0, TRACES, count), generator.uniform(0, TRACE_SECONDS, count), 1.0)
 
 
+def doubling_flights(count: int) -> Flights:
+    """A megabyte in doubling flights, `count` times the same."""
+    flights, left = [(FIRST_FLIGHT, 0.0)], MEGABYTE - FIRST_FLIGHT
+    while left > 0:
+        flights.append((min(left, 2 * flights[-1][0]), GAP_S))
+        left -= flights[-1][0]
+    return Flights.of([flights]).take(np.zeros(count, np.int64))
+
+
 def main() -> None:
     """Measure and print."""
     parser = arguments("Concurrent transfers sharing a link max-min fairly.")
@@ -73,10 +85,22 @@ def main() -> None:
         ("changing rates, half the demand", changing, demand / 2, np.inf),
         ("changing rates, clients that leave", changing, demand / 2, leaving),
     ]
-    rows = []
+    rows, flights = [], doubling_flights(count)
     for name, rates, capacity, stop in cases:
-        seconds = best_of(lambda r=rates, c=capacity, s=stop: transfer(start, size, r, c, s))  # type: ignore[misc]
-        rows.append({"case": name, "transfers": count, "seconds": seconds})
+
+        def once(
+            sent_in: Flights | None, rates: Rates = rates, capacity: float = capacity, stop: object = stop
+        ) -> object:
+            return transfer(start, size, rates, capacity, stop, sent_in)  # type: ignore[arg-type]
+
+        rows.append(
+            {
+                "case": name,
+                "transfers": count,
+                "seconds": best_of(lambda once=once: once(None)),  # type: ignore[misc]
+                "in_flights_seconds": best_of(lambda once=once: once(flights)),  # type: ignore[misc]
+            }
+        )
     floor = heap_seconds(count)
     headline = rows[1]["seconds"]
     assert isinstance(headline, float)

@@ -38,6 +38,12 @@ def shared() -> Path:
 
 
 @pytest.fixture
+def quick_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fonts that PDFs embed in a fraction of the time, for tests that draw many figures and read no PDF."""
+    monkeypatch.setitem(pytest.importorskip("analysis.style")._STYLE, "pdf.fonttype", 3)
+
+
+@pytest.fixture
 def ray_here() -> None:
     """A Ray of this process. The first test that asks for it starts it, and it stays for those after it."""
     from cluster.hosts.session import connect

@@ -1,10 +1,11 @@
 """What an adversary has attained: which of its attacks honest parties refused, and how far the others have shifted who
 takes part, beside Theorem 2 of Lotto (arXiv 2401.02880, section 3.4).
 
-A round is attacked when a misbehaviour was carried out in it. It is refused when an honest party saw something: a
-client refused, or the honest server found a client out. What counts as the adversary's success is a round that is
-completed without that; its dishonest participants are x of s. Pr[x/s > eta c/n] is over all rounds that the adversary
-had planned to attack: one that was refused, or ended early, gains nothing.
+A round is attacked when a misbehaviour was carried out in it. An honest party has seen something when a client refused,
+or the honest server found a client out. Such a round is refused, unless all that came of it is that the server left
+cheats out and completed the round without them. What counts as the adversary's success is a round that is completed
+with nothing seen; its dishonest participants are x of s. Pr[x/s > eta c/n] is over all rounds that the adversary
+had planned to attack: one in which something was seen, or that ended early, gains nothing.
 """
 
 import json
@@ -36,9 +37,11 @@ class Attained:
     Attributes:
         planned: recorded rounds that were to be attacked.
         attacked: those in which a misbehaviour was carried out.
-        refused: attacked rounds in which an honest party saw something.
+        refused: attacked rounds in which a client refused, or which ended early after the server had found one out.
+        left_out: attacked rounds in which nobody refused, and which the server completed without those that it found
+            out.
         checks: (check, stage, rounds in which it failed), the most frequent first.
-        completed: attacked rounds that were completed and not refused; where nothing was ever carried out (an honest
+        completed: attacked rounds that were completed with nothing seen; where nothing was ever carried out (an honest
             server, dishonest clients that do nothing else), all completed ones.
         dishonest: number of dishonest participants of each of these, in their order.
     """
@@ -46,9 +49,15 @@ class Attained:
     planned: int
     attacked: int
     refused: int
+    left_out: int
     checks: tuple[tuple[str, str, int], ...]
     completed: int
     dishonest: tuple[int, ...]
+
+    @property
+    def seen(self) -> int:
+        """Attacked rounds in which an honest party saw something."""
+        return self.refused + self.left_out
 
     def exceeding(self, most: int, confidence: float = 0.95) -> Proportion:
         """How often a round had more than `most` dishonest participants."""
@@ -67,20 +76,22 @@ def attained(run: RunRecords, name: str = "") -> Attained:
     planned = {number for number in rounds["round"] if section.attacks(number)}
     attacked = set(attacks(events, name)["round"])
     seen = events[events["kind"].isin(DETECTIONS) & events["round"].isin(attacked)]
-    refused = set(seen["round"])
+    completed = set(rounds.loc[rounds["outcome"] == "completed", "round"])
+    left_out = (set(seen["round"]) & completed) - set(seen.loc[seen["kind"] == "refusal", "round"])
     names = [
         detail.partition(":")[0] if kind == "refusal" else detail
         for kind, detail in zip(seen["kind"], seen["detail"], strict=True)
     ]
     where = Counter((name, stage) for name, stage, _ in set(zip(names, seen["stage"], seen["round"], strict=True)))
-    unseen = (attacked or planned) - refused
-    done = rounds.loc[(rounds["outcome"] == "completed") & rounds["round"].isin(unseen), "round"]
+    unseen = (attacked or planned) - set(seen["round"])
+    done = sorted(unseen & completed)
     counts = run.participation.groupby("round")["dishonest"].sum()
     checks = sorted(where.items(), key=lambda one: (-one[1], one[0]))
     return Attained(
         len(planned),
         len(attacked),
-        len(refused),
+        len(set(seen["round"]) - left_out),
+        len(left_out),
         tuple((check, stage, times) for (check, stage), times in checks),
         len(done),
         tuple(int(counts.get(number, 0)) for number in done),
@@ -91,7 +102,7 @@ def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
     """One row per run that has an adversary.
 
     Columns: label; selection, aggregation; server, clients (misbehaviours, with the options that were set);
-    population, dishonest (c), participants (s); rounds, planned, attacked, refused, checks and completed (see
+    population, dishonest (c), participants (s); rounds, planned, attacked, refused, left_out, checks and completed (see
     `Attained`); mean, max and distribution (rounds with 0, 1, ... s) of the dishonest participants of completed
     rounds, and due, s c / n; eta, exceeded (rounds with x/s > eta c/n), its rate with low and high; and bound,
     Theorem 2's, where selection is Lotto.
@@ -126,6 +137,7 @@ def _row(run: RunRecords, eta: float) -> dict[str, Any]:
         "planned": found.planned,
         "attacked": found.attacked,
         "refused": found.refused,
+        "left_out": found.left_out,
         "checks": [{"check": check, "stage": stage, "rounds": times} for check, stage, times in found.checks],
         "completed": found.completed,
         "mean": sum(found.dishonest) / found.completed if found.completed else None,
@@ -189,12 +201,16 @@ def _named(frame: pd.DataFrame) -> list[str]:
 
 
 def _seen(frame: pd.DataFrame) -> Table:
+    numbers = {"Rounds": "planned", "Attacked": "attacked", "Refused": "refused", "Left out": "left_out"}
+    if not frame["left_out"].any():
+        del numbers["Left out"]
+    numbers["Done"] = "completed"
     rows = []
     for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):
         checks = [f"{one['check']} at {one['stage']} ({one['rounds']})" for one in row["checks"]]
-        counts = [str(row[column]) for column in ("planned", "attacked", "refused", "completed")]
-        rows.append([name, *counts, ", ".join(checks) or "nothing"])
-    return Table(["Adversary", "Rounds", "Attacked", "Refused", "Done", "Seen by honest parties"], rows, left=(0, 5))
+        rows.append([name, *(str(row[column]) for column in numbers.values()), ", ".join(checks) or "nothing"])
+    heads = ["Adversary", *numbers, "Seen by honest parties"]
+    return Table(heads, rows, left=(0, len(heads) - 1))
 
 
 def _shifts(frame: pd.DataFrame) -> Table:

@@ -43,7 +43,7 @@ class Finding:
             nothing that is known here bounds it) or ``did not arise`` (in no round it could be carried out).
         checks: those that failed, with their stages, the most frequent first.
         limit: what bounds what it gains unseen; empty: nothing.
-        attacked, refused, completed: rounds; see `analysis.attacks.outcomes.Attained`.
+        attacked, refused, completed: rounds; see `seen`, and the others, of `analysis.attacks.outcomes.Attained`.
         recovered: rounds in which the adversary has had a single client's update.
     """
 
@@ -125,8 +125,8 @@ def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
     verdict: Verdict
     if not found.attacked:
         verdict = "did not arise"
-    elif found.refused:
-        verdict = "refused" if found.refused == found.attacked else "refused in part"
+    elif found.seen:
+        verdict = "refused" if found.seen == found.attacked else "refused in part"
     else:
         verdict = "bounded" if bound else "not protected"
     checks = tuple(f"{check} at {stage}" for check, stage, _ in found.checks)
@@ -136,7 +136,7 @@ def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
         checks=checks,
         limit=bound,
         attacked=found.attacked,
-        refused=found.refused,
+        refused=found.seen,
         completed=found.completed,
         recovered=int(recovered),
     )

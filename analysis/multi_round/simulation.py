@@ -110,7 +110,7 @@ class _PresenceNetwork(Network):
     async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
         """Costs nothing here."""
 
-    def record_event(self, party: str, kind: str, detail: str) -> None:
+    def record_event(self, party: str, kind: str, detail: str, stage: str | None = None) -> None:
         """There are no records here."""
 
 

@@ -112,15 +112,17 @@ class ServerMisbehaviour(Misbehaviour):
         overrides: whose decisions.
         attacking: whether the round under way is attacked; where not, a misbehaviour leaves everything to `super()`.
         network: the round's, for `record_attack`.
+        at_stage: of what `record_attack` records, where decisions are made before it begins; None: the one under way.
     """
 
     overrides: ClassVar[type]
+    at_stage: ClassVar[str | None] = None
     attacking: bool = False
     network: Network
 
     def record_attack(self, kind: type["ServerMisbehaviour"], detail: str) -> None:
         """Record that `kind` (the class that says so) has been carried out in this round."""
-        self.network.record_event("server", "attack", f"{kind.name}: {detail}")
+        self.network.record_event("server", "attack", f"{kind.name}: {detail}", self.at_stage)
 
 
 class SelectionMisbehaviour(ServerMisbehaviour):
@@ -149,6 +151,7 @@ class TrainingMisbehaviour(ServerMisbehaviour):
     """Overrides which model is sent to whom: ``class Mine(TrainingMisbehaviour, Broadcast)``."""
 
     overrides = Broadcast
+    at_stage = Train.stage
 
     if TYPE_CHECKING:
 

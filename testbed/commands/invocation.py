@@ -149,8 +149,7 @@ def report(error: BaseException, invocation: Invocation) -> int:
         return BAD_INPUT if isinstance(error, ExperimentError | TraceError) else FAILED
     if hasattr(error, "format_message"):  # a mistake in the command line itself
         command = getattr(getattr(error, "ctx", None), "command_path", "testbed")
-        said = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")  # pydantic's, in typer
-        _print([f"{said}; see `{command} --help`"])
+        _print([f"{_worded(error)}; see `{command} --help`"])
         return BAD_INPUT
     if isinstance(error, OSError) and error.strerror:
         _print([f"{error.filename}: {error.strerror}" if error.filename else error.strerror])
@@ -162,6 +161,35 @@ def report(error: BaseException, invocation: Invocation) -> int:
     hint = "" if invocation.debug else "; --debug prints the traceback"
     _print([f"{what} (this is a bug, here or in a user-defined class{hint})"])
     return FAILED
+
+
+_KINDS = {
+    "int_parsing": "not a whole number",
+    "int_from_float": "not a whole number",
+    "int_parsing_size": "has too many digits",
+    "float_parsing": "not a number",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be above {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be below {lt}",
+}
+"""What pydantic, which typer asks, finds wrong with a number; in braces its context."""
+_LONGEST_SHOWN = 40
+
+
+def _worded(error: Any) -> str:
+    """A mistake in the command line: of a value that is no such number, what was given and what would be."""
+    from pydantic import ValidationError  # where there is such a mistake typer has imported it
+
+    said = " ".join(error.format_message().split()).rstrip(".")
+    if not isinstance(error.__cause__, ValidationError):
+        return said
+    (problem, *_) = error.__cause__.errors(include_url=False)
+    if problem["type"] not in _KINDS:
+        return said.replace("Value error, ", "")
+    given, wrong = str(problem["input"]), _KINDS[problem["type"]].format_map(problem.get("ctx", {}))
+    shown = given if len(given) <= _LONGEST_SHOWN else f"{given[: _LONGEST_SHOWN - 3]}..."
+    return f"{said.removesuffix(' '.join(str(error.message).split()).rstrip('.'))}{shown}: {wrong}"
 
 
 def _print(lines: Sequence[str], before: str = "error: ") -> None:

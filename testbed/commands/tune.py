@@ -61,16 +61,16 @@ def tune(
 
     Where the experiment has a sweep of its own, each of its points has a best value of its own.
     """
-    from analysis.comparison import tuning
+    from testbed.experiment import grid as grids
     from testbed.experiment import load
 
-    keys = [tuning.key_of(one) for one in grid]
+    keys = [grids.key_of(one) for one in grid]
     given = [*(overrides or []), *([f"cluster.network={quoted(network)}"] if network else [])]
     plain = load(file, given)
     swept = [*grid, *([f"seed={seeds}"] if seeds else [])]
     shorter = [f"rounds={rounds}"] if rounds else []
-    experiment = load(file, [*given, *shorter, *(tuning.as_sweep(one) for one in swept)])
-    tuning.require_searchable(plain, keys, seeds)
+    experiment = load(file, [*given, *shorter, *(grids.as_sweep(one) for one in swept)])
+    grids.require_searchable(plain, keys, seeds)
     if write is not None and write.exists():
         raise ExperimentError(f"--write {write}: is there already; give another file")
     if write is not None:
@@ -78,6 +78,7 @@ def tune(
     console = messages()
     try:
         # From here on it takes seconds to import what is needed.
+        from analysis.comparison import tuning
         from testbed.commands.progress import display_for
         from testbed.experiment.schema import points
         from testbed.files.names import file_name

@@ -253,8 +253,9 @@ class Network(ABC):
         """
 
     @abstractmethod
-    def record_event(self, party: str, kind: str, detail: str) -> None:
-        """Add a line to the records' events: what `party` ("server", "client:7") saw or did at this stage."""
+    def record_event(self, party: str, kind: str, detail: str, stage: str | None = None) -> None:
+        """Add a line to the records' events: what `party` ("server", "client:7") saw or did at the stage
+        under way, or at `stage`, which is about to begin."""
 
 
 class RoundNetwork(Network):
@@ -298,6 +299,6 @@ class ExcludingNetwork(Network):
         """See `Network.consult_beacon`."""
         await self._network.consult_beacon(bytes_up, bytes_down, round_trip_s)
 
-    def record_event(self, party: str, kind: str, detail: str) -> None:
+    def record_event(self, party: str, kind: str, detail: str, stage: str | None = None) -> None:
         """See `Network.record_event`."""
-        self._network.record_event(party, kind, detail)
+        self._network.record_event(party, kind, detail, stage)

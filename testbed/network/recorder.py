@@ -138,10 +138,10 @@ class RoundRecorder(RoundNetwork):
         self._finish_server_work()
         self._in_round = False
 
-    def record_event(self, party: str, kind: str, detail: str) -> None:
+    def record_event(self, party: str, kind: str, detail: str, stage: str | None = None) -> None:
         """See `Network.record_event`."""
         if self._in_round:
-            self.events.append(Event(self._stage, party, kind, detail))
+            self.events.append(Event(stage or self._stage, party, kind, detail))
         else:
             self._between_rounds.append(Event("between rounds", party, kind, detail))
 

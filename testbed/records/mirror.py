@@ -66,7 +66,9 @@ def local_staging_dir(out: str | Path) -> Path:
     store.probe()
     copy = _copy(store)
     with _alone(copy):
-        listed = {name: info for name, info in store.files().items() if not _PASSING.fullmatch(name)}
+        found = store.files()
+        store.delete_abandoned(found)
+        listed = {name: info for name, info in found.items() if not _PASSING.fullmatch(name)}
         runs = {name for name in _runs(listed) if "/" not in name}
         if listed and not runs:
             raise RunError(f"{store.shown}: is not empty and holds no run; give another --out")

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,8 @@ from testbed.files.names import check_name, checked_uri, inside, without_paramet
 
 AT_A_TIME = 8  # transfers; most of what a small file takes is waiting for the answer
 PAUSES_S = (1.0, 4.0, 10.0)  # before each repetition; the filesystems themselves try again within each attempt
+ABANDONED_AFTER_S = 3600  # a file of an unfinished write, which takes seconds; other machines' clocks may differ
+_UNFINISHED = re.compile(r"\..+-[0-9a-f]{8}\.writing|\.probe-[0-9a-f]{8}")
 _CHUNK = 8 << 20  # bytes
 _OBJECT_STORES = ("s3", "gcs", "abfs")  # an object appears when it is closed, in the place of the one before
 _FOR_GOOD = {
@@ -149,6 +151,17 @@ class Store:
             self._retried("read", name, copy)
         finally:
             temporary.unlink(missing_ok=True)
+
+    def delete_abandoned(self, files: Mapping[str, Stored]) -> None:
+        """Delete what killed writers have left of unfinished writes among `files`; that it fails is no error.
+
+        Only what has not changed for `ABANDONED_AFTER_S`: another machine may be writing the others.
+        """
+        before = time.time_ns() - ABANDONED_AFTER_S * 10**9
+        for name, info in files.items():
+            if _UNFINISHED.fullmatch(name.rpartition("/")[2]) and info.mtime_ns is not None and info.mtime_ns < before:
+                with contextlib.suppress(OSError, pa.ArrowException):
+                    self._fs.delete_file(self._path(name))
 
     def delete_below(self, name: str) -> None:
         """Delete the directory `name` with all it holds; it need not be there."""

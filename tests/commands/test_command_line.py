@@ -130,6 +130,7 @@ from testbed.commands import main
 assert main(["validate", {str(written())!r}]) == 0
 assert main(["schema"]) == 0
 assert main(["run", "--help"]) == 0
+assert main(["tune", {str(written())!r}, "--grid", "workload.learning_rate"]) == 2
 print("slow:", sorted({{"ray", "torch", "pandas", "matplotlib", "scipy", "sklearn"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

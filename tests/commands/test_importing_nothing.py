@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+pytestmark = pytest.mark.usefixtures("quick_fonts")
 SECTIONS = {
     "selection.protocol": {"selection": {"protocol": "evil:Anything", "participants": 4}},
     "aggregation.protocol": {"aggregation": {"protocol": "evil:Anything"}},

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.plugins import sources
+from testbed.running import preparation
 from tests.fingerprints import fingerprint
 from tests.repository import ROOT
 
@@ -22,19 +24,6 @@ class Halves:
 
     def speed_factors(self, population, generator):
         return [1.0, self.slow] * (population // 2)
-"""
-OTHER_CODE = """
-import sys
-from testbed.plugins import sources
-from testbed.commands import main
-from testbed.running import preparation
-
-def digests(names):
-    found = sources.digests(names)
-    return {name: "of other code" if "their_phones" in name else digest for name, digest in found.items()}
-
-preparation.digests = digests
-sys.exit(main(sys.argv[1:]))
 """
 
 
@@ -65,13 +54,18 @@ def test_a_sweep_on_ray_with_own_code_equals_one_in_this_process(
         assert fingerprint(tmp_path / "ray" / point) == fingerprint(tmp_path / "here" / point)
 
 
-def test_a_node_with_other_code_than_the_provenance_ends_the_run(written: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_node_with_other_code_than_the_provenance_ends_the_run(
+    ray_here: None, call: Callable[..., Any], written: Callable[..., Path], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """At once, and names the node."""
-    (tmp_path / "their_phones.py").write_text(OWN)
-    file = written(workload=LIGHT, devices={"model": "their_phones:Halves"}, rounds=1)
-    ended = in_a_process(
-        tmp_path, "-c", OTHER_CODE, "run", str(file), "--out", "other", "--network", "ray", "--hosts", "1"
-    )
-    assert ended.returncode == 2, ended.stderr
-    (line,) = (line for line in ended.stderr.splitlines() if line.startswith("error: "))
-    assert "your own their_phones.py is other code than where the run was started on node " in line
+
+    def digests(names: Iterable[str]) -> dict[str, str]:
+        return sources.digests(names) | {"benchmarks/breaking.py": "of other code"}
+
+    monkeypatch.setattr(preparation, "digests", digests)
+    experiment = written(workload=LIGHT, rounds=1)
+    ended = call("run", experiment, "--out", tmp_path / "other", "--network", "ray", "--hosts", "1")
+    assert ended.code == 2, ended.err
+    (line,) = (line for line in ended.errors if line.startswith("error: "))
+    assert "your own benchmarks/breaking.py is other code than where the run was started on node " in line

@@ -43,7 +43,7 @@ def server() -> Iterator[Callable[[int, str], str]]:
                 pass
 
         running.append(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-        threading.Thread(target=running[-1].serve_forever, daemon=True).start()
+        threading.Thread(target=running[-1].serve_forever, args=(0.02,), daemon=True).start()  # seconds to `shutdown`
         return f"http://127.0.0.1:{running[-1].server_port}"
 
     yield serve

@@ -3,13 +3,17 @@
 import ast
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
 import analysis.comparison.summary
+from analysis.comparison import overhead
 from docs._ext import api, columns, commands, configuration, schema_keys
 from testbed.experiment import load
 from testbed.experiment.schema import points
+from tests.analysis.recorded import synthetic_run
+from tests.repository import ROOT
 
 REFERENCE = schema_keys.reference()
 KEYS = list(REFERENCE.keys.values())
@@ -130,3 +134,17 @@ def test_the_library_is_there() -> None:
     assert all(f"testbed.{name}.contract`" in contracts for name in ("selection", "aggregation", "workload"))
     shown = [module for part in api.parts().values() for module in api.modules(part)]
     assert len(shown) == len(set(shown)) > 100
+
+
+def test_the_columns_of_the_comparison_are_those_of_its_page(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "reference" / "comparison.md").read_text()
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    named = {name for cell in cells for name in re.findall("`([^`]+)`", cell)}
+    endings = ("_half_width", "_ratio", "_certified", "_lower_bound", "_baseline", "_ratio_half_width")
+    assert all(f"`{ending}`" in text for ending in endings)
+    runs = [synthetic_run(tmp_path / name, name) for name in ("random", "batch-partition")]
+    for frame in (overhead.compare(runs), overhead.compare_paired(runs)):
+        others = set(frame.columns) - named
+        unknown = {name for name in others if not any(name.removesuffix(ending) in named for ending in endings)}
+        assert {name for name in unknown if f"`{name}`" not in text} == set()
+    assert named - set(overhead.compare(runs).columns) == set()

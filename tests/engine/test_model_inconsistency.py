@@ -132,8 +132,9 @@ def test_one_crafted_model_for_all_is_nobodys_contradiction() -> None:
     federation, _, outcome = one_round("random", AGGREGATIONS["secagg"], adversary={"server": "send-crafted-model"})
     assert outcome.state == "completed"
     assert refused(federation) == {}
-    (attack,) = [event.detail for event in federation.network.events if event.kind == "attack"]
-    assert attack.startswith("send-crafted-model: 63 bins for ")
+    (attack,) = [event for event in federation.network.events if event.kind == "attack"]
+    assert attack.stage == "train"
+    assert attack.detail.startswith("send-crafted-model: 63 bins for ")
 
 
 @pytest.mark.parametrize(

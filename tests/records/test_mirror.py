@@ -1,7 +1,9 @@
 """Records at a URI: machines take turns, the later checkpoint wins, what only one place has comes to the other."""
 
 import json
+import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ from testbed.commands import main
 from testbed.errors import RunError
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.mirror import fetched, local_staging_dir
-from testbed.records.store import Store
+from testbed.records.store import ABANDONED_AFTER_S, Store
 from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
 from testbed.records.uploads import Mirror
 from testbed.records.writer import held
@@ -35,6 +37,23 @@ def test_machines_take_turns(uri: str, machine: Callable[[str], None], undisturb
     assert not (path / "parts").exists()
     assert contents(path) == undisturbed
     assert json.loads((path / "summary.json").read_text()) == {"rounds": ROUNDS}
+
+
+def test_what_killed_writers_left_goes_and_what_others_write_stays(uri: str, tmp_path: Path) -> None:
+    live(local_staging_dir(uri), 1, finish=False)
+    there = tmp_path / "remote" / "run"
+    old = [".probe-0011aabb", "..probe-0011aabb-0123cdef.writing", "parts/.rounds.parquet-89abcdef.writing"]
+    new = ".experiment.yaml-01234567.writing"
+    others = ".notes.writing"
+    for name in (*old, new, others):
+        (there / name).parent.mkdir(exist_ok=True)
+        (there / name).write_bytes(b"half")
+    for name in (*old, others):
+        os.utime(there / name, (time.time() - 2 * ABANDONED_AFTER_S,) * 2)
+    local_staging_dir(uri)
+    assert not any((there / name).exists() for name in old)
+    assert (there / new).exists()
+    assert (there / others).exists()  # no writer of ours names a file so
 
 
 def test_what_one_machine_tried_is_charged_on_another(

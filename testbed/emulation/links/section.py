@@ -294,7 +294,7 @@ class Links(BaseModel):
         | Annotated[Transport, Tag("own numbers")],
         Discriminator(lambda value: "own numbers" if isinstance(value, dict | Transport) else "a preset"),
     ] = Field(
-        "none",
+        "auto",
         description="Connections, congestion windows and headers: a preset, or numbers of one's own; auto: tcp where a "
         "client's latency is above 0, else none",
     )

@@ -60,6 +60,8 @@ class CongestionControl:
     """
 
     beta = RENO_BETA
+    heeds_loss = True
+    """Whether a window stops growing when a loss is found."""
     buffer_per_window = BUFFER_PER_WINDOW
     fits = 0.83
     """Part of a message, and of the window that it began with, that a send buffer holds once all of it fits in."""
@@ -145,6 +147,7 @@ class Cubic(CongestionControl):
 class Bbr(CongestionControl):
     """Version 1."""
 
+    heeds_loss = False
     buffer_per_window = 1.5 * BUFFER_PER_WINDOW
     fits = 1.0
 

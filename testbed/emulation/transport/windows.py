@@ -4,10 +4,13 @@ A sender with a window of w segments sends them at once and hears of the first a
 goes. A flight that lasts longer than that fills the link, and what is left follows without a pause. (Cardwell, Savage
 and Anderson, "Modeling TCP latency", 2000, count flights in this way; here each is followed by itself.)
 
-What is lost is sent again in the next flight: the acknowledgements of what came after it say so (RFC 8985). When
-nothing came after it, a probe finds out after two round trips (tail loss probe); when nothing of a flight came, or what
-was sent again is lost again, the retransmission time-out does, and slow start begins anew.
+What is lost is sent again in the next flight: the acknowledgements of what came after it say so (RFC 8985), and what
+those of what came before it have let go by then is under way. When nothing came after it, a probe finds out after two
+round trips (tail loss probe); when what was sent again is lost again, the retransmission time-out does, and slow start
+begins anew.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +20,7 @@ from testbed.emulation.transport.section import Transport
 from testbed.emulation.transport.senders import Path, Senders
 
 VARIATION_KEPT = 0.77  # beyond its least, by each round trip but a connection's first (RFC 6298)
+MOST_DOUBLINGS = 8  # of the time-out
 SAMPLES_SMOOTHED = 16  # segments whose round trips the smoothed one lags behind
 
 
@@ -53,7 +57,9 @@ class Sending:
         self.queue_s = np.zeros(len(segments))
         self._burst, self._generator = burst, generator
         self._began_s, self._next_s = np.zeros(len(segments)), np.zeros(len(segments))
-        self._repeats = np.zeros(len(segments))  # flights in a row of which nothing arrived
+        self._again = np.zeros(len(segments))  # segments of the next flight that were lost before
+        self._let_go = np.zeros(len(segments))  # segments of it that left before this was known
+        self._doublings = np.zeros(len(segments))  # time-outs in a row
         self._flights: list[tuple[Ids, Floats, Floats]] = []
 
     def run(self) -> tuple[Ids, Floats, Floats]:
@@ -69,7 +75,8 @@ class Sending:
     def _fly(self, who: Ids, number: int) -> Ids:
         """One flight of each of `who`; returns who has something left."""
         senders, path, left = self.senders.take(who), self.path.take(who), self.left[who]
-        window = np.minimum(np.minimum(np.minimum(senders.window, self.limit), senders.buffer), left)
+        window = np.minimum(np.maximum(senders.window, self._let_go[who]), senders.buffer)
+        window = np.minimum(np.minimum(window, self.limit), left)
         window = np.where(left > window, np.maximum(np.floor(window), 1.0), window)
         fills = (window < left) & (window * path.segment_s >= path.round_trip_s)
         sent = np.where(fills, left, window) if self._generator is None else window
@@ -81,11 +88,15 @@ class Sending:
         self._began_s[who] = begin_s + late_s
         wait_s = np.maximum(path.round_trip_s, sending_s)
         lost = np.zeros(len(who))
-        if self._generator is not None:
+        if self._generator is None:
+            self.control.acknowledge(senders, path, flight, sending_s)
+        else:
             lost = self._lost(self._generator, path, flight)
-            wait_s = wait_s + self._recover(senders, path, flight, lost, left, who)
+            let_go = self._acknowledge(self._generator, senders, path, flight, sending_s, lost, who)
+            silent_s = self._recover(self._generator, senders, path, flight, sending_s, lost, left, who)
+            wait_s = wait_s + silent_s
+            self._let_go[who] = np.where(silent_s > 0, 0.0, let_go)
         self._next_s[who] = begin_s + wait_s
-        self._acknowledge(senders, path, flight, sending_s, lost)
         buffer = np.minimum(self.control.buffer_per_window * senders.window, self.fits[who])
         senders.buffer = np.minimum(np.maximum(senders.buffer, buffer), self.limit)
         self.left[who] = left = left - (sent - lost)
@@ -93,15 +104,6 @@ class Sending:
         self._measure(senders, path, flight, who, last)
         self.senders.put(who, senders)
         return who[~last]
-
-    def _acknowledge(self, senders: Senders, path: Path, flight: Flight, sending_s: Floats, lost: Floats) -> None:
-        """The windows grow, but for those that have just shrunk."""
-        before = [column.copy() for column in senders.columns()] if lost.any() else []
-        self.control.acknowledge(senders, path, flight, sending_s)
-        if before:
-            after = senders.columns()
-            kept = Senders(*(np.where(lost > 0, was, now) for was, now in zip(before, after, strict=True)))
-            senders.put(np.arange(len(lost)), kept)
 
     def _measure(self, senders: Senders, path: Path, flight: Flight, who: Ids, last: Mask) -> None:
         """The round trips that the last segments see, with the queue in front of them."""
@@ -133,18 +135,56 @@ class Sending:
         over = np.maximum(queue_s - path.buffer_s, 0.0) / path.segment_s
         return np.minimum(lost + np.floor(np.where(np.isfinite(over), over, 0.0)), sent)
 
-    def _recover(self, senders: Senders, path: Path, flight: Flight, lost: Floats, left: Floats, who: Ids) -> Floats:
-        """Shrink the windows of those that lost something; seconds that finding out takes beyond a round trip."""
-        assert self._generator is not None
-        some, everything = lost > 0, lost >= np.rint(flight.sent)
-        time_out_s = senders.time_out_s(self.transport)
-        self.control.lose(senders, some)
+    def _acknowledge(
+        self,
+        generator: np.random.Generator,
+        senders: Senders,
+        path: Path,
+        flight: Flight,
+        sending_s: Floats,
+        lost: Floats,
+        who: Ids,
+    ) -> Floats:
+        """The windows grow until it is known that something is lost; segments that those have then let go."""
+        some, arrived = lost > 0, flight.sent - lost
+        before = arrived  # of the first that is lost, which is as likely to be any
+        if self.control.heeds_loss:
+            before = np.floor((1 - generator.random(len(who)) ** (1 / np.maximum(lost, 1.0))) * (arrived + 1))
+        heard = np.where(some, np.minimum(before, arrived), flight.sent)
+        counts = np.maximum(heard - self._let_go[who], 0.0)
+        if not self.control.heeds_loss:  # but for the round trip in which it begins, for which the window stays
+            counts = np.where(some & (self._again[who] == 0), 0.0, heard)
+        self.control.acknowledge(senders, path, replace(flight, sent=counts), sending_s)
+        grown = np.minimum(senders.window, self.limit) - flight.window
+        return np.where(some, np.maximum(grown, 0.0) + heard, 0.0)
+
+    def _recover(
+        self,
+        generator: np.random.Generator,
+        senders: Senders,
+        path: Path,
+        flight: Flight,
+        sending_s: Floats,
+        lost: Floats,
+        left: Floats,
+        who: Ids,
+    ) -> Floats:
+        """Shrink the windows of those that lost something; seconds that finding out takes longer than the flight."""
+        sent, again, doublings = np.maximum(np.rint(flight.sent), 1.0), self._again[who], self._doublings[who]
+        some, everything = lost > 0, lost >= sent
+        left_before = generator.random(len(who)) < np.minimum(self._let_go[who] / sent, 1.0) ** lost
+        self.control.lose(senders, some & ~left_before)
         # What comes last in a message has nothing after it that would tell; a flight is as likely to lose any segment.
-        ends = some & (flight.sent >= left) & (self._generator.random(len(who)) * flight.sent < lost)
-        probe_s = path.round_trip_s + np.where(flight.sent <= 1.5, self.transport.minimum_timeout_s, 0.0)
-        wait_s = np.where(ends, np.minimum(probe_s, time_out_s), 0.0)
-        again = everything & ((self._repeats[who] > 0) | ~ends)
-        wait_s = np.where(again, time_out_s * 2.0 ** np.minimum(self._repeats[who], 8.0), wait_s)
-        self._repeats[who] = np.where(everything, self._repeats[who] + 1, 0.0)
-        senders.window = np.where(again, 1.0, senders.window)
-        return wait_s
+        last = (flight.sent >= left) & (generator.random(len(who)) * sent < lost)
+        alone = generator.random(len(who)) * (sent - 1) >= lost - 1
+        silent = some & (everything | last)
+        timed_out = silent & ((again >= sent) | (everything & (again > 0)))
+        time_out_s = senders.time_out_s(self.transport)
+        probe_s = 2 * path.round_trip_s + np.where(alone, self.transport.minimum_timeout_s, 0.0)
+        probe_s = np.minimum(probe_s, time_out_s) + np.where(alone, 0.0, path.round_trip_s)  # and what it finds
+        found_s = np.where(timed_out, time_out_s * 2.0 ** np.minimum(doublings, MOST_DOUBLINGS), probe_s)
+        found_s = sending_s + np.where(everything, 0.0, path.round_trip_s) + found_s
+        senders.window = np.where(timed_out, 1.0, senders.window)
+        self._doublings[who] = np.where(timed_out, doublings + 1, np.where(everything, doublings, 0.0))
+        self._again[who] = lost
+        return np.where(silent, found_s - np.maximum(path.round_trip_s, sending_s), 0.0)

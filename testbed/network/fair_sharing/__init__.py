@@ -2,5 +2,6 @@
 
 `transfers` is what the virtual clock calls. Where the link is full, `max_min` follows the level of equal rates from
 event to event while the transfers' own rates are constant; where they change or transfers are cut off, time is cut into
-windows, and `time_varying` follows the same level in each.
+`windows`, and `time_varying` follows the same level in each. `flights` is how transfers get from one flight to the
+next.
 """

@@ -9,11 +9,12 @@ shared cap can cross the level next; a heap gives each. A transfer waits in one 
 it would be done at its cap) or by volume V, the integral of L over time (when it would be done at L). No
 transfer is ever faster than its cap, nor than L, so both are lower bounds whatever L does later: when a
 group crosses the level, its transfers stay where they are, and one that comes up too early is queued again
-with what it lacks.
+with what it lacks. A transfer that waits for its next flight has left its group until then; one whose next
+flight begins at once stays, and is queued for that.
 
-Cost: O((n + x) log n), x being the number of times that a group crosses the level. If all transfers start
-together, x <= n; otherwise it is a few per transfer, and more when the caps are nearly but not exactly
-equal and the link stays just about full.
+Cost: O((n + x) log n), n being the number of flights and x the number of times that a group crosses the level.
+If all transfers start together in one flight each, x <= n; otherwise it is a few per flight, and more when the
+caps are nearly but not exactly equal and the link stays just about full.
 """
 
 import math

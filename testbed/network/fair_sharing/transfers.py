@@ -5,15 +5,16 @@ level L is the one number at which the rates of all active transfers add up to t
 (water-filling; Bertsekas and Gallager, Data Networks, section 6.5.2). While the caps c_i add up to at most
 C, nobody is held back and L plays no part.
 
-What the model leaves out: packets, TCP's slow start, loss, and what a long round trip costs a transfer in
-its share. A message of a few packets is therefore faster here than on a real link; long transfers come out
-right.
+A transfer may go in flights (`emulation.transport.flights`), as one does that waits for acknowledgements: it takes part
+while a flight is under way, and uses no capacity between two. A flight begins at its nominal time, its gap after the
+beginning of the one before or at that one's end, and is a transfer like any other from then on.
+
+What the model leaves out: packets, and whatever a round trip does to the share of transfers that are under way
+together. Without flights a message of a few packets is faster here than on a real link; long transfers come out right.
 
 How it is computed: transfers that never fill the server's link take what their own links take. Otherwise, while
 rates are constant and nobody is cut off, `max_min` follows the level. Where they change or transfers are cut off, time
-is cut into windows of a limited number of events (starts, stops, changes of rate). A window in which the rates never
-add up to more than the capacity takes no more than the bytes that each link carries in it; in the others
-`time_varying` follows the level from event to event. So memory is bounded, and only contention costs time.
+is cut into `windows` of a limited number of events. So memory is bounded, and only contention costs time.
 """
 
 import math

@@ -51,6 +51,19 @@ def test_rounds_are_counted_by_what_became_of_them(recorded: Callable) -> None:
     assert found.exceeding(0) == Proportion.of(0, 3)
 
 
+def test_a_round_that_only_leaves_cheats_out_is_not_refused(recorded: Callable) -> None:
+    adversary = {"dishonest": 0.3, "clients": ["claim-candidacy"]}
+    run = recorded("claimed", adversary)
+    found = attained(run)
+    seen = run.events[run.events["kind"].isin(["misbehaviour", "refusal"])]
+    completed = run.rounds.loc[run.rounds["outcome"] == "completed", "round"]
+    refusing = set(seen.loc[seen["kind"] == "refusal", "round"])
+    expected = {number for number in seen["round"] if number in set(completed) and number not in refusing}
+    assert found.left_out == len(expected) > 0
+    assert (found.refused, found.seen) == (found.attacked - found.left_out - found.completed, len(set(seen["round"])))
+    assert "Left out" in render(adversaries([run]))
+
+
 def test_completed_rounds_count_their_dishonest_participants(recorded: Callable) -> None:
     run = recorded("kept", {"dishonest": 6, "server": ["keep-dishonest-candidates"]})
     found = attained(run)

@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from analysis.figures.comparison import accuracy_by_noise, accuracy_of_noise, plot, says_something
 from testbed.records import RunRecords
 
+pytestmark = pytest.mark.usefixtures("quick_fonts")
+
 
 @pytest.fixture
 def noisy(make_run: Callable[..., RunRecords]) -> Callable[..., RunRecords]:

@@ -12,6 +12,8 @@ from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
 from testbed.emulation.traces.series import BANDWIDTH, Series, Steps
 
+pytestmark = pytest.mark.usefixtures("quick_fonts")
+
 DAY = 86_400.0
 
 

@@ -29,12 +29,16 @@ OWN: dict[str, Any] = {
 }  # fmt: skip
 
 
+# Nothing of it crashes where the server selects: for the tests on a Ray that has that bug, too.
+DRAWN = OWN | {"selection": {"protocol": "random", "participants": 5}}
+
+
 @contextlib.contextmanager
-def ray_with_a_bug(place: str) -> Iterator[None]:
-    """A Ray whose processes crash at this place: they see what the environment names when it starts. None is left."""
+def ray_with_bugs(*places: str) -> Iterator[None]:
+    """A Ray whose processes crash at these places: they see what the environment names when it starts. None is left."""
     ray.shutdown()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv(faulty_code.AT, place)
+        patched.setenv(faulty_code.AT, " ".join(places))
         connect(None)
     try:
         yield
@@ -43,9 +47,9 @@ def ray_with_a_bug(place: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def bug_in_training() -> Iterator[None]:
-    """One Ray for the tests whose clients crash in training; this process has no bug."""
-    with ray_with_a_bug("train"):
+def bugs() -> Iterator[None]:
+    """One Ray whose clients crash in training, and whose servers where `OWN` selects; this process has no bug."""
+    with ray_with_bugs("train", "select"):
         yield
 
 
@@ -65,10 +69,8 @@ def resumed_here(described: Experiment, path: Path) -> RunRecords:
 
 
 @pytest.mark.parametrize("clock", ["virtual", pytest.param("wall", marks=pytest.mark.slow)])
-def test_a_clients_bug_ends_the_run_which_goes_on_where_it_is_mended(
-    clock: str, bug_in_training: None, tmp_path: Path
-) -> None:
-    described = Experiment.model_validate(OWN | {"time": {"clock": clock, "deadline_s": 600}})
+def test_a_clients_bug_ends_the_run_which_goes_on_where_it_is_mended(clock: str, bugs: None, tmp_path: Path) -> None:
+    described = Experiment.model_validate(DRAWN | {"time": {"clock": clock, "deadline_s": 600}})
     with pytest.raises(CodeCrashed) as ended:
         run_on_ray(described, tmp_path / "run")
     said = str(ended.value)
@@ -86,9 +88,9 @@ def test_a_clients_bug_ends_the_run_which_goes_on_where_it_is_mended(
 
 
 def test_dropped_crashes_are_the_same_events_on_ray_and_without(
-    bug_in_training: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    bugs: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    described = Experiment.model_validate(OWN | {"on_crash": "drop"})
+    described = Experiment.model_validate(DRAWN | {"on_crash": "drop"})
     there = run_on_ray(described, tmp_path / "there")
     monkeypatch.setenv(faulty_code.AT, "train")
     here = undisturbed(described, tmp_path / "here")
@@ -97,9 +99,19 @@ def test_dropped_crashes_are_the_same_events_on_ray_and_without(
     assert identical(here, there)
 
 
-@pytest.mark.parametrize("place", ["select", pytest.param("presence", marks=pytest.mark.slow)])
-def test_the_servers_bug_says_where_too(place: str, tmp_path: Path) -> None:
+def servers_bug(place: str, path: Path) -> None:
+    """A run of `OWN` ends with the line that says where."""
     said = r"the server's side of round 1 crashed: ZeroDivisionError: a bug \("
-    with ray_with_a_bug(place), pytest.raises(CodeCrashed, match=said) as ended:
-        run_on_ray(Experiment.model_validate(OWN), tmp_path / "run")
+    with pytest.raises(CodeCrashed, match=said) as ended:
+        run_on_ray(Experiment.model_validate(OWN), path)
     assert f"in {place}" in ended.value.trace
+
+
+def test_the_servers_bug_says_where_too(bugs: None, tmp_path: Path) -> None:
+    servers_bug("select", tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_so_does_the_availability_models(tmp_path: Path) -> None:
+    with ray_with_bugs("presence"):
+        servers_bug("presence", tmp_path / "run")

@@ -1,4 +1,7 @@
-"""Live mode on real Ray actors: the clients of several processes, over TCP; a host that dies comes back."""
+"""Live mode on real Ray actors: the clients of several processes, over TCP; a host that dies comes back.
+
+That its results are those of the virtual clock: test_same_on_ray.py.
+"""
 
 import os
 import signal
@@ -7,49 +10,29 @@ from pathlib import Path
 import pytest
 import ray
 
-import workloads
 from cluster.hosts.session import RaySession
 from testbed.engine.federation import Progress
-from testbed.engine.in_process import run_in_process
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_here")]
 
 
-def described(clock: str, rounds: int) -> Experiment:
+def described() -> Experiment:
     return Experiment.model_validate(
         {
-            "name": "live-on-ray", "seed": 5, "rounds": rounds, "population": 12,
+            "name": "live-on-ray", "seed": 5, "rounds": 4, "population": 12,
             "workload": {"dataset": "benchmarks.breaking:Means"},
             "selection": {"protocol": "random", "participants": 5},
             "aggregation": {"protocol": "secagg", "threshold": 0.6},
             "links": {"latency_ms": 5},
-            "time": {"compute": "modelled", "deadline_s": 30, "clock": clock, "disconnects": "visible"},
+            "time": {"compute": "modelled", "deadline_s": 30, "clock": "wall", "disconnects": "visible"},
         }
     )  # fmt: skip
 
 
-def test_the_same_model_as_on_the_virtual_clock_and_a_session_runs_several(tmp_path: Path) -> None:
-    virtual = described("virtual", 2)
-    records = RunDirectory.create(tmp_path / "virtual", virtual.plain())
-    run_in_process(virtual, workloads.build(virtual.workload, 12, 5), 0, records, lambda progress: None)
-    reference = RunRecords(tmp_path / "virtual")
-    live = described("wall", 2)
-    with RaySession(None, 2) as session:
-        for name in ("first", "second"):
-            RunDirectory.create(tmp_path / name, live.plain())
-            session.run(live, 0, tmp_path / name, lambda progress: None)
-    for name in ("first", "second"):
-        run = RunRecords(tmp_path / name)
-        assert run.rounds["outcome"].tolist() == ["completed"] * 2
-        assert run.model is not None
-        assert reference.model is not None
-        assert run.model.tobytes() == reference.model.tobytes()
-
-
 def test_a_host_that_dies_takes_its_clients_along_and_both_are_back_in_the_next_round(tmp_path: Path) -> None:
-    live = described("wall", 4)
+    live = described()
     RunDirectory.create(tmp_path / "run", live.plain())
     killed: list[int] = []
     with RaySession(None, 3) as session:

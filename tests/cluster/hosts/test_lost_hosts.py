@@ -58,15 +58,15 @@ def test_a_client_that_kills_its_host_is_found_and_left_out_also_after_resume(ra
         selection={"protocol": "random", "participants": 8},
         aggregation={"protocol": "plain"},
     )
-    runs = []
-    for name, stops in (("whole", ()), ("interrupted", (3,))):
-        runs.append(tmp_path / name)
-        RunDirectory.create(runs[-1], described.plain())
-        for rounds in (*stops, described.rounds):
-            part = described.model_copy(update={"rounds": rounds})
-            with RaySession(None, 2) as session:
-                session.run(part, 0, runs[-1], lambda progress: None)
-    whole, interrupted = (RunRecords(run) for run in runs)
+    runs = {name: tmp_path / name for name in ("whole", "interrupted")}
+    for run in runs.values():
+        RunDirectory.create(run, described.plain())
+    with RaySession(None, 2) as session:
+        session.run(described, 0, runs["whole"], lambda progress: None)
+        session.run(described.model_copy(update={"rounds": 3}), 0, runs["interrupted"], lambda progress: None)
+    with RaySession(None, 2) as session:  # what processes know is gone
+        session.run(described, 0, runs["interrupted"], lambda progress: None)
+    whole, interrupted = (RunRecords(run) for run in runs.values())
     assert identical(interrupted, whole)
     left_out = interrupted.events[interrupted.events["kind"] == "poisoned"]
     assert left_out["party"].tolist() == [f"client:{Poison.KILLS}"]

@@ -1,4 +1,4 @@
-"""Runs on real Ray actors: the same results whatever the number of hosts, and whatever dies on the way."""
+"""Runs on real Ray actors: the same results whatever dies on the way. Without that: test_same_on_ray.py."""
 
 import os
 import signal
@@ -23,24 +23,19 @@ shares_ray = pytest.mark.usefixtures("ray_here")
 TABLES = ("rounds", "exchanges", "participation")
 
 
-def described(**workload: str) -> Experiment:
-    """Small, but with everything that could depend on where clients live."""
+@pytest.fixture(scope="module")
+def experiment() -> Experiment:
+    """Small, but with everything that could depend on where clients live, and hosts start quickly."""
     return Experiment.model_validate(
         {
             "name": "on-ray", "seed": 5, "rounds": 4, "population": 12,
-            "workload": workload,
+            "workload": {"dataset": "benchmarks.breaking:Means"},
             "selection": {"protocol": "lotto-client-centric", "participants": 5, "over_selection": 2},
             "aggregation": {"protocol": "secagg", "threshold": 0.6},
             "availability": {"dropout": {"rate": 0.15}},
             "time": {"compute": "modelled", "deadline_s": 5},
         }
     )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def experiment() -> Experiment:
-    """With a workload that lets hosts start quickly."""
-    return described(dataset="benchmarks.breaking:Means")
 
 
 @pytest.fixture(scope="module")
@@ -70,19 +65,6 @@ def once(condition: Callable[[Progress], bool], action: Callable[[], None]) -> C
             action()
 
     return on_progress
-
-
-@shares_ray
-@pytest.mark.parametrize("hosts", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_one_and_three_hosts_give_what_one_process_gives(hosts: int, tmp_path: Path) -> None:
-    experiment = described(dataset="digits", model="logistic")
-    reference = undisturbed(experiment, tmp_path / "reference")
-    run = tmp_path / str(hosts)
-    RunDirectory.create(run, experiment.plain())
-    with RaySession(None, hosts) as session:
-        session.run(experiment, 0, run, lambda progress: None)
-    assert_same(run, reference)
-    assert len(RunRecords(run).events) == len(reference.events)
 
 
 @shares_ray
@@ -142,8 +124,9 @@ def test_a_killed_coordinator_is_replaced_and_goes_on_from_the_checkpoint(
 
 @shares_ray
 def test_a_coordinator_that_never_gets_anywhere_is_not_restarted_for_ever(
-    experiment: Experiment, reference: RunRecords, tmp_path: Path
+    experiment: Experiment, reference: RunRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("cluster.hosts.session.MAXIMUM_RESTARTS", 1)
     run = tmp_path / "run"
     RunDirectory.create(run, experiment.plain())
     with RaySession(None, 1) as session:

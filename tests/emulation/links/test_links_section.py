@@ -74,6 +74,25 @@ NORMAL = {"distribution": "normal", "mean": 5, "sigma": 1}
         ({"latency_ms": {"matrix": "x.csv", "column": -1}}, "latency_ms.column: should be a valid string or greater t"),
         ({"transport": "udp"}, "transport: should be 'auto', 'none', 'tcp', 'tls' or 'quic', not 'udp'"),
         ({"transport": {"per_bit": 1}}, "transport.per_bit: unknown key; did you mean 'per_byte'? allowed: acknowledg"),
+        ({"transport": {"preset": "udp"}}, "transport.preset: should be 'none', 'tcp', 'tls' or 'quic', not 'udp'"),
+        ({"transport": {"preset": ["tcp"]}}, "transport.preset: should be 'none', 'tcp', 'tls' or 'quic'"),
+        ({"transport": {"preset": "tcp", "conection": "x"}}, "transport.conection: unknown key; did you mean 'connect"),
+        ({"transport": {"preset": "tcp", "connection": "x"}}, "transport.connection: should be 'persistent', 'per-"),
+        ({"transport": {"preset": "tcp", "handshake": "x"}}, "transport.handshake: should be 'none', 'tcp', 'tls',"),
+        ({"transport": {"congestion_control": "x"}}, "transport.congestion_control: should be 'none', 'reno', 'cubic'"),
+        ({"transport": {"congestion_control": "reno"}}, "transport: `congestion_control` needs `segment_bytes`; se"),
+        ({"transport": {"preset": "tls", "segment_bytes": None}}, "transport: `congestion_control` needs `segment_"),
+        ({"loss": {}}, "loss: should be a number, a list, or a mapping with `distribution`"),
+        ({"loss": "much"}, "loss: should be a valid number, not 'much'"),
+        ({"loss": 0.6}, "loss: should be less than or equal to 0.5, not 0.6"),
+        ({"loss": [0.1, -0.1]}, "loss.1: should be greater than or equal to 0, not -0.1"),
+        ({"loss": NORMAL | {"minimum": 0}}, ": `loss` is a probability: its distribution needs a `maximum` of at most"),
+        ({"loss": 0.01, "transport": "none"}, ": `loss` needs a transport that sends again what is lost; set `links."),
+        ({"loss": 0.01, "transport": {"preset": "tcp", "congestion_control": "none"}}, ": `loss` needs a transport th"),
+        ({"loss_burst_packets": 0.5}, "loss_burst_packets: should be greater than or equal to 1, not 0.5"),
+        ({"buffer_ms": {"trace": "x"}}, "buffer_ms: should be a number, a list, or a mapping with `distribution`"),
+        ({"buffer_ms": 0}, "buffer_ms: should be greater than 0, not 0"),
+        ({"buffer_ms": 5, "transport": {"per_byte": 1}}, ": `buffer_ms` needs a transport that sends again what is lo"),
         ({"outages": {"mean_between_s": 5}}, "outages.mean_length_s: is required"),
         ({"outages": {"mean_between_s": 5, "mean_length_s": 0}}, "outages.mean_length_s: should be greater than 0, no"),
         (
@@ -114,6 +133,15 @@ def test_every_form_survives_being_written_and_read_again() -> None:
     assert Experiment.model_validate(experiment.model_dump(exclude_unset=True)) == experiment
     others = {"up_mbit_s": {"table": "speeds.csv", "column": "up"}, "latency_ms": [1, 2], "transport": "tls"}
     experiment = validated({"links": others}, "file")
+    assert validated(experiment.plain(), "file") == experiment
+    lossy = {
+        "transport": {"preset": "tls", "congestion_control": "reno", "connection": "per-stage"},
+        "loss": {"distribution": "uniform", "minimum": 0, "maximum": 0.01},
+        "loss_burst_packets": 3,
+        "buffer_ms": [20, 200],
+    }
+    experiment = validated({"links": lossy}, "file")
+    assert experiment.links.transport.record_bytes == 16_384
     assert validated(experiment.plain(), "file") == experiment
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from testbed.emulation.links import Transport
-from testbed.emulation.transport.section import NO_TRANSPORT, PRESETS, TCP, TLS
+from testbed.emulation.transport.section import HANDSHAKES, NO_TRANSPORT, PRESETS, QUIC, TCP, TLS
 
 
 def test_tcp_in_numbers() -> None:
@@ -21,6 +21,14 @@ def test_tls_in_numbers() -> None:
     same_way, other_way = TLS.overhead([0, 1, 1426, 1427, 16_384, 16_385])
     assert same_way.tolist() == [0, 88, 88, 154, 22 + 12 * 66, 44 + 12 * 66]
     assert other_way.tolist() == [0, 66, 66, 66, 6 * 66, 6 * 66]
+
+
+def test_quic_in_numbers() -> None:
+    # 14 of Ethernet, 20 of IPv4, 8 of UDP, then 11 + 4 + 16: RFC 9000, 17.3, 19.8; RFC 9001, 5.3.
+    assert QUIC.packet_bytes == 14 + 20 + 8 + 11 + 4 + 16
+    same_way, other_way = QUIC.overhead([0, 1, 1200, 1201, 2400, 2401])
+    assert same_way.tolist() == [0, 73, 73, 146, 146, 219]
+    assert other_way.tolist() == [0, 75, 75, 75, 75, 150]
 
 
 def test_nothing_is_added_by_default() -> None:
@@ -63,7 +71,7 @@ settings = st.builds(
 )
 
 
-@given(settings | st.sampled_from([TCP, TLS]), st.lists(st.integers(0, 5000), min_size=1, max_size=5))
+@given(settings | st.sampled_from([TCP, TLS, QUIC]), st.lists(st.integers(0, 5000), min_size=1, max_size=5))
 def test_as_if_packets_were_counted_one_by_one(transport: Transport, sizes: list[int]) -> None:
     same_way, other_way = transport.overhead(sizes)
     assert list(zip(same_way.tolist(), other_way.tolist(), strict=True)) == [counted(transport, size) for size in sizes]
@@ -83,7 +91,10 @@ def test_sizes_of_many_gigabytes() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"per_message_bytes": -1}, {"per_byte": float("nan")}, {"segment_bytes": 0}, {"segments_per_acknowledgement": 0},
-     {"packets": 3}, {"record_bytes": 1.5}],
+     {"packets": 3}, {"record_bytes": 1.5}, {"initial_window_segments": 0}, {"initial_window_segments": 1001},
+     {"window_limit_bytes": 0}, {"minimum_timeout_s": 0}, {"minimum_timeout_s": 61}, {"acknowledgement_delay_s": -1},
+     {"congestion_control": "vegas"}, {"congestion_control": "reno"}, {"preset": "tcp", "segment_bytes": None},
+     {"connection": "for ever"}, {"handshake": "sctp"}, {"preset": "udp"}, {"preset": ["tcp"]}],
 )  # fmt: skip
 def test_numbers_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValidationError) as caught:
@@ -101,3 +112,32 @@ def test_the_last_acknowledgement_rides_on_an_answer_if_it_stands_for_a_single_s
     assert TCP.delayed_acknowledgement(sizes).tolist() == [0, 66, 66, 0, 0, 66]
     assert NO_TRANSPORT.delayed_acknowledgement(sizes).tolist() == [0] * 6
     assert (TCP.delayed_acknowledgement(sizes) <= TCP.overhead(sizes)[1]).all()
+
+
+@pytest.mark.parametrize("preset", ["tcp", "tls", "quic"])
+def test_a_preset_gives_what_is_not_given(preset: str) -> None:
+    own = Transport.model_validate({"preset": preset, "congestion_control": "bbr", "connection": "per-stage"})
+    assert own == PRESETS[preset].model_copy(update={"congestion_control": "bbr", "connection": "per-stage"})
+    assert Transport.model_validate(own.model_dump()) == own
+    assert Transport.model_validate({"preset": "none", "packet_bytes": 5}) == Transport(packet_bytes=5)
+    assert not Transport.model_validate({"preset": preset, "congestion_control": "none"}).has_windows
+
+
+def test_packets_of_a_message() -> None:
+    assert TCP.packets([0, 1, 1448, 1449]).tolist() == [0, 1, 1, 2]
+    assert TLS.packets([0, 1426, 1427]).tolist() == [0, 1, 2]
+    assert NO_TRANSPORT.packets([0, 10_000]).tolist() == [0, 0]
+
+
+def test_what_connecting_takes() -> None:
+    """Half a round trip is the client's first flight; then one for each time that it has to wait for the server."""
+    waits = {"tcp": 1, "tls": 2, "tls-resumed": 2, "tls-0rtt": 1, "quic": 1, "quic-0rtt": 0}
+    assert {name: HANDSHAKES[name].round_trips for name in waits} == {name: 0.5 + wait for name, wait in waits.items()}
+    assert set(waits) | {"none"} == set(HANDSHAKES)
+    none = HANDSHAKES["none"]
+    assert (none.round_trips, none.bytes_down, none.bytes_up) == (0, 0, 0)
+    assert (HANDSHAKES["tcp"].bytes_down, HANDSHAKES["tcp"].bytes_up) == (74, 74 + 66)  # SYN and SYN-ACK have options
+    for name in ("tls", "tls-resumed", "tls-0rtt", "quic", "quic-0rtt"):
+        assert HANDSHAKES[name].bytes_down > HANDSHAKES["tcp"].bytes_down
+        assert HANDSHAKES[name].bytes_up > HANDSHAKES["tcp"].bytes_up
+    assert {name: transport.handshake for name, transport in PRESETS.items()} == {name: name for name in PRESETS}
