@@ -125,13 +125,13 @@ class Conversation:
             last_announced=question.key[0] - 1 if known is None else int(known[exchange.position]),
         )
         size = sum(map(len, parts))
-        pacing = senders.down(exchange.position, size, self._clock())
+        pacing = senders.question(exchange.position, size, self._clock())
         passage = links.downwards(client, size, ready_s, pacing)
         await exchange.send_question(connection, header, name, parts, passage)
         answer = await exchange.receive_header(connection, question.key, self._largest_answer)
         await sleep_until(links.looked_up_s(client, self._clock(), answer.pki_up, answer.pki_down), self._clock)
         if answer.status in (wire.ANSWERED, wire.REFUSED):
-            pacing = senders.up(exchange.position, answer.length, self._clock())
+            pacing = senders.answer(exchange.position, answer.length, self._clock())
             passage = links.upwards(client, answer.length, pacing)
             await exchange.receive_answer(connection, answer.length, passage)
             return ANSWERED if answer.status == wire.ANSWERED else REFUSED

@@ -163,10 +163,11 @@ class ThrottledTransfer:
     async def _in_flight(self, pacing: Pacing) -> int:
         """Wait until the flight may begin that the next bytes go in; how many of them there are."""
         while not pacing.payload_left:
-            self._ready_s = max(self._ready_s, pacing.next_s)
+            flight = next(pacing.flights)
+            self._ready_s = max(self._ready_s, pacing.began_s + flight.gap_s)
             await sleep_until(self._ready_s, self._clock)
             self._not_before_s = max(self._ready_s, self._clock() - DEPTH_S)
-            pacing.begin_flight(self._not_before_s)
+            pacing.begin(flight, self._not_before_s)
             if not pacing.payload_left:
                 self._look_back()
                 await self._pass(pacing.take(0))

@@ -313,11 +313,14 @@ class LiveNetwork(RoundRecorder):
             line = f"{self.behind_s:.2f} of {lasted_s:.2f} s were the machine's, and not those of links and devices"
             self.record_event("machine", "behind", f"{line}; most at {self._most_behind[1]}")
 
-    def _overhead(self, carried: Ids, size: Ids, resent: Ids) -> tuple[Ids, Ids]:
+    def _overhead(self, carried: Ids, size: Ids, resent: Floats) -> tuple[Ids, Ids]:
         """What goes with `carried` of `size` bytes, and acknowledgements back, as on the virtual clock."""
         share = np.divide(carried, size, out=np.zeros(len(size)), where=size > 0)
         there, back = self.links.transport.overhead(size)
-        return np.floor((there + resent) * share).astype(np.int64), np.floor(back * share).astype(np.int64)
+        return (
+            np.floor(there * share).astype(np.int64) + np.rint(resent).astype(np.int64),
+            np.floor(back * share).astype(np.int64),
+        )
 
     # -- sums ------------------------------------------------------------------------------------------------
 
