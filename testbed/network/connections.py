@@ -24,7 +24,7 @@ from testbed.emulation.transport.senders import Path, Senders
 from testbed.emulation.transport.windows import Sending
 
 DOWN, UP = 0, 1
-FIRST_TIME_OUT_S = 1.0  # of a packet that opens a connection (RFC 6298)
+FIRST_TIME_OUT_S = 1.0  # of the two packets that open a connection, before a round trip is known (RFC 6298)
 MOST_DOUBLINGS = 6
 LEAST_S = 1e-12  # a segment on an unlimited link
 
@@ -60,6 +60,15 @@ class Plan:
     which: Ids
     senders: Senders
     queue_s: Floats
+
+    def resent(self, wire_bytes: Ids) -> Ids:
+        """`(m,)` bytes that go again of messages which have `wire_bytes`, with headers."""
+        return np.rint(self.flights.total_bytes - wire_bytes).astype(np.int64)
+
+
+def stage_word(round_number: int, stage_number: int) -> int:
+    """What tells the openings of a stage from those of others; with `| 1 + way`, its messages."""
+    return (round_number << 20 | stage_number) << 2
 
 
 class Connections:
@@ -112,9 +121,14 @@ class Connections:
             most = rates.take(clients).maximum()
             delay_s += np.divide(size, most, out=np.zeros(len(most)), where=most > 0)
         if self._lossy:
-            kept, packets = 1 - self.links.loss_at(now_s, clients), round(2 * cost.round_trips)
-            times = self._generator(word).geometric(kept[:, None], (len(clients), packets)) - 1
-            delay_s += (FIRST_TIME_OUT_S * (2.0 ** np.minimum(times, MOST_DOUBLINGS) - 1)).sum(axis=1)
+            packets = max(1, round(2 * cost.round_trips) - 1)  # the last acknowledgement is not waited for
+            kept = 1 - self.links.loss_at(now_s, clients)[:, None]
+            lost = self._generator(word).geometric(kept, (len(clients), packets)) - 1
+            round_trip_s = 2 * self.links.latency_at(now_s, clients)
+            time_out_s = round_trip_s + np.maximum(2 * round_trip_s, self.transport.minimum_timeout_s)
+            time_outs_s = np.repeat(time_out_s[:, None], packets, axis=1)
+            time_outs_s[:, :2] = FIRST_TIME_OUT_S
+            delay_s += (time_outs_s * (2.0 ** np.minimum(lost, MOST_DOUBLINGS) - 1)).sum(axis=1)
         return Opening(
             np.where(opens, delay_s, 0.0), np.where(opens, cost.bytes_down, 0), np.where(opens, cost.bytes_up, 0)
         )
@@ -133,27 +147,17 @@ class Connections:
             wire_bytes: `(m,)` bytes with headers.
             word: tells these messages from others, for what is lost.
         """
-        if not self.transport.has_windows:
-            return None
-        segments = self.transport.packets(size)
-        if segments.max(initial=0) <= self._never_held_back():
+        segments = self._held_back(size)
+        if segments is None:
             return None
         at = np.flatnonzero(segments > 0)
-        who, begin_s = clients[at], np.where(np.isfinite(start_s[at]), start_s[at], 0.0)
-        senders, path = self._known[way].of(who), self._path(way, who, now_s, begin_s, wire_bytes[at] / segments[at])
-        senders.begin(self.transport, path.round_trip_s, begin_s)
+        begin_s = np.where(np.isfinite(start_s[at]), start_s[at], 0.0)
+        senders, path = self._begun(way, clients[at], now_s, begin_s, wire_bytes[at] / segments[at])
         which = back = np.arange(len(at))
         if not self._lossy:
             which, back = _alike(np.stack((*senders.pattern(), *path.columns(), segments[at], wire_bytes[at])))
         first = at[which]
-        sending = Sending(
-            senders.take(which),
-            segments[first],
-            path.take(which),
-            self.transport,
-            self.links.loss_burst_packets,
-            self._generator(word) if self._lossy else None,
-        )
+        sending = self._sending(senders.take(which), segments[first], path.take(which), word)
         owner, sent, gap_s = sending.run()
         pattern = np.zeros(len(clients), np.int64)  # the first one has no flights: messages of nothing
         pattern[at] = back + 1
@@ -162,6 +166,20 @@ class Connections:
         return Plan(
             Flights(pattern, offsets, flight_bytes, gap_s), at, sending.senders.take(back), sending.queue_s[back]
         )
+
+    def sending(
+        self, way: int, client: int, now_s: float, start_s: float, size: int, wire_bytes: int, word: int
+    ) -> Sending | None:
+        """One message by itself, whose flights are found out as they go; None if nothing holds it back.
+
+        What it loses is drawn for this client. The arguments are those of `plan`.
+        """
+        segments = self._held_back(np.array([size]))
+        if segments is None:
+            return None
+        clients, full_bytes = np.array([client]), wire_bytes / segments
+        senders, path = self._begun(way, clients, now_s, np.array([start_s]), full_bytes)
+        return self._sending(senders, segments, path, word, drawn_for=client + 1)
 
     def sent(self, way: int, clients: Ids, plan: Plan, through_s: Floats, end_s: float) -> None:
         """Messages as planned have left.
@@ -177,6 +195,11 @@ class Connections:
         senders = plan.senders.take(np.flatnonzero(went))
         senders.last_sent_s = (through_s - plan.queue_s)[went]
         self._known[way].put(clients[plan.which[went]], senders)
+
+    def stopped(self, way: int, client: int, sending: Sending, through_s: float) -> None:
+        """A message that was sent by itself is through, or goes no further."""
+        sending.senders.last_sent_s = through_s - sending.queue_s
+        self._known[way].put(np.array([client]), sending.senders)
 
     def to_checkpoint(self) -> dict[str, npt.NDArray[Any]]:
         """What a run that is resumed must know; empty if every round begins with new connections."""
@@ -204,6 +227,25 @@ class Connections:
             return 0
         return 1 if self.transport.congestion_control == "bbr" else self.transport.initial_window_segments // 2
 
+    def _held_back(self, size: Ids) -> Ids | None:
+        """Segments of messages, if windows may hold any of them back."""
+        if not self.transport.has_windows:
+            return None
+        segments = self.transport.packets(size)
+        return None if segments.max(initial=0) <= self._never_held_back() else segments
+
+    def _begun(
+        self, way: int, clients: Ids, now_s: float, start_s: Floats, packet_bytes: Floats
+    ) -> tuple[Senders, Path]:
+        """What senders know, and their paths, when messages begin."""
+        senders, path = self._known[way].of(clients), self._path(way, clients, now_s, start_s, packet_bytes)
+        senders.begin(self.transport, path.round_trip_s, start_s)
+        return senders, path
+
+    def _sending(self, senders: Senders, segments: Ids, path: Path, word: int, drawn_for: int = 0) -> Sending:
+        lost = self._generator(word, drawn_for) if self._lossy else None
+        return Sending(senders, segments, path, self.transport, self.links.loss_burst_packets, lost)
+
     def _path(self, way: int, clients: Ids, now_s: float, time_s: Floats, packet_bytes: Floats) -> Path:
         """What these clients' links are like at `(m,)` `time_s`, for full packets of so many bytes."""
         ways = (self.links.down, self.links.up)
@@ -219,8 +261,9 @@ class Connections:
             self.links.buffer_s[clients],
         )
 
-    def _generator(self, word: int) -> np.random.Generator:
-        return np.random.Generator(np.random.Philox(key=np.array([self.links.loss_key, word], np.uint64)))
+    def _generator(self, word: int, drawn_for: int = 0) -> np.random.Generator:
+        key, counter = np.array([self.links.loss_key, word], np.uint64), np.array([0, 0, 0, drawn_for], np.uint64)
+        return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 class _KnownSenders:

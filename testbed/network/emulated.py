@@ -22,7 +22,7 @@ from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
 from testbed.emulation.links.rates import Rates
 from testbed.messages import detach
-from testbed.network.connections import DOWN, UP, Opening, Plan
+from testbed.network.connections import DOWN, UP, Opening, Plan, stage_word
 from testbed.network.contract import Ask, Replies, Timing
 from testbed.network.fair_sharing.transfers import transfer
 from testbed.network.hosts import Delivery, Hosts
@@ -166,7 +166,7 @@ class EmulatedNetwork(RoundRecorder):
 
     def _connected(self, stage: Stage, presence: Presence) -> _Leaving:
         """Connect those who are there."""
-        there, word = np.flatnonzero(presence.reachable), (self.round_number << 20 | stage.number) << 2
+        there, word = np.flatnonzero(presence.reachable), stage_word(self.round_number, stage.number)
         opening = self.connections.open(stage.recipients[there], self.now_s, word)
         return _Leaving(word, None if opening is None else opening.spread(there, len(stage.recipients)))
 
@@ -242,7 +242,7 @@ class EmulatedNetwork(RoundRecorder):
             )
         plan = leaving.plans[way]
         sent = whole.astype(np.float64) if plan is None else plan.flights.total_bytes
-        headers = headers + np.rint(sent - whole).astype(np.int64)
+        headers = headers if plan is None else headers + plan.resent(whole)
         flights = None if plan is None else plan.flights
         carried = transfer(start_s, sent, rates, capacity_bytes_s, stop_s, flights)
         if first and plan is not None:

@@ -10,6 +10,7 @@ round trips (tail loss probe); when what was sent again is lost again, the retra
 begins anew.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -71,6 +72,18 @@ class Sending:
         owner, size, gap = (np.concatenate(column) for column in zip(*self._flights, strict=True))
         order = np.argsort(owner, kind="stable")
         return owner[order], size[order], gap[order]
+
+    def flight_by_flight(self) -> Iterator[tuple[float, float, float]]:
+        """The same of a single message, each flight only when it is asked for: segments, gap in seconds, segments left.
+
+        What is left counts what was lost, and is 0 after the last flight alone.
+        """
+        who, number = np.arange(len(self.left)), 0
+        while len(who):
+            who = self._fly(who, number)
+            number += 1
+            _, sent, gap_s = self._flights.pop()
+            yield float(sent[0]), float(gap_s[0]), float(self.left[0]) if len(who) else 0.0
 
     def _fly(self, who: Ids, number: int) -> Ids:
         """One flight of each of `who`; returns who has something left."""

@@ -11,6 +11,7 @@ from testbed.network.live import wire
 from testbed.network.live.admission import Admission, Connection
 from testbed.network.live.links import ThrottledLinks, sleep_until
 from testbed.network.live.stage import Exchange, StageProgress
+from testbed.network.live.windows import StageSenders
 from testbed.network.live.wire import FramingError, QuestionHeader
 from testbed.network.recorder import ANSWERED, DROPPED, REFUSED, SILENT
 
@@ -24,7 +25,7 @@ class OutgoingQuestion:
         name: of the question (`question_name`).
         common: the encoded common part.
         private: the encoded private part of each client; None: there are none.
-        sent_s: when the stage began.
+        senders: who connects first, and how messages go.
         last_announced: `(m,)` int64, see `Delivery`; None: up to the round before.
     """
 
@@ -32,7 +33,7 @@ class OutgoingQuestion:
     name: str
     common: bytes
     private: Mapping[int, bytes] | None
-    sent_s: float
+    senders: StageSenders
     last_announced: Ids | None
 
     def parts_for(self, client: int) -> tuple[bytes, ...]:
@@ -73,7 +74,8 @@ class Conversation:
         self, progress: StageProgress, exchange: Exchange, question: OutgoingQuestion, speed_factor: float
     ) -> None:
         """Ask, and tell `progress` what has become of it; if cancelled, the connection is cut where it stands."""
-        ready_s = question.sent_s if self._admission.is_connected(exchange.client) else None
+        at_once = self._admission.is_connected(exchange.client)
+        ready_s = question.senders.connected_s(exchange.position) if at_once else None
         connection = await self._admission.connection(exchange.client)
         exchange.connected = True
         try:
@@ -106,7 +108,9 @@ class Conversation:
         ready_s: float | None,
     ) -> int:
         """Question and answer; returns the outcome once the answer has been received (or never will be)."""
-        client, links = exchange.client, self._links
+        client, links, senders = exchange.client, self._links, question.senders
+        if senders.opening is not None:
+            await sleep_until(senders.connected_s(exchange.position), self._clock)
         name, parts = question.name.encode(), question.parts_for(client)
         known = question.last_announced
         header = QuestionHeader(
@@ -120,12 +124,16 @@ class Conversation:
             private_bytes=None if question.private is None else len(parts[1]),
             last_announced=question.key[0] - 1 if known is None else int(known[exchange.position]),
         )
-        passage = links.downwards(client, sum(map(len, parts)), ready_s)
+        size = sum(map(len, parts))
+        pacing = senders.question(exchange.position, size, self._clock())
+        passage = links.downwards(client, size, ready_s, pacing)
         await exchange.send_question(connection, header, name, parts, passage)
         answer = await exchange.receive_header(connection, question.key, self._largest_answer)
         await sleep_until(links.looked_up_s(client, self._clock(), answer.pki_up, answer.pki_down), self._clock)
         if answer.status in (wire.ANSWERED, wire.REFUSED):
-            await exchange.receive_answer(connection, answer.length, links.upwards(client, answer.length))
+            pacing = senders.answer(exchange.position, answer.length, self._clock())
+            passage = links.upwards(client, answer.length, pacing)
+            await exchange.receive_answer(connection, answer.length, passage)
             return ANSWERED if answer.status == wire.ANSWERED else REFUSED
         line = await exchange.receive_line(connection, answer.length)
         if answer.status == wire.FAILED:

@@ -9,6 +9,9 @@ The server's bucket is shared: pieces pass it in the order in which they are res
 ask for equal pieces, in turn, so they get equal shares, and a transfer that its own link holds back asks less often:
 max-min fairness (deficit round robin with one quantum; Shreedhar and Varghese, SIGCOMM 1995).
 
+Where the transport has windows, a message goes in flights (`windows`): no piece goes beyond the one that is under way,
+and what a link could have carried while the sender waited for an acknowledgement is not made up for.
+
 A wake-up that comes later than `DEPTH_S` cannot be made up for: the link stood idle although bytes waited for it, since
 the machine was not there to carry them. A `ThrottledTransfer` adds up that time (`behind_s`).
 """
@@ -22,6 +25,7 @@ import numpy as np
 
 from testbed.emulation.links import ClientLinks
 from testbed.emulation.links.rates import Rates
+from testbed.network.live.windows import Pacing
 
 SMALLEST_PIECE = 1448  # bytes: TCP's payload of one Ethernet frame
 LARGEST_PIECE = 1 << 18
@@ -77,9 +81,9 @@ class TokenBucket:
         """A transfer has ended."""
         self.transfers -= 1
 
-    def reserve(self, size: float) -> float:
-        """When `size` more bytes will have passed; calls are served in their order."""
-        self._free_s = self._sending_time(max(self._free_s, self._clock() - DEPTH_S), size)
+    def reserve(self, size: float, not_before_s: float = -math.inf) -> float:
+        """When `size` more bytes will have passed, which were not there before; calls are served in their order."""
+        self._free_s = self._sending_time(max(self._free_s, self._clock() - DEPTH_S, not_before_s), size)
         return self._free_s
 
     def passes_in(self, seconds: float) -> float:
@@ -99,6 +103,7 @@ class ThrottledTransfer:
         tokens_per_byte: above 1 where transport headers take their part of the link.
         clock: as the buckets'.
         ready_s: since when it could have begun; None: since it does.
+        pacing: the flights that it goes in; None: all at once, with headers as `tokens_per_byte` says.
 
     Attributes:
         behind_s: how long both links stood idle although this transfer was not done.
@@ -111,12 +116,15 @@ class ThrottledTransfer:
         tokens_per_byte: float,
         clock: Callable[[], float],
         ready_s: float | None = None,
+        pacing: Pacing | None = None,
     ) -> None:
         self._own = own
         self._shared = shared
         self._tokens_per_byte = tokens_per_byte
         self._clock = clock
         self._ready_s = clock() if ready_s is None else ready_s
+        self._pacing = pacing
+        self._not_before_s = -math.inf
         self.behind_s = 0.0
 
     def __enter__(self) -> "ThrottledTransfer":
@@ -125,6 +133,8 @@ class ThrottledTransfer:
         self._own.begin()
         self._shared.begin()
         self._own_size = float(SMALLEST_PIECE)
+        if self._pacing is not None:
+            self._pacing.began_s = self._ready_s
         return self
 
     def __exit__(
@@ -133,9 +143,13 @@ class ThrottledTransfer:
         self._look_back()
         self._own.end()
         self._shared.end()
+        if self._pacing is not None:
+            self._pacing.end(self._ready_s if kind is None else self._clock())
 
     async def next_piece(self, left: int) -> int:
         """Wait until the next piece of at most `left` bytes has passed, and return its size in bytes."""
+        if self._pacing is not None:
+            left = min(left, await self._in_flight(self._pacing))
         self._look_back()
         transfers = self._shared.transfers
         stretch = max(1.0, transfers / (PIECES_PER_S * PIECE_S))
@@ -143,11 +157,27 @@ class ThrottledTransfer:
             self._own_size = self._own.passes_in(PIECE_S)
         quantum = self._shared.passes_in(PIECE_S * stretch / transfers)
         size = min(left, int(min(self._own_size * stretch, quantum, LARGEST_PIECE)))
-        tokens = size * self._tokens_per_byte
-        through_s = max(self._own.reserve(tokens), self._shared.reserve(tokens))
+        await self._pass(size * self._tokens_per_byte if self._pacing is None else self._pacing.take(size))
+        return size
+
+    async def _in_flight(self, pacing: Pacing) -> int:
+        """Wait until the flight may begin that the next bytes go in; how many of them there are."""
+        while not pacing.payload_left:
+            flight = next(pacing.flights)
+            self._ready_s = max(self._ready_s, pacing.began_s + flight.gap_s)
+            await sleep_until(self._ready_s, self._clock)
+            self._not_before_s = max(self._ready_s, self._clock() - DEPTH_S)
+            pacing.begin(flight, self._not_before_s)
+            if not pacing.payload_left:
+                self._look_back()
+                await self._pass(pacing.take(0))
+        return pacing.payload_left
+
+    async def _pass(self, tokens: float) -> None:
+        """Wait until so many bytes have passed both links."""
+        through_s = max(bucket.reserve(tokens, self._not_before_s) for bucket in (self._own, self._shared))
         await sleep_until(through_s, self._clock)
         self._ready_s = through_s
-        return size
 
     def _look_back(self) -> None:
         """Note how long this transfer could have gone on, and no link was at work."""
@@ -214,15 +244,15 @@ class ThrottledLinks:
         """Seconds that a message from or to the client that is sent now is on its way, one way."""
         return float(self._links.latency_at(self._clock(), np.array([client]))[0])
 
-    def downwards(self, client: int, size: int, ready_s: float | None = None) -> Transfer:
+    def downwards(self, client: int, size: int, ready_s: float | None = None, pacing: Pacing | None = None) -> Transfer:
         """The way of a message of `size` bytes to the client, which could have begun at `ready_s` (None: now)."""
-        return ThrottledTransfer(
-            self._of(client)[1], self._server_up, self._tokens_per_byte(size), self._clock, ready_s
-        )
+        own, shared = self._of(client)[1], self._server_up
+        return ThrottledTransfer(own, shared, self._tokens_per_byte(size), self._clock, ready_s, pacing)
 
-    def upwards(self, client: int, size: int) -> Transfer:
+    def upwards(self, client: int, size: int, pacing: Pacing | None = None) -> Transfer:
         """The way of a message of `size` bytes from the client."""
-        return ThrottledTransfer(self._of(client)[3], self._server_down, self._tokens_per_byte(size), self._clock)
+        own, shared = self._of(client)[3], self._server_down
+        return ThrottledTransfer(own, shared, self._tokens_per_byte(size), self._clock, pacing=pacing)
 
     def looked_up_s(self, client: int, ready_s: float, pki_up: int, pki_down: int) -> float:
         """When a client that was ready at `ready_s` has asked the PKI `pki_up` bytes and got `pki_down`."""
@@ -244,10 +274,10 @@ class RealLinks(ThrottledLinks):
         """The real network has its own."""
         return 0.0
 
-    def downwards(self, client: int, size: int, ready_s: float | None = None) -> Transfer:
+    def downwards(self, client: int, size: int, ready_s: float | None = None, pacing: Pacing | None = None) -> Transfer:
         """Nothing is held back."""
         return UnthrottledTransfer()
 
-    def upwards(self, client: int, size: int) -> Transfer:
+    def upwards(self, client: int, size: int, pacing: Pacing | None = None) -> Transfer:
         """Nothing is held back."""
         return UnthrottledTransfer()

@@ -48,8 +48,9 @@ from testbed.network.live.admission import STRANGERS, Admission
 from testbed.network.live.conversation import Conversation, OutgoingQuestion
 from testbed.network.live.links import RealLinks, ThrottledLinks, sleep_until
 from testbed.network.live.stage import Exchange, StageProgress, collected, summed
+from testbed.network.live.windows import StageSenders
 from testbed.network.live.wire import Address
-from testbed.network.recorder import OFFLINE, RoundRecorder, Stage
+from testbed.network.recorder import DROPPED, OFFLINE, RoundRecorder, Stage
 
 RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone
 BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # a round that the machine has held up by so much is worth a line
@@ -203,12 +204,15 @@ class LiveNetwork(RoundRecorder):
             disconnects_visible=self.timing.disconnects_visible,
             clock=self._clock,
         )
+        key = (self.round_number, stage.number)
+        there = np.flatnonzero(presence.reachable)
+        senders = StageSenders(self.connections if self._throttled else None, key, sent_s, recipients, there)
         question = OutgoingQuestion(
-            key=(self.round_number, stage.number),
+            key=key,
             name=question_name(kind),
             common=common,
             private=private,
-            sent_s=sent_s,
+            senders=senders,
             last_announced=self._last_announced(kind, recipients),
         )
         await self._run(progress, presence, question, sent_s + self.timing.limit_s(kind.stage, asked.deadline_s))
@@ -216,7 +220,8 @@ class LiveNetwork(RoundRecorder):
         self._start_server_work()
         answers, vectors = collected(kind, progress.exchanges)
         self._check(answers.crashes)
-        self._place(stage, progress, answers)
+        self._place(stage, progress, answers, senders)
+        self.connections.close(stage.who(OFFLINE, DROPPED))
         self._keep_record(stage, answers, sent_s)
         got_it = [exchange.position for exchange in progress.exchanges if exchange.asked and not exchange.losing]
         cut_off = [exchange.client for exchange in progress.exchanges if exchange.may_have_refused]
@@ -278,7 +283,7 @@ class LiveNetwork(RoundRecorder):
             if not exchange.connected:
                 progress.settle(exchange, OFFLINE)
 
-    def _place(self, stage: Stage, progress: StageProgress, answers: HostAnswers) -> None:
+    def _place(self, stage: Stage, progress: StageProgress, answers: HostAnswers, senders: StageSenders) -> None:
         """Enter what the clients did, and the bytes that got through."""
         outcome = stage.outcome.copy()
         stage.place(answers)
@@ -286,9 +291,13 @@ class LiveNetwork(RoundRecorder):
         for exchange in progress.exchanges:
             stage.bytes_down[exchange.position] = min(exchange.sent, stage.size_down[exchange.position])
             stage.bytes_up[exchange.position] = exchange.received
-        headers_down, acknowledged_up = self._overhead(stage.bytes_down, stage.size_down)
-        headers_up, acknowledged_down = self._overhead(stage.bytes_up, stage.size_up)
+        headers_down, acknowledged_up = self._overhead(stage.bytes_down, stage.size_down, senders.resent_down)
+        headers_up, acknowledged_down = self._overhead(stage.bytes_up, stage.size_up, senders.resent_up)
         stage.transport_down, stage.transport_up = headers_down + acknowledged_down, headers_up + acknowledged_up
+        if (opening := senders.opening) is not None:
+            connected = np.array([exchange.position for exchange in progress.exchanges if exchange.connected], np.int64)
+            stage.transport_down[connected] += opening.bytes_down[connected]
+            stage.transport_up[connected] += opening.bytes_up[connected]
         slowest = max(progress.exchanges, key=lambda exchange: exchange.behind_s, default=None)
         if slowest is not None:
             self._fall_behind(stage.kind.stage, slowest.behind_s)
@@ -304,11 +313,14 @@ class LiveNetwork(RoundRecorder):
             line = f"{self.behind_s:.2f} of {lasted_s:.2f} s were the machine's, and not those of links and devices"
             self.record_event("machine", "behind", f"{line}; most at {self._most_behind[1]}")
 
-    def _overhead(self, carried: Ids, size: Ids) -> tuple[Ids, Ids]:
-        """Transport headers with `carried` of `size` bytes, and acknowledgements back, as on the virtual clock."""
+    def _overhead(self, carried: Ids, size: Ids, resent: Floats) -> tuple[Ids, Ids]:
+        """What goes with `carried` of `size` bytes, and acknowledgements back, as on the virtual clock."""
         share = np.divide(carried, size, out=np.zeros(len(size)), where=size > 0)
         there, back = self.links.transport.overhead(size)
-        return np.floor(there * share).astype(np.int64), np.floor(back * share).astype(np.int64)
+        return (
+            np.floor(there * share).astype(np.int64) + np.rint(resent).astype(np.int64),
+            np.floor(back * share).astype(np.int64),
+        )
 
     # -- sums ------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ def test_the_same_as_on_the_virtual_clock(hosts: int) -> None:
             hosts=hosts,
             on_crash="drop",
             availability=away,
-            transport=TLS.model_copy(update={"congestion_control": "none", "handshake": "none"}),
+            transport=TLS,
             up=4e6,
             factors=[1, 2, 3, 1, 1, 1, 1],
             **QUICK,
