@@ -2,7 +2,7 @@
 
 Every node has an address, a temporary directory and processes of its own; node 0 is the head. They share this machine's
 processors, memory and files. Ray's authentication is off in there, since nothing outside can reach it. Needs root (see
-`benchmarks.namespaces`).
+`benchmarks.fidelity.namespaces`).
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.namespaces import (
+from benchmarks.fidelity.namespaces import (
     INTERFACE,
     Counters,
     Star,

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.namespaces import Counters, Unavailable
+from benchmarks.fidelity.namespaces import Counters, Unavailable
 from benchmarks.ray_nodes import RayStar
 
 EXPERIMENT = """\

@@ -24,7 +24,7 @@ from testbed.emulation.transport.senders import Path, Senders
 from testbed.emulation.transport.windows import Sending
 
 DOWN, UP = 0, 1
-FIRST_TIME_OUT_S = 1.0  # of a packet that opens a connection (RFC 6298)
+FIRST_TIME_OUT_S = 1.0  # of the two packets that open a connection, before a round trip is known (RFC 6298)
 MOST_DOUBLINGS = 6
 LEAST_S = 1e-12  # a segment on an unlimited link
 
@@ -121,9 +121,14 @@ class Connections:
             most = rates.take(clients).maximum()
             delay_s += np.divide(size, most, out=np.zeros(len(most)), where=most > 0)
         if self._lossy:
-            kept, packets = 1 - self.links.loss_at(now_s, clients), round(2 * cost.round_trips)
-            times = self._generator(word).geometric(kept[:, None], (len(clients), packets)) - 1
-            delay_s += (FIRST_TIME_OUT_S * (2.0 ** np.minimum(times, MOST_DOUBLINGS) - 1)).sum(axis=1)
+            packets = max(1, round(2 * cost.round_trips) - 1)  # the last acknowledgement is not waited for
+            kept = 1 - self.links.loss_at(now_s, clients)[:, None]
+            lost = self._generator(word).geometric(kept, (len(clients), packets)) - 1
+            round_trip_s = 2 * self.links.latency_at(now_s, clients)
+            time_out_s = round_trip_s + np.maximum(2 * round_trip_s, self.transport.minimum_timeout_s)
+            time_outs_s = np.repeat(time_out_s[:, None], packets, axis=1)
+            time_outs_s[:, :2] = FIRST_TIME_OUT_S
+            delay_s += (time_outs_s * (2.0 ** np.minimum(lost, MOST_DOUBLINGS) - 1)).sum(axis=1)
         return Opening(
             np.where(opens, delay_s, 0.0), np.where(opens, cost.bytes_down, 0), np.where(opens, cost.bytes_up, 0)
         )

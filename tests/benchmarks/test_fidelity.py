@@ -4,17 +4,20 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from benchmarks.namespaces import PREFIX, Unavailable, check_available
+from benchmarks.fidelity.namespaces import PREFIX, Unavailable, check_available
+from benchmarks.fidelity.wan import QUICK_CASES, QUICK_LOSSY
+from benchmarks.fidelity.wan_rounds import ROUNDS
 from tests.repository import ROOT
 
 COMMAND = [sys.executable, "-m", "benchmarks.fidelity"]
 
 
 def fidelity(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *options], capture_output=True, text=True, cwd=ROOT, timeout=200, check=False)
+    return subprocess.run([*COMMAND, *options], capture_output=True, text=True, cwd=ROOT, timeout=290, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +40,23 @@ def test_computed_times_and_bytes_agree_with_the_kernels() -> None:
     assert result["worst_bytes_error"] < 0.03
     assert result["worst_error"] < 0.5
     assert result["lost_packets"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("kernel_links")
+def test_the_wire_is_what_it_should_be_and_the_clock_agrees_with_tcp_over_it(tmp_path: Path) -> None:
+    picture = tmp_path / "picture.svg"
+    done = fidelity("--wan", "--quick", "--format", "json", "--out", str(picture))
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["cases"] == QUICK_CASES + QUICK_LOSSY
+    assert result["rounds"] == ROUNDS
+    # How busy this machine is makes times longer, a little; a window too small or a handshake too few is far off.
+    assert result["wire_rate_error"] < 0.05
+    assert result["wire_rtt_error"] < 0.5
+    assert result["median_error"] < 0.2
+    assert result["round_median_error"] < 0.3
+    assert picture.read_text().rstrip().endswith("</svg>")
 
 
 @pytest.mark.slow
@@ -67,8 +87,15 @@ def test_an_unknown_case_is_one_line() -> None:
     assert "nothing like it" in done.stderr
 
 
+def test_a_picture_is_of_the_validation_over_distances() -> None:
+    done = fidelity("--out", "picture.svg")
+    assert done.returncode == 2
+    assert "--wan" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_without_root_it_says_so_in_one_line() -> None:
-    as_nobody = "import os; from benchmarks.fidelity import main; os.geteuid() or os.setuid(65534); main()"
+    as_nobody = "import os; from benchmarks.fidelity.__main__ import main; os.geteuid() or os.setuid(65534); main()"
     done = subprocess.run(
         [sys.executable, "-c", as_nobody], capture_output=True, text=True, cwd=ROOT, timeout=100, check=False
     )

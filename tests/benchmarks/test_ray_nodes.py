@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import workloads
-from benchmarks.namespaces import Unavailable, check_available
+from benchmarks.fidelity.namespaces import Unavailable, check_available
 from benchmarks.ray_nodes import RayStar
 from testbed.engine.in_process import run_in_process
 from testbed.experiment.schema import Experiment

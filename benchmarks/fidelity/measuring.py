@@ -1,10 +1,8 @@
 """Both sides of `benchmarks.fidelity`: a case on the virtual clock, and the same on the kernel's links."""
 
 import asyncio
-import ctypes
 import json
 import math
-import signal
 import statistics
 import subprocess
 import sys
@@ -14,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.fidelity_cases import COMPUTE, ROLES, Case, Leaving, Load, environment
-from benchmarks.namespaces import Counters, Star, set_mtu, throttle_client, throttle_server
+from benchmarks.fidelity.cases import COMPUTE, ROLES, Case, Leaving, Load, environment
+from benchmarks.fidelity.namespaces import Counters, Namespaces, Star, set_mtu, throttle_client, throttle_server
+from benchmarks.fidelity.wire_star import die_with_parent
 from testbed.arrays import Floats
 from testbed.emulation.links import BYTES_PER_MBIT
 from testbed.emulation.links.factory import ClientLinks
@@ -36,7 +35,6 @@ FRAME_BYTES = (question_overhead(question_name(Load)) + ANSWER_OVERHEAD) // 2
 
 _QUIET_S = 0.06  # longer than TCP delays an acknowledgement
 _LONG_S = 1e6
-_PR_SET_PDEATHSIG = 1
 _TCP_IP_HEADERS = 52  # without Ethernet's
 
 
@@ -71,8 +69,10 @@ def median(stages: Sequence[Stage]) -> Stage:
 
 
 def transport_of(case: Case) -> Transport:
-    """TCP with the case's packets, and what the live network puts before each message."""
-    return TCP.model_copy(update={"per_message_bytes": FRAME_BYTES, "segment_bytes": case.mtu - _TCP_IP_HEADERS})
+    """TCP with the case's packets, and what the live network puts before each message; nothing is far: no windows."""
+    near = {"congestion_control": "none", "handshake": "none"}
+    sizes = {"per_message_bytes": FRAME_BYTES, "segment_bytes": case.mtu - _TCP_IP_HEADERS}
+    return TCP.model_copy(update={**near, **sizes})
 
 
 def links_of(case: Case, latency_s: float) -> ClientLinks:
@@ -116,7 +116,7 @@ def predicted(case: Case, latency_s: float) -> Stage:
 class Clients:
     """The client processes of a star; a context manager. They are killed with the process that has started them."""
 
-    def __init__(self, star: Star) -> None:
+    def __init__(self, star: Namespaces) -> None:
         self._star = star
         self._processes: list[subprocess.Popen[str]] = []
 
@@ -133,9 +133,9 @@ class Clients:
         for number in range(self._star.clients):
             inside = ["ip", "netns", "exec", self._star.client(number)]
             process = subprocess.Popen(
-                [*inside, sys.executable, "-m", "benchmarks.fidelity_client", str(number)], text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1],
-                start_new_session=True, preexec_fn=_die_with_parent,  # Ctrl-C is not for them
+                [*inside, sys.executable, "-m", "benchmarks.fidelity.client", str(number)], text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2],
+                start_new_session=True, preexec_fn=die_with_parent,  # Ctrl-C is not for them
             )  # fmt: skip
             self._processes.append(process)
 
@@ -145,9 +145,9 @@ class Clients:
         for process in self._processes:
             process.communicate()
 
-    def join(self, host: str, port: int, token: bytes, population: int) -> None:
-        """The first `population` connect to a live network."""
-        line = json.dumps({"host": host, "port": port, "token": token.hex(), "population": population})
+    def join(self, host: str, port: int, token: bytes, population: int, **more: object) -> None:
+        """The first `population` connect to a live network; `more` is for `client`."""
+        line = json.dumps({"host": host, "port": port, "token": token.hex(), "population": population, **more})
         for process in self._processes[:population]:
             assert process.stdin is not None
             process.stdin.write(line + "\n")
@@ -159,10 +159,6 @@ class Clients:
             assert process.stdout is not None
             if (said := process.stdout.readline().strip()) != word:
                 raise RuntimeError(f"client process {number} said {said!r} instead of {word!r}; its error is above")
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def measured(star: Star, clients: Clients, case: Case, repeats: int, *, counted: bool = True) -> list[Stage]:

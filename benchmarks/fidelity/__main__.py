@@ -3,6 +3,7 @@
     python -m benchmarks.fidelity                      # minutes
     python -m benchmarks.fidelity --quick              # each case once: a minute
     python -m benchmarks.fidelity --cases "server down shared by eight" --format markdown
+    python -m benchmarks.fidelity --wan --out fidelity.svg    # over distances (`wan`): an hour; --quick: two minutes
 
 A server and up to eight clients, each a process in a network namespace of its own, exchange the same messages that the
 emulated network is asked to carry: over real TCP, on links limited by `tc` (`namespaces`), through the live network
@@ -16,6 +17,7 @@ Nothing outside the namespaces is touched, and they are removed when this ends, 
 next run).
 """
 
+import argparse
 import math
 import os
 import signal
@@ -23,13 +25,14 @@ import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.fidelity_cases import CASES, Case
-from benchmarks.fidelity_measuring import Clients, Stage, idle_round_trip_s, measured, median, predicted, throttle
-from benchmarks.namespaces import Star, Unavailable, check_available, enter, lost, release
-from benchmarks.report import arguments, emit
+from benchmarks.fidelity.cases import CASES, Case
+from benchmarks.fidelity.measuring import Clients, Stage, idle_round_trip_s, measured, median, predicted, throttle
+from benchmarks.fidelity.namespaces import Star, Unavailable, check_available, enter, lost, release
+from benchmarks.report import arguments, emit, table
 
 TARGET_MEDIAN, TARGET_WORST, TARGET_BYTES = 0.05, 0.15, 0.03
 SHORT_S, SHORT_REPEATS = 0.1, 5  # short stages vary more, and cost less
@@ -172,31 +175,53 @@ def _compared(cases: Sequence[Case], repeats: int) -> list[Comparison]:
     return comparisons
 
 
-def main() -> None:
-    """Run the benchmark from the command line."""
-    parser = arguments(__doc__.splitlines()[0], "markdown")
-    parser.add_argument("--repeats", type=int, default=3, help="measurements of each case; their median counts")
-    parser.add_argument("--quick", action="store_true", help="one measurement of each case")
-    parser.add_argument("--cases", nargs="+", metavar="NAME", help="only these")
-    options = parser.parse_args()
-    load = os.getloadavg()[0]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up first
+def _near(options: argparse.Namespace, load: float) -> None:
     repeats = 1 if options.quick else max(1, options.repeats)
-    try:
-        cases = _chosen(options.cases)
-        check_available()
-        os.setpriority(os.PRIO_PROCESS, 0, -15)  # what else runs here is not what is measured; clients inherit it
-        comparisons = _compared(cases, repeats)
-    except Unavailable as error:
-        print(f"fidelity: {error}", file=sys.stderr)
-        sys.exit(CANNOT)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    comparisons = _compared(_chosen(options.cases), repeats)
     rows = [comparison.row() for comparison in comparisons]
     if options.format == "markdown":
         print(markdown(rows) + "\n")
         rows = []
     emit(headline(comparisons, repeats, load), rows, options.format == "json")
+
+
+def _far(options: argparse.Namespace, load: float) -> None:
+    from benchmarks.fidelity.wan import validate
+
+    found = validate(options.seed, quick=options.quick, names=options.cases or ())
+    if options.out is not None:
+        found.picture(options.out)
+    if options.format != "json":
+        show = markdown if options.format == "markdown" else table
+        print("\n\n".join(show(rows) for rows in found.tables()) + "\n")
+    emit(found.headline(load), [], options.format == "json")
+
+
+def main() -> None:
+    """Run the benchmark from the command line."""
+    parser = arguments(__doc__.splitlines()[0], "markdown")
+    parser.add_argument("--wan", action="store_true", help="over distances, through a wire in user space")
+    parser.add_argument("--repeats", type=int, default=3, help="measurements of each case; their median counts")
+    parser.add_argument("--quick", action="store_true", help="one measurement of each case; with --wan: a few cases")
+    parser.add_argument("--cases", nargs="+", metavar="NAME", help="only these; with --wan: what is in their names")
+    parser.add_argument("--seed", type=int, default=1, help="with --wan: which cases are drawn, and which packets lost")
+    parser.add_argument("--out", type=Path, metavar="PICTURE", help="with --wan: .svg, .png or .pdf")
+    options = parser.parse_args()
+    load = os.getloadavg()[0]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # clean up first
+    try:
+        if options.out is not None and (not options.wan or options.out.suffix not in (".svg", ".png", ".pdf")):
+            raise Unavailable("--out is a picture (.svg, .png or .pdf) of --wan")
+        if not options.wan:
+            _chosen(options.cases)
+        check_available()
+        os.setpriority(os.PRIO_PROCESS, 0, -15)  # what else runs here is not what is measured; clients inherit it
+        (_far if options.wan else _near)(options, load)
+    except Unavailable as error:
+        print(f"fidelity: {error}", file=sys.stderr)
+        sys.exit(CANNOT)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
 
 
 if __name__ == "__main__":

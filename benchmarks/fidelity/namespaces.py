@@ -30,8 +30,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 PREFIX = "fidelity"
+FIRST_CLIENT = 10  # last byte of the first client's address
 INTERFACE = "eth0"  # the one interface of the server, and of every client
 BUFFER_BYTES = 128 * 1024  # most that TCP buffers at either end: what waits in front of a slow link
 
@@ -63,37 +65,33 @@ class Counters:
         return Counters(*(getattr(self, name) - getattr(before, name) for name in self.__dataclass_fields__))
 
 
-class Star:
-    """A server and clients in namespaces of their own, joined by a bridge in one more; a context manager.
+class Namespaces:
+    """A server and clients, each in a namespace of its own; a context manager. How they are joined is the subclass's.
 
     Args:
         clients: how many, 1 to 200.
     """
 
-    server_port = "server"
-    """The bridge's interface towards the server."""
-
     def __init__(self, clients: int) -> None:
         self._name = f"{PREFIX}-{os.getpid()}"
         self.clients = clients
         self.server = f"{self._name}-server"
-        self.bridge = f"{self._name}-bridge"
 
     def client(self, number: int) -> str:
         """Name of a client's namespace."""
         return f"{self._name}-client{number}"
 
     @staticmethod
-    def port(number: int) -> str:
-        """The bridge's interface towards a client."""
-        return f"client{number}"
-
-    @staticmethod
     def address(number: int | None = None) -> str:
         """IPv4 address of a client, or of the server."""
-        return f"10.77.0.{1 if number is None else 10 + number}"
+        return f"10.77.0.{1 if number is None else FIRST_CLIENT + number}"
 
-    def __enter__(self) -> "Star":
+    @property
+    def ends(self) -> list[tuple[str, str]]:
+        """The namespaces of the server and of the clients, each with its address."""
+        return [(self.server, self.address())] + [(self.client(n), self.address(n)) for n in range(self.clients)]
+
+    def __enter__(self) -> Self:
         remove_leftovers()
         try:
             self._build()
@@ -109,16 +107,43 @@ class Star:
         _remove([name for name in _existing() if name.startswith(f"{self._name}-")])
 
     def _build(self) -> None:
-        ends = [(self.server, self.server_port, self.address())]
-        ends += [(self.client(number), self.port(number), self.address(number)) for number in range(self.clients)]
-        run("ip", "-batch", "-", lines=[f"netns add {name}" for name in (self.bridge, *(end[0] for end in ends))])
-        for name in (self.bridge, *(end[0] for end in ends)):
-            _inside(name, _without_ipv6)
+        """Make the namespaces, and join them."""
+        raise NotImplementedError
+
+    def _add(self, names: Sequence[str]) -> None:
+        run("ip", "-batch", "-", lines=[f"netns add {name}" for name in names])
+        for name in names:
+            inside(name, _without_ipv6)
+
+    def retransmitted(self) -> int:
+        """TCP segments that were sent again so far, by all machines together."""
+        return sum(_tcp_counter(name, "RetransSegs") for name, _ in self.ends)
+
+
+class Star(Namespaces):
+    """Joined by a bridge in one namespace more, through links that the kernel limits."""
+
+    server_port = "server"
+    """The bridge's interface towards the server."""
+
+    def __init__(self, clients: int) -> None:
+        super().__init__(clients)
+        self.bridge = f"{self._name}-bridge"
+
+    @staticmethod
+    def port(number: int) -> str:
+        """The bridge's interface towards a client."""
+        return f"client{number}"
+
+    def _build(self) -> None:
+        ports = [self.server_port, *(self.port(number) for number in range(self.clients))]
+        ends = [(name, port, address) for (name, address), port in zip(self.ends, ports, strict=True)]
+        self._add([self.bridge, *(name for name, _, _ in ends)])
         links = [f"link add {INTERFACE} netns {name} type veth peer name {port}" for name, port, _ in ends]
         run("ip", "-n", self.bridge, "-batch", "-", lines=["link add bridge type bridge mcast_snooping 0", *links])
-        up = [f"link set {port} master bridge gso_max_segs 1 up" for _, port, _ in ends]
+        up = [f"link set {port} master bridge gso_max_segs 1 up" for port in ports]
         run("ip", "-n", self.bridge, "-batch", "-", lines=[*up, "link set bridge up"])
-        _inside(self.bridge, lambda: _without_offloads([port for _, port, _ in ends]))
+        inside(self.bridge, lambda: _without_offloads(ports))
         cards = {name: self._bring_up(name, address) for name, _, address in ends}
         for name, _, own in ends:  # neighbours are known: no ARP among the packets that are counted
             others = [(address, cards[other]) for other, _, address in ends if address != own]
@@ -134,8 +159,8 @@ class Star:
             "link set lo up",
         ]
         run("ip", "-n", name, "-batch", "-", lines=commands)
-        _inside(name, lambda: _without_offloads([INTERFACE]))
-        _inside(name, _with_tcp_settings)
+        inside(name, lambda: _without_offloads([INTERFACE]))
+        inside(name, _with_tcp_settings)
         return str(json.loads(run("ip", "-n", name, "-j", "link", "show", INTERFACE))[0]["address"])
 
     def counters(self) -> Counters:
@@ -143,11 +168,6 @@ class Star:
         statistics = json.loads(run("ip", "-n", self.server, "-s", "-j", "link", "show", INTERFACE))[0]["stats64"]
         sent, received = statistics["tx"], statistics["rx"]
         return Counters(sent["bytes"], received["bytes"], sent["packets"], received["packets"])
-
-    def retransmitted(self) -> int:
-        """TCP segments that were sent again so far, by all machines together."""
-        ends = (self.server, *(self.client(number) for number in range(self.clients)))
-        return sum(_tcp_counter(name, "RetransSegs") for name in ends)
 
 
 def run(*command: str, lines: Sequence[str] = ()) -> str:
@@ -209,7 +229,7 @@ def _remove(names: Sequence[str]) -> None:
         run("ip", "-force", "-batch", "-", lines=[f"netns del {name}" for name in names])
 
 
-def _inside(name: str, action: Callable[[], None]) -> None:
+def inside(name: str, action: Callable[[], None]) -> None:
     """Do something in a namespace; in a thread of its own, since that is what has a namespace."""
 
     def act() -> None:

@@ -1,0 +1,1 @@
+"""The virtual clock beside the kernel's TCP: `python -m benchmarks.fidelity`."""
