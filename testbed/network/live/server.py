@@ -10,8 +10,8 @@ What it means is what it means on the virtual clock (`EmulatedNetwork`): the sam
 that differ by what the machine, the kernel and the network add. Both directions of a client's link, and the server's,
 are token buckets at the server (`links`), which hold back the writing of questions and the reading of answers; a
 socket with small buffers then holds back the client. So there is one clock, and a client need not know its link. A
-message's latency is a timer at its receiver. With ``throttled=False`` there are no buckets and no latency: the real
-network is the link.
+message's latency is a timer at its receiver. Handshakes and congestion windows hold back what they would (`windows`).
+With ``throttled=False`` there is nothing of this: the real network is the link.
 
 A client that leaves has its connection cut where it stands, and so has everybody whose part is not done when the stage
 ends; bytes that got through until then are counted. It connects again on its own and is there for the next stage.
