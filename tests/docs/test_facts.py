@@ -10,6 +10,7 @@ from scipy.stats import binom
 
 from cluster.jobs.submission import MINIMUM_RAY
 from docs._ext import columns
+from testbed.emulation.transport.section import HANDSHAKES, HandshakeCost
 from testbed.experiment import Experiment
 from testbed.selection.lotto.parameters import AgreedListParameters
 from testbed.version import VERSION
@@ -37,6 +38,16 @@ def test_stages_that_pages_name_are_stages() -> None:
         for stage in _STAGE.findall(text)
     }
     assert sorted(one for one in named if one[1] not in code) == []
+
+
+def test_handshakes_cost_what_the_page_says() -> None:
+    page = (ROOT / "docs" / "explanation" / "transport.md").read_text()
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| ([\d.]+) \| ([\d,]+) \| ([\d,]+) \|", page, re.MULTILINE)
+    read = {
+        name: HandshakeCost(float(round_trips), *(int(size.replace(",", "")) for size in sizes))
+        for name, round_trips, *sizes in rows
+    }
+    assert read == HANDSHAKES
 
 
 def test_there_is_one_version() -> None:
