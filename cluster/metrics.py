@@ -33,7 +33,10 @@ COUNTERS: dict[str, tuple[tuple[str, ...], str]] = {
     "testbed_virtual_seconds_total": ((), "Seconds of the run's clock that its rounds took"),
     "testbed_stage_seconds_total": (("stage",), "Seconds of the run's clock spent in a stage"),
     "testbed_bytes_total": (("stage", "direction"), "Bytes of messages between server and clients"),
-    "testbed_transport_bytes_total": (("stage", "direction"), "Bytes of headers and acknowledgements around messages"),
+    "testbed_transport_bytes_total": (
+        ("stage", "direction"),
+        "Bytes that the transport adds to messages",
+    ),
     "testbed_pki_bytes_total": (("stage", "direction"), "Bytes of messages between the PKI and clients"),
     "testbed_asked_clients_total": (("stage", "outcome"), "Clients asked in a stage, by what came of it"),
     "testbed_participants_total": ((), "Participants of all rounds"),

@@ -30,7 +30,7 @@ def per_round(run: RunRecords) -> pd.DataFrame:
     """One row per recorded round, whatever became of it.
 
     Columns: round, outcome, reason, ended_s, round_s (s), client_s (s; NaN without participants), server_bytes,
-    client_bytes (NaN without participants), transport_bytes (headers and acknowledgements on top of server_bytes),
+    client_bytes (NaN without participants), transport_bytes (what the transport adds to server_bytes),
     server_compute_s, participants, survivors, accuracy and loss (NaN when not measured).
     """
     rounds = run.rounds

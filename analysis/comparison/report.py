@@ -292,7 +292,9 @@ def notes(frame: pd.DataFrame) -> list[str]:
     if _has_failures(frame):
         lines.append("Per update: what all rounds took, skipped and aborted ones included, per completed round.")
     if "transport_bytes" in _result_costs(frame):
-        lines.append("Overhead: headers and acknowledgements of the transport, on top of the server's traffic.")
+        lines.append(
+            "Overhead: headers, acknowledgements, handshakes, what is sent again; not in the server's traffic."
+        )
     lines.append(
         "Accuracy: last measured. F: aggregation fairness gap. C: mean number of updates in the sum, over all rounds."
     )

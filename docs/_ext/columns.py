@@ -57,7 +57,7 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
         "bytes_up": (_BYTES, "The answer, from this client to the server."),
         "transport_down": (
             _BYTES,
-            "Headers and acknowledgements around both messages, server to this client.",
+            "Headers, acknowledgements, handshakes and what is sent again, server to this client.",
         ),
         "transport_up": (_BYTES, "The same, this client to the server."),
         "pki_bytes_down": (_BYTES, "From the key directory (PKI) to this client."),
@@ -126,7 +126,10 @@ SUMMARY: dict[str, tuple[str, str]] = {
         _BYTES,
         "Mean traffic of a participant in a completed round, key directory included.",
     ),
-    "transport_bytes_per_round": (_BYTES, "Headers and acknowledgements, on top of the server's traffic."),
+    "transport_bytes_per_round": (
+        _BYTES,
+        "What the transport adds to the server's traffic.",
+    ),
     "round_s_per_update": (_SECONDS, "Duration of all rounds, failed ones too, over the completed ones."),
     "server_bytes_per_update": (_BYTES, "Traffic of all rounds, failed ones too, over the completed ones."),
     "failed_rounds_s": (_SECONDS, "Duration of all skipped and aborted rounds."),

@@ -53,7 +53,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("received_s", pa.float64()),  # when the answer was complete at the server; null: never
             ("bytes_down", pa.int64()),  # server to this client
             ("bytes_up", pa.int64()),  # this client to server
-            ("transport_down", pa.int64()),  # headers and acknowledgements that went with them, server to this client
+            ("transport_down", pa.int64()),  # what the transport adds to them, server to this client
             ("transport_up", pa.int64()),
             ("pki_bytes_down", pa.int64()),  # PKI to this client
             ("pki_bytes_up", pa.int64()),

@@ -45,7 +45,7 @@ def test_the_table_shows_it_only_where_there_is_any(heavy: RunRecords, make_run:
     frame = compare([light, heavy]).set_index("label")
     assert frame["transport_bytes"].tolist() == [0.0, 211.5]
     text = render(compare([light, heavy]), "text")
-    assert "headers and acknowledgements" in text
+    assert "headers, acknowledgements" in text
     assert max(map(len, text.splitlines())) <= 118
 
 
