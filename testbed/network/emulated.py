@@ -47,13 +47,14 @@ class _Leaving:
         word: tells the stage from others.
         opening: what it takes to connect, of all recipients; None: nothing.
         plans: how questions and answers go; None: nothing holds them back.
-        through_s: `(m,)` when the last byte of those that may be held back is through, if nothing stops it; NaN for
-            those that never begin.
+        begin_s: `(m,)` when those begin that may be held back; infinite: never.
+        through_s: `(m,)` when their last byte is through, if nothing stops it.
     """
 
     word: int
     opening: Opening | None = None
     plans: dict[int, Plan | None] = field(default_factory=dict)
+    begin_s: dict[int, Floats] = field(default_factory=dict)
     through_s: dict[int, Floats] = field(default_factory=dict)
 
 
@@ -156,7 +157,8 @@ class EmulatedNetwork(RoundRecorder):
             self._time_transfers(stage, presence, end_s, under_way, leaving)
         for way, plan in leaving.plans.items():
             if plan is not None:
-                self.connections.sent(way, stage.recipients, plan, leaving.through_s[way], end_s)
+                through_s = np.where(leaving.begin_s[way] < end_s, leaving.through_s[way], np.nan)
+                self.connections.sent(way, stage.recipients, plan, through_s, end_s)
         stage.outcome[dropped], stage.outcome[late] = DROPPED, LATE
         for cost in (stage.compute_s, stage.pki_up, stage.pki_down):
             cost[~np.isfinite(stage.ready_s)] = 0  # the question never arrived whole
@@ -246,7 +248,7 @@ class EmulatedNetwork(RoundRecorder):
         flights = None if plan is None else plan.flights
         carried = transfer(start_s, sent, rates, capacity_bytes_s, stop_s, flights)
         if first and plan is not None:
-            leaving.through_s[way] = np.where(np.isfinite(start_s), carried.finish_s, np.nan)
+            leaving.begin_s[way], leaving.through_s[way] = start_s, carried.finish_s
         share = np.divide(carried.delivered_bytes, sent, out=np.zeros(len(size)), where=sent > 0)
         parts = (np.floor(of * share).astype(np.int64) for of in (size, headers, acknowledgements))
         return _Carried(carried.finish_s, *parts)

@@ -192,3 +192,12 @@ def test_without_congestion_control_there_is_nothing_to_connect() -> None:
         assert connections.plan(UP, everybody, 0.0, np.zeros(2), everybody + 10**6, everybody + 10**6, 0) is None
         assert connections.to_checkpoint() == {}
     assert TCP.has_windows
+
+
+def test_who_is_too_late_to_begin_has_sent_nothing() -> None:
+    """Its window is as before the stage, although its answer was worked out."""
+    keys = {"transport": transport(connection="persistent"), "factors": [1.0, 100.0]}
+    one = world(2, **keys)
+    one.round(emulated.Question(seconds=1.0, answer_size=40 * 1448), quorum=1)
+    assert one.outcomes() == ["answered", "late"]
+    assert one.network.to_checkpoint(1)["connections: senders_up"].tolist() == [0]
