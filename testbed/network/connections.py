@@ -81,23 +81,24 @@ class Connections:
     def __init__(self, links: ClientLinks) -> None:
         self.links, self.transport = links, links.transport
         self._lossy = bool(links.loss.any()) or links.loss_trace is not None or bool(np.isfinite(links.buffer_s).any())
-        self._open = np.zeros(len(links.latency_s) if self.transport.has_windows else 0, np.bool_)
+        # From when on each client is connected, infinite for who is not: a stage may end while somebody connects.
+        self._open_s = np.full(len(links.latency_s) if self.transport.has_windows else 0, np.inf)
         self._known = (_KnownSenders(self.transport), _KnownSenders(self.transport))
 
     def begin_round(self) -> None:
         """A round begins: connections that last for one are gone."""
         if self.transport.connection != "persistent":
-            self.close(np.flatnonzero(self._open))
+            self.close(np.flatnonzero(np.isfinite(self._open_s)))
 
     def close(self, clients: Ids) -> None:
         """These clients, `(m,)` ascending, have no connection any more."""
-        if len(self._open) and len(clients):
-            self._open[clients] = False
+        if len(self._open_s) and len(clients):
+            self._open_s[clients] = np.inf
             for known in self._known:
                 known.forget(clients)
 
     def open(self, clients: Ids, now_s: float, word: int) -> Opening | None:
-        """Connect those of `(m,)` clients, ascending, that are not.
+        """Connect those of `(m,)` clients, ascending, that are not; who is about it goes on.
 
         Args:
             clients: their numbers.
@@ -111,10 +112,12 @@ class Connections:
             return None
         if self.transport.connection == "per-stage":
             self.close(clients)
-        opens = ~self._open[clients]
-        self._open[clients] = True
+        open_s = self._open_s[clients]
+        opens, connects = open_s == np.inf, open_s > now_s
         cost = HANDSHAKES[self.transport.handshake]
-        if not opens.any() or not cost.round_trips:
+        if not cost.round_trips:
+            self._open_s[clients[opens]] = now_s
+        if not connects.any() or not cost.round_trips:
             return None
         delay_s = cost.round_trips * 2 * self.links.latency_at(now_s, clients)
         for rates, size in ((self.links.down, cost.bytes_down), (self.links.up, cost.bytes_up)):
@@ -129,9 +132,9 @@ class Connections:
             time_outs_s = np.repeat(time_out_s[:, None], packets, axis=1)
             time_outs_s[:, :2] = FIRST_TIME_OUT_S
             delay_s += (time_outs_s * (2.0 ** np.minimum(lost, MOST_DOUBLINGS) - 1)).sum(axis=1)
-        return Opening(
-            np.where(opens, delay_s, 0.0), np.where(opens, cost.bytes_down, 0), np.where(opens, cost.bytes_up, 0)
-        )
+        self._open_s[clients] = np.where(opens, now_s + delay_s, open_s)
+        delay_s = np.where(opens, delay_s, np.where(connects, open_s - now_s, 0.0))
+        return Opening(delay_s, np.where(opens, cost.bytes_down, 0), np.where(opens, cost.bytes_up, 0))
 
     def plan(
         self, way: int, clients: Ids, now_s: float, start_s: Floats, size: Ids, wire_bytes: Ids, word: int
@@ -203,21 +206,22 @@ class Connections:
 
     def to_checkpoint(self) -> dict[str, npt.NDArray[Any]]:
         """What a run that is resumed must know; empty if every round begins with new connections."""
-        if not len(self._open) or self.transport.connection != "persistent":
+        if not len(self._open_s) or self.transport.connection != "persistent":
             return {}
         down, up = self._known
+        connected = np.flatnonzero(np.isfinite(self._open_s))
         return {
-            "connected": np.flatnonzero(self._open),
+            "connected": connected, "connected_s": self._open_s[connected],
             "senders_down": down.ids, "senders_down_state": np.stack(down.senders.columns()),
             "senders_up": up.ids, "senders_up_state": np.stack(up.senders.columns()),
         }  # fmt: skip
 
     def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:
         """Resume with what `to_checkpoint` gave."""
-        self.close(np.flatnonzero(self._open))
+        self.close(np.flatnonzero(np.isfinite(self._open_s)))
         if not saved:
             return
-        self._open[saved["connected"]] = True
+        self._open_s[saved["connected"]] = saved["connected_s"]
         for known, name in zip(self._known, ("senders_down", "senders_up"), strict=True):
             known.ids, known.senders = saved[name], Senders(*saved[f"{name}_state"].copy())
 

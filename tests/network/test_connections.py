@@ -73,6 +73,29 @@ def test_who_goes_away_connects_again() -> None:
     assert stage.received_s - stage.sent_s == pytest.approx([ROUND_TRIP_S, 2.5 * ROUND_TRIP_S], abs=1e-6)
 
 
+@pytest.mark.parametrize("policy", ["persistent", "per-round"])
+def test_who_is_still_connecting_when_a_stage_ends_is_so_in_the_next(policy: str) -> None:
+    one = world(transport=transport(connection=policy), deadline_s=1.2 * ROUND_TRIP_S)
+    one.round(small(), small(), small())
+    stages = one.network.exchanges  # connected in the second one, after 1.5 round trips; its answer comes after 2.5
+    assert [bool(np.isnan(stage.received_s[0])) for stage in stages] == [True, True, False]
+    assert stage_seconds(one)[2] == pytest.approx(ROUND_TRIP_S, abs=1e-6)
+    cost = HANDSHAKES["tcp"]
+    assert stages[0].transport_down[0] == cost.bytes_down
+    assert stages[1].transport_down[0] < cost.bytes_down + 200
+
+
+def test_a_resumed_run_goes_on_connecting() -> None:
+    part, resumed = (Connections(world(2, transport=transport(connection="persistent")).network.links) for _ in "12")
+    part.open(np.array([0]), 0.0, 0)
+    resumed.restore(part.to_checkpoint())
+    for one in (part, resumed):
+        opening = one.open(np.array([0, 1]), ROUND_TRIP_S, 4)
+        assert opening is not None
+        assert opening.delay_s == pytest.approx([0.5 * ROUND_TRIP_S, 1.5 * ROUND_TRIP_S])
+        assert opening.bytes_down.tolist() == [0, HANDSHAKES["tcp"].bytes_down]
+
+
 def test_a_message_beyond_the_window_takes_more_round_trips() -> None:
     """Fifty segments on an endless link: flights of 10, 20 and 20."""
     one = world()

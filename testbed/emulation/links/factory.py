@@ -54,7 +54,7 @@ class ClientLinks:
 
     Raises:
         ValueError: arrays that differ in length, or a rate or latency is negative or NaN, or a latency infinite, or a
-            loss above 1.
+            loss above 0.5, or one or a buffer where the transport has no windows.
     """
 
     down: Rates
@@ -80,8 +80,11 @@ class ClientLinks:
         if not ((self.latency_s >= 0) & (self.latency_s < np.inf)).all():
             raise ValueError("a latency must be a finite number of seconds, at least 0")
         loss, buffer_s = np.asarray(self.loss, np.float64), np.asarray(self.buffer_s, np.float64)
-        if not ((loss >= 0) & (loss < 1)).all() or not (buffer_s >= 0).all():
-            raise ValueError("a loss must be at least 0 and below 1, and a buffer at least 0 seconds")
+        if not ((loss >= 0) & (loss <= MOST_LOSS)).all() or not (buffer_s >= 0).all():
+            raise ValueError(f"a loss must be from 0 to {MOST_LOSS}, and a buffer at least 0 seconds")
+        loses = loss if self.loss_trace is None else self.loss_trace.maximum()
+        if not self.transport.has_windows and (loses.any() or (buffer_s < np.inf).any()):
+            raise ValueError("a loss or a buffer needs a transport that sends again what is lost, e.g. TCP")
         self.loss, self.buffer_s = (np.broadcast_to(column, self.latency_s.shape) for column in (loss, buffer_s))
 
     def latency_at(self, now_s: float, clients: Ids) -> Floats:
@@ -173,14 +176,14 @@ def client_links(
             buffer_ms[who] = _buffers(own, population, drawn)[who]
     latency_s = latency_ms / 1000
     has_latency = bool((latency_s if latency_trace is None else latency_trace.maximum()).any())
-    loses = bool((loss if loss_trace is None else loss_trace.maximum()).any())
+    loses = bool((loss if loss_trace is None else loss_trace.maximum()).any() or np.isfinite(buffer_ms).any())
     return ClientLinks(
         down,
         up,
         latency_s,
         section.server_down_mbit_s * BYTES_PER_MBIT,
         section.server_up_mbit_s * BYTES_PER_MBIT,
-        _transport(section, has_latency),
+        _transport(section, has_latency or loses),
         loss,
         section.loss_burst_packets,
         buffer_ms / 1000,
@@ -213,11 +216,11 @@ class _Streams:
         return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
 
 
-def _transport(section: Links, has_latency: bool) -> Transport:
+def _transport(section: Links, takes_time: bool) -> Transport:
     if isinstance(section.transport, Transport):
         return section.transport
     if section.transport == "auto":
-        return PRESETS["tcp" if has_latency else "none"]
+        return PRESETS["tcp" if takes_time else "none"]
     return PRESETS[section.transport]
 
 

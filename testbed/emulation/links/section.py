@@ -296,7 +296,7 @@ class Links(BaseModel):
     ] = Field(
         "auto",
         description="Connections, congestion windows and headers: a preset, or numbers of one's own; auto: tcp where a "
-        "client's latency is above 0, else none",
+        "client has a latency or loss above 0, or `buffer_ms`, else none",
     )
     loss: ShareSetting = Field(
         0.0,

@@ -124,6 +124,12 @@ class Transport(BaseModel):
     def _in_segments(self) -> Self:
         if self.has_windows and self.segment_bytes is None:
             raise ValueError("`congestion_control` needs `segment_bytes`; set it, or `preset: tcp`")
+        if not self.has_windows:
+            preset = _PRESET_KEYS.get(self.preset, {})
+            for key in _NEED_WINDOWS:
+                default = type(self).model_fields[key].default
+                if getattr(self, key) not in (default, preset.get(key, default)):
+                    raise ValueError(f"`{key}` needs `congestion_control`, else it has no effect; or set `preset: tcp`")
         return self
 
     @property
@@ -178,6 +184,14 @@ class Transport(BaseModel):
         return stream, packets
 
 
+_NEED_WINDOWS = (
+    "connection",
+    "handshake",
+    "initial_window_segments",
+    "slow_start_after_idle",
+    "window_limit_bytes",
+    "minimum_timeout_s",
+)
 _TCP_KEYS = {
     "congestion_control": "cubic",
     "handshake": "tcp",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from testbed.emulation.links import BYTES_PER_MBIT, ClientLinks, Links, cycled
+from testbed.emulation.transport.section import PRESETS
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
 
@@ -29,7 +30,8 @@ def test_links_become_bytes_and_seconds() -> None:
     assert links.up.at(7.0).tolist() == [5.5e6] * 4
     assert links.latency_s.tolist() == [0.05, 0.0, 0.02, 0.05]
     assert (links.server_up_bytes_s, links.server_down_bytes_s) == (125e6, 25_000 * BYTES_PER_MBIT)
-    assert not links.transport.overhead([1000])[0].any()
+    assert links.transport == PRESETS["tcp"]
+    assert ClientLinks.of(Links(latency_ms=0), 4).transport == PRESETS["none"]
 
 
 @pytest.mark.parametrize("key", ["down_mbit_s", "up_mbit_s", "latency_ms"])

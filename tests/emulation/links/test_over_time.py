@@ -72,6 +72,30 @@ def test_a_latency_above_zero_at_any_time_makes_a_transport(tmp_path: Path) -> N
     assert drawn(1, latency_ms={"trace": never, **STEADY}, transport="auto").transport == PRESETS["none"]
 
 
+@pytest.mark.parametrize("keys", [{"loss": 0.1}, {"loss": [0, 0.1]}, {"buffer_ms": 20}])
+def test_what_is_lost_makes_a_transport_without_a_latency_too(keys: dict[str, Any]) -> None:
+    links = drawn(2, latency_ms=0, transport="auto", **keys)
+    assert links.transport == PRESETS["tcp"]
+    assert links.loss_key != 0
+    assert drawn(2, latency_ms=0, transport="auto", loss=0).transport == PRESETS["none"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [({"loss": 0.1}, "needs a transport"), ({"buffer_s": [np.inf, 0.1]}, "needs a transport"),
+     ({"loss": 0.9, "transport": PRESETS["tcp"]}, "a loss must be from 0 to 0.5"),
+     ({"loss": np.nan, "transport": PRESETS["tcp"]}, "a loss must be from 0 to 0.5")],
+)  # fmt: skip
+def test_links_of_a_users_class_cannot_lose_what_nobody_sends_again(keys: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValueError, match=line):
+        ClientLinks(np.ones(2), np.ones(2), np.zeros(2), 1.0, 1.0, **keys)
+
+
+def test_a_trace_without_loss_needs_no_transport(tmp_path: Path) -> None:
+    folder = write_traces(tmp_path / "none", a="0 0\n1 0\n")
+    assert drawn(1, latency_ms=0, loss={"trace": folder, **STEADY}, transport="auto").transport == PRESETS["none"]
+
+
 def test_files_of_one_name_are_one_recording(tmp_path: Path) -> None:
     """Where bandwidth and latency have files of the same names, a client has both from one, and at one moment."""
     rows = "".join(f"{second} {second + 1}\n" for second in range(50))

@@ -1,5 +1,7 @@
 """Headers and acknowledgements: the formulas against packets counted one by one."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -100,6 +102,27 @@ def test_numbers_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValidationError) as caught:
         Transport.model_validate(wrong)
     assert caught.value.error_count() == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("connection", "persistent"), ("handshake", "tls"), ("initial_window_segments", 1),
+     ("slow_start_after_idle", False), ("window_limit_bytes", 1), ("minimum_timeout_s", 1)],
+)  # fmt: skip
+def test_what_needs_windows_is_refused_without_them(key: str, value: Any) -> None:
+    for rest in ({}, {"preset": "none", "segment_bytes": 1448}, {"preset": "tcp", "congestion_control": "none"}):
+        with pytest.raises(ValidationError, match=f"`{key}` needs `congestion_control`"):
+            Transport.model_validate({key: value, **rest})
+    for rest in ({"preset": "tcp"}, {"congestion_control": "reno", "segment_bytes": 1448}):
+        assert getattr(Transport.model_validate({key: value, **rest}), key) == value
+
+
+@pytest.mark.parametrize("preset", ["none", "tcp", "tls", "quic"])
+def test_headers_alone_are_a_transport_and_stay_one(preset: str) -> None:
+    for rest in ({}, {"handshake": "none"}):
+        own = Transport.model_validate({"preset": preset, "congestion_control": "none", **rest})
+        assert Transport.model_validate(own.model_dump()) == own
+        assert own.overhead(5000)[0] == PRESETS[preset].overhead(5000)[0]
 
 
 def test_a_negative_size_is_refused() -> None:
