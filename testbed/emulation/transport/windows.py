@@ -104,7 +104,7 @@ class Sending:
         if self._generator is None:
             self.control.acknowledge(senders, path, flight, sending_s)
         else:
-            lost = self._lost(self._generator, path, flight)
+            lost = self._lost(self._generator, senders, path, flight)
             let_go = self._acknowledge(self._generator, senders, path, flight, sending_s, lost, who)
             silent_s = self._recover(self._generator, senders, path, flight, sending_s, lost, left, who)
             wait_s = wait_s + silent_s
@@ -135,7 +135,7 @@ class Sending:
 
     # -- loss ------------------------------------------------------------------------------------------------
 
-    def _lost(self, generator: np.random.Generator, path: Path, flight: Flight) -> Floats:
+    def _lost(self, generator: np.random.Generator, senders: Senders, path: Path, flight: Flight) -> Floats:
         """Segments of each flight that do not arrive: by chance, or because the queue is full."""
         sent = np.maximum(np.rint(flight.sent), 1.0)
         begun = generator.binomial(sent.astype(np.int64), path.loss / self._burst)
@@ -143,8 +143,11 @@ class Sending:
         if self._burst > 1:
             extra = generator.negative_binomial(np.maximum(begun, 1), 1 / self._burst)
             lost += np.where(begun > 0, extra, 0)
-        burst = 1.0 if flight.number == 0 else 0.5
-        queue_s = np.maximum(flight.window * path.segment_s * burst, flight.window * path.segment_s - path.round_trip_s)
+        at_once = flight.window * (1.0 if flight.number == 0 else 0.5)
+        if flight.number and self.control.heeds_loss:  # beyond slow start an acknowledgement lets go what it stands for
+            pair = np.minimum(self.transport.segments_per_acknowledgement, at_once)
+            at_once = np.where(senders.window < senders.threshold, at_once, pair)
+        queue_s = np.maximum(at_once * path.segment_s, flight.window * path.segment_s - path.round_trip_s)
         over = np.maximum(queue_s - path.buffer_s, 0.0) / path.segment_s
         return np.minimum(lost + np.floor(np.where(np.isfinite(over), over, 0.0)), sent)
 
