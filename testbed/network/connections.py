@@ -22,6 +22,7 @@ from testbed.emulation.transport.flights import Flights
 from testbed.emulation.transport.section import HANDSHAKES, Transport
 from testbed.emulation.transport.senders import Path, Senders
 from testbed.emulation.transport.windows import Sending
+from testbed.network.fair_sharing.transfers import distinct
 
 DOWN, UP = 0, 1
 FIRST_TIME_OUT_S = 1.0  # of the two packets that open a connection, before a round trip is known (RFC 6298)
@@ -119,7 +120,8 @@ class Connections:
             self._open_s[clients[opens]] = now_s
         if not connects.any() or not cost.round_trips:
             return None
-        delay_s = cost.round_trips * 2 * self.links.latency_at(now_s, clients)
+        latency_s = self.links.latency_at(now_s, clients)
+        delay_s = cost.round_trips * 2 * latency_s
         for rates, size in ((self.links.down, cost.bytes_down), (self.links.up, cost.bytes_up)):
             most = rates.take(clients).maximum()
             delay_s += np.divide(size, most, out=np.zeros(len(most)), where=most > 0)
@@ -127,7 +129,7 @@ class Connections:
             packets = max(1, round(2 * cost.round_trips) - 1)  # the last acknowledgement is not waited for
             kept = 1 - self.links.loss_at(now_s, clients)[:, None]
             lost = self._generator(word).geometric(kept, (len(clients), packets)) - 1
-            round_trip_s = 2 * self.links.latency_at(now_s, clients)
+            round_trip_s = 2 * latency_s
             time_out_s = round_trip_s + np.maximum(2 * round_trip_s, self.transport.minimum_timeout_s)
             time_outs_s = np.repeat(time_out_s[:, None], packets, axis=1)
             time_outs_s[:, :2] = FIRST_TIME_OUT_S
@@ -317,9 +319,7 @@ def _rate(rates: Rates, time_s: Floats) -> Floats:
 def _alike(columns: Floats) -> tuple[Ids, Ids]:
     """Of `(k, m)` columns: one of each kind, in the order of their values, and `(m,)` which of these each is."""
     order = np.lexsort(columns[::-1])
-    ordered = columns[:, order]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+    at, _, which = distinct(columns[:, order])
     back = np.empty(len(order), np.int64)
-    back[order] = np.cumsum(first) - 1
-    return order[first], back
+    back[order] = which
+    return order[at], back

@@ -50,6 +50,11 @@ class Flight:
     fills: Mask
     limited: Mask
 
+    @property
+    def at_once(self) -> float:
+        """Part of the window that queues: of a later one, acknowledgements let two segments go for each that came."""
+        return 0.5 if self.number else 1.0
+
 
 class CongestionControl:
     """What the algorithms have in common; each overrides what it does otherwise.

@@ -61,15 +61,11 @@ class Sending:
         self._again = np.zeros(len(segments))  # segments of the next flight that were lost before
         self._let_go = np.zeros(len(segments))  # segments of it that left before this was known
         self._doublings = np.zeros(len(segments))  # time-outs in a row
-        self._flights: list[tuple[Ids, Floats, Floats]] = []
 
     def run(self) -> tuple[Ids, Floats, Floats]:
         """(whose, segments, gap in seconds) of all flights, those of one message in order."""
-        who, number = np.arange(len(self.left)), 0
-        while len(who):
-            who = self._fly(who, number)
-            number += 1
-        owner, size, gap = (np.concatenate(column) for column in zip(*self._flights, strict=True))
+        flights = [flight for flight, _ in self._all_flights()]
+        owner, size, gap = (np.concatenate(column) for column in zip(*flights, strict=True))
         order = np.argsort(owner, kind="stable")
         return owner[order], size[order], gap[order]
 
@@ -78,15 +74,19 @@ class Sending:
 
         What is left counts what was lost, and is 0 after the last flight alone.
         """
+        for (_, sent, gap_s), unfinished in self._all_flights():
+            yield float(sent[0]), float(gap_s[0]), float(self.left[0]) if len(unfinished) else 0.0
+
+    def _all_flights(self) -> Iterator[tuple[tuple[Ids, Floats, Floats], Ids]]:
+        """First, second, ... flights: (whose, segments, gap in seconds), and who has something left after it."""
         who, number = np.arange(len(self.left)), 0
         while len(who):
-            who = self._fly(who, number)
+            flight, who = self._fly(who, number)
             number += 1
-            _, sent, gap_s = self._flights.pop()
-            yield float(sent[0]), float(gap_s[0]), float(self.left[0]) if len(who) else 0.0
+            yield flight, who
 
-    def _fly(self, who: Ids, number: int) -> Ids:
-        """One flight of each of `who`; returns who has something left."""
+    def _fly(self, who: Ids, number: int) -> tuple[tuple[Ids, Floats, Floats], Ids]:
+        """One flight of each of `who`: see `_all_flights`."""
         senders, path, left = self.senders.take(who), self.path.take(who), self.left[who]
         window = np.minimum(np.maximum(senders.window, self._let_go[who]), senders.buffer)
         window = np.minimum(np.minimum(window, self.limit), left)
@@ -97,7 +97,7 @@ class Sending:
         sending_s = self.control.sending_s(senders, path, flight)
         late_s = np.where(sent > window, 0.0, sending_s - window * path.segment_s)  # a paced flight as a late burst
         begin_s = self._next_s[who]
-        self._flights.append((who, sent, begin_s - self._began_s[who] + late_s))
+        flown = who, sent, begin_s - self._began_s[who] + late_s
         self._began_s[who] = begin_s + late_s
         wait_s = np.maximum(path.round_trip_s, sending_s)
         lost = np.zeros(len(who))
@@ -116,14 +116,13 @@ class Sending:
         last = left < 0.5
         self._measure(senders, path, flight, who, last)
         self.senders.put(who, senders)
-        return who[~last]
+        return flown, who[~last]
 
     def _measure(self, senders: Senders, path: Path, flight: Flight, who: Ids, last: Mask) -> None:
         """The round trips that the last segments see, with the queue in front of them."""
         under_way = np.minimum(np.minimum(senders.window, self.limit), flight.sent)
-        burst = 1.0 if flight.number == 0 else 0.5  # acknowledgements come at the link's rate, and each lets two go
         full_s = np.maximum(under_way * path.segment_s - path.round_trip_s, 0.0)
-        queue_s = np.where(flight.fills, full_s, flight.window * path.segment_s * burst)
+        queue_s = np.where(flight.fills, full_s, flight.window * path.segment_s * flight.at_once)
         seen = np.maximum(0.0, 1 - SAMPLES_SMOOTHED / np.maximum(flight.window, SAMPLES_SMOOTHED))
         smoothed_s = path.round_trip_s + queue_s * np.where(flight.fills, 1.0, seen)
         senders.smoothed_s = np.where(last, smoothed_s, senders.smoothed_s)
@@ -143,7 +142,7 @@ class Sending:
         if self._burst > 1:
             extra = generator.negative_binomial(np.maximum(begun, 1), 1 / self._burst)
             lost += np.where(begun > 0, extra, 0)
-        at_once = flight.window * (1.0 if flight.number == 0 else 0.5)
+        at_once = flight.window * flight.at_once
         if flight.number and self.control.heeds_loss:  # beyond slow start an acknowledgement lets go what it stands for
             pair = np.minimum(self.transport.segments_per_acknowledgement, at_once)
             at_once = np.where(senders.window < senders.threshold, at_once, pair)

@@ -140,7 +140,7 @@ def _constant_finish(
     order = np.lexsort((alike, rate, size, start))
     if stretches.peak_load(rate, order) <= capacity:
         return alone
-    at, count, which = _distinct(np.stack((start, rate, size, alike))[:, order])
+    at, count, which = distinct(np.stack((start, rate, size, alike))[:, order])
     who = order[at]
     found = contended_finish(start[who], rate[who], flights.take(who), count, capacity)
     finish = np.empty(len(order))
@@ -154,7 +154,7 @@ def _varying_finish(
     """Finish times and lacking bytes of transfers whose rates change, or that may be cut off."""
     columns = np.stack((start, size, stop, rates.trace_of, rates.phase_s, rates.scale, alike))
     order = np.lexsort(columns[::-1])
-    at, count, which = _distinct(columns[:, order])
+    at, count, which = distinct(columns[:, order])
     who = order[at]
     transfers = Transfers(start[who], size[who], stop[who], rates.take(who), count, flights.take(who))
     found = contended(transfers, capacity)
@@ -163,7 +163,7 @@ def _varying_finish(
     return finish, lacking
 
 
-def _distinct(columns: npt.NDArray[Any]) -> tuple[Ids, Ids, Ids]:
+def distinct(columns: npt.NDArray[Any]) -> tuple[Ids, Ids, Ids]:
     """Of `(k, n)` sorted transfers: where each distinct one first stands, how often it does, and `(n,)` which each is.
 
     In one order, and together if they are equal, so that the order in which they are given cannot matter.
