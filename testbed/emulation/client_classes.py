@@ -20,6 +20,8 @@ from testbed.emulation.devices import Devices, Factor
 from testbed.emulation.links.section import (
     BufferSetting,
     DelaySetting,
+    FollowedDelay,
+    FollowedShare,
     Links,
     Outages,
     RateSetting,
@@ -144,8 +146,11 @@ def check_classes(classes: Mapping[str, ClientClass], links: Links, population: 
                 "leave out one of the two"
             )
         try:
-            links.with_settings(settings)
+            own = links.with_settings(settings)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
+        for key, values in (("latency_ms", (links.latency_ms, own.latency_ms)), ("loss", (links.loss, own.loss))):
+            if key in settings and any(isinstance(value, FollowedDelay | FollowedShare) for value in values):
+                raise ValueError(f"{name}.{key}: cannot follow a trace, nor be set beside one in `links`; give numbers")
     if classes:
         class_counts(classes, population)

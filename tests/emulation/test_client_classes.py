@@ -234,6 +234,8 @@ def test_a_million_clients() -> None:
         ({"a.b": {}}, {}, "'a.b': no name for a class; letters, digits, - and _ are allowed"),
         ({"a": {"loss": 0.1}}, {}, "a: `loss` needs a transport that sends again what is lost; set `links.transport"),
         ({"a": {"up_mbit_s": 3}}, {"model": "m:C"}, "a.up_mbit_s: links.model, a user-defined class, says what all"),
+        ({"a": {"latency_ms": {"trace": "x"}}}, {}, "a.latency_ms: cannot follow a trace, nor be set beside one in `l"),
+        ({"a": {"loss": 0.1}}, {"loss": {"trace": "x"}, "transport": "tcp"}, "a.loss: cannot follow a trace, nor be"),
         (
             {"a": {"up_mbit_s": {"trace": "x"}}},
             {"outages": {"mean_between_s": 1, "mean_length_s": 1}},

@@ -161,11 +161,6 @@ def client_links(
         if group.settings.keys() & {"down_mbit_s", "up_mbit_s", "outages"}:
             theirs = _both_rates(own, population, drawn, series)
             down, up = down.replaced(who, theirs[0]), up.replaced(who, theirs[1])
-        for key in ("latency_ms", "loss"):
-            if key in group.settings and any(
-                isinstance(getattr(of, key), FollowedDelay | FollowedShare) for of in (section, own)
-            ):
-                raise ExperimentError(f"classes: `{key}` of a class cannot be set beside or to a trace; give numbers")
         if "latency_ms" in group.settings:
             assert not isinstance(own.latency_ms, FollowedDelay)
             latency_ms[who] = _milliseconds(own.latency_ms, population, drawn)[who]
