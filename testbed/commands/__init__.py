@@ -11,8 +11,11 @@ from testbed.commands import (
     bound,
     calibrate,
     cluster,
+    compare,
     jobs,
     listing,
+    plot,
+    privacy,
     reproduce,
     results,
     run,
@@ -52,18 +55,18 @@ app.command(epilog=status.STATUS_EPILOG, rich_help_panel=RUNNING)(reads_records(
 app.command(epilog=tune.TUNE_EPILOG, rich_help_panel=RUNNING)(tune.tune)
 app.command(epilog=validation.SCHEMA_EPILOG, rich_help_panel=RUNNING)(validation.schema)
 
-app.command(epilog=results.COMPARE_EPILOG, rich_help_panel=LOOKING)(reads_records(results.compare))
-app.command(epilog=results.PLOT_EPILOG, rich_help_panel=LOOKING)(reads_records(results.plot))
+app.command(epilog=compare.COMPARE_EPILOG, rich_help_panel=LOOKING)(reads_records(compare.compare))
+app.command(epilog=plot.PLOT_EPILOG, rich_help_panel=LOOKING)(reads_records(plot.plot))
 app.command(epilog=results.DROPOUTS_EPILOG, rich_help_panel=LOOKING)(reads_records(results.dropouts))
 app.command(epilog=results.METRICS_EPILOG, rich_help_panel=LOOKING)(reads_records(results.metrics))
-app.command(epilog=results.PRIVACY_EPILOG, rich_help_panel=LOOKING)(reads_records(results.privacy))
+app.command(epilog=privacy.PRIVACY_EPILOG, rich_help_panel=LOOKING)(reads_records(privacy.privacy))
 app.command(epilog=reproduce.REPRODUCE_EPILOG, rich_help_panel=LOOKING)(reproduce.reproduce)
 
 bound.bound.command("random-participation", epilog=bound.BOUND_RANDOM_PARTICIPATION_EPILOG)(
     bound.bound_random_participation
 )
 bound.bound.command("verifiable-batch-partition", epilog=bound.VERIFIABLE_EPILOG)(bound.bound_verifiable)
-bound.bound.command("privacy", epilog=results.BOUND_PRIVACY_EPILOG)(results.bound_privacy)
+bound.bound.command("privacy", epilog=privacy.BOUND_PRIVACY_EPILOG)(privacy.bound_privacy)
 bound.bound.command("batch-partition", epilog=bound.BATCH_PARTITION_EPILOG)(bound.bound_batch_partition)
 app.add_typer(attack.attack, rich_help_panel=ATTACKS)
 app.add_typer(bound.bound, rich_help_panel=ATTACKS)
