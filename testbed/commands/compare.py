@@ -12,6 +12,7 @@ COMPARE_EPILOG = examples(
     "testbed compare runs/quickstart",
     "testbed compare runs/quickstart --baseline random --format latex",
     "testbed compare runs/monday runs/tuesday --format csv > table.csv",
+    "testbed compare runs/sweep --group-by links.latency_ms",
     "testbed compare runs/lotto runs/replayed --paired",
     then="Paired, rounds are matched by their number, and only those count that both runs completed: for a run and its "
     "replay under another protocol (`testbed trace record`).",
@@ -21,7 +22,12 @@ COMPARE_EPILOG = examples(
 def compare(
     directories: Directories,
     baseline: Annotated[
-        str | None, option("NAME", "The run that the others are compared with; default: selection random.")
+        str | None,
+        option("NAME", "The row that the others are compared with, also one of another group; default: the first."),
+    ] = None,
+    group_by: Annotated[
+        list[str] | None,
+        option("KEY", "Rows with the same value of this key form a group with its own baseline; may be repeated."),
     ] = None,
     format: Annotated[
         Literal["text", "markdown", "csv", "latex", "json"],
@@ -34,5 +40,5 @@ def compare(
     runs = runs_in(directories)
     from analysis.comparison import overhead, report
 
-    frame = (overhead.compare_paired if paired else overhead.compare)(runs, baseline)
+    frame = (overhead.compare_paired if paired else overhead.compare)(runs, baseline, group_by=group_by or ())
     echo(report.render(frame, format), nl=False)
