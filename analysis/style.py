@@ -104,8 +104,11 @@ def figure_text(text: str) -> str:
     return f" {shown}" if shown.startswith("_") else shown
 
 
-def figure_lines(text: str, letters: int) -> list[str]:
-    """`figure_text` in lines of at most so many letters: broken behind spaces, commas and hyphens, else anywhere."""
+def figure_lines(text: str, letters: int, at_most: int | None = None) -> list[str]:
+    """`figure_text` in lines of at most so many letters: broken behind spaces, commas and hyphens, else anywhere.
+
+    Of more lines than `at_most`, the last one that is shown ends in an ellipsis.
+    """
     lines = [""]
     for piece in re.split(r"(?<=[\s,-])", visible(text)):
         if len(lines[-1]) + len(piece.rstrip()) > letters and lines[-1]:
@@ -113,6 +116,8 @@ def figure_lines(text: str, letters: int) -> list[str]:
         lines[-1] += piece
         while len(lines[-1].rstrip()) > letters:
             lines[-1:] = [lines[-1][:letters], lines[-1][letters:]]
+    if at_most is not None and len(lines) > at_most:
+        lines[at_most - 1 :] = [f"{lines[at_most - 1].rstrip()[: letters - 1]}…"]
     return [figure_text(line.rstrip()) for line in lines]
 
 

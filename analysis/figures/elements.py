@@ -97,11 +97,11 @@ def positions(rows: Sequence[Row]) -> tuple[list[float], float]:
         places.append(at)
         at += 1
     lines = max(label.count("\n") + 1 for label in map(_label, rows))
-    return places, max(0.23, 0.11 * lines + 0.02) * (at + 0.2)
+    return places, max(0.23, 0.12 * lines + 0.02) * (at + 0.2)
 
 
 def _label(row: Row) -> str:
-    return "\n".join(figure_lines(row.label, 26))
+    return "\n".join(figure_lines(row.label, 26, 4))
 
 
 def bars(

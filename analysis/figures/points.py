@@ -107,17 +107,13 @@ def name_axis(axes: Axes, names: Sequence[str]) -> float:
         labels = [figure_lines(name, letters) for name in names]
     else:
         lines = max(1, int(room / _LINE_INCHES))
-        labels = [_cut(figure_lines(name, _LONGEST), lines) for name in names]
+        labels = [figure_lines(name, _LONGEST, lines) for name in names]
     axes.set_xticks(range(len(names)), ["\n".join(label) for label in labels], rotation=0 if upright else 90)
     axes.set_xlim(-0.5, len(names) - 0.5)
     axes.tick_params(axis="x", length=0)
     if upright:
         return _LINE_INCHES * max(0, max(map(len, labels)) - 2)
     return _LETTER_INCHES * max(len(line) for label in labels for line in label)
-
-
-def _cut(lines: Sequence[str], number: int) -> list[str]:
-    return list(lines) if len(lines) <= number else [*lines[: number - 1], f"{lines[number - 1][: _LONGEST - 1]}…"]
 
 
 def number_axis(axes: Axes, values: Sequence[float], *, is_log: bool) -> None:

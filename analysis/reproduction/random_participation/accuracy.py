@@ -28,6 +28,7 @@ from analysis.bounds.random_participation import (
     sigma_at,
     weak_client_sampling,
 )
+from analysis.marks import marks
 from analysis.reproduction.contract import (
     Agreement,
     Claim,
@@ -361,7 +362,7 @@ def draw(
         )
         axes.grid()
         figure.legend(loc="outside lower center", ncols=1)
-        return save(figure, out / scenario.name)
+        return save(figure, out / scenario.name, marks(figure))
 
 
 def _reproduction(scenario: Scenario, figure: str) -> Reproduction:

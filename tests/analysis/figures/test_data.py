@@ -163,6 +163,8 @@ def test_lines_of_a_label_are_short_and_lose_nothing() -> None:
     assert "".join(lines).replace(r"\$", "$").replace(" ", "") == label.replace(" ", "")
     assert figure_lines("", 26) == [""]
     assert figure_lines("_hidden", 26) == [" _hidden"]
+    assert figure_lines("x" * 9, 4, 2) == ["xxxx", "xxx…"]
+    assert figure_lines("x" * 8, 4, 2) == ["xxxx", "xxxx"]
 
 
 def test_legends_have_as_many_columns_as_fit() -> None:
