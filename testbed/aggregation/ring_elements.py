@@ -24,8 +24,8 @@ from testbed.aggregation.contract import AggregationParameters, AggregationProto
 from testbed.crypto.masks import word_dtype
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted
+from testbed.network.sums import reduced
 from testbed.parties.client import Client, Role
-from testbed.parties.sums import reduced
 from testbed.privacy.encoding import rotation_seed
 from testbed.privacy.noise import Noise, NoiseShare
 from testbed.privacy.noise_plan import Accountant

@@ -13,7 +13,7 @@ from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.signatures import SigningKey, verify
 from testbed.emulation.compute.cost import REFERENCE_COSTS, thread_cpu_s
 from testbed.messages import Vector, decode, encode
-from testbed.parties.sums import float_total, ring_total
+from testbed.network.sums import float_total, ring_total
 from testbed.privacy.encoding import rounded
 from testbed.privacy.gaussian import with_noise
 from testbed.privacy.noise import Noise

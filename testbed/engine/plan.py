@@ -10,6 +10,7 @@ import numpy.typing as npt
 from testbed.adversary.section import Adversary
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.ring_elements import noise_of
+from testbed.aggregation.secagg.parameters import keeps_masks_symbolic
 from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import Availability, Scheduled, availability_model
 from testbed.emulation.client_classes import ClassMembers, draw_members
@@ -122,6 +123,11 @@ class Plan:
         return specs if self.adversary is None else self.adversary.roles(specs)
 
     @property
+    def symbolic_masks(self) -> bool:
+        """Whether masks stay seeds until somebody looks."""
+        return keeps_masks_symbolic(self.aggregation_parameters, self.experiment.time.work_is_modelled)
+
+    @property
     def dishonest(self) -> frozenset[int]:
         """The clients that work for a malicious server."""
         return frozenset() if self.adversary is None else self.adversary.dishonest
@@ -173,6 +179,7 @@ class Plan:
             batches=self.selection.batches,
             client_rate=self.selection.client_rate,
             reports_training=self.reports_training(workload.dimension),
+            symbolic_masks=self.symbolic_masks,
         )
 
     @cached_property

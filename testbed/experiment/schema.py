@@ -20,7 +20,7 @@ from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.aggregation.ring_elements import noise_of
-from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters, keeps_masks_symbolic
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.availability.section import AvailabilityModel
 from testbed.emulation.client_classes import MOST_CLASSES, ClientClass, check_classes
@@ -114,6 +114,7 @@ class Experiment(Section):
             section = "aggregation"
             self.aggregation.check(self.selection.participants)
             self.aggregation.check_experiment(self.selection, self.workload)
+            keeps_masks_symbolic(self.aggregation, self.time.work_is_modelled)
             section = "classes"
             check_classes(self.classes, self.links, self.population)
             section = "availability"

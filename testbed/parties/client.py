@@ -67,6 +67,7 @@ class Environment:
         batches: groups of clients whose updates may only be summed together, where selection works with such.
         client_rate: probability with which each available client takes part in a round, where that is independent.
         reports_training: whether clients say what their mean loss was, and how many samples they have.
+        symbolic_masks: whether masks stay seeds until somebody looks (`testbed.network.masked_vectors`).
     """
 
     population: int
@@ -82,6 +83,7 @@ class Environment:
     batches: Batches | None = None
     client_rate: float | None = None
     reports_training: bool = True
+    symbolic_masks: bool = False
 
     def look_up(self, clients: Iterable[int]) -> Directory:
         """Query the PKI for the keys of `clients`; the asking client pays for the bytes."""

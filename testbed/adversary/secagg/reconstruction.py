@@ -36,8 +36,8 @@ from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
+from testbed.network.sums import add_masks_in_threads
 from testbed.parties.client import RoleSpec
-from testbed.parties.sums import add_masks_in_threads
 
 
 class ReconstructionOptions(MisbehaviourOptions):

@@ -53,6 +53,7 @@ from testbed.crypto.shamir import SHARE_BYTES
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
+from testbed.network.masked_vectors import MaskedVector, counted
 from testbed.parties.client import Client, handles
 from testbed.training import trained_update
 
@@ -231,7 +232,7 @@ class SecAggClient(Participant):
         if self.keeps_back(batch):
             return Vector(np.empty(0, word_dtype(bits)), bits)
         self.check_batch_peers(batch)
-        return Vector(self._masked(sorted(received)), bits)
+        return self._masked(sorted(received))
 
     def keeps_back(self, batch: frozenset[int]) -> bool:
         """Whether the input is kept back: it would not be masked with all of its batch."""
@@ -248,15 +249,17 @@ class SecAggClient(Participant):
                     "secagg.batch-apart", f"client {peer} of this batch was not shown the same keys"
                 ) from None
 
-    def _masked(self, peers: list[int]) -> npt.NDArray[Any]:
+    def _masked(self, peers: list[int]) -> Vector:
         """`(d+1,)` the update as ring elements under a mask for each peer and one of its own; `(D+1,)` with noise."""
-        masked = self.encoded()
-        seeds = [self.mask.agree(self.adverts[peer].mask_key, MASK_PURPOSE) for peer in peers]
-        signs = [1 if peer > self.number else -1 for peer in peers]
-        add_masks(masked, [*seeds, self.self_mask], [*signs, 1], self.parameters.bits)
-        meter("x25519.agree", len(seeds))
-        meter("mask.element", len(masked) * (len(seeds) + 1))
-        return masked
+        elements, bits = self.encoded(), self.parameters.bits
+        seeds = [self.mask.agree(self.adverts[peer].mask_key, MASK_PURPOSE) for peer in peers] + [self.self_mask]
+        signs = [1 if peer > self.number else -1 for peer in peers] + [1]
+        meter("x25519.agree", len(peers))
+        meter("mask.element", len(elements) * len(seeds))
+        if self.environment.symbolic_masks:
+            return MaskedVector(elements, bits, counted(seeds, signs))
+        add_masks(elements, seeds, signs, bits)
+        return Vector(elements, bits)
 
     def encoded(self) -> npt.NDArray[Any]:
         """The update as ring elements, with this client's noise where participants add some."""

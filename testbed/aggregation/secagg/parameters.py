@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import ceil
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from testbed.aggregation.ring_elements import NoisyParameters, Quantisation
 from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
@@ -59,6 +59,13 @@ class SecAggParameters(NoisyParameters):
         ge=2,
         description="With batches kept whole: fewest clients in a sum; those whose batch is left out then count among "
         "the t, and a malicious server may have sums over single batches. None: t, of whom all are in the sum",
+    )
+
+    masks: Literal["symbolic", "materialised"] | None = Field(
+        None,
+        description="How masks are emulated; no result depends on it. symbolic: as seeds, expanded where they do not "
+        "cancel or somebody looks; materialised: every one is expanded and added. None: symbolic where time is "
+        "modelled (time.compute) and the clock virtual, else materialised",
     )
 
     @property
@@ -136,3 +143,23 @@ class SecAggParameters(NoisyParameters):
         """The weighted sum must fit the ring; whether it does with noise is a question of the dimension."""
         if self.noise is None:
             self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)
+
+
+def keeps_masks_symbolic(parameters: BaseModel, work_is_modelled: bool) -> bool:
+    """Whether clients of an aggregation keep their masks as seeds (`testbed.network.masked_vectors`).
+
+    Args:
+        parameters: the section `aggregation`.
+        work_is_modelled: nobody measures how long it takes to expand masks, or waits for it.
+
+    Raises:
+        ValueError: if the experiment asks for what its clock does not allow.
+    """
+    if not isinstance(parameters, SecAggParameters) or parameters.masks == "materialised":
+        return False
+    if parameters.masks == "symbolic" and not work_is_modelled:
+        raise ValueError(
+            "masks: symbolic: masks that are not expanded take no time that could be measured or waited for; leave it "
+            "out, or set time.compute: modelled and time.clock: virtual"
+        )
+    return work_is_modelled

@@ -47,8 +47,8 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.network import Replies
 from testbed.network.contract import ids
+from testbed.network.sums import Sum
 from testbed.parties.client import RoleSpec
-from testbed.parties.sums import add_masks_in_threads
 from testbed.privacy.noise_plan import Guarantees
 from testbed.training import training_digest
 
@@ -283,9 +283,8 @@ class SecAgg(NoisyProtocol):
     async def unmask(self, state: SecAggRound) -> npt.NDArray[Any]:
         """Unmasking: the `(length,)` sum of the survivors' inputs without masks, from the shares of U5."""
         await self.collect_shares(state)
-        total: npt.NDArray[Any] = await state.answers.total(state.survivors)
-        self._remove_masks(state, total, await recovered_secrets(state))
-        return total
+        total = await state.answers.masked_total(state.survivors)
+        return self._without_masks(state, total, await recovered_secrets(state)).materialised()
 
     async def collect_shares(self, state: SecAggRound) -> None:
         """What each client reveals, once it knows the survivors."""
@@ -303,8 +302,8 @@ class SecAgg(NoisyProtocol):
                 state.record("misbehaviour", client, "unmask: shares of clients not around it")
         state.at_least(state.graph.threshold, state.revealed, replies, "revealed their shares")
 
-    def _remove_masks(self, state: SecAggRound, total: npt.NDArray[Any], secrets: Secrets) -> None:
-        """Remove from `total` (in place) every mask that has not cancelled."""
+    def _without_masks(self, state: SecAggRound, total: Sum, secrets: Secrets) -> Sum:
+        """`total` without every mask that has not cancelled."""
         seeds = list(secrets.self_masks.values())
         signs = [-1] * len(seeds)
         survivors = state.survivors.tolist()
@@ -314,7 +313,7 @@ class SecAgg(NoisyProtocol):
                 signs.append(-1 if client > survivor else 1)
         meter("x25519.agree", len(seeds) - len(survivors))
         meter("mask.element", len(total) * len(seeds))
-        add_masks_in_threads(total, seeds, signs, self.parameters.bits)
+        return total.with_masks(seeds, signs)
 
 
 async def _ask(state: SecAggRound, question: Question) -> Replies:
