@@ -23,6 +23,7 @@ from benchmarks.report import arguments, emit
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
+from testbed.crypto.remembered import Results, remembers
 from testbed.emulation.availability import Presence
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
@@ -94,22 +95,26 @@ class Measured:
 
 
 def measured(
-    protocol: SecAgg, clients: int, dimension: int, dropouts: int, cores: int, *, told: bool = False
+    protocol: SecAgg, clients: int, dimension: int, dropouts: int, cores: int, *, told: bool = False, masks: str
 ) -> Measured:
     """Run the protocol once; the last `dropouts` clients leave before they send their input.
 
-    `told`: the server knows the experiment's id, and verifies signatures as the clients do.
+    `told`: the server knows the experiment's id, and verifies signatures as the clients do. `masks`: "symbolic" or
+    "materialised" (`aggregation.masks`), which goes with measured compute.
     """
     protocol.parameters.check_weights(clients, 20)
     workload = RandomUpdates(clients, dimension)
     randomness = Randomness(1)
-    compute = ComputeModel(True, REFERENCE_COSTS)
+    results = Results() if masks == "symbolic" else None
+    compute = ComputeModel(masks == "materialised", REFERENCE_COSTS)
     environment = Environment(
         population=clients,
         randomness=randomness,
         compute=compute,
         directory=Directory.empty(clients),
         workload=workload,  # type: ignore[arg-type]  # clients only train
+        symbolic_masks=masks == "symbolic",
+        results=results,
     )
     hosts = LocalHosts(clients, environment, [RoleSpec(Trainer, None), *protocol.roles], hosts=cores)
     hosts.register(PKI(clients, randomness))
@@ -128,7 +133,8 @@ def measured(
             1, network, everybody, everybody, environment.directory, dimension, identity, training=question
         )
         began, began_cpu = time.perf_counter(), time.process_time()
-        aggregate = await protocol.aggregate(start)
+        with remembers(results):
+            aggregate = await protocol.aggregate(start)
         seconds, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
         network.end_round()
         stages = network.exchanges[training:]
@@ -175,6 +181,7 @@ def main() -> None:
     parser.add_argument("--dropouts", type=int, default=7, help="clients that leave before their masked input")
     parser.add_argument("--bits", type=int, default=32, help="ring width")
     parser.add_argument("--cores", type=int, default=os.cpu_count(), help="hosts of clients, each a thread")
+    parser.add_argument("--masks", choices=["symbolic", "materialised"], default="materialised")
     parser.add_argument("--repeat", type=int, default=3, help="times; the median pair counts")
     options = parser.parse_args()
     survivors = options.clients - options.dropouts
@@ -184,7 +191,9 @@ def main() -> None:
     for _ in range(options.repeat):
         floor_s = floor_seconds(masks, options.dimension + 1, options.cores, lane)
         protocol = SecAgg(SecAggParameters(threshold=0.7, bits=options.bits))
-        done = measured(protocol, options.clients, options.dimension, options.dropouts, options.cores)
+        done = measured(
+            protocol, options.clients, options.dimension, options.dropouts, options.cores, masks=options.masks
+        )
         rows.append(
             {"seconds": done.seconds, "floor_seconds": floor_s, "ratio": done.seconds / floor_s,
              "largest_error": done.error}

@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--dropouts", type=int, default=70, help="clients that leave before their masked input")
     parser.add_argument("--dishonest", type=float, default=0.1, help="fraction that k and t must withstand")
     parser.add_argument("--cores", type=int, default=os.cpu_count(), help="hosts of clients, each a thread")
+    parser.add_argument("--masks", choices=["symbolic", "materialised"], default="materialised")
     parser.add_argument("--repeat", type=int, default=1, help="times; the median pair counts")
     parser.add_argument("--peer", action="store_true", help="measure secagg with the same clients, too")
     options = parser.parse_args()
@@ -69,12 +70,20 @@ def main() -> None:
     rows = []
     for _ in range(options.repeat):
         protocol = Counting(parameters)
-        done = measured(protocol, s, options.dimension, gone, options.cores, told=True)
+        done = measured(protocol, s, options.dimension, gone, options.cores, told=True, masks=options.masks)
         masks = protocol.masks(s, gone)
         rows.append(row("secagg-plus", done, masks, length, options.cores))
     middle = sorted(rows, key=operator.itemgetter("ratio"))[len(rows) // 2]
     if options.peer:
-        done = measured(SecAgg(SecAggParameters(threshold=0.7)), s, options.dimension, gone, options.cores, told=True)
+        done = measured(
+            SecAgg(SecAggParameters(threshold=0.7)),
+            s,
+            options.dimension,
+            gone,
+            options.cores,
+            told=True,
+            masks=options.masks,
+        )
         masks = (s - gone) * (s + 1 + gone)
         rows.append(row("secagg", done, masks, length, options.cores))
     chosen = parameters.neighbourhood(s)

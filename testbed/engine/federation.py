@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from testbed.crashes import locating_crashes
+from testbed.crypto.remembered import remembers
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import charged_again, open_ledger
 from testbed.engine.recorder import EndedRound, RunRecorder
@@ -142,7 +143,8 @@ class Federation:
 
         Raises `CodeCrashed` when code of the user's own crashes: the server's, or a client's unless these are dropped.
         """
-        with locating_crashes(f"the server's side of round {self.state.round_number + 1}"):
+        number = self.state.round_number + 1
+        with locating_crashes(f"the server's side of round {number}"), remembers(self.plan.results):
             return await self._run_next_round()
 
     async def _run_next_round(self) -> Outcome:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from testbed.arrays import Ids
 from testbed.crashes import Crash, OnCrash, is_crash
+from testbed.crypto.remembered import remembers
 from testbed.emulation.compute.cost import metered, thread_cpu_s
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Detached, Message, RefusalNotice, Vector, attach, decode, detach, question_name
@@ -121,6 +122,10 @@ class Host:
 
     def deliver(self, delivery: Delivery) -> HostAnswers:
         """Run the handlers of `delivery.recipients` (clients of this host)."""
+        with remembers(self.environment.results):
+            return self._deliver(delivery)
+
+    def _deliver(self, delivery: Delivery) -> HostAnswers:
         if len(delivery.recipients) == 0:
             return HostAnswers.empty()
         try:

@@ -46,7 +46,7 @@ from testbed.aggregation.secagg.noise import SecAggNoise, SharesAndNoise, Unmask
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph
-from testbed.crypto import InvalidSignature, OpeningFailed, shamir
+from testbed.crypto import InvalidSignature, OpeningFailed, remembered, shamir
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.masks import add_masks, word_dtype
 from testbed.crypto.shamir import SHARE_BYTES
@@ -169,7 +169,7 @@ class SecAggClient(Participant):
             if holder == self.number:
                 self.own_shares = dealt
                 continue
-            key = self.sealing.agree(self.adverts[holder].sealing_key, SEALING_PURPOSE)
+            key = remembered.agree(self.sealing, self.adverts[holder].sealing_key, SEALING_PURPOSE)
             self.sealing_keys[holder] = key
             associated = self.associated(self.number, holder)
             sealed.append(SharesFor(holder, seal_shares(key, self.number, holder, dealt, associated)))
@@ -252,7 +252,9 @@ class SecAggClient(Participant):
     def _masked(self, peers: list[int]) -> Vector:
         """`(d+1,)` the update as ring elements under a mask for each peer and one of its own; `(D+1,)` with noise."""
         elements, bits = self.encoded(), self.parameters.bits
-        seeds = [self.mask.agree(self.adverts[peer].mask_key, MASK_PURPOSE) for peer in peers] + [self.self_mask]
+        seeds = [remembered.agree(self.mask, self.adverts[peer].mask_key, MASK_PURPOSE) for peer in peers] + [
+            self.self_mask
+        ]
         signs = [1 if peer > self.number else -1 for peer in peers] + [1]
         meter("x25519.agree", len(peers))
         meter("mask.element", len(elements) * len(seeds))

@@ -41,7 +41,7 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph, Question, SecAggRound, listed
 from testbed.aggregation.secagg.share_recovery import Secrets, recovered_secrets
 from testbed.arrays import Ids
-from testbed.crypto import signatures
+from testbed.crypto import remembered
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
@@ -309,7 +309,7 @@ class SecAgg(NoisyProtocol):
         survivors = state.survivors.tolist()
         for client, key in secrets.mask_keys.items():
             for survivor in state.graph.peers(client, survivors):
-                seeds.append(key.agree(state.adverts[survivor].mask_key, MASK_PURPOSE))
+                seeds.append(remembered.agree(key, state.adverts[survivor].mask_key, MASK_PURPOSE))
                 signs.append(-1 if client > survivor else 1)
         meter("x25519.agree", len(seeds) - len(survivors))
         meter("mask.element", len(total) * len(seeds))
@@ -326,4 +326,4 @@ def _verify(round_: AggregationRound, client: int, domain: bytes, content: bytes
     if round_.experiment_id is None:
         return
     meter("ed25519.verify")
-    signatures.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)
+    remembered.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)
