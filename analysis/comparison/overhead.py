@@ -13,6 +13,7 @@ server has to wait for, cancels out. That needs the same drop-outs in both runs,
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ def compare(
     Args:
         runs: e.g. from `testbed.records.find_runs`.
         baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
-        privacy_time_limit_s: wall-clock seconds for each run's T, see `analysis.comparison.summary.summarise`.
+        privacy_time_limit_s: for each run's T, see `analysis.comparison.summary.summarise`.
     """
     rows = rows_of(runs)
     baselines = baselines_of(rows, baseline)
@@ -98,7 +99,8 @@ def compare(
 
 def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
     """The row; what depends on the baseline is still to come."""
-    summaries = [summarise(run, privacy_time_limit_s=privacy_time_limit_s) for run in row.runs]
+    # Copies: what they read of the exchanges goes with them, so that a hundred runs need the memory of one.
+    summaries = [summarise(copy(run), privacy_time_limit_s=privacy_time_limit_s) for run in row.runs]
 
     def said(key: str) -> list[str]:
         return [summary[key] for summary in summaries if summary.get(key)]

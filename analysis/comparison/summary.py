@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.losses import counts
-from analysis.comparison.measures import by_outcome, per_round
-from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
+from analysis.comparison.measures import outcomes_of, per_round
+from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy
+from analysis.multi_round.kept import weak_privacy_of
 from analysis.multi_round.participation import participation_matrix
-from analysis.privacy.spent import of_honest, why_stopped
+from analysis.privacy.spent import of_honest
 from analysis.statistics import mean_interval, per_update_interval
 from analysis.tables import plain, protocol_name
 from testbed.privacy.section import caveats
@@ -50,7 +51,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     """
     experiment, rounds = run.experiment, per_round(run)
     done = rounds["outcome"] == "completed"
-    completed, failed = rounds[done], by_outcome(run).loc[["skipped", "aborted"]]
+    completed, failed = rounds[done], outcomes_of(rounds).loc[["skipped", "aborted"]]
     ends = list(zip(rounds["outcome"], rounds["reason"], strict=True))
     refused = run.events.loc[run.events["kind"] == "refusal", "detail"].tolist()
     lost = counts(run)
@@ -130,7 +131,7 @@ def _multi_round(run: RunRecords, time_limit_s: float) -> dict[str, Any]:
     None where there is nothing to measure: F and C before the first round, T before the first sum.
     """
     matrix = participation_matrix(run, compact=True)
-    weak = weak_privacy(matrix, time_limit_s=time_limit_s) if matrix.any() else None
+    weak = weak_privacy_of(run, matrix, time_limit_s) if matrix.any() else None
     return {
         "fairness_gap": fairness_gap(matrix) if len(matrix) else None,
         "aggregation_cardinality": aggregation_cardinality(matrix) if len(matrix) else None,
@@ -155,5 +156,5 @@ def _spending(run: RunRecords) -> dict[str, Any]:
         "planned_epsilon_max": last["planned_epsilon"].max(),
         "colluding_epsilon_max": last["colluding_epsilon"].max(),
         "privacy_caveats": "; ".join(caveats(run.experiment)) or None,
-        "stopped": why_stopped(run) or None,
+        "stopped": run.why_stopped or None,
     }
