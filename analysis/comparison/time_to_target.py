@@ -18,7 +18,9 @@ from analysis.comparison.targets import (
     Metric,
     Target,
     default_target,
+    is_measured,
     is_unfinished,
+    named_targets,
     parsed,
     require_evaluated,
     require_same_workload,
@@ -160,6 +162,23 @@ def compare_targets(
     return frame[[*order, *(name for name in frame.columns if name not in order)]].astype(_TYPES)
 
 
+def targets_beside(
+    runs: Sequence[RunRecords], baseline: str | None = None, *, across_workloads: bool = False
+) -> tuple[pd.DataFrame | None, str]:
+    """`compare_targets` where nobody has asked for it, so that it must not fail: the table, or why there is none.
+
+    The targets are those that the experiments name, else the best that all reach. A reason is empty where the runs were
+    not evaluated twice at least: then nobody expects a table.
+    """
+    try:
+        targets = named_targets(runs)
+        if not targets and not is_measured(rows_of(runs)):
+            return None, ""
+        return compare_targets(runs, targets or None, baseline, across_workloads=across_workloads), ""
+    except ExperimentError as error:
+        return None, str(error)
+
+
 def _defaults(rows: Sequence[Row], smooth: int, across_workloads: bool) -> list[tuple[Target, list[Row]]]:
     """The default target of each workload, with its rows."""
     groups: dict[Any, list[Row]] = {}
@@ -198,7 +217,7 @@ class _Reached:
         """Of a row; trajectories are kept for other targets."""
         frames = []
         for run in row.runs:
-            require_evaluated(run, target.metric, f"--target {target.column}")
+            require_evaluated(run, target.metric, f"target {target.label}")
             key = (id(run), target.metric)
             if key not in trajectories:
                 trajectories[key] = trajectory(run, target.metric, smooth)

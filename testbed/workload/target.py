@@ -92,10 +92,11 @@ class Target:
     def check_workload(self, dataset: str) -> None:
         """Raise `ExperimentError` for the perplexity of a data set that is not of words."""
         if self.metric == "perplexity" and not is_language(dataset):
-            raise ExperimentError(f"{self.column}: a perplexity is measured where words are learned, not on {dataset}")
+            raise ExperimentError(f"{self.label}: a perplexity is measured where words are learned, not on {dataset}")
 
 
 def _unknown(metric: str) -> str:
-    close = difflib.get_close_matches(metric, METRICS, n=1)
+    longer = [name for name in METRICS if metric and name.startswith(metric)]
+    close = longer or difflib.get_close_matches(metric, METRICS, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"unknown metric {metric!r}; {hint}there are {', '.join(METRICS)}"

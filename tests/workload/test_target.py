@@ -39,6 +39,7 @@ def test_what_a_target_is(text: object, metric: str, threshold: float, label: st
         ("-1", "above 0"),
         ("nan", "above 0"),
         ("accurcy>0.8", "unknown metric 'accurcy'; did you mean 'accuracy'? there are accuracy, loss, perplexity"),
+        ("acc>0.8", "unknown metric 'acc'; did you mean 'accuracy'?"),
         ("f1>0.8", "unknown metric 'f1'; there are accuracy, loss, perplexity"),
         ("accuracy<0.8", "accuracy rises to it: write accuracy>=0.8"),
         ("accuracy=80%", "accuracy rises to it: write accuracy>=80%"),

@@ -1,8 +1,6 @@
 """Time, rounds and bytes to a target: by hand, against slow oracles, censored and paired."""
 
-from collections.abc import Callable, Sequence
-from itertools import count
-from pathlib import Path
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,54 +16,10 @@ from analysis.comparison.time_to_target import MEASURES, compare_targets, reach,
 from analysis.statistics import mean_interval, ratio_interval
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
-from tests.analysis import recorded
 from tests.thoroughness import examples
 
 Learn = Callable[..., RunRecords]
 HALF = Target("accuracy", 0.5)
-
-
-@pytest.fixture
-def learn(tmp_path: Path) -> Learn:
-    """``learn([0.1, None, 0.5], ...)``: a run with these accuracies, whose rounds take ten times their speed in s.
-
-    Every round has 100 + 10 bytes between the server and two clients each, and 3 between one of them and the PKI.
-    """
-    numbers = count()
-
-    def make(
-        accuracies: Sequence[float | None],
-        *,
-        protocol: str = "random",
-        seed: int | None = 1,
-        speed: float = 1.0,
-        losses: Sequence[float | None] = (),
-        rounds: int | None = None,
-        outcomes: Sequence[str] = (),
-        **keys: Any,
-    ) -> RunRecords:
-        made, now = [], 0.0
-        for place, accuracy in enumerate(accuracies):
-            ended = now + 10 * speed
-            stages = [
-                recorded.asked("check-in", now, [0, 1], [ended, None], down=100, up=10),
-                recorded.asked("train", now, [1], [ended], pki=(2, 1)),
-            ]
-            loss = losses[place] if losses else None
-            outcome = outcomes[place] if outcomes else "completed"
-            took_part = [1] if outcome == "completed" else []
-            made.append(
-                recorded.RecordedRound(now, ended, stages, took_part, took_part, outcome, accuracy=accuracy, loss=loss)
-            )
-            now = ended
-        experiment = {
-            "name": protocol, "seed": seed, "rounds": rounds or len(made), "population": 5,
-            "selection": {"protocol": protocol}, "workload": {"dataset": "digits"},
-            "aggregation": {"protocol": "secagg"}, "provenance": {"label": protocol, "sweep": {"seed": seed}}, **keys,
-        }  # fmt: skip
-        return recorded.write_run(tmp_path / f"run-{next(numbers)}", experiment, made)
-
-    return make
 
 
 def only(frame: pd.DataFrame, protocol: str = "random") -> Any:
@@ -236,7 +190,7 @@ def test_what_does_not_compare_is_refused(learn: Learn) -> None:
         compare_targets([one, other], ["50%"])
     assert len(compare_targets([one, other], ["50%"], across_workloads=True)) == 2
     assert len(compare_targets([one, other], across_workloads=True)) == 2
-    with pytest.raises(ExperimentError, match=r"--target accuracy>=0.5: .*run-2: its accuracy was never measured"):
+    with pytest.raises(ExperimentError, match=r"target accuracy ≥ 50 %: .*run-2: its accuracy was never measured"):
         compare_targets([one, learn([None, None], protocol="lotto")], ["50%"])
     with pytest.raises(ExperimentError, match="its loss was never measured"):
         compare_targets([one], ["loss<1"])
