@@ -77,14 +77,16 @@ def run(
     return directory
 
 
-def compare(runs: str | Path | Sequence[str | Path], baseline: str | None = None) -> "pandas.DataFrame":
+def compare(
+    runs: str | Path | Sequence[str | Path], baseline: str | None = None, group_by: Sequence[str] = ()
+) -> "pandas.DataFrame":
     """The overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
 
-    Raises `RunError` when there are no runs and `ExperimentError` for a baseline that is not among them.
+    Raises `RunError` when there are no runs and `ExperimentError` for a baseline or a key that is not among them.
     """
     from analysis.comparison import overhead
 
-    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline)
+    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline, group_by=group_by)
 
 
 def report(
