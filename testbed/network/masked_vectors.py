@@ -17,7 +17,7 @@ from typing import Any
 import numpy.typing as npt
 
 from testbed.crypto import require_length
-from testbed.crypto.masks import SEED_BYTES, add_masks
+from testbed.crypto.masks import SEED_BYTES, Prg, add_masks
 from testbed.messages import Vector
 
 Masks = Mapping[bytes, int]
@@ -58,14 +58,16 @@ class MaskedVector(Vector):
         plain: `(d,)` of `word_dtype(bits)`, what the masks hide; below ``2**bits``.
         bits: of the ring, 1 to 64.
         masks: what hides it.
+        prg: what expands them.
     """
 
-    __slots__ = ("_plain", "masks")
+    __slots__ = ("_plain", "masks", "prg")
 
-    def __init__(self, plain: npt.NDArray[Any], bits: int, masks: Masks) -> None:
+    def __init__(self, plain: npt.NDArray[Any], bits: int, masks: Masks, prg: Prg = "aes-256-ctr") -> None:
         super().__init__(plain, bits)
         self._plain = plain
         self.masks = masks
+        self.prg = prg
 
     @property
     def plain(self) -> npt.NDArray[Any]:
@@ -77,6 +79,6 @@ class MaskedVector(Vector):
         """`(d,)` the elements, all masks in them."""
         if self._values is self._plain:
             masked = self._plain.copy()
-            add_masks(masked, *expanded(self.masks), self.bits)
+            add_masks(masked, *expanded(self.masks), self.bits, self.prg)
             self._values = masked
         return self._values

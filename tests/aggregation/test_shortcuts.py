@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from testbed.crypto import InvalidKey
 from testbed.crypto.masks import add_masks, mask, word_dtype
 from testbed.engine.plan import Plan
-from testbed.errors import ExperimentError, TestbedError
+from testbed.errors import ExperimentError, ProtocolError, TestbedError
 from testbed.experiment.schema import validated
 from testbed.messages import Vector, detach, encode
 from testbed.network import masked_vectors, sums
@@ -100,6 +100,16 @@ def detach_and_look(vector: Vector) -> None:
     encode(Masked(vector))
 
 
+def test_masks_of_different_generators_are_not_summed() -> None:
+    plain = np.arange(3, dtype=np.uint32)
+    one = MaskedVector(plain, 32, {SEEDS[0]: 1})
+    other = MaskedVector(plain, 32, {SEEDS[1]: 1}, "aegis-256x4")
+    with pytest.raises(ProtocolError, match="aes-256-ctr, some by aegis-256x4"):
+        ring_total([one, other])
+    with pytest.raises(ProtocolError, match="masks to sum differ"):
+        ring_total([other]).with_masks([SEEDS[2]], [1])
+
+
 def test_a_seed_of_another_length_is_refused_at_once() -> None:
     with pytest.raises(InvalidKey):
         counted([bytes(31)], [1])
@@ -113,6 +123,7 @@ NOISE = {"mechanism": "skellam", "noise_multiplier": 1.0, "scale": 64}
 AGGREGATIONS: list[dict[str, Any]] = [
     {"protocol": "secagg", "threshold": 0.6},
     {"protocol": "secagg", "threshold": 0.6, "bits": 29},
+    {"protocol": "secagg", "threshold": 0.6, "prg": "aegis-256x4"},
     {"protocol": "secagg", "threshold": 0.6, "bits": 64, "weights": "equal"},
     {"protocol": "secagg", "threshold": 0.8, "consistency": "none"},
     {"protocol": "secagg", "threshold": 0.6, "bits": 16, "levels_bits": 8, "weights": "equal"},
@@ -189,7 +200,7 @@ def test_no_result_depends_on_shortcuts(
                 patch.setattr(Plan, "results", None)
             try:
                 run = Run({**keys, "aggregation": {**aggregation, "masks": masks}}, hosts=count)
-            except ValueError as error:  # these do not go together; said in the same words
+            except (ValueError, ExperimentError) as error:  # these do not go together; said in the same words
                 both.append([str(error).replace(masks, "")])
                 continue
             assert run.plan.symbolic_masks == (masks == "symbolic")

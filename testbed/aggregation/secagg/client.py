@@ -58,7 +58,6 @@ from testbed.parties.client import Client, handles
 from testbed.training import trained_update
 
 SEALING_PURPOSE = b"testbed/secagg/sealing/v1"
-MASK_PURPOSE = b"testbed/secagg/mask/v1"
 
 
 class SecAggClient(Participant):
@@ -133,7 +132,9 @@ class SecAggClient(Participant):
 
     def advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
         """What a client signs with its keys."""
-        return self.graph.advert_content(self.round, client, sealing_key, mask_key, self.training)
+        return self.parameters.signed_with_keys(
+            self.graph.advert_content(self.round, client, sealing_key, mask_key, self.training)
+        )
 
     # -- ShareKeys ------------------------------------------------------------------------------------------------
 
@@ -251,17 +252,16 @@ class SecAggClient(Participant):
 
     def _masked(self, peers: list[int]) -> Vector:
         """`(d+1,)` the update as ring elements under a mask for each peer and one of its own; `(D+1,)` with noise."""
-        elements, bits = self.encoded(), self.parameters.bits
-        seeds = [remembered.agree(self.mask, self.adverts[peer].mask_key, MASK_PURPOSE) for peer in peers] + [
-            self.self_mask
-        ]
-        signs = [1 if peer > self.number else -1 for peer in peers] + [1]
+        elements, given = self.encoded(), self.parameters
+        keys = [self.adverts[peer].mask_key for peer in peers]
+        seeds = [*(remembered.agree(self.mask, key, given.mask_purpose) for key in keys), self.self_mask]
+        signs = [*(1 if peer > self.number else -1 for peer in peers), 1]
         meter("x25519.agree", len(peers))
-        meter("mask.element", len(elements) * len(seeds))
+        meter(given.mask_operation, len(elements) * len(seeds))
         if self.environment.symbolic_masks:
-            return MaskedVector(elements, bits, counted(seeds, signs))
-        add_masks(elements, seeds, signs, bits)
-        return Vector(elements, bits)
+            return MaskedVector(elements, given.bits, counted(seeds, signs), given.prg)
+        add_masks(elements, seeds, signs, given.bits, given.prg)
+        return Vector(elements, given.bits)
 
     def encoded(self) -> npt.NDArray[Any]:
         """The update as ring elements, with this client's noise where participants add some."""

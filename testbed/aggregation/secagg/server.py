@@ -26,7 +26,7 @@ import numpy.typing as npt
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
 from testbed.aggregation.ring_elements import NoisyProtocol
 from testbed.aggregation.secagg.batches import BatchPolicy
-from testbed.aggregation.secagg.client import MASK_PURPOSE, SecAggClient
+from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
     SURVIVORS_DOMAIN,
@@ -160,8 +160,10 @@ class SecAgg(NoisyProtocol):
         seen: set[bytes] = set()
         for client, advert in adverts.items():
             keys = {advert.sealing_key, advert.mask_key}
-            content = state.graph.advert_content(
-                state.start.number, client, advert.sealing_key, advert.mask_key, state.training
+            content = self.parameters.signed_with_keys(
+                state.graph.advert_content(
+                    state.start.number, client, advert.sealing_key, advert.mask_key, state.training
+                )
             )
             try:
                 if len(keys) < 2 or keys & seen:
@@ -304,16 +306,17 @@ class SecAgg(NoisyProtocol):
 
     def _without_masks(self, state: SecAggRound, total: Sum, secrets: Secrets) -> Sum:
         """`total` without every mask that has not cancelled."""
+        given = self.parameters
         seeds = list(secrets.self_masks.values())
         signs = [-1] * len(seeds)
         survivors = state.survivors.tolist()
         for client, key in secrets.mask_keys.items():
             for survivor in state.graph.peers(client, survivors):
-                seeds.append(remembered.agree(key, state.adverts[survivor].mask_key, MASK_PURPOSE))
+                seeds.append(remembered.agree(key, state.adverts[survivor].mask_key, given.mask_purpose))
                 signs.append(-1 if client > survivor else 1)
         meter("x25519.agree", len(seeds) - len(survivors))
-        meter("mask.element", len(total) * len(seeds))
-        return total.with_masks(seeds, signs)
+        meter(given.mask_operation, len(total) * len(seeds))
+        return total.with_masks(seeds, signs, given.prg)
 
 
 async def _ask(state: SecAggRound, question: Question) -> Replies:
