@@ -11,7 +11,7 @@ from analysis.comparison.measures import outcomes_of, per_round
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy
 from analysis.multi_round.kept import weak_privacy_of
 from analysis.multi_round.participation import participation_matrix
-from analysis.privacy.spent import of_honest, why_stopped
+from analysis.privacy.spent import of_honest
 from analysis.statistics import mean_interval, per_update_interval
 from analysis.tables import plain, protocol_name
 from testbed.privacy.section import caveats
@@ -156,5 +156,5 @@ def _spending(run: RunRecords) -> dict[str, Any]:
         "planned_epsilon_max": last["planned_epsilon"].max(),
         "colluding_epsilon_max": last["colluding_epsilon"].max(),
         "privacy_caveats": "; ".join(caveats(run.experiment)) or None,
-        "stopped": why_stopped(run) or None,
+        "stopped": run.why_stopped or None,
     }

@@ -119,7 +119,8 @@ def set_key(data: dict[str, Any], key: str, value: Any, where: str) -> None:
         if data.get(section) is None:
             data[section] = {}
         if not isinstance(data[section], dict):
-            raise ExperimentError(f"{where}: {section} is not a section, so it has no key {last}")
+            remedy = f"; set links.{section}={{preset: {data[section]}, {last}: ...}}" if section == "transport" else ""
+            raise ExperimentError(f"{where}: {section} is not a section, so it has no key {last}{remedy}")
         data = data[section]
     _merge(data, last, value)
 

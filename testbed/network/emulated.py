@@ -155,6 +155,8 @@ class EmulatedNetwork(RoundRecorder):
         under_way = presence.reachable & ~(stage.arrival_s <= end_s) & (_speaking(stage) | (stage.ready_s > end_s))
         if under_way.any() and end_s < last_s:  # others were enough: what was still under way stops now
             self._time_transfers(stage, presence, end_s, under_way, leaving)
+        if leaving.opening is not None:
+            self.connections.opened(stage.recipients, leaving.opening, end_s - self.now_s)
         for way, plan in leaving.plans.items():
             if plan is not None:
                 through_s = np.where(leaving.begin_s[way] < end_s, leaving.through_s[way], np.nan)
@@ -219,8 +221,9 @@ class EmulatedNetwork(RoundRecorder):
         ):
             np.copyto(column, found, where=whose)
         if leaving.opening is not None:
-            np.add(stage.transport_down, leaving.opening.bytes_down, out=stage.transport_down, where=whose)
-            np.add(stage.transport_up, leaving.opening.bytes_up, out=stage.transport_up, where=whose)
+            opened = leaving.opening.carried(np.minimum(presence.leaves_s, end_s) - self.now_s)
+            for column, size in zip((stage.transport_down, stage.transport_up), opened, strict=True):
+                np.add(column, size, out=column, where=whose)
 
     def _carried(
         self,

@@ -20,7 +20,7 @@ from testbed.files import plain_yaml
 from testbed.records import arrays
 from testbed.records.clients import CLIENTS, read_clients
 from testbed.records.clients import FILE as CLIENTS_FILE
-from testbed.records.tables import ROWS, SCHEMAS, joined, read_chunks, read_table, recorded_files
+from testbed.records.tables import ROWS, SCHEMAS, STOPPED, joined, read_chunks, read_table, recorded_files
 from testbed.records.writer import RunDirectory
 
 if TYPE_CHECKING:
@@ -156,6 +156,12 @@ class RunRecords:
     def events(self) -> "pd.DataFrame":
         """Refusals, misbehaviour, restarts."""
         return self.frame("events")
+
+    @property
+    def why_stopped(self) -> str:
+        """Why it ended before its last round and may not go on (a budget, a target); empty otherwise."""
+        said = self.events.loc[self.events["kind"] == STOPPED, "detail"]
+        return str(said.iloc[-1]) if len(said) else ""
 
     def aggregate(self, round_number: int) -> arrays.RoundAggregate | None:
         """What the server saw in a finished round; None: it did not complete, or it was not asked for."""

@@ -89,6 +89,21 @@ def compare(
     return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline, group_by=group_by)
 
 
+def report(
+    runs: str | Path | Sequence[str | Path],
+    out: str | Path = "report.html",
+    targets: Sequence[str] = (),
+    baseline: str | None = None,
+) -> Path:
+    """Write the page of the runs at or below some directories; see `analysis.report.write`. Returns its path.
+
+    Raises as `compare` does, and `ExperimentError` where `out` is a folder.
+    """
+    from analysis.report import write
+
+    return write(runs_below([runs] if isinstance(runs, str | Path) else runs), Path(out), targets, baseline)
+
+
 def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
     """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
     found = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
