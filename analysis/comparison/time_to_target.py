@@ -110,9 +110,9 @@ def compare_targets(
     targets: Sequence[str | Target] | None = None,
     baseline: str | None = None,
     smooth: int = 1,
-    group_by: Sequence[str] = (),
     *,
     across_workloads: bool = False,
+    group_by: Sequence[str] = (),
 ) -> pd.DataFrame:
     """What it took to reach each target: one row per target and row of `analysis.comparison.rows.rows_of`.
 
@@ -131,9 +131,9 @@ def compare_targets(
         targets: texts that `Target.parse` takes, ``best``, or targets; default: ``best``, the best that all reach
             (`analysis.comparison.targets.default_target`), by workload where several are compared apart.
         baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
-        group_by: keys that make the settings, see `analysis.comparison.rows.rows_of`.
         smooth: the mean over so many evaluations, the last of them this one, has to meet the target.
         across_workloads: compare runs although they are evaluated on different data.
+        group_by: see `analysis.comparison.rows.rows_of`.
 
     Raises:
         ExperimentError: a target is none, a run was never evaluated, or their accuracies do not compare.
@@ -167,9 +167,9 @@ def compare_targets(
 def targets_beside(
     runs: Sequence[RunRecords],
     baseline: str | None = None,
-    group_by: Sequence[str] = (),
     *,
     across_workloads: bool = False,
+    group_by: Sequence[str] = (),
 ) -> tuple[pd.DataFrame | None, str]:
     """`compare_targets` where nobody has asked for it, so that it must not fail: the table, or why there is none.
 
@@ -178,9 +178,9 @@ def targets_beside(
     """
     try:
         targets = named_targets(runs)
-        if not targets and not is_measured(rows_of(runs)):
+        if not targets and not is_measured(rows_of(runs, group_by)):
             return None, ""
-        found = compare_targets(runs, targets or None, baseline, group_by=group_by, across_workloads=across_workloads)
+        found = compare_targets(runs, targets or None, baseline, across_workloads=across_workloads, group_by=group_by)
         return found, ""
     except ExperimentError as error:
         return None, str(error)

@@ -28,9 +28,9 @@ def compare(
         option("NAME", "The row that the others are compared with, also one of another group; default: the first."),
     ] = None,
     group_by: Annotated[
-        list[str],
+        list[str] | None,
         option("KEY", "Rows with the same value of this key form a group with its own baseline; may be repeated."),
-    ] = [],  # noqa: B006
+    ] = None,
     format: Annotated[
         Literal["text", "markdown", "csv", "latex", "json"],
         typer.Option(help="csv and json hold every column, in seconds and bytes."),
@@ -57,17 +57,17 @@ def compare(
     runs = runs_in(directories)
     from analysis.comparison import overhead, report, target_table, time_to_target
 
-    why = ""
+    why, groups = "", group_by or ()
     if wanted is None:
-        reached, why = time_to_target.targets_beside(runs, baseline, group_by, across_workloads=across_workloads)
+        reached, why = time_to_target.targets_beside(runs, baseline, across_workloads=across_workloads, group_by=groups)
     else:
         reached = time_to_target.compare_targets(
-            runs, wanted, baseline, smooth or 1, group_by, across_workloads=across_workloads
+            runs, wanted, baseline, smooth or 1, across_workloads=across_workloads, group_by=groups
         )
     if format == "csv" and reached is not None and wanted is not None:
         echo(target_table.render(reached, format), nl=False)
         return
-    frame = (overhead.compare_paired if paired else overhead.compare)(runs, baseline, group_by=group_by)
+    frame = (overhead.compare_paired if paired else overhead.compare)(runs, baseline, group_by=groups)
     echo(report.render(frame, format, reached), nl=False)
     if why:
         messages().print(f"note: no time to accuracy: {why}", markup=False)
