@@ -19,11 +19,16 @@ from testbed.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.running import compare, run
+    from testbed.running import compare, compare_targets, run
 
-__all__ = ["Experiment", "__version__", "compare", "run"]
+__all__ = ["Experiment", "__version__", "compare", "compare_targets", "run"]
 
-_FROM = {"Experiment": "testbed.experiment", "compare": "testbed.running", "run": "testbed.running"}
+_FROM = {
+    "Experiment": "testbed.experiment",
+    "compare": "testbed.running",
+    "compare_targets": "testbed.running",
+    "run": "testbed.running",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
 # What does not change what a run measures.
-_ASIDE = ("seed", "provenance", "output", "sweep", "cluster")
+_ASIDE = ("seed", "provenance", "output", "sweep", "cluster", "targets")
 
 _NAMES = ("protocol", "model", "name", "kind")  # what names an alternative of a section
 
