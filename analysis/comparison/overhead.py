@@ -53,11 +53,16 @@ _TYPES = {
 
 
 def compare(
-    runs: Sequence[RunRecords], baseline: str | None = None, *, privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S
+    runs: Sequence[RunRecords],
+    baseline: str | None = None,
+    *,
+    group_by: Sequence[str] = (),
+    privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
 ) -> pd.DataFrame:
-    """The overhead table: one row per protocol and setting, the baseline of a setting first.
+    """The overhead table: one row per protocol and setting, in the order of the runs.
 
-    Columns: setting, label, protocol, aggregation, population, seeds (how many runs were pooled), baseline (label),
+    Columns: setting, label, protocol, aggregation, population, seeds (how many runs were pooled), baseline (its
+    label, with its setting where it serves other settings too),
     is_baseline; for each of round_s, client_s (s), server_bytes, client_bytes (means over *completed* rounds),
     round_s_per_update, server_bytes_per_update (failed rounds included) and transport_bytes (headers and
     acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
@@ -77,23 +82,23 @@ def compare(
     Args:
         runs: e.g. from `testbed.records.find_runs`.
         baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
+        group_by: keys that make the settings, see `analysis.comparison.rows.rows_of`.
         privacy_time_limit_s: for each run's T, see `analysis.comparison.summary.summarise`.
     """
-    rows = rows_of(runs)
+    rows = rows_of(runs, group_by)
     baselines = baselines_of(rows, baseline)
     found = {id(row): _measured(row, privacy_time_limit_s) for row in rows}
+    across = {id(base) for row, base in zip(rows, baselines, strict=True) if base and base.setting != row.setting}
     records = []
     for row, base in zip(rows, baselines, strict=True):
         record = found[id(row)]
         reference = found[id(base)] if base is not None else {}
-        record["baseline"] = None if base is None else base.label if base.setting == row.setting else base.full_label
+        record["baseline"] = None if base is None else base.full_label if id(base) in across else base.label
         record["is_baseline"] = base is row
         for cost in _COSTS:
             mean, other = record[cost], reference.get(cost)
             record[f"{cost}_ratio"] = mean / other if mean is not None and other else None
         records.append(record)
-    position = {setting: place for place, setting in enumerate(dict.fromkeys(row.setting for row in rows))}
-    records.sort(key=lambda record: (position[record["setting"]], not record["is_baseline"]))
     return pd.DataFrame(records).astype(_TYPES)
 
 
@@ -160,7 +165,11 @@ Fates = dict[int, set[tuple[int, str, str]]]
 
 
 def compare_paired(
-    runs: Sequence[RunRecords], baseline: str | None = None, *, privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S
+    runs: Sequence[RunRecords],
+    baseline: str | None = None,
+    *,
+    group_by: Sequence[str] = (),
+    privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
 ) -> pd.DataFrame:
     """The overhead table over pairs of rounds: `analysis.comparison.overhead.compare` with other numbers in it.
 
@@ -176,12 +185,12 @@ def compare_paired(
     with itself: all its completed rounds.
 
     Args:
-        runs, baseline, privacy_time_limit_s: see `analysis.comparison.overhead.compare`, which also says what it
-        raises.
+        runs, baseline, group_by, privacy_time_limit_s: see `analysis.comparison.overhead.compare`, which also says
+        what it raises.
     """
-    frame = compare(runs, baseline, privacy_time_limit_s=privacy_time_limit_s)
+    frame = compare(runs, baseline, group_by=group_by, privacy_time_limit_s=privacy_time_limit_s)
     frame = frame[[name for name in frame.columns if "_per_update" not in name]]
-    rows = rows_of(runs)
+    rows = rows_of(runs, group_by)
     found = {
         (row.setting, row.label): _paired(row, base)
         for row, base in zip(rows, baselines_of(rows, baseline), strict=True)

@@ -112,6 +112,7 @@ def compare_targets(
     smooth: int = 1,
     *,
     across_workloads: bool = False,
+    group_by: Sequence[str] = (),
 ) -> pd.DataFrame:
     """What it took to reach each target: one row per target and row of `analysis.comparison.rows.rows_of`.
 
@@ -132,6 +133,7 @@ def compare_targets(
         baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
         smooth: the mean over so many evaluations, the last of them this one, has to meet the target.
         across_workloads: compare runs although they are evaluated on different data.
+        group_by: see `analysis.comparison.rows.rows_of`.
 
     Raises:
         ExperimentError: a target is none, a run was never evaluated, or their accuracies do not compare.
@@ -139,7 +141,7 @@ def compare_targets(
     if smooth < 1:
         raise ExperimentError(f"--smooth {smooth}: a number of evaluations is at least 1")
     wanted = [None] if targets is None else parsed(targets)
-    rows = rows_of(runs)
+    rows = rows_of(runs, group_by)
     baselines = baselines_of(rows, baseline)
     if not across_workloads:
         require_same_workload(rows, baselines)
@@ -163,7 +165,11 @@ def compare_targets(
 
 
 def targets_beside(
-    runs: Sequence[RunRecords], baseline: str | None = None, *, across_workloads: bool = False
+    runs: Sequence[RunRecords],
+    baseline: str | None = None,
+    *,
+    across_workloads: bool = False,
+    group_by: Sequence[str] = (),
 ) -> tuple[pd.DataFrame | None, str]:
     """`compare_targets` where nobody has asked for it, so that it must not fail: the table, or why there is none.
 
@@ -172,9 +178,10 @@ def targets_beside(
     """
     try:
         targets = named_targets(runs)
-        if not targets and not is_measured(rows_of(runs)):
+        if not targets and not is_measured(rows_of(runs, group_by)):
             return None, ""
-        return compare_targets(runs, targets or None, baseline, across_workloads=across_workloads), ""
+        found = compare_targets(runs, targets or None, baseline, across_workloads=across_workloads, group_by=group_by)
+        return found, ""
     except ExperimentError as error:
         return None, str(error)
 

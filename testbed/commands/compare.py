@@ -13,6 +13,7 @@ COMPARE_EPILOG = examples(
     "testbed compare runs/quickstart --baseline random --format latex",
     "testbed compare runs/quickstart --target 80% --target 'loss<0.5' --smooth 3",
     "testbed compare runs/monday runs/tuesday --format csv > table.csv",
+    "testbed compare runs/sweep --group-by links.latency_ms",
     "testbed compare runs/lotto runs/replayed --paired",
     then="Paired, rounds are matched by their number, and only those count that both runs completed: for a run and its "
     "replay under another protocol (`testbed trace record`). Without --target it is the best accuracy that every run "
@@ -23,7 +24,12 @@ COMPARE_EPILOG = examples(
 def compare(
     directories: Directories,
     baseline: Annotated[
-        str | None, option("NAME", "The run that the others are compared with; default: selection random.")
+        str | None,
+        option("NAME", "The row that the others are compared with, also one of another group; default: the first."),
+    ] = None,
+    group_by: Annotated[
+        list[str] | None,
+        option("KEY", "Rows with the same value of this key form a group with its own baseline; may be repeated."),
     ] = None,
     format: Annotated[
         Literal["text", "markdown", "csv", "latex", "json"],
@@ -51,15 +57,17 @@ def compare(
     runs = runs_in(directories)
     from analysis.comparison import overhead, report, target_table, time_to_target
 
-    why = ""
+    why, groups = "", group_by or ()
     if wanted is None:
-        reached, why = time_to_target.targets_beside(runs, baseline, across_workloads=across_workloads)
+        reached, why = time_to_target.targets_beside(runs, baseline, across_workloads=across_workloads, group_by=groups)
     else:
-        reached = time_to_target.compare_targets(runs, wanted, baseline, smooth or 1, across_workloads=across_workloads)
+        reached = time_to_target.compare_targets(
+            runs, wanted, baseline, smooth or 1, across_workloads=across_workloads, group_by=groups
+        )
     if format == "csv" and reached is not None and wanted is not None:
         echo(target_table.render(reached, format), nl=False)
         return
-    frame = (overhead.compare_paired if paired else overhead.compare)(runs, baseline)
+    frame = (overhead.compare_paired if paired else overhead.compare)(runs, baseline, group_by=groups)
     echo(report.render(frame, format, reached), nl=False)
     if why:
         messages().print(f"note: no time to accuracy: {why}", markup=False)

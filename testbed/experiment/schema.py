@@ -6,9 +6,9 @@ compared with others that do. A deadline or a quorum may be of a stage that only
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -107,7 +107,8 @@ class Experiment(Section):
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="A grid: keys (dotted) and their values; a mapping is merged into the section it names; another "
-        "protocol drops the keys that it does not have",
+        "protocol drops the keys that it does not have; label: beside the keys of a value (or beside value:, if it is "
+        "no mapping) names it in tables, figures and directories",
     )
     provenance: dict[str, Any] | None = Field(None, description="Written by the testbed into a run's directory")
 
@@ -190,11 +191,13 @@ class Point:
         label: names it among the points, and its directory; empty when there is no sweep.
         values: the swept keys and their values here.
         experiment: without its sweep.
+        names: of the values that the sweep names, by their keys.
     """
 
     label: str
     values: dict[str, Any]
     experiment: Experiment
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def where(self, file: str) -> str:
         """What errors of this point begin with."""
@@ -222,11 +225,12 @@ def points(experiment: Experiment, where: str) -> Iterator[Point]:
         return
     base = experiment.model_dump(mode="json", exclude_unset=True)
     base.pop("sweep")
-    for label, values in grid(experiment.sweep, where):
+    for point in grid(experiment.sweep, where):
         data = deepcopy(base)
-        for key, value in values.items():
+        for key, value in point.values.items():
             set_key(data, key, deepcopy(value), f"{where}: sweep.{key}")
-        yield Point(label, values, validated(data, f"{where}: sweep point {label}"))
+        found = validated(data, f"{where}: sweep point {point.label}")
+        yield Point(point.label, point.values, found, point.names)
 
 
 def availability_section(model: str, settings: Sequence[str] = ()) -> AvailabilityModel:

@@ -57,6 +57,12 @@ class RunRecords:
         provenance = self.experiment.get("provenance") or {}
         return str(provenance.get("label") or self.experiment.get("name") or self.path.name)
 
+    @property
+    def point(self) -> int:
+        """Which point of its sweep the run is, from 1; 0 when nothing says so (no sweep, or an earlier version)."""
+        place = (self.experiment.get("provenance") or {}).get("point")
+        return place if isinstance(place, int) else 0
+
     def frame(self, table: str) -> "pd.DataFrame":
         """A table of `testbed.records.tables.SCHEMAS`, or ``clients``."""
         if table == CLIENTS:
@@ -175,14 +181,18 @@ class RunRecords:
 
 
 def find_runs(path: Path) -> list[RunRecords]:
-    """The runs at or below `path`, in the order of their directories; raises `RunError` when there is none."""
+    """The runs at or below `path`, those of a sweep in its order, others in that of their directories.
+
+    Raises `RunError` when there is none, or an experiment cannot be read.
+    """
     path = Path(path)
     if not path.is_dir():
         raise RunError(f"{path}: no such directory")
     found = sorted(file.parent for file in path.rglob("experiment.yaml"))
     if not found:
         raise RunError(f"{path}: no runs here; `testbed run EXPERIMENT.yaml --out {path}` makes some")
-    return [RunRecords(directory) for directory in found]
+    runs = [RunRecords(directory) for directory in found]
+    return sorted(runs, key=lambda run: (run.path.parent, run.point))
 
 
 def recorded_schedule(run: RunRecords) -> Schedule:

@@ -77,14 +77,31 @@ def run(
     return directory
 
 
-def compare(runs: str | Path | Sequence[str | Path], baseline: str | None = None) -> "pandas.DataFrame":
+def compare(
+    runs: str | Path | Sequence[str | Path], baseline: str | None = None, group_by: Sequence[str] = ()
+) -> "pandas.DataFrame":
     """The overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
 
-    Raises `RunError` when there are no runs and `ExperimentError` for a baseline that is not among them.
+    Raises `RunError` when there are no runs and `ExperimentError` for a baseline or a key that is not among them.
     """
     from analysis.comparison import overhead
 
-    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline)
+    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline, group_by=group_by)
+
+
+def report(
+    runs: str | Path | Sequence[str | Path],
+    out: str | Path = "report.html",
+    targets: Sequence[str] = (),
+    baseline: str | None = None,
+) -> Path:
+    """Write the page of the runs at or below some directories; see `analysis.report.write`. Returns its path.
+
+    Raises as `compare` does, and `ExperimentError` where `out` is a folder.
+    """
+    from analysis.report import write
+
+    return write(runs_below([runs] if isinstance(runs, str | Path) else runs), Path(out), targets, baseline)
 
 
 def compare_targets(

@@ -122,7 +122,7 @@ class OpenRun:
         self._lock.enter_context(held(run.path))
         try:
             if not run.exists:  # under the lock: somebody else may have begun one here since we looked
-                RunDirectory.create(run.path, _resolved(run))
+                RunDirectory.create(run.path, _resolved(run, place))
             self.records = RunDirectory.reopen(run.path)
             if run.changed:
                 stored = RunRecords(run.path).experiment
@@ -185,8 +185,8 @@ def name_point(error: BaseException, run: PlannedRun) -> None:
         error.add_note(f"at sweep point {point}")
 
 
-def _resolved(run: PlannedRun) -> dict[str, Any]:
-    """What a run directory's ``experiment.yaml`` holds."""
+def _resolved(run: PlannedRun, place: int) -> dict[str, Any]:
+    """What a run directory's ``experiment.yaml`` holds, of the point at this place of its sweep, from 1."""
     experiment, origin = run.point.experiment, provenance()
     if experiment.seed is None:
         origin["simulation_seed"] = run.simulation_seed
@@ -194,4 +194,9 @@ def _resolved(run: PlannedRun) -> dict[str, Any]:
         origin["files"] = files
     if run.modules:
         origin["modules"] = dict(run.modules)
-    return experiment.plain() | {"provenance": {"label": run.label, "sweep": run.point.values, **origin}}
+    point: dict[str, Any] = {"label": run.label, "sweep": run.point.values}
+    if run.point.values:
+        point["point"] = place
+    if run.point.names:
+        point["sweep_labels"] = dict(run.point.names)
+    return experiment.plain() | {"provenance": {**point, **origin}}

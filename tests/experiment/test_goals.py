@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from testbed.experiment import Experiment, load
+from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import points
 from testbed.workload.target import Target
 
@@ -84,3 +85,9 @@ def test_targets_are_swept_like_any_key(tmp_path: Any) -> None:
     file.write_text("targets: [70%]\nsweep: {stop_at.accuracy: [0.8, 90%]}")
     stops = [point.experiment.stop_at for point in points(load(file), str(file))]
     assert [stop.target.threshold for stop in stops if stop is not None] == [0.8, 0.9]
+
+
+def test_with_targets_a_run_computes_the_same(load_text: Load) -> None:
+    plain = secrets_context(load_text("rounds: 5"))
+    assert secrets_context(load_text("{rounds: 5, targets: [80%], stop_at: {accuracy: 0.9}}")) == plain
+    assert secrets_context(load_text("rounds: 6")) != plain

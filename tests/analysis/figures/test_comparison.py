@@ -99,7 +99,7 @@ def test_random_comes_first_in_each_setting(make_run: MakeRun, drawn: dict[str, 
     (axes,) = drawn["round-time-by-stage"].axes
     labels = sorted(zip(axes.get_yticks(), [text.get_text() for text in axes.get_yticklabels()], strict=True))
     shown = [label for _, label in labels]
-    assert shown == ["population=20", "random", "batch-partition", "population=40", "random", "batch-partition"]
+    assert shown == ["population=40", "random", "batch-partition", "population=20", "random", "batch-partition"]
 
 
 def test_stages_stand_in_the_legend_in_the_order_of_the_protocols(
