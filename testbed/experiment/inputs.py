@@ -21,7 +21,9 @@ from testbed.plugins.classes import IMPORT_CLASSES
 
 _WRITTEN = ("output",)  # sections whose paths are not read
 _DOMAIN = b"testbed/experiment/secrets/v1"
-_WITHOUT_EFFECT = frozenset({"cluster", "output", "provenance", "records", "sweep"})  # on what is computed
+_WITHOUT_EFFECT = frozenset(  # on what is computed; with stop_at it is the same, and less of it
+    {"cluster", "output", "provenance", "records", "stop_at", "sweep", "targets"}
+)
 _ABSENT = object()
 
 

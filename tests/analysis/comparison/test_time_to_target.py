@@ -102,7 +102,7 @@ def test_where_all_seeds_reach_it_the_row_has_their_mean_and_pairs_their_ratio(l
         for protocol, rounds in reached.items()
         for seed, at in enumerate(rounds)
     ]
-    frame = compare_targets(runs[::-1], ["50%"])  # the other order: seeds pair, not places
+    frame = compare_targets(runs[::-1], ["50%"], "random")  # the other order: seeds pair, not places
     base, row = only(frame), only(frame, "batch-partition")
     assert (row["seeds"], row["reached"], row["estimator"], row["ratio_is"]) == (3, 3, "mean", "exact")
     assert (row["is_baseline"], row["baseline"], base["is_baseline"]) == (False, "random", True)
