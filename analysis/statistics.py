@@ -84,6 +84,29 @@ def ratio_interval(values: Values, others: Values) -> Interval:
     return Interval(ratio, float(stats.t.ppf(0.975, count - 1) * standard_error))
 
 
+def ratio_of_means(mean: Interval, other: Interval, count: int, others: int) -> Interval:
+    """The ratio of two means of independent samples, and half of its 95% interval (the delta method).
+
+    Student's t with the degrees of freedom of the smaller sample.
+
+    Args:
+        mean, other: with their 95% intervals by Student's t.
+        count, others: the sizes of the samples.
+    """
+    if mean.mean is None or not other.mean:
+        return Interval(None, None)
+    ratio = mean.mean / other.mean
+    if mean.half_width is None or other.half_width is None:
+        return Interval(ratio, None)
+    errors = [
+        each.half_width / stats.t.ppf(0.975, size - 1)
+        for each, size in ((mean, count), (other, others))
+        if each.half_width is not None
+    ]
+    error = np.hypot(errors[0], ratio * errors[1]) / other.mean
+    return Interval(ratio, float(stats.t.ppf(0.975, min(count, others) - 1) * error))
+
+
 def per_update_interval(costs: Values, completed: Values) -> Interval:
     """Cost per completed round with the failed rounds' costs included: the ratio of two sums.
 
