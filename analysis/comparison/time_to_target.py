@@ -126,10 +126,11 @@ def compare_targets(
     seeds (runs), reached (of them), unfinished (that go on and have not reached it: censored so far), estimator
     (``mean``, ``restricted mean`` or ``not reached``), rounds_watched (of a run that has not reached it, the fewest;
     missing if all have), evaluated_every (the most rounds between two evaluations), ratio_is (``exact``; ``at least``,
-    ``at most``: one side is a restricted mean; empty: both are, and there is no ratio), smooth. Then for each of time_to_target_s, rounds_to_target, server_bytes_to_target, client_bytes_to_target (of all
-    clients together): itself, ``_half_width`` of its 95% interval over the seeds, ``_ratio`` to the baseline and
-    ``_ratio_half_width`` (paired where both have the same seeds; none of a bound). Then rounds_to_target_median: by
-    which round half of the seeds had reached it (Kaplan-Meier). Unknown values are missing.
+    ``at most``: one side is a restricted mean; empty: both are, and there is no ratio), smooth. Then for each of
+    time_to_target_s, rounds_to_target, server_bytes_to_target, client_bytes_to_target (of all clients together):
+    itself, ``_half_width`` of its 95% interval over the seeds, ``_ratio`` to the baseline and ``_ratio_half_width``
+    (paired where both have the same seeds; none of a bound). Then rounds_to_target_median: by which round half of the
+    seeds had reached it (Kaplan-Meier). Unknown values are missing.
 
     Args:
         runs: e.g. from `testbed.records.find_runs`.
