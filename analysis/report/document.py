@@ -39,6 +39,7 @@ class RunPart:
         metrics: strong T, F and C after each round; None while no round has given a sum.
         ledger: epsilons by round, or None.
         rounds: the round explorer's data, gzipped.
+        stamp: differs when the run has gone on.
     """
 
     run: RunRecords
@@ -48,6 +49,7 @@ class RunPart:
     metrics: pd.DataFrame | None
     ledger: pd.DataFrame | None
     rounds: bytes
+    stamp: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,14 @@ class Document:
     rounds: Sequence[bytes]
 
 
-def part_of(run: RunRecords, rows: int = rounds.ROWS) -> RunPart:
-    """What the page says of one run; `rows`: how many of its exchanges it may show."""
+def part_of(run: RunRecords, rows: int = rounds.ROWS, stamp: str = "") -> RunPart:
+    """What the page says of one run.
+
+    Args:
+        run: its records.
+        rows: how many of its exchanges the page may show.
+        stamp: see `RunPart`.
+    """
     by_round = by_stage(run)
     return RunPart(
         run=run,
@@ -70,6 +78,7 @@ def part_of(run: RunRecords, rows: int = rounds.ROWS) -> RunPart:
         metrics=_metrics(run),
         ledger=curves.ledger(run),
         rounds=rounds.packed(run, rows),
+        stamp=stamp,
     )
 
 
@@ -188,6 +197,8 @@ def _runs(parts: Sequence[RunPart]) -> list[dict[str, Any]]:
     """What the round explorer says of a run before its rounds are read."""
     return [
         {
+            "key": str(part.run.path),
+            "stamp": part.stamp,
             "label": _name(part.run),
             "rounds": len(part.run.rounds),
             "planned": int(part.run.experiment.get("rounds", 0)),

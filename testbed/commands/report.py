@@ -1,17 +1,20 @@
 """``testbed report``: one page with all that runs have measured, as a file or, while they go on, on loopback."""
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
-from testbed.commands.invocation import Debug, check_file, examples, option
+from testbed.commands.invocation import Debug, check_file, examples, flag, option
 from testbed.commands.results import Directories, runs_in
-from testbed.commands.terminal import echo
+from testbed.commands.terminal import echo, messages
+from testbed.errors import ExperimentError
 from testbed.files.names import is_uri
 
 REPORT_EPILOG = examples(
     "testbed report runs/quickstart",
     "testbed report runs/quickstart --out report.html --baseline random",
     "testbed report runs/monday runs/tuesday --out comparison.html",
+    "testbed report runs/quickstart --serve",
     then="The file needs no network and loads nothing: send it as it is.",
 )
 NAME = "report.html"
@@ -25,9 +28,16 @@ def report(
     baseline: Annotated[
         str | None, option("NAME", "The run that the others are compared with; default: selection random.")
     ] = None,
+    serve: Annotated[
+        bool, flag("Show the page on this machine while runs go on, at an address that only you know.", "--serve")
+    ] = False,
+    port: Annotated[int, option("N", "With --serve: the port; default: any that is free.", min=0, max=65535)] = 0,
     debug: Debug = False,
 ) -> None:
     """Write one HTML page of runs: costs, curves, every round client by client, privacy, where numbers come from."""
+    if serve:
+        _serve(directories, out, baseline, port)
+        return
     runs = runs_in(directories)
     beside = Path() if is_uri(directories[0]) else Path(directories[0])
     page = out or beside / NAME
@@ -35,3 +45,17 @@ def report(
     from analysis.report import write
 
     echo(write(runs, page, (), baseline))
+
+
+def _serve(directories: list[str], out: Path | None, baseline: str | None, port: int) -> None:
+    if out is not None:
+        raise ExperimentError("--serve shows the page and --out writes it: give one of them")
+    if uris := [directory for directory in directories if is_uri(directory)]:
+        raise ExperimentError(f"{uris[0]}: --serve reads directories of this machine; `testbed report` reads URIs once")
+    from testbed.running.report_server import ReportServer
+
+    server = ReportServer(directories, baseline, port)
+    echo(server.address)
+    messages().print("the page of these runs, for whoever has this address; Ctrl-C ends it")
+    with contextlib.suppress(KeyboardInterrupt):
+        server.serve()
