@@ -70,6 +70,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.local_training
 	$(BIN)/python -m benchmarks.selection
 	$(BIN)/python -m benchmarks.multi_round_metrics
+	$(BIN)/python -m benchmarks.compare_runs
 	$(BIN)/python -m benchmarks.reconstruct
 	$(BIN)/python -m benchmarks.participant_list
 	$(BIN)/python -m benchmarks.table2

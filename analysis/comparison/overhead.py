@@ -13,6 +13,7 @@ server has to wait for, cancels out. That needs the same drop-outs in both runs,
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -52,20 +53,25 @@ _TYPES = {
 
 
 def compare(
-    runs: Sequence[RunRecords], baseline: str | None = None, *, privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S
+    runs: Sequence[RunRecords],
+    baseline: str | None = None,
+    *,
+    group_by: Sequence[str] = (),
+    privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
 ) -> pd.DataFrame:
-    """The overhead table: one row per protocol and setting, the baseline of a setting first.
+    """The overhead table: one row per protocol and setting, in the order of the runs.
 
-    Columns: setting, label, protocol, aggregation, population, seeds (how many runs were pooled), baseline (label),
+    Columns: setting, label, protocol, aggregation, population, seeds (how many runs were pooled), baseline (its
+    label, with its setting where it serves other settings too),
     is_baseline; for each of round_s, client_s (s), server_bytes, client_bytes (means over *completed* rounds),
     round_s_per_update, server_bytes_per_update (failed rounds included) and transport_bytes (headers and
     acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
-    ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome,
-    rounds_planned (of which an unfinished run has not had all), stopped (how many of the runs have ended before their
-    last round, at their privacy budget), crashes (of clients' code, see `analysis.comparison.summary`), behind_rounds
-    (live: the machine could not keep up), behind_factor (of the worst run), reasons (why rounds did not complete, in
-    words), unexpected_refusals (of clients, though nobody was to be dishonest; in words), participants_mean,
-    final_accuracy, final_perplexity (of language models), fairness_gap, aggregation_cardinality and
+    ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome, rounds_planned (of
+    which an unfinished run has not had all), stopped (how many of the runs have ended before their last round),
+    stopped_at (where: their privacy budget, a target), crashes (of clients' code, see `analysis.comparison.summary`),
+    behind_rounds (live: the machine could not keep up), behind_factor (of the worst run), reasons (why rounds did not
+    complete, in words), unexpected_refusals (of clients, though nobody was to be dishonest; in words),
+    participants_mean, final_accuracy, final_perplexity (of language models), fairness_gap, aggregation_cardinality and
     multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the epsilon of runs with
     noise does not cover). Unknown values are missing.
 
@@ -76,29 +82,30 @@ def compare(
     Args:
         runs: e.g. from `testbed.records.find_runs`.
         baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
-        privacy_time_limit_s: wall-clock seconds for each run's T, see `analysis.comparison.summary.summarise`.
+        group_by: keys that make the settings, see `analysis.comparison.rows.rows_of`.
+        privacy_time_limit_s: for each run's T, see `analysis.comparison.summary.summarise`.
     """
-    rows = rows_of(runs)
+    rows = rows_of(runs, group_by)
     baselines = baselines_of(rows, baseline)
     found = {id(row): _measured(row, privacy_time_limit_s) for row in rows}
+    across = {id(base) for row, base in zip(rows, baselines, strict=True) if base and base.setting != row.setting}
     records = []
     for row, base in zip(rows, baselines, strict=True):
         record = found[id(row)]
         reference = found[id(base)] if base is not None else {}
-        record["baseline"] = None if base is None else base.label if base.setting == row.setting else base.full_label
+        record["baseline"] = None if base is None else base.full_label if id(base) in across else base.label
         record["is_baseline"] = base is row
         for cost in _COSTS:
             mean, other = record[cost], reference.get(cost)
             record[f"{cost}_ratio"] = mean / other if mean is not None and other else None
         records.append(record)
-    position = {setting: place for place, setting in enumerate(dict.fromkeys(row.setting for row in rows))}
-    records.sort(key=lambda record: (position[record["setting"]], not record["is_baseline"]))
     return pd.DataFrame(records).astype(_TYPES)
 
 
 def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
     """The row; what depends on the baseline is still to come."""
-    summaries = [summarise(run, privacy_time_limit_s=privacy_time_limit_s) for run in row.runs]
+    # Copies: what they read of the exchanges goes with them, so that a hundred runs need the memory of one.
+    summaries = [summarise(copy(run), privacy_time_limit_s=privacy_time_limit_s) for run in row.runs]
 
     def said(key: str) -> list[str]:
         return [summary[key] for summary in summaries if summary.get(key)]
@@ -124,6 +131,7 @@ def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
         **{key: sum(summary[key] for summary in summaries) for key in _OUTCOMES},
         "rounds_planned": sum(int(run.experiment.get("rounds", len(run.rounds))) for run in row.runs),
         "stopped": len(said("stopped")),
+        "stopped_at": "; ".join(dict.fromkeys(why.partition(":")[0] for why in said("stopped"))),
         "crashes": sum(summary["crashes"] for summary in summaries),
         "behind_rounds": sum(summary["behind_rounds"] for summary in summaries),
         "behind_factor": max(_values(summaries, "behind_factor"), default=None),
@@ -157,7 +165,11 @@ Fates = dict[int, set[tuple[int, str, str]]]
 
 
 def compare_paired(
-    runs: Sequence[RunRecords], baseline: str | None = None, *, privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S
+    runs: Sequence[RunRecords],
+    baseline: str | None = None,
+    *,
+    group_by: Sequence[str] = (),
+    privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
 ) -> pd.DataFrame:
     """The overhead table over pairs of rounds: `analysis.comparison.overhead.compare` with other numbers in it.
 
@@ -173,12 +185,12 @@ def compare_paired(
     with itself: all its completed rounds.
 
     Args:
-        runs, baseline, privacy_time_limit_s: see `analysis.comparison.overhead.compare`, which also says what it
-        raises.
+        runs, baseline, group_by, privacy_time_limit_s: see `analysis.comparison.overhead.compare`, which also says
+        what it raises.
     """
-    frame = compare(runs, baseline, privacy_time_limit_s=privacy_time_limit_s)
+    frame = compare(runs, baseline, group_by=group_by, privacy_time_limit_s=privacy_time_limit_s)
     frame = frame[[name for name in frame.columns if "_per_update" not in name]]
-    rows = rows_of(runs)
+    rows = rows_of(runs, group_by)
     found = {
         (row.setting, row.label): _paired(row, base)
         for row, base in zip(rows, baselines_of(rows, baseline), strict=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.comparison import target_table
 from analysis.tables import WIDTH, Table, bytes_unit, csv, latex, markdown, require_format, seconds_unit, to_json
 from analysis.tables import render as render_table
 from testbed.display import visible
@@ -32,20 +33,27 @@ Columns = dict[str, list[str]]
 """Cells by heading."""
 
 
-def render(frame: pd.DataFrame, format: str = "text") -> str:
+def render(frame: pd.DataFrame, format: str = "text", targets: pd.DataFrame | None = None) -> str:
     """The table of `analysis.comparison.overhead.compare`, ending in a line feed; the same frame gives the same bytes.
+
+    Below it stands that of the targets; CSV, which has room for one table, leaves it out.
 
     Args:
         frame: from `compare`, or `analysis.comparison.overhead.compare_paired`.
         format: ``text`` (labels are shortened where 118 columns do not suffice), ``markdown``, ``csv``, ``latex``
-            (needs the package booktabs) or ``json`` (``{"baseline": label, or list of labels, "rows": [...]}``).
+            (needs the package booktabs) or ``json`` (``{"baseline": label, or list of labels, "rows": [...],
+            "targets": [...]}``).
+        targets: from `analysis.comparison.time_to_target.compare_targets`; None: not measured.
 
     Raises `ExperimentError` for another format.
     """
+    require_format(format, "text", "markdown", "csv", "latex", "json")
+    if format == "json":
+        return _json(frame, targets)
     renderers: dict[str, Callable[[pd.DataFrame], str]] = {"text": _text, "markdown": _markdown, "csv": csv}
-    renderers |= {"latex": _latex, "json": _json}
-    require_format(format, *renderers)
-    return renderers[format](frame)
+    found = (renderers | {"latex": _latex})[format](frame)
+    below = "" if targets is None or format == "csv" else target_table.render(targets, format)
+    return f"{found}\n{below}" if below else found
 
 
 def _text(frame: pd.DataFrame) -> str:
@@ -89,9 +97,10 @@ def _markdown(frame: pd.DataFrame) -> str:
     return f"{render_table(table, 'markdown')}\n{markdown(' '.join(notes(frame)))}\n"
 
 
-def _json(frame: pd.DataFrame) -> str:
+def _json(frame: pd.DataFrame, targets: pd.DataFrame | None) -> str:
     names = _baselines(frame)
-    return to_json({"baseline": names[0] if len(names) == 1 else names, "rows": frame})
+    below: list[Any] | pd.DataFrame = [] if targets is None else targets
+    return to_json({"baseline": names[0] if len(names) == 1 else names, "rows": frame, "targets": below})
 
 
 def _latex(frame: pd.DataFrame) -> str:
@@ -281,9 +290,9 @@ def notes(frame: pd.DataFrame) -> list[str]:
         lines[0] = f"{lines[0][:-1]}; × is the ratio to {' / '.join(_baselines(frame))}."
     if (_unfinished(frame) & (frame["stopped"] < frame["seeds"])).any():
         lines.append("Unfinished, of so many rounds planned: the numbers of such a row are those of its rounds so far.")
-    if (frame["stopped"] > 0).any():
-        who = ", ".join(dict.fromkeys(frame.loc[frame["stopped"] > 0, "label"]))
-        lines.append(f"Stopped at the privacy budget, after so many of the rounds planned: {who}.")
+    for why in dict.fromkeys(why for why in frame["stopped_at"] if why):
+        who = ", ".join(dict.fromkeys(frame.loc[frame["stopped_at"] == why, "label"]))
+        lines.append(f"Stopped at the {why}, after so many of the rounds planned: {who}.")
     lines += _trouble_notes(frame)
     if "privacy_caveats" in frame:
         for said in dict.fromkeys(one for one in frame["privacy_caveats"] if one):

@@ -12,7 +12,6 @@ import pandas as pd
 
 from analysis.comparison import losses
 from analysis.comparison.report import notes
-from analysis.privacy.spent import why_stopped
 from analysis.tables import bytes_unit, protocol_name, seconds_unit
 from testbed.records import RunRecords
 
@@ -70,7 +69,7 @@ def state(run: RunRecords) -> str:
     """``finished``, ``not finished``, or why it was stopped before its last round."""
     if len(run.rounds) >= int(run.experiment.get("rounds", 0)):
         return "finished"
-    why = why_stopped(run)
+    why = run.why_stopped
     return f"stopped: {why}" if why else "not finished"
 
 

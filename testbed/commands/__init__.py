@@ -21,6 +21,7 @@ from testbed.commands import (
     results,
     run,
     status,
+    timeline,
     trace,
     tune,
     validation,
@@ -62,6 +63,7 @@ app.command(epilog=report.REPORT_EPILOG, rich_help_panel=LOOKING)(reads_records(
 app.command(epilog=results.DROPOUTS_EPILOG, rich_help_panel=LOOKING)(reads_records(results.dropouts))
 app.command(epilog=results.METRICS_EPILOG, rich_help_panel=LOOKING)(reads_records(results.metrics))
 app.command(epilog=privacy.PRIVACY_EPILOG, rich_help_panel=LOOKING)(reads_records(privacy.privacy))
+app.command(epilog=timeline.TIMELINE_EPILOG, rich_help_panel=LOOKING)(reads_records(timeline.timeline))
 app.command(epilog=reproduce.REPRODUCE_EPILOG, rich_help_panel=LOOKING)(reproduce.reproduce)
 
 bound.bound.command("random-participation", epilog=bound.BOUND_RANDOM_PARTICIPATION_EPILOG)(

@@ -104,11 +104,13 @@ def run(
 
 
 def _print_table(paths: list[Path], where: str | Path, console: Console) -> None:
-    from analysis.comparison import report
-    from testbed.running import compare
+    from analysis.comparison import overhead, report
+    from analysis.comparison.time_to_target import targets_beside
+    from testbed.running import runs_below
 
+    runs = runs_below(paths)
     try:
-        echo(report.render(compare(paths)), nl=False)
+        echo(report.render(overhead.compare(runs), targets=targets_beside(runs)[0]), nl=False)
     except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
         console.print(f"no table: {error}; see `testbed compare --help`")
     console.print(f"\nrecords: {where}")

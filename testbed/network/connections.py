@@ -45,6 +45,13 @@ class Opening:
             column[at] = given
         return Opening(delay_s, *sizes)
 
+    def carried(self, elapsed_s: Floats) -> tuple[Ids, Ids]:
+        """`(m,)` bytes down and up after so many seconds; those of a handshake are spread evenly over it."""
+        connected = self.delay_s <= elapsed_s
+        share = np.divide(elapsed_s, self.delay_s, out=np.ones(len(connected)), where=~connected)
+        down, up = (np.floor(of * np.maximum(share, 0.0)).astype(np.int64) for of in (self.bytes_down, self.bytes_up))
+        return down, up
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -84,6 +91,7 @@ class Connections:
         self._lossy = bool(links.loss.any()) or links.loss_trace is not None or bool(np.isfinite(links.buffer_s).any())
         # From when on each client is connected, infinite for who is not: a stage may end while somebody connects.
         self._open_s = np.full(len(links.latency_s) if self.transport.has_windows else 0, np.inf)
+        self._rest: dict[int, tuple[int, int]] = {}  # of handshakes that a stage's end has cut: bytes down, bytes up
         self._known = (_KnownSenders(self.transport), _KnownSenders(self.transport))
 
     def begin_round(self) -> None:
@@ -95,6 +103,8 @@ class Connections:
         """These clients, `(m,)` ascending, have no connection any more."""
         if len(self._open_s) and len(clients):
             self._open_s[clients] = np.inf
+            for client in self._rest.keys() & set(clients.tolist()) if self._rest else ():
+                del self._rest[client]
             for known in self._known:
                 known.forget(clients)
 
@@ -136,7 +146,18 @@ class Connections:
             delay_s += (time_outs_s * (2.0 ** np.minimum(lost, MOST_DOUBLINGS) - 1)).sum(axis=1)
         self._open_s[clients] = np.where(opens, now_s + delay_s, open_s)
         delay_s = np.where(opens, delay_s, np.where(connects, open_s - now_s, 0.0))
-        return Opening(delay_s, np.where(opens, cost.bytes_down, 0), np.where(opens, cost.bytes_up, 0))
+        rest = np.array([self._rest.get(client, (0, 0)) for client in clients.tolist()]) if self._rest else None
+        down, up = (0, 0) if rest is None else rest.T
+        return Opening(delay_s, np.where(opens, cost.bytes_down, down), np.where(opens, cost.bytes_up, up))
+
+    def opened(self, clients: Ids, opening: Opening, elapsed_s: float) -> None:
+        """So far the `opening` of `(m,)` clients has come when their stage ends; the rest is the next one's."""
+        counted = opening.carried(np.full(len(clients), elapsed_s))
+        rest = np.stack((opening.bytes_down, opening.bytes_up)) - counted
+        for client, (down, up) in zip(clients.tolist(), rest.T.tolist(), strict=True):
+            self._rest.pop(client, None)
+            if down or up:
+                self._rest[client] = (down, up)
 
     def plan(
         self, way: int, clients: Ids, now_s: float, start_s: Floats, size: Ids, wire_bytes: Ids, word: int
@@ -214,6 +235,7 @@ class Connections:
         connected = np.flatnonzero(np.isfinite(self._open_s))
         return {
             "connected": connected, "connected_s": self._open_s[connected],
+            "handshakes": np.array([(client, *rest) for client, rest in self._rest.items()], np.int64).reshape(-1, 3),
             "senders_down": down.ids, "senders_down_state": np.stack(down.senders.columns()),
             "senders_up": up.ids, "senders_up_state": np.stack(up.senders.columns()),
         }  # fmt: skip
@@ -224,6 +246,8 @@ class Connections:
         if not saved:
             return
         self._open_s[saved["connected"]] = saved["connected_s"]
+        handshakes = saved.get("handshakes", np.zeros((0, 3), np.int64))  # older checkpoints have none
+        self._rest = {client: (down, up) for client, down, up in handshakes.tolist()}
         for known, name in zip(self._known, ("senders_down", "senders_up"), strict=True):
             known.ids, known.senders = saved[name], Senders(*saved[f"{name}_state"].copy())
 

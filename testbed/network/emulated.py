@@ -10,7 +10,6 @@ messages back (`connections`). The model's limit: a download and an upload of on
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from testbed.network.contract import Ask, Replies, Timing
 from testbed.network.fair_sharing.transfers import transfer
 from testbed.network.hosts import Delivery, Hosts
 from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundRecorder, Stage
+from testbed.network.sums import Sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +96,7 @@ class EmulatedNetwork(RoundRecorder):
         self.now_s += round_trip_s + self._beacon_asked(bytes_up, bytes_down)
         self._start_server_work()
 
-    async def _total(
-        self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
-    ) -> npt.NDArray[Any]:
+    async def _total(self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None) -> Sum:
         """Sum vectors where they lie; the time counts as the server's, which in reality would sum them."""
         self._finish_server_work()
         summed, cpu_s = await self.hosts.total(key, clients, weights)
@@ -155,6 +153,8 @@ class EmulatedNetwork(RoundRecorder):
         under_way = presence.reachable & ~(stage.arrival_s <= end_s) & (_speaking(stage) | (stage.ready_s > end_s))
         if under_way.any() and end_s < last_s:  # others were enough: what was still under way stops now
             self._time_transfers(stage, presence, end_s, under_way, leaving)
+        if leaving.opening is not None:
+            self.connections.opened(stage.recipients, leaving.opening, end_s - self.now_s)
         for way, plan in leaving.plans.items():
             if plan is not None:
                 through_s = np.where(leaving.begin_s[way] < end_s, leaving.through_s[way], np.nan)
@@ -219,8 +219,9 @@ class EmulatedNetwork(RoundRecorder):
         ):
             np.copyto(column, found, where=whose)
         if leaving.opening is not None:
-            np.add(stage.transport_down, leaving.opening.bytes_down, out=stage.transport_down, where=whose)
-            np.add(stage.transport_up, leaving.opening.bytes_up, out=stage.transport_up, where=whose)
+            opened = leaving.opening.carried(np.minimum(presence.leaves_s, end_s) - self.now_s)
+            for column, size in zip((stage.transport_down, stage.transport_up), opened, strict=True):
+                np.add(column, size, out=column, where=whose)
 
     def _carried(
         self,

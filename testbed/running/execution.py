@@ -77,14 +77,16 @@ def run(
     return directory
 
 
-def compare(runs: str | Path | Sequence[str | Path], baseline: str | None = None) -> "pandas.DataFrame":
+def compare(
+    runs: str | Path | Sequence[str | Path], baseline: str | None = None, group_by: Sequence[str] = ()
+) -> "pandas.DataFrame":
     """The overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
 
-    Raises `RunError` when there are no runs and `ExperimentError` for a baseline that is not among them.
+    Raises `RunError` when there are no runs and `ExperimentError` for a baseline or a key that is not among them.
     """
     from analysis.comparison import overhead
 
-    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline)
+    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline, group_by=group_by)
 
 
 def report(
@@ -100,6 +102,24 @@ def report(
     from analysis.report import write
 
     return write(runs_below([runs] if isinstance(runs, str | Path) else runs), Path(out), targets, baseline)
+
+
+def compare_targets(
+    runs: str | Path | Sequence[str | Path],
+    targets: Sequence[str] | None = None,
+    baseline: str | None = None,
+    smooth: int = 1,
+) -> "pandas.DataFrame":
+    """Time, rounds and traffic to targets such as ``80%`` of the runs at or below some directories.
+
+    See `analysis.comparison.time_to_target.compare_targets`; without targets it is the best that all runs reach.
+
+    Raises `RunError` when there are no runs and `ExperimentError` for what is no target, or was not measured.
+    """
+    from analysis.comparison import time_to_target
+
+    found = runs_below([runs] if isinstance(runs, str | Path) else runs)
+    return time_to_target.compare_targets(found, targets, baseline, smooth)
 
 
 def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from testbed.aggregation.secagg.parameters import SecAggParameters, keeps_masks_symbolic
 from testbed.errors import CodeCrashed, RunError, TestbedError, reason
 from testbed.experiment.inputs import digests
 from testbed.records import RunDirectory, RunRecords
@@ -122,7 +123,7 @@ class OpenRun:
         self._lock.enter_context(held(run.path))
         try:
             if not run.exists:  # under the lock: somebody else may have begun one here since we looked
-                RunDirectory.create(run.path, _resolved(run))
+                RunDirectory.create(run.path, _resolved(run, place))
             self.records = RunDirectory.reopen(run.path)
             if run.changed:
                 stored = RunRecords(run.path).experiment
@@ -185,13 +186,21 @@ def name_point(error: BaseException, run: PlannedRun) -> None:
         error.add_note(f"at sweep point {point}")
 
 
-def _resolved(run: PlannedRun) -> dict[str, Any]:
-    """What a run directory's ``experiment.yaml`` holds."""
+def _resolved(run: PlannedRun, place: int) -> dict[str, Any]:
+    """What a run directory's ``experiment.yaml`` holds, of the point at this place of its sweep, from 1."""
     experiment, origin = run.point.experiment, provenance()
     if experiment.seed is None:
         origin["simulation_seed"] = run.simulation_seed
+    if isinstance(experiment.aggregation, SecAggParameters):
+        symbolic = keeps_masks_symbolic(experiment.aggregation, experiment.time.work_is_modelled)
+        origin["masks"] = "symbolic" if symbolic else "materialised"
     if files := digests(experiment):
         origin["files"] = files
     if run.modules:
         origin["modules"] = dict(run.modules)
-    return experiment.plain() | {"provenance": {"label": run.label, "sweep": run.point.values, **origin}}
+    point: dict[str, Any] = {"label": run.label, "sweep": run.point.values}
+    if run.point.values:
+        point["point"] = place
+    if run.point.names:
+        point["sweep_labels"] = dict(run.point.names)
+    return experiment.plain() | {"provenance": {**point, **origin}}

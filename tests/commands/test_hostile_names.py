@@ -220,7 +220,7 @@ def test_latex_gets_no_commands(call: Call, runs: Runs) -> None:
 def test_figures_are_drawn_and_have_no_formulas(call: Call, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Figure] = []
 
-    def draw(figure: Figure, path: Path) -> list[Path]:
+    def draw(figure: Figure, path: Path, *_: Any) -> list[Path]:
         figure.canvas.draw()
         drawn.append(figure)
         return [path]

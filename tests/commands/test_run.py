@@ -43,7 +43,8 @@ def test_what_experiment_yaml_says(call: Call, written: Written, tmp_path: Path)
     assert origin["versions"]["testbed"] == testbed.__version__
     assert set(origin["machine"]) == {"cpus", "processor", "memory_bytes"}
     assert origin["machine"]["memory_bytes"] > 2**20
-    assert set(origin) == {"label", "sweep", "versions", "git_commit", "machine", "started"}
+    assert origin["point"] == 2
+    assert set(origin) == {"label", "point", "sweep", "versions", "git_commit", "machine", "started"}
 
 
 def test_a_resolved_experiment_can_be_run_again(call: Call, written: Written, tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_without_an_obvious_baseline_the_runs_are_still_done(
     def compare(runs: object) -> None:
         raise ExperimentError("baseline random is ambiguous")
 
-    monkeypatch.setattr("testbed.running.compare", compare)
+    monkeypatch.setattr("analysis.comparison.overhead.compare", compare)
     ended = call("run", written(rounds=1), "--out", tmp_path / "out")
     assert ended.code == 0
     assert "no table: baseline random is ambiguous" in ended.err

@@ -380,6 +380,11 @@ def test_overrides_that_cannot_be_applied(override: str, line: str, mistake: Cal
     assert mistake("rounds: 3", override).startswith(line)
 
 
+def test_a_key_of_a_transport_that_has_a_presets_name_is_told_how_to_be_set(mistake: Callable[..., str]) -> None:
+    said = mistake("links: {transport: tls}", "links.transport.connection=persistent")
+    assert said.endswith("it has no key connection; set links.transport={preset: tls, connection: ...}")
+
+
 def test_an_override_is_checked_like_the_file(mistake: Callable[..., str]) -> None:
     assert mistake("rounds: 3", "selection.particpants=3").startswith("selection.particpants: unknown key; did you")
     assert mistake("rounds: 3", "rounds=").startswith("rounds: should be a valid integer, not null")

@@ -81,19 +81,36 @@ def test_who_is_still_connecting_when_a_stage_ends_is_so_in_the_next(policy: str
     assert [bool(np.isnan(stage.received_s[0])) for stage in stages] == [True, True, False]
     assert stage_seconds(one)[2] == pytest.approx(ROUND_TRIP_S, abs=1e-6)
     cost = HANDSHAKES["tcp"]
-    assert stages[0].transport_down[0] == cost.bytes_down
-    assert stages[1].transport_down[0] < cost.bytes_down + 200
+    assert stages[0].transport_down[0] == pytest.approx(cost.bytes_down * 1.2 / 1.5, abs=1)  # when the stage ended
+    assert stages[0].transport_up[0] == pytest.approx(cost.bytes_up * 1.2 / 1.5, abs=1)
+    rest = stages[1].transport_down[0] - TCP.packet_bytes  # of the question; its answer is too late for the stage
+    assert rest == cost.bytes_down - stages[0].transport_down[0]
+    assert stages[2].transport_up[0] < 200
+
+
+@pytest.mark.parametrize("leaves_at", [0.1, 0.5, 1.0, 1.5, 2.0])
+def test_who_leaves_while_connecting_has_sent_a_part_of_the_handshake(leaves_at: float) -> None:
+    leaves = emulated.Everybody(leaves={0: leaves_at * ROUND_TRIP_S})
+    one = world(transport=transport(handshake="tls"), availability=leaves)
+    one.round(small())
+    (stage,), cost = one.network.exchanges, HANDSHAKES["tls"]
+    share = min(leaves_at / cost.round_trips, 1.0)
+    assert stage.transport_up[0] == pytest.approx(cost.bytes_up * share, abs=1)
+    assert stage.transport_down[0] == pytest.approx(cost.bytes_down * share, abs=1)
 
 
 def test_a_resumed_run_goes_on_connecting() -> None:
     part, resumed = (Connections(world(2, transport=transport(connection="persistent")).network.links) for _ in "12")
-    part.open(np.array([0]), 0.0, 0)
+    begun = part.open(np.array([0]), 0.0, 0)
+    assert begun is not None
+    part.opened(np.array([0]), begun, ROUND_TRIP_S)
     resumed.restore(part.to_checkpoint())
     for one in (part, resumed):
         opening = one.open(np.array([0, 1]), ROUND_TRIP_S, 4)
         assert opening is not None
         assert opening.delay_s == pytest.approx([0.5 * ROUND_TRIP_S, 1.5 * ROUND_TRIP_S])
-        assert opening.bytes_down.tolist() == [0, HANDSHAKES["tcp"].bytes_down]
+        size = HANDSHAKES["tcp"].bytes_down
+        assert opening.bytes_down.tolist() == [size - int(size / 1.5), size]
 
 
 def test_a_message_beyond_the_window_takes_more_round_trips() -> None:

@@ -345,7 +345,8 @@ class Links(BaseModel):
             raise ValueError(f"`loss` is a probability: its distribution needs a `maximum` of at most {MOST_LOSS}")
         transport = PRESETS.get(self.transport) if isinstance(self.transport, str) else self.transport
         if transport is not None and not transport.has_windows:
-            for key, given in (("loss", self.loss != 0), ("buffer_ms", self.buffer_ms is not None)):
+            loses = any(self.loss) if isinstance(self.loss, list) else self.loss != 0
+            for key, given in (("loss", loses), ("buffer_ms", self.buffer_ms is not None)):
                 if given:
                     raise ValueError(
                         f"`{key}` needs a transport that sends again what is lost; set `links.transport: tcp`"

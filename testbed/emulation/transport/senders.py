@@ -70,7 +70,7 @@ class Senders:
 
     def columns(self) -> list[Floats]:
         """All of it, in the order of the attributes."""
-        return [getattr(self, field.name) for field in fields(self)]
+        return [getattr(self, name) for name in _SENDERS]
 
     def pattern(self) -> list[Floats]:
         """All that decides how a message leaves: whether something was sent before, but not when."""
@@ -117,4 +117,7 @@ class Path:
 
     def columns(self) -> list[Floats]:
         """All of it, in the order of the attributes."""
-        return [getattr(self, field.name) for field in fields(self)]
+        return [getattr(self, name) for name in _PATH]
+
+
+_SENDERS, _PATH = (tuple(field.name for field in fields(kind)) for kind in (Senders, Path))

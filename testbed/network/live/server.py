@@ -30,7 +30,6 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +50,7 @@ from testbed.network.live.stage import Exchange, StageProgress, collected, summe
 from testbed.network.live.windows import StageSenders
 from testbed.network.live.wire import Address
 from testbed.network.recorder import DROPPED, OFFLINE, RoundRecorder, Stage
+from testbed.network.sums import Sum
 
 RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone
 BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # a round that the machine has held up by so much is worth a line
@@ -221,6 +221,10 @@ class LiveNetwork(RoundRecorder):
         answers, vectors = collected(kind, progress.exchanges)
         self._check(answers.crashes)
         self._place(stage, progress, answers, senders)
+        if senders.opening is not None:
+            elapsed_s = np.minimum(presence.leaves_s, end_s) - sent_s
+            self._count_opening(stage, progress, senders.opening.carried(elapsed_s))
+            self.connections.opened(recipients, senders.opening, end_s - sent_s)
         self.connections.close(stage.who(OFFLINE, DROPPED))
         self._keep_record(stage, answers, sent_s)
         got_it = [exchange.position for exchange in progress.exchanges if exchange.asked and not exchange.losing]
@@ -294,13 +298,16 @@ class LiveNetwork(RoundRecorder):
         headers_down, acknowledged_up = self._overhead(stage.bytes_down, stage.size_down, senders.resent_down)
         headers_up, acknowledged_down = self._overhead(stage.bytes_up, stage.size_up, senders.resent_up)
         stage.transport_down, stage.transport_up = headers_down + acknowledged_down, headers_up + acknowledged_up
-        if (opening := senders.opening) is not None:
-            connected = np.array([exchange.position for exchange in progress.exchanges if exchange.connected], np.int64)
-            stage.transport_down[connected] += opening.bytes_down[connected]
-            stage.transport_up[connected] += opening.bytes_up[connected]
         slowest = max(progress.exchanges, key=lambda exchange: exchange.behind_s, default=None)
         if slowest is not None:
             self._fall_behind(stage.kind.stage, slowest.behind_s)
+
+    @staticmethod
+    def _count_opening(stage: Stage, progress: StageProgress, size: tuple[Ids, Ids]) -> None:
+        """Enter the bytes of handshakes, `(m,)` down and up, of clients that are there."""
+        there = np.array([exchange.position for exchange in progress.exchanges if exchange.connected], np.int64)
+        stage.transport_down[there] += size[0][there]
+        stage.transport_up[there] += size[1][there]
 
     def _fall_behind(self, what: str, seconds: float) -> None:
         """The machine has held up `what` by so many seconds."""
@@ -324,8 +331,6 @@ class LiveNetwork(RoundRecorder):
 
     # -- sums ------------------------------------------------------------------------------------------------
 
-    async def _total(
-        self, vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.int64] | None
-    ) -> npt.NDArray[Any]:
+    async def _total(self, vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.int64] | None) -> Sum:
         """Sum the vectors that have really arrived; it is the server's work, and takes its time."""
         return summed(vectors, clients, weights)

@@ -90,6 +90,7 @@ NORMAL = {"distribution": "normal", "mean": 5, "sigma": 1}
         ({"loss": [0.1, -0.1]}, "loss.1: should be greater than or equal to 0, not -0.1"),
         ({"loss": NORMAL | {"minimum": 0}}, ": `loss` is a probability: its distribution needs a `maximum` of at most"),
         ({"loss": 0.01, "transport": "none"}, ": `loss` needs a transport that sends again what is lost; set `links."),
+        ({"loss": [0, 0.01], "transport": "none"}, ": `loss` needs a transport that sends again what is lost; set `li"),
         ({"loss": 0.01, "transport": {"preset": "tcp", "congestion_control": "none"}}, ": `loss` needs a transport th"),
         ({"loss_burst_packets": 0.5}, "loss_burst_packets: should be greater than or equal to 1, not 0.5"),
         ({"buffer_ms": {"trace": "x"}}, "buffer_ms: should be a number, a list, or a mapping with `distribution`"),
@@ -120,6 +121,10 @@ def test_mistakes_are_one_line_each(links: dict[str, Any], line: str) -> None:
     said = str(caught.value)
     assert "\n" not in said
     assert said.startswith(f"file: links{'' if line.startswith(':') else '.'}{line}")
+
+
+def test_a_list_of_no_losses_needs_no_transport() -> None:
+    assert validated({"links": {"loss": [0, 0.0], "transport": "none"}}, "file").links.loss == [0, 0]
 
 
 def test_every_form_survives_being_written_and_read_again() -> None:
