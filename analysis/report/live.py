@@ -30,9 +30,10 @@ class LivePage:
     """Makes the page of runs again and again.
 
     Args:
-        baseline: see `analysis.report.write`.
+        targets, baseline: see `analysis.report.write`.
     """
 
+    targets: Sequence[str] = ()
     baseline: str | None = None
 
     def __post_init__(self) -> None:
@@ -47,4 +48,4 @@ class LivePage:
             same = before is not None and before.stamp == stamp
             kept[path] = before if before is not None and same else part_of(RunRecords(path), rows, stamp)
         self._parts = kept
-        return document(list(kept.values()), self.baseline, privacy_time_limit_s=PRIVACY_TIME_LIMIT_S)
+        return document(list(kept.values()), self.targets, self.baseline, privacy_time_limit_s=PRIVACY_TIME_LIMIT_S)

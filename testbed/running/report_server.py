@@ -16,11 +16,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from testbed.errors import ExperimentError, TestbedError
+from testbed.errors import ExperimentError, TestbedError, reason
 from testbed.running.status import RunsAt, RunStatus, in_order, plain, run_directories, status
 
 if TYPE_CHECKING:
     from analysis.report.document import Document
+    from analysis.report.live import LivePage
 
 HOST = "127.0.0.1"
 _LOOK_EVERY_S = 1.0
@@ -39,7 +40,7 @@ class ReportServer:
 
     Args:
         directories: of this machine; runs that are added later appear, too.
-        baseline: see `analysis.report.write`.
+        targets, baseline: see `analysis.report.write`.
         port: 0: any that is free.
 
     Raises:
@@ -47,9 +48,13 @@ class ReportServer:
         RunError: no runs there, or damaged ones.
     """
 
-    def __init__(self, directories: Sequence[str], baseline: str | None = None, port: int = 0) -> None:
+    def __init__(
+        self, directories: Sequence[str], targets: Sequence[str] = (), baseline: str | None = None, port: int = 0
+    ) -> None:
+        from analysis.report.live import LivePage
+
         self._token = secrets.token_urlsafe(24)
-        self._runs = _Runs(directories, baseline)
+        self._runs = _Runs(directories, LivePage(targets, baseline))
         self._runs.progress()  # what is wrong with the directories is said before anybody looks
         try:
             self._server = ThreadingHTTPServer((HOST, port), _Handler)
@@ -83,11 +88,9 @@ class ReportServer:
 class _Runs:
     """How the runs stand, and the page of them, looked at again when somebody asks and something has changed."""
 
-    def __init__(self, directories: Sequence[str], baseline: str | None) -> None:
-        from analysis.report.live import LivePage
-
+    def __init__(self, directories: Sequence[str], page: "LivePage") -> None:
         self._directories = directories
-        self._page = LivePage(baseline)
+        self._page = page
         self._lock = threading.Lock()
         self._found: list[RunsAt] = []
         self._looked_s = -math.inf
@@ -155,6 +158,8 @@ class _Runs:
             made = self._page.document(list(dict.fromkeys(paths)))
         except TestbedError as error:  # e.g. a baseline that has not begun; it is tried again when something changes
             self._error = str(error)
+        except Exception as error:  # of ours: the page says so, and stays what it was
+            self._error = f"the page could not be made ({type(error).__name__}: {reason(error)}); this is a bug"
         else:
             self._made, self._error = made, ""
             self._number += 1

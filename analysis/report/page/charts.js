@@ -78,7 +78,7 @@ function choice(label, options, value, changed) {
 
 // series: [{ label, colour, dash, points: { NAME: [...], NAME_half: [...] } }]; measures and xs: { NAME: axis }, an
 // axis { title, shown (how a value is read), scale }.
-function drawCurves(host, title, series, measures, xs) {
+function drawCurves(host, title, series, measures, xs, targets = []) {
   const has = (name) => series.some((one) => one.points[name]?.some((value) => value !== null));
   const ys = Object.keys(measures).filter(has);
   if (!ys.length) return host.replaceChildren(make("p", { class: "quiet" }, "Nothing was measured yet."));
@@ -88,7 +88,7 @@ function drawCurves(host, title, series, measures, xs) {
   if (!xs[state.x]) [state.x] = Object.keys(xs);
   let frame = host.querySelector(".curves");
   host.series = series;
-  const again = () => drawCurves(host, title, host.series, measures, xs);
+  const again = () => drawCurves(host, title, host.series, measures, xs, targets);
   if (!frame) {
     frame = make("div", { class: "curves" });
     host.replaceChildren(make("div", { class: "controls" }), frame, make("details", { class: "values" }));
@@ -101,8 +101,8 @@ function drawCurves(host, title, series, measures, xs) {
     drawTable(host.lastChild.lastChild, valuesOf(title, series, state, measures, xs), `${title} as a table`);
   };
   host.drawValues();
-  drawnCharts.set(host, () => plotCurves(frame, title, series, state, measures, xs));
-  plotCurves(frame, title, series, state, measures, xs);
+  drawnCharts.set(host, () => plotCurves(frame, title, series, state, measures, xs, targets));
+  plotCurves(frame, title, series, state, measures, xs, targets);
 }
 
 function drawControls(host, title, series, state, ys, xs, again) {
@@ -143,7 +143,7 @@ function stroke(one) {
   return line;
 }
 
-async function plotCurves(frame, title, series, state, measures, xs) {
+async function plotCurves(frame, title, series, state, measures, xs, targets) {
   const Plotly = await plotting;
   if (!Plotly) return frame.replaceChildren(make("p", { class: "warning" }, "This browser draws no curves; the table has them."));
   const [y, x] = [measures[state.y], xs[state.x]];
@@ -174,7 +174,15 @@ async function plotCurves(frame, title, series, state, measures, xs) {
       name: plain(one.label),
     });
   }
+  const goals = targets.filter((target) => target.metric === state.y);
   const layout = layoutOf({
+    shapes: goals.map(({ threshold }) => {
+      const height = threshold * (y.scale ?? 1);
+      return { type: "line", xref: "paper", x0: 0, x1: 1, y0: height, y1: height, line: { color: look("--strong-line"), width: 1, dash: "dash" } };
+    }),
+    annotations: goals.map(({ threshold, label }) => ({
+      text: plain(label), xref: "paper", x: 0, xanchor: "left", y: threshold * (y.scale ?? 1), yanchor: "bottom", showarrow: false,
+    })),
     hovermode: "x unified",
     uirevision: `${state.y} ${state.x}`,
     height: 380,

@@ -47,6 +47,7 @@ function draw(facts) {
   byId("unfinished").textContent = `Not finished: ${facts.unfinished.join(", ")}. Their numbers are those of the rounds so far.`;
   const places = {
     sheet: (host, name) => facts.sheets[name] && (drawTable(host, facts.sheets[name], name), true),
+    reason: (host, name) => facts[name] !== "" && (host.replaceChildren(make("p", {}, `There is no table: ${facts[name]}`)), true),
     curves: (host, name) => facts[name].length > 0 && (drawCurves(host, ...curveArguments(facts, name)), true),
     bars: (host, name) => facts[name].stages.length > 0 && (drawBars(host, "Stages", facts[name], COSTS), true),
     explorer: (host) => facts.runs.length > 0 && (explore(host, facts), true),
@@ -70,7 +71,7 @@ function draw(facts) {
 
 function curveArguments(facts, name) {
   return {
-    curves: ["Curves", facts.curves, MEASURES, ACROSS],
+    curves: ["Curves", facts.curves, MEASURES, ACROSS, facts.targets],
     metrics: ["Multi-round privacy", facts.metrics, METRICS, ROUND],
     ledger: ["Privacy ledger", facts.ledger, EPSILONS, ROUND],
   }[name];
