@@ -71,9 +71,10 @@ def compare(
     ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome,
     rounds_planned (of which an unfinished run has not had all), stopped (how many of the runs have ended before their
     last round), stopped_at (where: their privacy budget, a target), crashes (of clients' code, see
-    `analysis.comparison.summary`), behind_rounds (live: the machine could not keep up), behind_factor (of the worst run), reasons (why rounds did not complete, in
-    words), unexpected_refusals (of clients, though nobody was to be dishonest; in words), participants_mean,
-    final_accuracy, final_perplexity (of language models), both with ``_half_width`` (over the seeds; one run has none),
+    `analysis.comparison.summary`), behind_rounds (live: the machine could not keep up), behind_factor
+    (of the worst run), reasons (why rounds did not complete, in words), unexpected_refusals (of clients, though nobody
+    was to be dishonest; in words), participants_mean, final_accuracy, final_perplexity (of language models), both with
+    ``_half_width`` (over the seeds; one run has none),
     fairness_gap, aggregation_cardinality and
     multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the epsilon of runs with
     noise does not cover). Unknown values are missing.
