@@ -23,9 +23,9 @@ def notes(frame: pd.DataFrame) -> list[str]:
         lines += _seed_pair_notes(frame)
     if (unfinished(frame) & (frame["stopped"] < frame["seeds"])).any():
         lines.append("Unfinished, of so many rounds planned: the numbers of such a row are those of its rounds so far.")
-    if (frame["stopped"] > 0).any():
-        who = ", ".join(dict.fromkeys(frame.loc[frame["stopped"] > 0, "label"]))
-        lines.append(f"Stopped at the privacy budget, after so many of the rounds planned: {who}.")
+    for why in dict.fromkeys(why for why in frame["stopped_at"] if why):
+        who = ", ".join(dict.fromkeys(frame.loc[frame["stopped_at"] == why, "label"]))
+        lines.append(f"Stopped at the {why}, after so many of the rounds planned: {who}.")
     lines += _trouble_notes(frame)
     if "privacy_caveats" in frame:
         for said in dict.fromkeys(one for one in frame["privacy_caveats"] if one):

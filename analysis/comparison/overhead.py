@@ -70,8 +70,8 @@ def compare(
     acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
     ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome,
     rounds_planned (of which an unfinished run has not had all), stopped (how many of the runs have ended before their
-    last round, at their privacy budget), crashes (of clients' code, see `analysis.comparison.summary`), behind_rounds
-    (live: the machine could not keep up), behind_factor (of the worst run), reasons (why rounds did not complete, in
+    last round), stopped_at (where: their privacy budget, a target), crashes (of clients' code, see
+    `analysis.comparison.summary`), behind_rounds (live: the machine could not keep up), behind_factor (of the worst run), reasons (why rounds did not complete, in
     words), unexpected_refusals (of clients, though nobody was to be dishonest; in words), participants_mean,
     final_accuracy, final_perplexity (of language models), both with ``_half_width`` (over the seeds; one run has none),
     fairness_gap, aggregation_cardinality and
@@ -148,6 +148,7 @@ def _measured(row: Row, summaries: list[dict[str, Any]]) -> dict[str, Any]:
         **{key: sum(summary[key] for summary in summaries) for key in _OUTCOMES},
         "rounds_planned": sum(int(run.experiment.get("rounds", len(run.rounds))) for run in row.runs),
         "stopped": len(said("stopped")),
+        "stopped_at": "; ".join(dict.fromkeys(why.partition(":")[0] for why in said("stopped"))),
         "crashes": sum(summary["crashes"] for summary in summaries),
         "behind_rounds": sum(summary["behind_rounds"] for summary in summaries),
         "behind_factor": max(_values(summaries, "behind_factor"), default=None),

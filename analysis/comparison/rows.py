@@ -26,7 +26,7 @@ from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
 # What does not change what a run measures.
-_ASIDE = ("seed", "provenance", "output", "sweep", "cluster")
+_ASIDE = ("seed", "provenance", "output", "sweep", "cluster", "targets")
 _SHOWN = 20  # labels in an error
 
 

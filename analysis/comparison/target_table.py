@@ -14,7 +14,7 @@ from analysis.tables import render as render_table
 from testbed.display import visible
 from testbed.workload.target import Target
 
-_HEADS = {
+HEADS = {
     "time_to_target_s": "Time",
     "rounds_to_target": "Rounds",
     "server_bytes_to_target": "Server traffic",
@@ -70,15 +70,15 @@ def title(row: pd.Series) -> str:
 
 
 def _of_target(frame: pd.DataFrame, format: str) -> str:
-    columns = {"Reached": _reached(frame)}
-    for measure in _HEADS:
-        unit = _unit(frame, measure)
-        head = f"{_HEADS[measure]} [{unit.symbol}]" if unit.symbol else _HEADS[measure]
+    columns = {"Reached": reached_of(frame)}
+    for measure in HEADS:
+        unit = unit_of(frame, measure)
+        head = f"{HEADS[measure]} [{unit.symbol}]" if unit.symbol else HEADS[measure]
         # A terminal has room for the interval of one ratio.
-        cells = _cells(frame, measure, unit, ratio_intervals=format != "text" or measure == "time_to_target_s")
+        cells = cells_of(frame, measure, unit, ratio_intervals=format != "text" or measure == "time_to_target_s")
         columns[head] = _aligned(cells) if format == "text" else [_together(*cell) for cell in cells]
     if (frame["estimator"] == RESTRICTED).any():
-        unit = _unit(frame, "time_to_target_s")
+        unit = unit_of(frame, "time_to_target_s")
         medians = frame["time_to_target_s_median"]
         columns[f"Median [{unit.symbol}]"] = [_MISSING if pd.isna(value) else unit.number(value) for value in medians]
     labels = frame["label"].tolist()
@@ -101,20 +101,22 @@ def _of_target(frame: pd.DataFrame, format: str) -> str:
     return above + render_table(table, format)
 
 
-def _reached(frame: pd.DataFrame) -> list[str]:
+def reached_of(frame: pd.DataFrame) -> list[str]:
     """E.g. ``2 of 3``, or ``2 of 3, 1 unfinished``."""
     rows = zip(frame["reached"], frame["seeds"], frame["unfinished"], strict=True)
     return [f"{reached} of {seeds}" + (f", {more} unfinished" if more else "") for reached, seeds, more in rows]
 
 
-def _unit(frame: pd.DataFrame, measure: str) -> Unit:
+def unit_of(frame: pd.DataFrame, measure: str) -> Unit:
+    """The unit of one of `analysis.comparison.time_to_target.MEASURES` for all rows."""
     if measure == "rounds_to_target":
         return Unit("", 1.0, 1 if (frame[measure] % 1 != 0).any() else 0)
     values = frame[measure].dropna().tolist()
     return bytes_unit(values) if "bytes" in measure else seconds_unit(values)
 
 
-def _cells(frame: pd.DataFrame, measure: str, unit: Unit, *, ratio_intervals: bool) -> list[Cell]:
+def cells_of(frame: pd.DataFrame, measure: str, unit: Unit, *, ratio_intervals: bool) -> list[Cell]:
+    """Of each row the measure's mean, its half-width and its ratio to the baseline, with their bounds."""
     cells = []
     for row in frame.to_dict("records"):
         half, ratio, ratio_half = (row[f"{measure}{end}"] for end in ("_half_width", "_ratio", "_ratio_half_width"))

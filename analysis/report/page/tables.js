@@ -4,6 +4,9 @@ const sorting = new Map(); // by table: { column, ascending }, kept when a live 
 
 // sheet: { caption, heads, rows, numeric, notes }; a cell is [text, value by which it sorts].
 function drawTable(host, sheet, key = sheet.caption) {
+  const drawn = JSON.stringify([sheet, sorting.get(key)]);
+  if (host.drawn === drawn) return; // live, most tables stay as they were
+  host.drawn = drawn;
   const numeric = new Set(sheet.numeric ?? []);
   const order = sorting.get(key);
   const focused = [...host.querySelectorAll("th button")].indexOf(document.activeElement);
