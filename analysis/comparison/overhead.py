@@ -64,17 +64,20 @@ def compare(
     """The overhead table: one row per protocol and setting, in the order of the runs.
 
     Columns: setting, label, protocol, aggregation, population, seeds (how many runs were pooled), baseline (its
-    label, with its setting where it serves other settings too), is_baseline; for each of round_s, client_s (s),
-    server_bytes, client_bytes (means over *completed* rounds), round_s_per_update, server_bytes_per_update (failed rounds included) and transport_bytes (headers and
+    label, with its setting where it serves other settings too),
+    is_baseline; for each of round_s, client_s (s), server_bytes, client_bytes (means over *completed* rounds),
+    round_s_per_update, server_bytes_per_update (failed rounds included) and transport_bytes (headers and
     acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
-    ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome, rounds_planned (of
-    which an unfinished run has not had all), stopped (how many of the runs have ended before their last round),
-    stopped_at (where: their privacy budget, a target), crashes (of clients' code, see `analysis.comparison.summary`),
-    behind_rounds (live: the machine could not keep up), behind_factor (of the worst run), reasons (why rounds did not
-    complete, in words), unexpected_refusals (of clients, though nobody was to be dishonest; in words),
-    participants_mean, final_accuracy, final_perplexity (of language models), both with ``_half_width`` (over the
-    seeds; one run has none), fairness_gap, aggregation_cardinality and multi_round_privacy_weak with ``_certified`` and
-    ``_lower_bound``, privacy_caveats (what the epsilon of runs with noise does not cover). Unknown values are missing.
+    ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome,
+    rounds_planned (of which an unfinished run has not had all), stopped (how many of the runs have ended before their
+    last round), stopped_at (where: their privacy budget, a target), crashes (of clients' code, see
+    `analysis.comparison.summary`), behind_rounds (live: the machine could not keep up), behind_factor
+    (of the worst run), reasons (why rounds did not complete, in words), unexpected_refusals (of clients, though nobody
+    was to be dishonest; in words), participants_mean, final_accuracy, final_perplexity (of language models), both with
+    ``_half_width`` (over the seeds; one run has none),
+    fairness_gap, aggregation_cardinality and
+    multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the epsilon of runs with
+    noise does not cover). Unknown values are missing.
 
     Repetitions with other seeds are one row. Its values are means over the seeds, its intervals are taken over the
     seeds too (rounds of one seed share devices and links, so they do not tell how much these matter), rounds are
