@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.comparison.rows import Row, rows_of
-from analysis.figures.accuracy import accuracy
+from analysis.comparison.targets import METRICS, Metric, Target, default_target, named_targets, parsed
 from analysis.figures.availability import availability, dropouts_by_stage
 from analysis.figures.by_stage import round_time, traffic
 from analysis.figures.curves import settings_of
-from analysis.figures.elements import Drawn, random_first
+from analysis.figures.elements import Drawn
+from analysis.figures.learning import by_traffic, over_time
 from analysis.figures.noise import noise_figure
+from analysis.figures.stragglers import stragglers
+from analysis.figures.swept import swept
 from analysis.style import FORMATS, USUAL_FORMATS, house_style, save
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -32,10 +35,14 @@ class Subject:
     Attributes:
         rows: of the runs.
         columns: of the page, 1 or 2; None: 1 for bars, and for curves of a single setting, else 2.
+        targets: lines in the curves.
+        smooth: curves are means over so many evaluations.
     """
 
     rows: Sequence[Row]
     columns: int | None = None
+    targets: Sequence[Target] = ()
+    smooth: int = 1
 
     @property
     def runs(self) -> list[RunRecords]:
@@ -53,17 +60,32 @@ class Subject:
         return self.columns or (1 if len(settings_of(self.rows)) == 1 else 2)
 
 
-FIGURES: dict[str, Callable[[Subject], Drawn | str]] = {
+Draw = Callable[[Subject], Drawn | str]
+
+
+def _curves(draw: Callable[..., Drawn | str], metric: Metric) -> Draw:
+    return lambda subject: draw(subject.rows, metric, subject.targets, subject.of_curves, subject.smooth)
+
+
+FIGURES: dict[str, Draw] = {
     "round-time-by-stage": lambda subject: round_time(subject.rows, subject.of_bars),
-    "accuracy": lambda subject: accuracy(subject.rows, subject.of_curves),
+    **{metric: _curves(over_time, metric) for metric in METRICS},
+    **{f"{metric}-by-traffic": _curves(by_traffic, metric) for metric in METRICS},
     "traffic-by-stage": lambda subject: traffic(subject.rows, subject.of_bars),
     "accuracy-of-noise": lambda subject: noise_figure(subject.runs, subject.of_bars),
     "availability": lambda subject: availability(subject.rows, subject.of_curves),
     "dropouts-by-stage": lambda subject: dropouts_by_stage(subject.rows, subject.of_bars),
+    "stragglers": lambda subject: stragglers(subject.rows, subject.of_curves),
 }
 """By name: draws it, or says why not."""
 
-_SPECIAL = ("accuracy-of-noise",)  # nobody misses these where there is nothing to show
+_SPECIAL = ("accuracy-of-noise", "stragglers")  # nobody misses these where there is nothing to show
+
+
+def _usual(targets: Sequence[Target]) -> list[str]:
+    """All figures, but of loss and perplexity those alone for which there are targets."""
+    metrics = {"accuracy", *(target.metric for target in targets)}
+    return [name for name in FIGURES if name.partition("-")[0] in metrics or name.partition("-")[0] not in METRICS]
 
 
 def plot(
@@ -74,10 +96,13 @@ def plot(
     only: Sequence[str] = (),
     columns: int | None = None,
     formats: Sequence[str] = USUAL_FORMATS,
+    targets: Sequence[str | Target] = (),
+    smooth: int = 1,
 ) -> list[Path]:
     """Draw the figures `FIGURES`; return the files, each figure's data among them.
 
-    Repetitions with other seeds are averaged (see `analysis.comparison.rows`); bands and error bars are 95% intervals.
+    Curves of loss and perplexity are drawn where there are targets for them. Repetitions with other seeds are averaged
+    (see `analysis.comparison.rows`); bands and error bars are 95% intervals.
     A figure for which nothing was recorded is left out, and `note` is told so.
 
     Args:
@@ -87,9 +112,14 @@ def plot(
         only: names of figures; default: all. Raises `ExperimentError` for one that is unknown or cannot be drawn.
         columns: of the page, 1 or 2; see `Subject`.
         formats: of `analysis.style.FORMATS`.
+        targets: lines in the curves, as `Target.parse` takes them, or ``best``; default: those that the experiments
+            name (`targets`).
+        smooth: curves are means over so many evaluations.
     """
-    chosen = [_known(name) for name in only] or list(FIGURES)
-    subject = Subject(random_first(rows_of(runs)), columns)
+    names = [_known(name) for name in only]
+    rows = rows_of(runs)
+    wanted = targets_of(rows, targets, smooth)
+    chosen, subject = names or _usual(wanted), Subject(rows, columns, wanted, smooth)
     paths = []
     with house_style():
         for name in chosen:
@@ -101,6 +131,39 @@ def plot(
             elif name not in _SPECIAL:
                 note(f"no {name} figure: {found}")
     return paths
+
+
+def plot_swept(
+    runs: Sequence[RunRecords],
+    out: Path,
+    x: str,
+    y: Sequence[str],
+    hue: Sequence[str] = (),
+    *,
+    log: str = "",
+    columns: int | None = None,
+    formats: Sequence[str] = USUAL_FORMATS,
+    target: str | Target | None = None,
+) -> list[Path]:
+    """Draw measures over a key of the experiments; return the files, the data among them.
+
+    Args:
+        runs, x, y, hue, log: see `analysis.figures.swept.swept`, which also says what it raises.
+        out, columns, formats: see `plot`; one column by default.
+        target: what ``..._to_target`` means, as `Target.parse` takes it; default: the best that all reach.
+    """
+    wanted = parsed([target])[0] if target is not None else None
+    with house_style():
+        found = swept(runs, x, y, hue, log=log, columns=columns or 1, target=wanted)
+        return save(found.figure, out / found.name, found.data, formats)
+
+
+def targets_of(rows: Sequence[Row], named: Sequence[str | Target], smooth: int = 1) -> list[Target]:
+    """Each target once; without names those of the experiments. Raises `ExperimentError` where one is none."""
+    if not named:
+        return named_targets([run for row in rows for run in row.runs])
+    found = [target or default_target(rows, smooth) for target in parsed(named)]
+    return list(dict.fromkeys(found))
 
 
 def formats_of(names: Sequence[str]) -> list[str]:

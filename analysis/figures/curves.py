@@ -16,6 +16,7 @@ from analysis.style import figure_lines, protocol_colours, width
 _LINES = ("-", "--", ":", "-.")
 _MARKERS = "osD^vP"
 _PANEL_INCHES = 1.75
+_Y_LETTERS = 27
 _ABREAST = 3  # settings beside each other, over both columns of a page
 
 
@@ -72,7 +73,7 @@ def over_settings(
     bands = any(y["half_width"].notna().any() for parts in lines for _, y in parts)
     note = interval_note([len(row.runs) for row in rows]) if bands else ""
     legend = fitted(labels, width(columns), f"bands: {note}" if note else "")
-    figure, grid = _grid(settings, panels, columns, legend.inches)
+    figure, grid = grid_of(settings, panels, columns, legend.inches)
     colours, styles, handles = protocol_colours([row.protocol or row.label for row in rows]), _line_styles(rows), {}
     for row, parts in zip(rows, lines, strict=True):
         colour, (line, marker) = colours[row.protocol or row.label], styles[row.label]
@@ -88,7 +89,7 @@ def over_settings(
     return figure, grid
 
 
-def _grid(
+def grid_of(
     settings: Sequence[str], panels: Sequence[Panel], columns: int, legend_inches: float
 ) -> tuple[Figure, list[list[Axes]]]:
     """The panels of a setting below each other; those of a single one beside each other, over two columns."""
@@ -113,7 +114,7 @@ def _grid(
             if number + 1 == len(panels) or panel.x != panels[number + 1].x or beside:
                 axes.set_xlabel(panel.x)
             if not column or (beside and panel.y != panels[0].y):
-                axes.set_ylabel(panel.y)
+                axes.set_ylabel("\n".join(figure_lines(panel.y, _Y_LETTERS)))
             axes.grid()
             grid[-1].append(axes)
         grid[-1][0].set_title("\n".join(figure_lines(setting, letters)) if setting else "")

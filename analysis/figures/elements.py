@@ -40,12 +40,6 @@ class Drawn:
     data: pd.DataFrame
 
 
-def random_first(rows: Sequence[Row]) -> list[Row]:
-    """As in the table: the usual baseline first in each setting."""
-    settings = list(dict.fromkeys(row.setting for row in rows))
-    return sorted(rows, key=lambda row: (settings.index(row.setting), row.protocol != "random"))
-
-
 def named(row: Row) -> dict[str, Any]:
     """The first columns of a figure's data: setting, label, protocol, seeds (how many runs)."""
     return {"setting": row.setting, "label": row.label, "protocol": row.protocol, "seeds": len(row.runs)}
@@ -204,9 +198,10 @@ class FittedLegend:
         options: dict[str, Any] = {"title": self.title, "title_fontsize": 7} if self.title else {}
         if not any(isinstance(handle, Patch) for handle in handles):
             options["handlelength"] = _LINE_LETTERS
-        figure.legend(
+        legend = figure.legend(
             handles=list(handles), labels=list(self.labels), loc="outside lower center", ncols=self.columns, **options
         )
+        legend.get_title().set_multialignment("center")
 
 
 def fitted(labels: Sequence[str], inches: float, title: str = "", at_most: int = 4) -> FittedLegend:
