@@ -84,6 +84,40 @@ def ratio_interval(values: Values, others: Values) -> Interval:
     return Interval(ratio, float(stats.t.ppf(0.975, count - 1) * standard_error))
 
 
+@dataclass(frozen=True)
+class PairedDifference:
+    """How much larger the first of two paired values is.
+
+    Attributes:
+        pairs: how many there are.
+        mean: of the differences; None without pairs.
+        half_width: of the mean's 95% interval; None with fewer than two pairs.
+        p: of the paired t-test, two-sided; None with fewer than two pairs, and where all differences are zero.
+    """
+
+    pairs: int
+    mean: float | None
+    half_width: float | None
+    p: float | None
+
+
+def paired_difference(values: Values, others: Values) -> PairedDifference:
+    """The paired t-test (Student, 1908): t with n - 1 degrees of freedom on ``value - other``.
+
+    Differences that are all the same, and not zero, have p = 0: there is no chance in them.
+
+    Args:
+        values, others: `(n,)`, aligned.
+    """
+    differences = np.asarray(values, np.float64) - np.asarray(others, np.float64)
+    found = mean_interval(differences)
+    p = None
+    if len(differences) >= 2 and differences.any():
+        error = differences.std(ddof=1) / np.sqrt(len(differences))
+        p = float(2 * stats.t.sf(abs(differences.mean()) / error, len(differences) - 1)) if error > 0 else 0.0
+    return PairedDifference(len(differences), found.mean, found.half_width, p)
+
+
 def per_update_interval(costs: Values, completed: Values) -> Interval:
     """Cost per completed round with the failed rounds' costs included: the ratio of two sums.
 
