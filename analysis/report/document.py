@@ -177,7 +177,7 @@ def _stages(rows: Sequence[Row], parts: Sequence[RunPart]) -> dict[str, Any]:
     names = stage_order([part.stage_names for part in parts])
     colours: dict[str, str] = dict(stage_colours(names))
     if any(curves.FAILED in frame.index for frame in frames):
-        names, colours = [*names, curves.FAILED], colours | {curves.FAILED: "#BBBBBB"}
+        names, colours = [*names, curves.FAILED], colours | {curves.FAILED: "#B5544D"}
     costs = {
         cost: [[_known(frame[cost].get(name)) for name in names] for frame in frames] for cost in curves.STAGE_COSTS
     }

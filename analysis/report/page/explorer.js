@@ -53,7 +53,8 @@ function drawRound(host, facts, found) {
     return;
   }
   const round = roundAt(found, place);
-  summary.textContent = told(round, found);
+  const name = facts.runs.find((run) => run.key === at.run).label;
+  summary.textContent = `${name}, ${told(round, found)}`;
   drawTable(stages, stageSheet(round, facts), "Stages of the round");
   drawTimeline(timeline, client, round, found, facts, again);
   drawClient(client, round, found, facts);
@@ -151,7 +152,7 @@ function told(round, found) {
   const { facts } = round;
   const lost = [...round.clients.values()].filter((client) => client.lost).length;
   const parts = [
-    `Round ${facts.round}: ${facts.outcome}${facts.reason ? ` (${facts.reason})` : ""}, ${seconds(round.duration)}.`,
+    `round ${facts.round}: ${facts.outcome}${facts.reason ? ` (${facts.reason})` : ""}, ${seconds(round.duration)}.`,
     `${facts.participants ?? 0} of ${facts.population} clients took part, ${facts.survivors ?? 0} are in the sum`,
     `${bytesOf(facts.bytes_down)} went to clients, ${bytesOf(facts.bytes_up)} came from them.`,
   ];
@@ -201,7 +202,7 @@ function drawTimeline(host, panel, round, found, facts, again) {
   const axis = make("div", { class: "ticks", "aria-hidden": "true" });
   const tick = niceStep(end, host.clientWidth < 600 ? 3 : 7);
   for (let when = 0; when <= end * 1.0001; when += tick) {
-    const mark = make("span", {}, seconds(when));
+    const mark = make("span", {}, tickText(when, end));
     mark.style.left = `${(100 * when) / end}%`;
     axis.append(mark);
   }
@@ -327,6 +328,12 @@ function drawEvents(host, round) {
   if (!round.events.length) return host.replaceChildren();
   const rows = round.events.map((event) => ["kind", "stage", "party", "detail"].map((name) => [event[name] || "–", event[name] || null]));
   drawTable(host, { caption: `Refusals, attacks and faults of round ${round.facts.round}`, heads: ["Kind", "Stage", "Who", "What"], rows }, "Events of the round");
+}
+
+// All ticks in the unit that suits the end.
+function tickText(when, end) {
+  const [size, unit] = end < 1 ? [1e-3, "ms"] : end < 300 ? [1, "s"] : end < 7200 ? [60, "min"] : [3600, "h"];
+  return `${digits(when / size)} ${unit}`;
 }
 
 function niceStep(end, most) {
