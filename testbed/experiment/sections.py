@@ -112,6 +112,11 @@ class Time(Section):
         description="Does the server learn at once that a client has gone, or only by its silence?",
     )
 
+    @property
+    def work_is_modelled(self) -> bool:
+        """Nobody measures or waits for how long work takes here."""
+        return self.compute == "modelled" and self.clock == "virtual"
+
     @field_validator("costs", mode="before")
     @classmethod
     def _from_file(cls, costs: Any) -> Any:

@@ -107,6 +107,24 @@ def report(
     return write(runs_below([runs] if isinstance(runs, str | Path) else runs), Path(out), targets, baseline)
 
 
+def compare_targets(
+    runs: str | Path | Sequence[str | Path],
+    targets: Sequence[str] | None = None,
+    baseline: str | None = None,
+    smooth: int = 1,
+) -> "pandas.DataFrame":
+    """Time, rounds and traffic to targets such as ``80%`` of the runs at or below some directories.
+
+    See `analysis.comparison.time_to_target.compare_targets`; without targets it is the best that all runs reach.
+
+    Raises `RunError` when there are no runs and `ExperimentError` for what is no target, or was not measured.
+    """
+    from analysis.comparison import time_to_target
+
+    found = runs_below([runs] if isinstance(runs, str | Path) else runs)
+    return time_to_target.compare_targets(found, targets, baseline, smooth)
+
+
 def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
     """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
     found = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}

@@ -131,12 +131,14 @@ def synthetic_run(
     latency_ms: float | None = None,
     sweep_labels: Mapping[str, str] | None = None,
     point: int | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> RunRecords:
     """A run with the stages, sizes and times that a real one of that protocol could have.
 
     Args:
         failing: round to ``"skipped"`` (after the check-in) or ``"aborted"`` (in the last stage but one).
         accuracy_every: rounds between two evaluations; None: never.
+        extra: other sections of the experiment.
     """
     generator = np.random.default_rng([seed or 0, population, *protocol.encode()])
     speed = 1 + 3 / np.arange(1, population + 1) ** 1.2
@@ -151,6 +153,7 @@ def synthetic_run(
     experiment["links"] |= {} if latency_ms is None else {"latency_ms": latency_ms}
     experiment["provenance"] |= {"sweep_labels": dict(sweep_labels)} if sweep_labels else {}
     experiment["provenance"] |= {} if point is None else {"point": point}
+    experiment |= extra or {}
     made, now = [], 0.0
     for number in range(1, rounds + 1):
         outcome = (failing or {}).get(number, "completed")

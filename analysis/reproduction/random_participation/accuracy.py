@@ -343,7 +343,7 @@ def draw(
 ) -> list[Path]:
     """Accuracy over the iterations; the legend says what a round loses, which for the proposed scheme is no 0.015."""
     rows = frame.set_index("scheme")
-    with one_panel(3.2, columns=1.5) as (figure, axes):
+    with one_panel(3.2, columns=2) as (figure, axes):
         for scheme, of_scheme in results.items():
             colour, line = _LOOKS[scheme]
             label = scheme
