@@ -19,6 +19,7 @@ LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/r
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
 	$(BIN)/testbed plot runs/quickstart
+	$(BIN)/testbed report runs/quickstart
 
 test: $(READY) lint browser
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup
