@@ -20,7 +20,7 @@ import workloads
 from testbed.crashes import locating_crashes
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import warnings as privacy_warnings
-from testbed.errors import ExperimentError, TraceError, reason
+from testbed.errors import ExperimentError, TestbedError, TraceError, reason
 from testbed.experiment.inputs import plugin_classes
 from testbed.experiment.reading import set_key
 from testbed.experiment.schema import Experiment, Point, check_points, load, points, stages_of, validated
@@ -29,6 +29,7 @@ from testbed.records import RunRecords, find_runs
 from testbed.records.log import RunLog
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.running import workers
+from testbed.running.notebook import NotebookProgress, RunsPath, in_notebook
 from testbed.running.observers import Guarded, Observer, Serialised
 from testbed.running.observers.catalogue import made as made_observers
 from testbed.running.open_runs import OpenRun
@@ -48,8 +49,12 @@ def run(
     resume: bool = False,
     observer: Observer | None = None,
     accept_changed_code: bool = False,
-) -> Path:
+    debug: bool = False,
+) -> RunsPath:
     """Run an experiment, or all points of its sweep; returns the directory with the records.
+
+    In a notebook, progress is shown unless there is an observer, the directory shows itself as a table of what became
+    of the runs, and errors are one line each.
 
     Args:
         experiment: the experiment, or its file.
@@ -59,6 +64,7 @@ def run(
         resume: continue the runs that are there; finished ones are left as they are, missing ones are started.
         observer: told how it goes.
         accept_changed_code: resume although your own modules have changed since the run began; the run records it.
+        debug: in a notebook, show tracebacks of errors, as it does with the environment variable ``TESTBED_DEBUG``.
 
     Raises:
         ExperimentError: the experiment cannot be run as written, or (resume) is not the one that is there.
@@ -74,10 +80,21 @@ def run(
     if network is not None:
         experiment = with_values(experiment, {"cluster.network": network}, where)
     directory = local_staging_dir(default_directory(experiment) if out is None else out)
-    run_all(
-        experiment, directory, where=where, resume=resume, observer=observer, accept_changed_code=accept_changed_code
-    )
-    return directory
+    if observer is None and in_notebook():
+        observer = NotebookProgress()
+    try:
+        run_all(
+            experiment,
+            directory,
+            where=where,
+            resume=resume,
+            observer=observer,
+            accept_changed_code=accept_changed_code,
+        )
+    except TestbedError as error:
+        error.with_traceback_shown = debug
+        raise
+    return RunsPath(directory)
 
 
 def compare(
