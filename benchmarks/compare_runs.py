@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from analysis.comparison.overhead import compare
 from analysis.comparison.report import render
+from analysis.comparison.time_to_target import targets_beside
 from analysis.multi_round.kept import FILE
 from benchmarks.report import arguments, emit
 from testbed.files import parquet
@@ -118,7 +119,9 @@ def _tables(rounds: int, experiment: dict[str, Any], rng: np.random.Generator) -
 def _table_s(out: Path) -> float:
     """Seconds for finding the runs, the frame, and the text."""
     began = time.perf_counter()
-    render(compare(runs_below([out])))
+    runs = runs_below([out])
+    reached, _ = targets_beside(runs)
+    render(compare(runs), "text", reached)
     return time.perf_counter() - began
 
 

@@ -20,11 +20,12 @@ from testbed.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.running import compare, report, run
+    from testbed.running import compare, compare_targets, report, run
 
-__all__ = ["Experiment", "__version__", "compare", "report", "run"]
+_RUNNING = ("compare", "compare_targets", "report", "run")
+__all__ = ["Experiment", "__version__", "compare", "compare_targets", "report", "run"]
 
-_FROM = {"Experiment": "testbed.experiment", **dict.fromkeys(("compare", "report", "run"), "testbed.running")}
+_FROM = {"Experiment": "testbed.experiment", **dict.fromkeys(_RUNNING, "testbed.running")}
 
 
 def __getattr__(name: str) -> Any:

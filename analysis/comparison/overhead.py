@@ -38,13 +38,15 @@ COSTS = {
 }
 _COSTS = COSTS | {"transport_bytes": "transport_bytes_per_round"}
 _OUTCOMES = ("rounds_completed", "rounds_skipped", "rounds_aborted")
-_MEANS = ("participants_mean", "final_accuracy", "final_perplexity", "fairness_gap", "aggregation_cardinality")
+_RESULTS = ("final_accuracy", "final_perplexity")
+_MEANS = ("participants_mean", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
 _CAVEATS = "privacy_caveats"
 _COUNTS = ("population", "seeds", *_OUTCOMES, "rounds_planned", "stopped", "crashes", "behind_rounds")
 _TYPES = {
     **dict.fromkeys(_COUNTS, "int64"),
     **dict.fromkeys(("behind_factor", *_MEANS), "float64"),
+    **{f"{result}{end}": "float64" for result in _RESULTS for end in ("", "_half_width")},
     **{f"{cost}{end}": "float64" for cost in _COSTS for end in ("", "_half_width", "_ratio")},
     _PRIVACY: "Int64",
     f"{_PRIVACY}_certified": "boolean",
@@ -68,16 +70,18 @@ def compare(
     acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
     ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome,
     rounds_planned (of which an unfinished run has not had all), stopped (how many of the runs have ended before their
-    last round, at their privacy budget), crashes (of clients' code, see `analysis.comparison.summary`), behind_rounds
-    (live: the machine could not keep up), behind_factor (of the worst run), reasons (why rounds did not complete, in
-    words), unexpected_refusals (of clients, though nobody was to be dishonest; in words), participants_mean,
-    final_accuracy, final_perplexity (of language models), fairness_gap, aggregation_cardinality and
+    last round), stopped_at (where: their privacy budget, a target), crashes (of clients' code, see
+    `analysis.comparison.summary`), behind_rounds (live: the machine could not keep up), behind_factor
+    (of the worst run), reasons (why rounds did not complete, in words), unexpected_refusals (of clients, though nobody
+    was to be dishonest; in words), participants_mean, final_accuracy, final_perplexity (of language models), both with
+    ``_half_width`` (over the seeds; one run has none),
+    fairness_gap, aggregation_cardinality and
     multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the epsilon of runs with
     noise does not cover). Unknown values are missing.
 
     Repetitions with other seeds are one row. Its values are means over the seeds, its intervals are taken over the
     seeds too (rounds of one seed share devices and links, so they do not tell how much these matter), rounds are
-    added up, and T is the smallest that any seed has shown.
+    added up, F and C are means, and T is the smallest that any seed has shown.
 
     Args:
         runs: e.g. from `testbed.records.find_runs`.
@@ -86,8 +90,24 @@ def compare(
         privacy_time_limit_s: for each run's T, see `analysis.comparison.summary.summarise`.
     """
     rows = rows_of(runs, group_by)
-    baselines = baselines_of(rows, baseline)
-    found = {id(row): _measured(row, privacy_time_limit_s) for row in rows}
+    return compared(rows, baselines_of(rows, baseline), summaries_of(rows, privacy_time_limit_s))
+
+
+Summaries = dict[int, list[dict[str, Any]]]
+"""By the `id` of a row, what `summarise` says of each of its runs."""
+
+
+def summaries_of(rows: Sequence[Row], privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S) -> Summaries:
+    """The summaries of all runs of some rows."""
+    # Of copies: what they read of the exchanges goes with them, so that a hundred runs need the memory of one.
+    return {
+        id(row): [summarise(copy(run), privacy_time_limit_s=privacy_time_limit_s) for run in row.runs] for row in rows
+    }
+
+
+def compared(rows: Sequence[Row], baselines: Sequence[Row | None], summaries: Summaries) -> pd.DataFrame:
+    """`compare` of rows, the baseline of each, and the summaries of their runs."""
+    found = {id(row): _measured(row, summaries[id(row)]) for row in rows}
     across = {id(base) for row, base in zip(rows, baselines, strict=True) if base and base.setting != row.setting}
     records = []
     for row, base in zip(rows, baselines, strict=True):
@@ -102,10 +122,8 @@ def compare(
     return pd.DataFrame(records).astype(_TYPES)
 
 
-def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
+def _measured(row: Row, summaries: list[dict[str, Any]]) -> dict[str, Any]:
     """The row; what depends on the baseline is still to come."""
-    # Copies: what they read of the exchanges goes with them, so that a hundred runs need the memory of one.
-    summaries = [summarise(copy(run), privacy_time_limit_s=privacy_time_limit_s) for run in row.runs]
 
     def said(key: str) -> list[str]:
         return [summary[key] for summary in summaries if summary.get(key)]
@@ -131,12 +149,19 @@ def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
         **{key: sum(summary[key] for summary in summaries) for key in _OUTCOMES},
         "rounds_planned": sum(int(run.experiment.get("rounds", len(run.rounds))) for run in row.runs),
         "stopped": len(said("stopped")),
+        "stopped_at": "; ".join(dict.fromkeys(why.partition(":")[0] for why in said("stopped"))),
         "crashes": sum(summary["crashes"] for summary in summaries),
         "behind_rounds": sum(summary["behind_rounds"] for summary in summaries),
         "behind_factor": max(_values(summaries, "behind_factor"), default=None),
         "reasons": summed_up(ends),
         "unexpected_refusals": "; ".join(said("unexpected_refusals")),
-        **{key: mean_interval(_values(summaries, key)).mean for key in _MEANS},
+        "participants_mean": mean_interval(_values(summaries, "participants_mean")).mean,
+        **{
+            key: value
+            for name in _RESULTS
+            for key, value in mean_interval(_values(summaries, name)).named(name).items()
+        },
+        **{name: mean_interval(_values(summaries, name)).mean for name in ("fairness_gap", "aggregation_cardinality")},
         **_privacy(summaries),
         _CAVEATS: "; ".join(dict.fromkeys(said(_CAVEATS))),
     }

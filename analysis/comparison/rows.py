@@ -26,7 +26,7 @@ from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
 # What does not change what a run measures.
-_ASIDE = ("seed", "provenance", "output", "sweep", "cluster")
+_ASIDE = ("seed", "provenance", "output", "sweep", "cluster", "targets")
 _SHOWN = 20  # labels in an error
 
 
@@ -111,8 +111,9 @@ def baselines_of(rows: Sequence[Row], name: str | None = None) -> list[Row | Non
         rows: from `rows_of`.
         name: a label, the name of a protocol, or of a run's directory: the row of each setting that it means. The name
             of a single row of one setting (its label with the setting, its directory) is the baseline of all settings.
-            Default: the first row; in other settings the row with its protocol (the first, if all have the same).
-            Where several rows have it, as in a grid over another key of `selection`, the one with the row's own values.
+            Default: the first row; in other settings the row with its protocol (the first, if no setting has more than
+            one protocol). Where several rows have it, as in a grid over another key of `selection`, the one with the
+            row's own values.
 
     Raises `ExperimentError`, naming the labels there are, when `name` is unknown or fits several rows of a setting.
     """
@@ -129,12 +130,15 @@ def baselines_of(rows: Sequence[Row], name: str | None = None) -> list[Row | Non
 
 def _default_baselines(rows: Sequence[Row]) -> list[Row | None]:
     first = rows[0]
-    all_have_it = len({row.protocol for row in rows}) == 1
+    protocols: dict[str, set[str | None]] = {}
+    for row in rows:
+        protocols.setdefault(row.setting, set()).add(row.protocol)
+    comparable = any(len(found) > 1 for found in protocols.values())
     shared = [key for key in first.variant if all(key in row.variant for row in rows)]
     found: list[Row | None] = []
     for row in rows:
         setting = [other for other in rows if other.setting == row.setting]
-        if not all_have_it:
+        if comparable:
             setting = [other for other in setting if other.protocol == first.protocol]
             alike = [other for other in setting if all(other.variant[key] == row.variant[key] for key in shared)]
             setting = alike or setting

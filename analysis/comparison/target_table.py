@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.comparison.time_to_target import NOT_REACHED, RESTRICTED
+from analysis.comparison.time_to_target import MEDIAN, NOT_REACHED, RESTRICTED
 from analysis.tables import WIDTH, Table, Unit, bytes_unit, csv, latex, markdown, require_format, seconds_unit, to_json
 from analysis.tables import render as render_table
 from testbed.display import visible
 from testbed.workload.target import Target
 
-_HEADS = {
+HEADS = {
     "time_to_target_s": "Time",
     "rounds_to_target": "Rounds",
     "server_bytes_to_target": "Server traffic",
@@ -23,7 +23,7 @@ _HEADS = {
 _SHORTEST_LABEL = 12
 _MISSING = "–"
 _BOUNDS = {RESTRICTED: "≥", NOT_REACHED: ">"}
-_RATIO_BOUNDS = {"at least": "≥", "at most": "≤", "restricted": "~"}
+_RATIO_BOUNDS = {"at least": "≥", "at most": "≤"}
 
 Cell = tuple[str, str, str]
 """A mean, its half-width and the ratio to the baseline; empty where there is none."""
@@ -70,17 +70,15 @@ def title(row: pd.Series) -> str:
 
 
 def _of_target(frame: pd.DataFrame, format: str) -> str:
-    columns = {"Reached": _reached(frame)}
-    for measure in _HEADS:
-        unit = _unit(frame, measure)
-        head = f"{_HEADS[measure]} [{unit.symbol}]" if unit.symbol else _HEADS[measure]
+    columns = {"Reached": reached_of(frame)}
+    for measure in HEADS:
+        unit = unit_of(frame, measure)
+        head = f"{HEADS[measure]} [{unit.symbol}]" if unit.symbol else HEADS[measure]
         # A terminal has room for the interval of one ratio.
-        cells = _cells(frame, measure, unit, ratio_intervals=format != "text" or measure == "time_to_target_s")
+        cells = cells_of(frame, measure, unit, ratio_intervals=format != "text" or measure == "time_to_target_s")
         columns[head] = _aligned(cells) if format == "text" else [_together(*cell) for cell in cells]
     if (frame["estimator"] == RESTRICTED).any():
-        unit = _unit(frame, "time_to_target_s")
-        medians = frame["time_to_target_s_median"]
-        columns[f"Median [{unit.symbol}]"] = [_MISSING if pd.isna(value) else unit.number(value) for value in medians]
+        columns["Median"] = [_MISSING if pd.isna(value) else f"{value:.0f}" for value in frame[MEDIAN]]
     labels = frame["label"].tolist()
     if format == "text":
         room = WIDTH - sum(max(map(len, [head, *cells])) + 2 for head, cells in columns.items())
@@ -101,20 +99,22 @@ def _of_target(frame: pd.DataFrame, format: str) -> str:
     return above + render_table(table, format)
 
 
-def _reached(frame: pd.DataFrame) -> list[str]:
+def reached_of(frame: pd.DataFrame) -> list[str]:
     """E.g. ``2 of 3``, or ``2 of 3, 1 unfinished``."""
     rows = zip(frame["reached"], frame["seeds"], frame["unfinished"], strict=True)
     return [f"{reached} of {seeds}" + (f", {more} unfinished" if more else "") for reached, seeds, more in rows]
 
 
-def _unit(frame: pd.DataFrame, measure: str) -> Unit:
+def unit_of(frame: pd.DataFrame, measure: str) -> Unit:
+    """The unit of one of `analysis.comparison.time_to_target.MEASURES` for all rows."""
     if measure == "rounds_to_target":
-        return Unit("", 1.0, 1 if (frame[measure] % 1 != 0).any() else 0)
+        return Unit("", 1.0, 1 if (frame["seeds"] > 1).any() else 0)
     values = frame[measure].dropna().tolist()
     return bytes_unit(values) if "bytes" in measure else seconds_unit(values)
 
 
-def _cells(frame: pd.DataFrame, measure: str, unit: Unit, *, ratio_intervals: bool) -> list[Cell]:
+def cells_of(frame: pd.DataFrame, measure: str, unit: Unit, *, ratio_intervals: bool) -> list[Cell]:
+    """Of each row the measure's mean, its half-width and its ratio to the baseline, with their bounds."""
     cells = []
     for row in frame.to_dict("records"):
         half, ratio, ratio_half = (row[f"{measure}{end}"] for end in ("_half_width", "_ratio", "_ratio_half_width"))
@@ -163,16 +163,13 @@ def notes(frame: pd.DataFrame) -> list[str]:
         lines.append(f"Smoothed: what meets the target is the mean of an evaluation and the {number - 1} before it.")
     if (frame["estimator"] == RESTRICTED).any():
         lines.append(
-            "≥: some runs did not reach it, and count as longer than they were watched: the restricted mean, the area "
-            "below the Kaplan-Meier curve up to the last evaluation; Median: by which half have reached it (Kaplan-"
-            "Meier)."
+            "≥: some runs did not reach it, and count with what they took up to their last evaluation (a restricted "
+            "mean; the mean is at least that). Median: by which round half had reached it (Kaplan-Meier)."
         )
     if (frame["estimator"] == NOT_REACHED).any():
-        lines.append(">: none of the runs reached it in so long.")
+        lines.append(">: none of the runs reached it in that, on average.")
     if (frame["ratio_is"].isin(["at least", "at most"])).any():
-        lines.append("≥, ≤ before a ratio: a bound, as one of the two means is a restricted one.")
-    if (frame["ratio_is"] == "restricted").any():
-        lines.append("~: both are restricted, here to the shorter of the two times watched.")
+        lines.append("≥, ≤ before a ratio: a bound, as only one of the two means is known.")
     if (frame["unfinished"] > 0).any():
         lines.append("Unfinished: such a run may still reach it.")
     lines.append("Client traffic: of all clients together, their look-ups at the PKI included.")

@@ -11,7 +11,7 @@ from analysis.comparison.rows import Row
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from testbed.workload.section import is_language
-from testbed.workload.target import METRICS, Metric, Target
+from testbed.workload.target import METRICS, Metric, Target, measured
 
 __all__ = ["BEST", "METRICS", "Metric", "Target"]
 
@@ -34,8 +34,7 @@ def values_of(run: RunRecords, metric: Metric, smooth: int = 1) -> pd.Series:
     evaluated = rounds[rounds["accuracy"].notna() | rounds["loss"].notna()]
     values = evaluated["accuracy" if metric == "accuracy" else "loss"].astype(np.float64)
     if metric == "perplexity":
-        with np.errstate(over="ignore"):
-            values = values.map(np.exp)
+        values = values.map(lambda loss: measured(metric, math.nan, loss))
     return values if smooth == 1 else values.rolling(smooth, min_periods=smooth).mean()
 
 

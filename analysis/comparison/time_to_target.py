@@ -1,13 +1,18 @@
 """Time, rounds and traffic until the model is good enough: per run, and over the seeds of each row.
 
-A run that has not reached the target is censored: it would have taken longer than up to its last evaluation, and
-counts as that. Where all seeds of a row reach the target the row has their mean; else the restricted mean, i.e. the
-area below the Kaplan-Meier curve up to the last evaluation of any of the seeds (`analysis.survival`). That is at most
-the mean, and one estimator for all rows, whatever share of their seeds got there.
+A run that has not reached the target is censored at its last evaluation: it would have taken more than up to there, and
+counts with that. Where all seeds of a row reach the target the row has their mean; else it is the restricted mean, of
+what was taken up to the target or the last evaluation, and the mean is at least that.
+
+No Kaplan-Meier curve stands behind times and bytes, as it would be wrong there: runs end after a number of rounds, so
+one whose rounds are short because they fail is censored early, in seconds, for being bad (D. Lin et al., "Estimating
+medical costs from incomplete follow-up data", Biometrics 53, 1997, say so of costs). Over rounds it is right, and gives
+the median.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,8 +32,8 @@ from analysis.comparison.targets import (
     values_of,
     workload_of,
 )
-from analysis.statistics import Interval, ratio_interval
-from analysis.survival import kaplan_meier, ratio_of_means, restricted_mean
+from analysis.statistics import Interval, mean_interval, ratio_interval, ratio_of_means
+from analysis.survival import kaplan_meier
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
@@ -39,13 +44,14 @@ MEASURES = {
     "server_bytes_to_target": "server_bytes",
     "client_bytes_to_target": "client_bytes",
 }
-ENDS = ("", "_half_width", "_ratio", "_ratio_half_width", "_median", "_horizon")
+MEDIAN = "rounds_to_target_median"
+ENDS = ("", "_half_width", "_ratio", "_ratio_half_width")
 MEAN, RESTRICTED, NOT_REACHED = "mean", "restricted mean", "not reached"
 
 _PKI = ["pki_bytes_down", "pki_bytes_up"]
 _TYPES = {
     **dict.fromkeys(("seeds", "reached", "unfinished", "evaluated_every", "smooth"), "int64"),
-    "threshold": "float64",
+    **dict.fromkeys(("threshold", "rounds_watched", MEDIAN), "float64"),
     **{f"{measure}{end}": "float64" for measure in MEASURES for end in ENDS},
 }
 
@@ -82,7 +88,7 @@ def trajectory(run: RunRecords, metric: Metric = "accuracy", smooth: int = 1) ->
     rounds, values = run.rounds, values_of(run, metric, smooth)
     server = (rounds["bytes_down"] + rounds["bytes_up"]).cumsum()
     pki = pd.Series(0, index=rounds["round"])
-    for rows in run.exchanges_in_stretches(_PKI):
+    for rows in run.exchanges_in_stretches(_PKI, keep=False):
         found = rows.groupby("round")[_PKI].sum().sum(axis=1)
         pki[found.index] = found
     frame = pd.DataFrame({"round": rounds["round"], "time_s": rounds["ended_s"], "server_bytes": server})
@@ -116,15 +122,15 @@ def compare_targets(
 ) -> pd.DataFrame:
     """What it took to reach each target: one row per target and row of `analysis.comparison.rows.rows_of`.
 
-    Columns: setting, label, protocol; target (`Target.column`), metric, threshold, is_default; seeds (runs), reached
-    (of them), unfinished (that go on and have not reached it: censored so far), estimator (``mean``, ``restricted
-    mean`` or ``not reached``), baseline, is_baseline, ratio_is (``exact``; ``at least``, ``at most``: one side is a
-    restricted mean; ``restricted``: both, up to the shorter horizon; or empty), evaluated_every (the most rounds
-    between two evaluations), smooth. Then for each of time_to_target_s, rounds_to_target, server_bytes_to_target,
-    client_bytes_to_target (of all clients together): itself, ``_half_width`` of its 95% interval over the seeds,
-    ``_ratio`` to the baseline, ``_ratio_half_width`` (paired where both have the same seeds), ``_median``
-    (Kaplan-Meier: by which half of the seeds had reached it) and ``_horizon`` (how far anybody was watched). Unknown
-    values are missing.
+    Columns: setting, label, protocol; baseline, is_baseline; target (`Target.column`), metric, threshold, is_default;
+    seeds (runs), reached (of them), unfinished (that go on and have not reached it: censored so far), estimator
+    (``mean``, ``restricted mean`` or ``not reached``), rounds_watched (of a run that has not reached it, the fewest;
+    missing if all have), evaluated_every (the most rounds between two evaluations), ratio_is (``exact``; ``at least``,
+    ``at most``: one side is a restricted mean; empty: both are, and there is no ratio), smooth. Then for each of
+    time_to_target_s, rounds_to_target, server_bytes_to_target, client_bytes_to_target (of all clients together):
+    itself, ``_half_width`` of its 95% interval over the seeds, ``_ratio`` to the baseline and ``_ratio_half_width``
+    (paired where both have the same seeds; none of a bound). Then rounds_to_target_median: by which round half of the
+    seeds had reached it (Kaplan-Meier). Unknown values are missing.
 
     Args:
         runs: e.g. from `testbed.records.find_runs`.
@@ -149,9 +155,9 @@ def compare_targets(
     records = []
     for named in wanted:
         for target, among in [(named, rows)] if named else _defaults(rows, smooth, across_workloads):
-            found = {id(row): _Reached.of(row, target, smooth, trajectories) for row in rows}
+            found = {id(row): _Reached.of(row, target, smooth, trajectories) for row in among}
             for row, base in zip(rows, baselines, strict=True):
-                if row in among:
+                if id(row) in found:
                     against = None if base is None else found[id(base)]
                     records.append(
                         _named(row, base)
@@ -205,7 +211,7 @@ def _named(row: Row, base: Row | None) -> dict[str, Any]:
     }
 
 
-_SEEN = ("seeds", "reached", "unfinished", "estimator", "evaluated_every")
+_SEEN = ("seeds", "reached", "unfinished", "estimator", "rounds_watched", "evaluated_every")
 
 
 @dataclass(frozen=True)
@@ -213,9 +219,8 @@ class _Reached:
     """The runs of a row, and when each of them reached one target."""
 
     row: Row
-    each: tuple[Reach, ...]
-    unfinished: int
-    evaluated_every: int
+    target: Target
+    frames: tuple[pd.DataFrame, ...]
 
     @classmethod
     def of(
@@ -229,10 +234,12 @@ class _Reached:
             if key not in trajectories:
                 trajectories[key] = trajectory(run, target.metric, smooth)
             frames.append(trajectories[key])
-        each = tuple(reached_in(frame, target) for frame in frames)
-        unfinished = sum(not at.reached and is_unfinished(run) for run, at in zip(row.runs, each, strict=True))
-        gaps = [int(np.diff(frame["round"], prepend=0).max(initial=0)) for frame in frames]
-        return cls(row, each, unfinished, max(gaps))
+        return cls(row, target, tuple(frames))
+
+    @cached_property
+    def each(self) -> list[Reach]:
+        """When each run reached it."""
+        return [reached_in(frame, self.target) for frame in self.frames]
 
     @property
     def reached(self) -> int:
@@ -242,46 +249,47 @@ class _Reached:
     def estimator(self) -> str:
         return MEAN if self.reached == len(self.each) else RESTRICTED if self.reached else NOT_REACHED
 
+    @property
+    def rounds_watched(self) -> int | None:
+        """Of a run that has not reached it, the fewest."""
+        return min((at.rounds for at in self.each if not at.reached), default=None)
+
     def values(self, measure: str) -> list[float]:
         return [float(getattr(at, MEASURES[measure])) for at in self.each]
-
-    def happened(self) -> list[bool]:
-        return [at.reached for at in self.each]
 
     def columns(self, base: "_Reached | None") -> dict[str, Any]:
         """The row's numbers, and their ratios to the baseline's."""
         kind = "" if base is None else self._ratio_is(base)
+        unfinished = [not at.reached and is_unfinished(run) for run, at in zip(self.row.runs, self.each, strict=True)]
+        gaps = [int(np.diff(frame["round"], prepend=0).max(initial=0)) for frame in self.frames]
         found: dict[str, Any] = {
             "seeds": len(self.each),
             "reached": self.reached,
-            "unfinished": self.unfinished,
+            "unfinished": sum(unfinished),
             "estimator": self.estimator,
-            "evaluated_every": self.evaluated_every,
+            "rounds_watched": self.rounds_watched,
+            "evaluated_every": max(gaps),
             "ratio_is": kind,
         }
         for measure in MEASURES:
-            values = self.values(measure)
-            curve = kaplan_meier(values, self.happened())
-            found |= restricted_mean(values, self.happened()).named(measure)
+            mean = mean_interval(self.values(measure))
+            found |= (mean if self.reached else Interval(mean.mean, None)).named(measure)
             found |= self._ratio(base, measure, kind).named(f"{measure}_ratio")
-            found |= {f"{measure}_median": curve.median, f"{measure}_horizon": curve.horizon}
-        return found
+        happened = [at.reached for at in self.each]
+        return found | {MEDIAN: kaplan_meier(self.values("rounds_to_target"), happened).median}
 
     def _ratio_is(self, base: "_Reached") -> str:
         complete = self.estimator == MEAN, base.estimator == MEAN
         known = {(True, True): "exact", (False, True): "at least", (True, False): "at most"}
-        return known.get(complete, "restricted" if self.reached or base.reached else "")
+        return known.get(complete, "")
 
     def _ratio(self, base: "_Reached | None", measure: str, kind: str) -> Interval:
         if base is None or not kind:
             return Interval(None, None)
         values, others = self.values(measure), base.values(measure)
-        if kind == "exact" and (seeds := self._pairs(base)):
-            return ratio_interval(values, [others[at] for at in seeds])
-        horizon = min(max(values), max(others)) if kind == "restricted" else None
-        mean = restricted_mean(values, self.happened(), horizon)
-        other = restricted_mean(others, base.happened(), horizon)
-        found = ratio_of_means(mean, other, len(values), len(others))
+        if kind == "exact" and (places := self._pairs(base)):
+            return ratio_interval(values, [others[at] for at in places])
+        found = ratio_of_means(mean_interval(values), mean_interval(others), len(values), len(others))
         return found if kind == "exact" else Interval(found.mean, None)
 
     def _pairs(self, base: "_Reached") -> list[int]:

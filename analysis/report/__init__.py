@@ -30,18 +30,19 @@ def write(
     Args:
         runs: e.g. from `testbed.records.find_runs`; also runs that go on.
         out: the file; folders are made when they are not there.
-        targets: see `analysis.comparison.targets`; default: the best accuracy that every row reaches.
+        targets: texts as of `testbed compare --target`; default: those that the experiments name, else the best
+            accuracy that every row reaches.
         baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
         command: the command that makes the report, which then says so.
 
     Raises:
-        ExperimentError: there are no runs, or `out` is a folder.
+        ExperimentError: there are no runs, `out` is a folder, or a target is none or does not fit the runs.
         RunError: records are damaged, or the file cannot be written.
     """
     if out.is_dir():
         raise ExperimentError(f"{out} is a folder; give a file in it, say {out / 'report.html'}")
     parts = [part_of(run, ROWS // max(len(runs), 1)) for run in runs]
-    page = render(document(parts, baseline, command=command))
+    page = render(document(parts, targets, baseline, command=command))
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(out, lambda why: RunError(f"{out}: cannot be written: {why}")) as file:
         file.write(page.encode())

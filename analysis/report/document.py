@@ -12,6 +12,8 @@ from analysis.comparison import overhead
 from analysis.comparison.measures import by_stage, stage_order
 from analysis.comparison.rows import Row, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S
+from analysis.comparison.targets import is_unfinished
+from analysis.comparison.time_to_target import compare_targets, targets_beside
 from analysis.multi_round.participation import (
     cardinalities,
     fairness_gaps,
@@ -25,6 +27,7 @@ from analysis.style import protocol_colours, stage_colours
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
 from testbed.version import VERSION
+from testbed.workload.target import Target
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class RunPart:
         metrics: strong T, F and C after each round; None while no round has given a sum.
         ledger: epsilons by round, or None.
         rounds: the round explorer's data, gzipped.
+        stamp: differs when the run has gone on.
     """
 
     run: RunRecords
@@ -48,6 +52,7 @@ class RunPart:
     metrics: pd.DataFrame | None
     ledger: pd.DataFrame | None
     rounds: bytes
+    stamp: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,14 @@ class Document:
     rounds: Sequence[bytes]
 
 
-def part_of(run: RunRecords, rows: int = rounds.ROWS) -> RunPart:
-    """What the page says of one run; `rows`: how many of its exchanges it may show."""
+def part_of(run: RunRecords, rows: int = rounds.ROWS, stamp: str = "") -> RunPart:
+    """What the page says of one run.
+
+    Args:
+        run: its records.
+        rows: how many of its exchanges the page may show.
+        stamp: see `RunPart`.
+    """
     by_round = by_stage(run)
     return RunPart(
         run=run,
@@ -70,11 +81,13 @@ def part_of(run: RunRecords, rows: int = rounds.ROWS) -> RunPart:
         metrics=_metrics(run),
         ledger=curves.ledger(run),
         rounds=rounds.packed(run, rows),
+        stamp=stamp,
     )
 
 
 def document(
     parts: Sequence[RunPart],
+    targets: Sequence[str] = (),
     baseline: str | None = None,
     *,
     command: str = "",
@@ -84,15 +97,18 @@ def document(
 
     Args:
         parts: of the runs, each as `part_of` makes it.
+        targets: texts that `Target.parse` takes; default: those that the experiments name, else the best that all
+            reach.
         baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
         command: the command that makes the page, where there is one.
         privacy_time_limit_s: see `analysis.comparison.summary.summarise`.
 
-    Raises `ExperimentError` when there are no runs.
+    Raises `ExperimentError` when there are no runs, or `targets` that these runs cannot be compared by.
     """
     runs = [part.run for part in parts]
     rows = rows_of(runs)
     frame = overhead.compare(runs, baseline, privacy_time_limit_s=privacy_time_limit_s)
+    reached, why_not = (compare_targets(runs, targets, baseline), "") if targets else targets_beside(runs, baseline)
     differences, common = sheets.settings(runs)
     names = list(dict.fromkeys(str(run.experiment.get("name") or run.path.name) for run in runs))
     title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
@@ -101,6 +117,7 @@ def document(
         "differences": differences if len(differences.heads) > 1 else None,
         "common": common,
         "overhead": sheets.overhead(frame),
+        "targets": None if reached is None else sheets.targets(reached),
         "losses": sheets.dropouts(runs),
         "events": sheets.events(runs),
     }
@@ -109,7 +126,9 @@ def document(
         "version": VERSION,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,
-        "unfinished": [run.label for run in runs if sheets.state(run) == "not finished"],
+        "unfinished": [run.label for run in runs if is_unfinished(run)],
+        "no_targets": why_not,
+        "targets": [] if reached is None else _lines(reached),
         "sheets": {name: asdict(sheet) for name, sheet in found.items() if sheet is not None},
         "curves": _curves(rows, parts),
         "stages": _stages(rows, parts),
@@ -158,11 +177,17 @@ def _stages(rows: Sequence[Row], parts: Sequence[RunPart]) -> dict[str, Any]:
     names = stage_order([part.stage_names for part in parts])
     colours: dict[str, str] = dict(stage_colours(names))
     if any(curves.FAILED in frame.index for frame in frames):
-        names, colours = [*names, curves.FAILED], colours | {curves.FAILED: "#BBBBBB"}
+        names, colours = [*names, curves.FAILED], colours | {curves.FAILED: "#B5544D"}
     costs = {
         cost: [[_known(frame[cost].get(name)) for name in names] for frame in frames] for cost in curves.STAGE_COSTS
     }
     return {"rows": [row.full_label for row in rows], "stages": names, "colours": colours, **costs}
+
+
+def _lines(reached: pd.DataFrame) -> list[dict[str, Any]]:
+    """What is drawn into the curves: metric, threshold and label of each target."""
+    found = reached[["metric", "threshold"]].drop_duplicates().itertuples(index=False)
+    return [{"metric": m, "threshold": value, "label": Target(m, value).label} for m, value in found]
 
 
 def _known(value: Any) -> float:
@@ -188,6 +213,8 @@ def _runs(parts: Sequence[RunPart]) -> list[dict[str, Any]]:
     """What the round explorer says of a run before its rounds are read."""
     return [
         {
+            "key": str(part.run.path),
+            "stamp": part.stamp,
             "label": _name(part.run),
             "rounds": len(part.run.rounds),
             "planned": int(part.run.experiment.get("rounds", 0)),

@@ -27,7 +27,7 @@ class Part:
     """A place of a section.
 
     Attributes:
-        kind: what draws it: sheet, curves, bars, explorer or provenance.
+        kind: what draws it: sheet, reason, curves, bars, explorer or provenance.
         of: which of the facts.
         closed: the title under which it is folded away; empty: it is open.
     """
@@ -54,7 +54,7 @@ SECTIONS = (
         (Part("sheet", "runs"), Part("sheet", "differences"), Part("sheet", "common", "What all runs have in common")),
     ),
     Section("overhead-section", "What a round costs", (Part("sheet", "overhead"),)),
-    Section("targets-section", "Time to accuracy", (Part("sheet", "targets"),)),
+    Section("targets-section", "Time to accuracy", (Part("sheet", "targets"), Part("reason", "no_targets"))),
     Section(
         "curves-section",
         "Curves",

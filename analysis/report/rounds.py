@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.tables import plain
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
 
@@ -92,7 +91,7 @@ def packed(run: RunRecords, rows: int = ROWS) -> bytes:
         "every": every,
         "participants_only": not others,
     }
-    text = json.dumps(plain(header), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     planes = [_planes(columns[name], size) for name, size in COLUMNS.items()]
     return gzip.compress(b"".join([len(text).to_bytes(4, "little"), text, *planes]), 6, mtime=0)
 
@@ -196,12 +195,15 @@ def _clients(run: RunRecords, differences: npt.NDArray[np.uint32]) -> pd.DataFra
     return rows.loc[rows["client"].isin(shown), names].astype({"class": str})
 
 
-def _by_column(frame: pd.DataFrame) -> dict[str, Any]:
-    """Lists by column; numbers to a hundredth of a millisecond, or four digits."""
-    found = {}
+def _by_column(frame: pd.DataFrame) -> dict[str, list[Any]]:
+    """Lists by column, ready for JSON; floats to a hundredth of a millisecond, None where they are missing."""
+    found: dict[str, list[Any]] = {}
     for name in frame:
-        column = frame[name]
-        found[str(name)] = (column.round(5) if column.dtype.kind == "f" else column).astype(object).tolist()
+        values = frame[name].to_numpy()
+        found[str(name)] = values.tolist()
+        if values.dtype.kind == "f":
+            known = zip(np.round(values, 5).tolist(), np.isfinite(values).tolist(), strict=True)
+            found[str(name)] = [value if is_known else None for value, is_known in known]
     return found
 
 

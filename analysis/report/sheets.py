@@ -10,12 +10,15 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison import losses
+from analysis.comparison import losses, target_table
 from analysis.comparison.report import notes
+from analysis.comparison.targets import is_unfinished
 from analysis.tables import bytes_unit, protocol_name, seconds_unit
 from testbed.records import RunRecords
+from testbed.workload.target import Target
 
 MISSING = "–"
+NOT_FINISHED = "not finished"
 COLUMNS = 24
 """Keys that differ, of a table, at most."""
 _LONGEST_NAME, _LONGEST_EXAMPLE = 60, 300
@@ -67,10 +70,10 @@ def number(value: Any, form: str = "{:g}", suffix: str = "") -> Cell:
 
 def state(run: RunRecords) -> str:
     """``finished``, ``not finished``, or why it was stopped before its last round."""
-    if len(run.rounds) >= int(run.experiment.get("rounds", 0)):
-        return "finished"
-    why = run.why_stopped
-    return f"stopped: {why}" if why else "not finished"
+    if is_unfinished(run):
+        return NOT_FINISHED
+    few = len(run.rounds) < int(run.experiment.get("rounds", 0))
+    return f"stopped: {run.why_stopped}" if few else "finished"
 
 
 def runs(found: Sequence[RunRecords]) -> Sheet:
@@ -183,6 +186,36 @@ def _privacy(frame: pd.DataFrame) -> list[Cell]:
         known = not pd.isna(value) and not pd.isna(sure) and bool(sure)
         cells.append(number(value) if known else ("≥ " + number(bound)[0], number(bound)[1]))
     return [cell if cell[1] is not None else words(None) for cell in cells]
+
+
+def targets(frame: pd.DataFrame) -> Sheet:
+    """The table of `analysis.comparison.time_to_target.compare_targets`: it sorts by these very numbers."""
+    several, settings = frame["target"].nunique() > 1, frame["setting"].ne("").any()
+    columns: dict[str, list[Cell]] = {}
+    if several:
+        columns["Target"] = [
+            words(Target(metric, threshold).label)
+            for metric, threshold in zip(frame["metric"], frame["threshold"], strict=True)
+        ]
+    if settings:
+        columns["Setting"] = [words(name) for name in frame["setting"]]
+    columns["Protocol"] = [words(label) for label in frame["label"]]
+    texts = len(columns)
+    columns["Reached"] = list(zip(target_table.reached_of(frame), frame["reached"].tolist(), strict=True))
+    for measure, head in target_table.HEADS.items():
+        unit = target_table.unit_of(frame, measure)
+        told = target_table.cells_of(frame, measure, unit, ratio_intervals=True)
+        means, ratios = frame[measure].tolist(), frame[f"{measure}_ratio"].tolist()
+        texts_of = [mean + (f" ± {half}" if half else "") for mean, half, _ in told]
+        columns[f"{head} [{unit.symbol}]" if unit.symbol else head] = list(zip(texts_of, means, strict=True))
+        columns[f"{head} ×"] = [
+            (ratio.removesuffix("×") or MISSING, None if pd.isna(value) else value)
+            for (_, _, ratio), value in zip(told, ratios, strict=True)
+        ]
+    rows = list(zip(*columns.values(), strict=True))
+    caption = "Time to accuracy" if several else target_table.title(frame.iloc[0])
+    numeric = tuple(range(texts, len(columns)))
+    return Sheet(caption, list(columns), rows, numeric, target_table.notes(frame))
 
 
 def dropouts(found: Sequence[RunRecords]) -> Sheet | None:

@@ -20,6 +20,7 @@ SIZES = (200, 20 * KB, 100 * KB, MB, 10 * MB)
 ALGORITHMS = ("reno", "cubic", "bbr")
 CLIENTS = (1, 1, 4, 8)
 LOSSES = (0.001, 0.01)
+QUEUES_S = (0.01, 0.02, 0.05)
 SMALL = 200
 SEGMENT_BYTES = 1448
 LONGEST_S, LONGEST_LOSSY_S = 7.0, 2.0  # what a case's larger message takes at least; with loss there are repetitions
@@ -43,6 +44,7 @@ class WanCase:
         clients: how many take part.
         server_mbit_s: of the server's link, both ways; infinite: not limited.
         loss: probability that a packet is lost, each way.
+        queue_s: how long the queue in front of each client's link may get; infinite: any length.
     """
 
     rtt_ms: float
@@ -54,12 +56,14 @@ class WanCase:
     clients: int = 1
     server_mbit_s: float = math.inf
     loss: float = 0.0
+    queue_s: float = math.inf
 
     @property
     def name(self) -> str:
         """All of it, in one line."""
         shared = "" if self.clients == 1 else f", {self.clients} clients at {self.server_mbit_s:g}"
         lossy = f", {100 * self.loss:g}% loss" if self.loss else ""
+        lossy += f", queue {1000 * self.queue_s:g} ms" if self.queue_s < math.inf else ""
         sizes = f"{size_text(self.question_bytes)} / {size_text(self.answer_bytes)}"
         return f"{self.algorithm}, {self.rtt_ms:g} ms, {self.mbit_s:g} Mbit/s{shared}, {sizes}, {self.state}{lossy}"
 
@@ -72,7 +76,7 @@ class WanCase:
     @property
     def line(self) -> Line:
         """Each client's part of the wire."""
-        return Line(self.mbit_s, self.mbit_s, self.rtt_ms / 2000, loss=self.loss)
+        return Line(self.mbit_s, self.mbit_s, self.rtt_ms / 2000, loss=self.loss, queue_s=self.queue_s)
 
     @property
     def least_s(self) -> float:
@@ -102,6 +106,13 @@ def wan_cases(count: int, lossy: int, seed: int) -> list[WanCase]:
         if large and case.least_s <= LONGEST_LOSSY_S and case.state != "idle 3 s":
             found[case] = None
     return list(found)
+
+
+def queue_cases() -> list[WanCase]:
+    """Large messages on new connections, in front of queues that are shorter than a window."""
+    far = [WanCase(100.0, 44.0, 5 * MB, SMALL, name, "new", queue_s=s) for name in ALGORITHMS for s in QUEUES_S]
+    near = [WanCase(20.0, 10.0, MB, SMALL, name, "new", queue_s=s) for name in ALGORITHMS for s in QUEUES_S]
+    return far + near
 
 
 class Deck(Generic[_T]):

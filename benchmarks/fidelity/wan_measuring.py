@@ -7,6 +7,7 @@ resumed TLS 1.3 session, and the transport model is told of that.
 """
 
 import asyncio
+import math
 import time
 from dataclasses import dataclass, replace
 
@@ -49,7 +50,7 @@ def links_of(case: WanCase, loss_key: int = 0) -> ClientLinks:
     server = case.server_mbit_s * BYTES_PER_MBIT
     return ClientLinks(
         Rates.constant(rates), Rates.constant(rates), np.full(case.clients, case.rtt_ms / 2000), server, server,
-        transport_of(case), loss=np.array(case.loss), loss_key=loss_key,
+        transport_of(case), loss=np.array(case.loss), loss_key=loss_key, buffer_s=np.array(case.queue_s),
     )  # fmt: skip
 
 
@@ -114,7 +115,7 @@ class Measured:
 async def _measured(star: WireStar, clients: Clients, case: WanCase) -> float:
     # With `throttled=False` the network does nothing to the links; it is told them for its own records only.
     network = LiveNetwork(
-        links_of(replace(case, loss=0.0)), np.ones(case.clients), Leaving({}), TIMING, COMPUTE,
+        links_of(replace(case, loss=0.0, queue_s=math.inf)), np.ones(case.clients), Leaving({}), TIMING, COMPUTE,
         listen_host=star.address(), throttled=False,
     )  # fmt: skip
     address = await network.open()

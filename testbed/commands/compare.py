@@ -7,6 +7,7 @@ import typer
 from testbed.commands.invocation import Debug, examples, flag, option
 from testbed.commands.results import Directories, runs_in
 from testbed.commands.terminal import echo, messages
+from testbed.errors import ExperimentError
 
 COMPARE_EPILOG = examples(
     "testbed compare runs/quickstart",
@@ -14,6 +15,7 @@ COMPARE_EPILOG = examples(
     "testbed compare runs/quickstart --target 80% --target 'loss<0.5' --smooth 3",
     "testbed compare runs/monday runs/tuesday --format csv > table.csv",
     "testbed compare runs/sweep --group-by links.latency_ms",
+    "testbed compare runs/seeds --paired-seeds",
     "testbed compare runs/lotto runs/replayed --paired",
     then="Paired, rounds are matched by their number, and only those count that both runs completed: for a run and its "
     "replay under another protocol (`testbed trace record`). Without --target it is the best accuracy that every run "
@@ -46,6 +48,9 @@ def compare(
         bool, flag("Compare accuracies although they are of different data.", "--across-workloads")
     ] = False,
     paired: Annotated[bool, flag("Match rounds by number: the same drop-outs, round by round.", "--paired")] = False,
+    paired_seeds: Annotated[
+        bool, flag("Differences to the baseline between runs of the same seed, with a paired t-test.", "--paired-seeds")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Print what each protocol costs, a round and up to a target: means, 95% intervals and ratios to a baseline."""
@@ -54,8 +59,10 @@ def compare(
         from analysis.comparison.targets import parsed
 
         parsed(wanted)  # a typing error is told before anything is read
+    if paired and paired_seeds:
+        raise ExperimentError("--paired, --paired-seeds: one matches rounds, the other seeds; give one of them")
     runs = runs_in(directories)
-    from analysis.comparison import overhead, report, target_table, time_to_target
+    from analysis.comparison import overhead, report, seed_pairs, target_table, time_to_target
 
     why, groups = "", group_by or ()
     if wanted is None:
@@ -67,7 +74,8 @@ def compare(
     if format == "csv" and reached is not None and wanted is not None:
         echo(target_table.render(reached, format), nl=False)
         return
-    frame = (overhead.compare_paired if paired else overhead.compare)(runs, baseline, group_by=groups)
+    table = overhead.compare_paired if paired else seed_pairs.compare_seeds if paired_seeds else overhead.compare
+    frame = table(runs, baseline, group_by=groups)
     echo(report.render(frame, format, reached), nl=False)
     if why:
         messages().print(f"note: no time to accuracy: {why}", markup=False)

@@ -28,6 +28,7 @@ RUN_EPILOG = examples(
     "testbed run experiment.yaml --set cluster.parallel_runs=4",
     "testbed run experiment.yaml --out s3://bucket/runs/long",
     "testbed run experiment.yaml --out runs/long --resume",
+    "testbed run experiment.yaml --observe tensorboard --observe csv",
     then="Ctrl-C stops a run and keeps its finished rounds; --resume continues it.",
 )
 
@@ -58,6 +59,14 @@ def run(
             "--accept-changed-code",
         ),
     ] = False,
+    observe: Annotated[
+        list[str] | None,
+        option(
+            "NAME",
+            "Also write each round there: csv, tensorboard, mlflow, wandb, or package.module:Class; may be repeated.",
+            "--observe",
+        ),
+    ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -76,6 +85,11 @@ def run(
     from testbed.experiment import load
 
     experiment = load(file, [*(overrides or []), *given])
+    if observe:
+        from testbed.running.execution import with_values
+
+        named = [*experiment.output.observers, *observe]
+        experiment = with_values(experiment, {"output.observers": named}, str(file))
     console = messages()
     try:
         # From here on it takes seconds to import what is needed.

@@ -20,13 +20,14 @@ from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.aggregation.ring_elements import noise_of
-from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters, keeps_masks_symbolic
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.availability.section import AvailabilityModel
 from testbed.emulation.client_classes import MOST_CLASSES, ClientClass, check_classes
 from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import ExperimentError
+from testbed.experiment.goals import StopAt, TargetText, check_goals
 from testbed.experiment.reading import apply_override, grid, read_yaml, set_key
 from testbed.experiment.sections import (
     AggregationSection,
@@ -63,6 +64,16 @@ class Experiment(Section):
         "stop",
         description="When a client's code crashes (a bug, not a refusal): stop ends the run, --resume goes on with it; "
         "drop loses the client for the stage, and the tables count the crashes",
+    )
+    targets: Annotated[tuple[TargetText, ...], Field(max_length=100)] = Field(
+        (),
+        exclude_if=lambda targets: not targets,
+        description="What the model is to reach, e.g. [80%, loss<0.5]: the tables and summary.json say when it has",
+    )
+    stop_at: StopAt | None = Field(
+        None,
+        exclude_if=lambda section: section is None,
+        description="A target that ends the run after the round whose evaluation meets it",
     )
     workload: WorkloadSection = Field(default_factory=WorkloadSection, description="What the clients learn")
     selection: SelectionSection = Field(default_factory=RandomParameters, description="Who takes part")
@@ -115,6 +126,7 @@ class Experiment(Section):
             section = "aggregation"
             self.aggregation.check(self.selection.participants)
             self.aggregation.check_experiment(self.selection, self.workload)
+            keeps_masks_symbolic(self.aggregation, self.time.work_is_modelled)
             section = "classes"
             check_classes(self.classes, self.links, self.population)
             section = "availability"
@@ -131,6 +143,7 @@ class Experiment(Section):
                 raise ValueError("training: simulated costs no time that could be measured; set time.compute: modelled")
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None
+        check_goals(self.targets, self.stop_at, self.workload)
         return self
 
     def _check_reports(self, allowed: bool) -> None:

@@ -62,16 +62,18 @@ class Plan:
         which: `(k,)` positions of those that have something to send.
         senders: what these know afterwards, but for when they last sent something.
         queue_s: `(k,)` seconds from sending the last segment until it is through the link.
+        dropped_bytes: `(m,)` that go, and find the queue in front of the link full: not in the flights.
     """
 
     flights: Flights
     which: Ids
     senders: Senders
     queue_s: Floats
+    dropped_bytes: Floats
 
     def resent(self, wire_bytes: Ids) -> Ids:
         """`(m,)` bytes that go again of messages which have `wire_bytes`, with headers."""
-        return np.rint(self.flights.total_bytes - wire_bytes).astype(np.int64)
+        return np.rint(self.flights.total_bytes + self.dropped_bytes - wire_bytes).astype(np.int64)
 
 
 def stage_word(round_number: int, stage_number: int) -> int:
@@ -188,10 +190,11 @@ class Connections:
         pattern = np.zeros(len(clients), np.int64)  # the first one has no flights: messages of nothing
         pattern[at] = back + 1
         offsets = np.concatenate(([0, 0], np.cumsum(np.bincount(owner, minlength=len(which)))))
-        flight_bytes = sent * (wire_bytes[first] / segments[first])[owner]
-        return Plan(
-            Flights(pattern, offsets, flight_bytes, gap_s), at, sending.senders.take(back), sending.queue_s[back]
-        )
+        segment_bytes = wire_bytes[first] / segments[first]
+        flights = Flights(pattern, offsets, sent * segment_bytes[owner], gap_s)
+        dropped = np.zeros(len(clients))
+        dropped[at] = (sending.dropped * segment_bytes)[back]
+        return Plan(flights, at, sending.senders.take(back), sending.queue_s[back], dropped)
 
     def sending(
         self, way: int, client: int, now_s: float, start_s: float, size: int, wire_bytes: int, word: int

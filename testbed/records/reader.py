@@ -92,13 +92,16 @@ class RunRecords:
         """One row per client asked in a stage; all of them, see `exchanges_in_stretches` for large populations."""
         return self.frame("exchanges")
 
-    def exchanges_in_stretches(self, columns: Sequence[str] | None = None) -> Iterator["pd.DataFrame"]:
+    def exchanges_in_stretches(
+        self, columns: Sequence[str] | None = None, *, keep: bool = True
+    ) -> Iterator["pd.DataFrame"]:
         """`exchanges` in chunks of whole rounds, of about 10^6 rows unless a single round has more.
 
         Args:
             columns: those that are needed; a chunk has at least these, and ``round``.
+            keep: few rows are read with all their columns and kept, for others that will ask for them.
         """
-        if self._few_exchanges:
+        if "exchanges" in self.__dict__ or (keep and self._few_exchanges):
             yield self.exchanges
             return
         wanted = None if columns is None else list(dict.fromkeys(("round", *columns)))

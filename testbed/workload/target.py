@@ -84,6 +84,10 @@ class Target:
         """For programs, and what `parse` takes: ``accuracy>=0.8``, ``loss<=0.5``."""
         return f"{self.metric}{'>=' if self.metric == 'accuracy' else '<='}{self.threshold!r}"
 
+    def told(self, value: float) -> str:
+        """A value of the metric, for people: ``81.3 %``, ``0.4873``."""
+        return f"{100 * value:.4g} %" if self.metric == "accuracy" else f"{value:.4g}"
+
     def met(self, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Which of the values of the metric, of any shape, reach the target; NaN (not measured) does not."""
         measured = np.asarray(values, np.float64)
@@ -93,6 +97,13 @@ class Target:
         """Raise `ExperimentError` for the perplexity of a data set that is not of words."""
         if self.metric == "perplexity" and not is_language(dataset):
             raise ExperimentError(f"{self.label}: a perplexity is measured where words are learned, not on {dataset}")
+
+
+def measured(metric: Metric, accuracy: float, loss: float) -> float:
+    """The metric in an evaluation with this accuracy and mean loss; too large for a float: infinite."""
+    if metric == "perplexity":
+        return math.inf if loss > 700 else math.exp(loss)
+    return accuracy if metric == "accuracy" else loss
 
 
 def _unknown(metric: str) -> str:

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.analysis.recorded import synthetic_run
+from tests.fingerprints import fingerprint
 
 Call = Callable[..., Any]
 
@@ -83,3 +85,40 @@ def test_other_workloads_are_compared_when_asked(call: Call, sweep: Path) -> Non
     assert "Time to" not in plain.out
     assert plain.errors[0].startswith("note: no time to accuracy: the runs are evaluated on different data")
     assert call("compare", sweep, "--target", "60%", "--across-workloads").code == 0
+
+
+def test_a_run_that_ends_at_its_target_says_so_everywhere(
+    call: Call, written: Callable[..., Path], tmp_path: Path
+) -> None:
+    file, out = written(rounds=60, targets=["40%", "loss<0.001"], stop_at={"accuracy": "88%"}), tmp_path / "out"
+    ended = call("run", file, "--out", out)
+    assert ended.code == 0
+    rounds = len(pd.read_parquet(out / "rounds.parquet"))
+    assert 1 < rounds < 60
+    assert "stopped: target: accuracy ≥ 88 % reached (" in ended.err
+    before = fingerprint(out)
+    again = call("run", file, "--out", out, "--resume")
+    assert again.code == 0
+    assert again.errors[0].startswith(f"small: stopped before, after round {rounds} of 60: target: accuracy ≥ 88 %")
+    assert fingerprint(out) == before
+    assert "stopped   target: accuracy ≥ 88 %" in call("status", out).out
+
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["stopped"].startswith("target: accuracy ≥ 88 % reached")
+    assert (summary["reached.accuracy>=0.4"], summary["reached.loss<=0.001"]) == (True, False)
+    assert 0 < summary["time_to_target_s.accuracy>=0.4"] <= summary["virtual_s"]
+    assert summary["rounds_to_target.accuracy>=0.4"] <= rounds
+    assert summary["client_bytes_to_target.accuracy>=0.4"] >= summary["server_bytes_to_target.accuracy>=0.4"] > 0
+    assert summary["time_to_target_s.loss<=0.001"] is None
+
+    compared = call("compare", out).out
+    assert "Stopped at the target, after so many of the rounds planned: small." in compared
+    assert "Unfinished" not in compared
+    assert "Time to accuracy ≥ 40 %\n" in compared  # what the experiment names, not the best
+    assert "Time to loss ≤ 0.001\n" in compared
+    (row,) = json.loads(call("compare", out, "--format", "json").out)["rows"]
+    assert (row["stopped"], row["stopped_at"]) == (1, "target")
+
+    other = call("run", written(rounds=60, stop_at={"accuracy": 0.9}), "--out", out, "--resume")
+    assert other.code == 2
+    assert "stop_at.accuracy" in other.errors[0]

@@ -153,7 +153,7 @@ def test_without_an_obvious_baseline_the_runs_are_still_done(
     def compare(runs: object) -> None:
         raise ExperimentError("baseline random is ambiguous")
 
-    monkeypatch.setattr("testbed.running.compare", compare)
+    monkeypatch.setattr("analysis.comparison.overhead.compare", compare)
     ended = call("run", written(rounds=1), "--out", tmp_path / "out")
     assert ended.code == 0
     assert "no table: baseline random is ambiguous" in ended.err

@@ -61,17 +61,24 @@ const PLOT = {
   modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]],
 };
 
+let labels = 0;
+
+function labelled(text, control) {
+  control.id = `control-${++labels}`;
+  return make("span", { class: "choice" }, make("label", { for: control.id }, text), control);
+}
+
 // A choice of one among several; `options`: [value, text].
 function choice(label, options, value, changed) {
   const select = make("select", { onchange: (event) => changed(event.target.value) });
   for (const [name, text] of options) select.append(make("option", { value: name }, text));
   select.value = value;
-  return make("label", { class: "choice" }, label, select);
+  return labelled(label, select);
 }
 
 // series: [{ label, colour, dash, points: { NAME: [...], NAME_half: [...] } }]; measures and xs: { NAME: axis }, an
 // axis { title, shown (how a value is read), scale }.
-function drawCurves(host, title, series, measures, xs) {
+function drawCurves(host, title, series, measures, xs, targets = []) {
   const has = (name) => series.some((one) => one.points[name]?.some((value) => value !== null));
   const ys = Object.keys(measures).filter(has);
   if (!ys.length) return host.replaceChildren(make("p", { class: "quiet" }, "Nothing was measured yet."));
@@ -80,12 +87,30 @@ function drawCurves(host, title, series, measures, xs) {
   if (!ys.includes(state.y)) [state.y] = ys;
   if (!xs[state.x]) [state.x] = Object.keys(xs);
   let frame = host.querySelector(".curves");
-  const again = () => drawCurves(host, title, series, measures, xs);
-  const focused = document.activeElement?.dataset?.focus;
-  const inside = host.contains(document.activeElement);
-  const options = [
-    choice("Show", ys.map((name) => [name, measures[name].title]), state.y, (value) => ((state.y = value), again())),
-  ];
+  host.series = series;
+  const again = () => drawCurves(host, title, host.series, measures, xs, targets);
+  if (!frame) {
+    frame = make("div", { class: "curves" });
+    host.replaceChildren(make("div", { class: "controls" }), frame, make("details", { class: "values" }));
+    host.lastChild.append(make("summary", {}, "The same as a table"), make("div"));
+    host.lastChild.addEventListener("toggle", () => host.drawValues());
+  }
+  drawControls(host.firstChild, title, series, state, ys.map((name) => [name, measures[name].title]), xs, again);
+  host.drawValues = () => {
+    if (!host.lastChild.open) return;
+    drawTable(host.lastChild.lastChild, valuesOf(title, series, state, measures, xs), `${title} as a table`);
+  };
+  host.drawValues();
+  drawnCharts.set(host, () => plotCurves(frame, title, series, state, measures, xs, targets));
+  plotCurves(frame, title, series, state, measures, xs, targets);
+}
+
+function drawControls(host, title, series, state, ys, xs, again) {
+  const shown = JSON.stringify([ys, state.y, state.x, [...state.hidden], series.map((one) => [one.label, one.colour])]);
+  if (host.drawn === shown) return; // a list that somebody has opened stays open
+  host.drawn = shown;
+  const focused = host.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
+  const options = [choice("Show", ys, state.y, (value) => ((state.y = value), again()))];
   if (Object.keys(xs).length > 1) {
     const names = Object.entries(xs).map(([name, axis]) => [name, axis.title]);
     options.push(choice("over", names, state.x, (value) => ((state.x = value), again())));
@@ -99,28 +124,16 @@ function drawCurves(host, title, series, measures, xs) {
   });
   if (series.length > 3) toggles.append(every);
   series.forEach((one, place) => {
-    const box = make("input", { type: "checkbox", "data-focus": `curve-${place}`, checked: !state.hidden.has(one.label) });
+    const checked = !state.hidden.has(one.label);
+    const box = make("input", { type: "checkbox", "data-focus": `curve-${place}`, checked });
     box.addEventListener("change", () => {
       state.hidden[box.checked ? "delete" : "add"](one.label);
       again();
     });
     toggles.append(make("label", {}, box, stroke(one), one.label));
   });
-  if (!frame) {
-    frame = make("div", { class: "curves" });
-    host.replaceChildren(make("div", { class: "controls" }), frame, make("details", { class: "values" }));
-    host.lastChild.append(make("summary", {}, "The same as a table"), make("div"));
-    host.lastChild.addEventListener("toggle", () => host.drawValues());
-  }
-  host.firstChild.replaceChildren(...options, toggles);
-  if (inside && focused) host.querySelector(`[data-focus="${focused}"]`)?.focus({ preventScroll: true });
-  host.drawValues = () => {
-    if (!host.lastChild.open) return;
-    drawTable(host.lastChild.lastChild, valuesOf(title, series, state, measures, xs), `${title} as a table`);
-  };
-  host.drawValues();
-  drawnCharts.set(host, () => plotCurves(frame, title, series, state, measures, xs));
-  plotCurves(frame, title, series, state, measures, xs);
+  host.replaceChildren(...options, toggles);
+  if (focused) host.querySelector(`[data-focus="${focused}"]`)?.focus({ preventScroll: true });
 }
 
 function stroke(one) {
@@ -130,7 +143,7 @@ function stroke(one) {
   return line;
 }
 
-async function plotCurves(frame, title, series, state, measures, xs) {
+async function plotCurves(frame, title, series, state, measures, xs, targets) {
   const Plotly = await plotting;
   if (!Plotly) return frame.replaceChildren(make("p", { class: "warning" }, "This browser draws no curves; the table has them."));
   const [y, x] = [measures[state.y], xs[state.x]];
@@ -161,7 +174,15 @@ async function plotCurves(frame, title, series, state, measures, xs) {
       name: plain(one.label),
     });
   }
+  const goals = targets.filter((target) => target.metric === state.y);
   const layout = layoutOf({
+    shapes: goals.map(({ threshold }) => {
+      const height = threshold * (y.scale ?? 1);
+      return { type: "line", xref: "paper", x0: 0, x1: 1, y0: height, y1: height, line: { color: look("--strong-line"), width: 1, dash: "dash" } };
+    }),
+    annotations: goals.map(({ threshold, label }) => ({
+      text: plain(label), xref: "paper", x: 0, xanchor: "left", y: threshold * (y.scale ?? 1), yanchor: "bottom", showarrow: false,
+    })),
     hovermode: "x unified",
     uirevision: `${state.y} ${state.x}`,
     height: 380,
@@ -179,7 +200,7 @@ function valuesOf(title, series, state, measures, xs) {
   shown.forEach((one, place) => {
     one.points[state.y].forEach((value, point) => {
       if (value === null) return;
-      const key = state.x === "round" ? one.points.round[point] : one.points.round[point];
+      const key = one.points.round[point];
       if (!at.has(key)) at.set(key, []);
       at.get(key)[place] = value;
     });
@@ -204,16 +225,19 @@ function drawBars(host, title, stages, costs) {
     frame = make("div", { class: "curves" });
     host.replaceChildren(make("div", { class: "controls" }), frame, make("div", { class: "values" }));
   }
+  host.stages = stages;
   const again = (value) => {
     state.y = value;
-    drawBars(host, title, stages, costs);
+    drawBars(host, title, host.stages, costs);
   };
-  const select = choice("Show", Object.entries(costs).map(([name, axis]) => [name, axis.title]), state.y, again);
-  const legend = make("ul", { class: "legend", "aria-label": "Stages" });
-  stages.stages.forEach((name) => legend.append(make("li", {}, swatch(stages.colours[name]), name)));
-  const inside = host.firstChild.contains(document.activeElement);
-  host.firstChild.replaceChildren(select, legend);
-  if (inside) select.querySelector("select").focus({ preventScroll: true });
+  const shown = JSON.stringify(stages.stages);
+  if (host.firstChild.drawn !== shown) {
+    host.firstChild.drawn = shown;
+    const legend = make("ul", { class: "legend", "aria-label": "Stages" });
+    stages.stages.forEach((name) => legend.append(make("li", {}, swatch(stages.colours[name]), name)));
+    const options = Object.entries(costs).map(([name, axis]) => [name, axis.title]);
+    host.firstChild.replaceChildren(choice("Show", options, state.y, again), legend);
+  }
   const cost = costs[state.y];
   const sums = stages[state.y].map((row) => row.reduce((sum, value) => sum + value, 0));
   const rows = stages.rows.map((label, place) => [

@@ -4,18 +4,32 @@
 const LINE = 24; // pixels a client
 const LOST = ["silent", "offline", "dropped", "late", "refused"];
 const MARKS = { silent: "?", offline: "○", dropped: "✕", late: "◷", refused: "!" };
-const at = { run: 0, round: null, show: "all", order: "end", client: null, find: "" };
-const loaded = new Map(); // by run: what `roundsOf` promises
-const ORDERS = { end: "last answer, latest first", lost: "lost first", client: "client", bytes: "most bytes first", compute: "longest computing first" };
-const SHOWN = { all: "all clients", participants: "participants", lost: "lost clients", ...Object.fromEntries(LOST.map((name) => [name, name])), dishonest: "dishonest clients" };
+const at = { run: null, round: null, show: "all", order: "end", client: null, find: "" }; // round null: the last, live
+const loaded = new Map(); // by run and how far it has gone: what `roundsOf` promises
+const ORDERS = {
+  end: "last answer, latest first", lost: "lost first", client: "client", bytes: "most bytes first", compute: "longest computing first",
+};
+const SHOWN = {
+  all: "all clients", participants: "participants", lost: "lost clients", ...Object.fromEntries(LOST.map((name) => [name, name])),
+  dishonest: "dishonest clients",
+};
 
 function explore(host, facts) {
-  const runs = facts.runs;
-  at.run = Math.min(at.run, runs.length - 1);
-  if (!loaded.has(at.run)) loaded.set(at.run, roundsOf(at.run));
-  loaded.get(at.run).then(
-    (found) => drawRound(host, facts, found),
-    (error) => host.replaceChildren(make("p", { class: "warning" }, `The rounds cannot be shown: ${error.message}`)),
+  const place = Math.max(0, facts.runs.findIndex((run) => run.key === at.run));
+  const { key, stamp } = facts.runs[place];
+  at.run = key;
+  const wanted = `${key} ${stamp}`;
+  if (!loaded.has(wanted)) {
+    for (const name of loaded.keys()) if (name.startsWith(`${key} `)) loaded.delete(name);
+    loaded.set(wanted, roundsOf(place));
+  }
+  host.wanted = wanted;
+  loaded.get(wanted).then(
+    (found) => host.wanted === wanted && drawRound(host, facts, found),
+    (error) => {
+      loaded.delete(wanted);
+      host.replaceChildren(make("p", { class: "warning" }, `The rounds cannot be shown: ${error.message}`));
+    },
   );
 }
 
@@ -28,52 +42,69 @@ function drawRound(host, facts, found) {
       make("div", { class: "round-events" })));
   }
   const [controls, summary, stages, timeline, client, events] = host.firstChild.children;
-  const again = () => explore(host, facts);
-  const place = Math.max(0, numbers.indexOf(at.round ?? numbers[0]));
-  at.round = numbers[place] ?? null;
-  const focused = controls.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
-  controls.replaceChildren(...roundControls(facts, found, numbers, place, again));
-  if (focused) controls.querySelector(`[data-focus="${focused}"]`)?.focus({ preventScroll: true });
-  if (at.round === null) {
+  host.facts = facts;
+  const again = () => explore(host, host.facts);
+  const first = live ? numbers.length - 1 : 0;
+  const place = numbers.includes(at.round) ? numbers.indexOf(at.round) : first;
+  drawRoundControls(controls, facts, found, numbers, place, again);
+  if (place < 0 || !numbers.length) {
     summary.textContent = "No round of this run has ended yet.";
     for (const part of [stages, timeline, client, events]) part.replaceChildren();
     return;
   }
   const round = roundAt(found, place);
-  summary.textContent = told(round, found);
+  const name = facts.runs.find((run) => run.key === at.run).label;
+  summary.textContent = `${name}, ${told(round, found)}`;
   drawTable(stages, stageSheet(round, facts), "Stages of the round");
   drawTimeline(timeline, client, round, found, facts, again);
   drawClient(client, round, found, facts);
   drawEvents(events, round);
 }
 
-function roundControls(facts, found, numbers, place, again) {
-  const step = (by) => () => ((at.round = numbers[place + by]), again());
-  const runOptions = facts.runs.map((run, number) => [String(number), run.state === "finished" ? run.label : `${run.label} (${run.state})`]);
-  const roundOptions = numbers.map((number, row) => {
+function drawRoundControls(host, facts, found, numbers, place, again) {
+  const step = (by) => () => ((at.round = numbers[Math.max(0, Math.min(numbers.length - 1, place + by))]), again());
+  if (!host.firstChild) {
+    const find = make("input", { type: "search", inputmode: "numeric", size: "8" });
+    find.addEventListener("change", () => {
+      at.find = find.value.trim();
+      at.client = at.find === "" ? null : Number(at.find);
+      again();
+    });
+    host.append(
+      choice("Run", [], "", (value) => ((at.run = value), (at.round = null), (at.client = null), again())),
+      choice("Round", [], "", (value) => ((at.round = value === "last" ? null : Number(value)), again())),
+      make("button", { type: "button" }, "◀ Round before"),
+      make("button", { type: "button" }, "Next round ▶"),
+      choice("Show", Object.entries(SHOWN), at.show, (value) => ((at.show = value), again())),
+      choice("Order", Object.entries(ORDERS), at.order, (value) => ((at.order = value), again())),
+      labelled("Find client", find),
+    );
+  }
+  const [run, round] = host.querySelectorAll("select");
+  const [before, next] = host.querySelectorAll("button");
+  const named = (one) => (one.state === "finished" ? one.label : `${one.label} (${one.state})`);
+  setOptions(run, facts.runs.map((one) => [one.key, named(one)]), at.run);
+  const options = numbers.map((number, row) => {
     const outcome = found.rounds.outcome[row];
     return [String(number), outcome === "completed" ? String(number) : `${number} (${outcome})`];
   });
-  const parts = [
-    choice("Run", runOptions, String(at.run), (value) => ((at.run = Number(value)), (at.client = null), again())),
-    choice("Round", roundOptions, String(at.round), (value) => ((at.round = Number(value)), again())),
-    make("button", { type: "button", disabled: place <= 0, onclick: step(-1), "data-focus": "before" }, "◀ Round before"),
-    make("button", { type: "button", disabled: place >= numbers.length - 1, onclick: step(1), "data-focus": "next" }, "Next round ▶"),
-    choice("Show", Object.entries(SHOWN), at.show, (value) => ((at.show = value), again())),
-    choice("Order", Object.entries(ORDERS), at.order, (value) => ((at.order = value), again())),
-  ];
-  const find = make("input", { type: "search", inputmode: "numeric", size: "8", "data-focus": "find" });
-  find.value = at.find;
-  find.addEventListener("change", () => {
-    at.find = find.value.trim();
-    at.client = at.find === "" ? null : Number(at.find);
-    again();
+  const last = live ? [["last", "the last"]] : [];
+  setOptions(round, [...last, ...options], live && at.round === null ? "last" : String(numbers[place] ?? ""));
+  before.onclick = step(-1);
+  next.onclick = step(1);
+  before.disabled = place <= 0;
+  next.disabled = place >= numbers.length - 1;
+}
+
+// Live, options are added to a list that somebody may have opened: those that are there stay.
+function setOptions(select, options, value) {
+  options.forEach(([name, text], place) => {
+    const option = select.options[place] ?? select.appendChild(make("option"));
+    if (option.value !== name) option.value = name;
+    if (option.textContent !== text) option.textContent = text;
   });
-  parts.push(make("label", { class: "choice" }, "Find client", find));
-  ["run", "round", null, null, "show", "order"].forEach((name, part) => {
-    if (name) parts[part].querySelector("select").dataset.focus = name;
-  });
-  return parts;
+  while (select.options.length > options.length) select.lastChild.remove();
+  if (select.value !== value) select.value = value;
 }
 
 // One round: its facts, its asks, and by client the rows of its exchanges.
@@ -121,7 +152,7 @@ function told(round, found) {
   const { facts } = round;
   const lost = [...round.clients.values()].filter((client) => client.lost).length;
   const parts = [
-    `Round ${facts.round}: ${facts.outcome}${facts.reason ? ` (${facts.reason})` : ""}, ${seconds(round.duration)}.`,
+    `round ${facts.round}: ${facts.outcome}${facts.reason ? ` (${facts.reason})` : ""}, ${seconds(round.duration)}.`,
     `${facts.participants ?? 0} of ${facts.population} clients took part, ${facts.survivors ?? 0} are in the sum`,
     `${bytesOf(facts.bytes_down)} went to clients, ${bytesOf(facts.bytes_up)} came from them.`,
   ];
@@ -171,7 +202,7 @@ function drawTimeline(host, panel, round, found, facts, again) {
   const axis = make("div", { class: "ticks", "aria-hidden": "true" });
   const tick = niceStep(end, host.clientWidth < 600 ? 3 : 7);
   for (let when = 0; when <= end * 1.0001; when += tick) {
-    const mark = make("span", {}, seconds(when));
+    const mark = make("span", {}, tickText(when, end));
     mark.style.left = `${(100 * when) / end}%`;
     axis.append(mark);
   }
@@ -285,7 +316,7 @@ function drawClient(panel, round, found, facts) {
 function why(step, client, round, facts) {
   const said = round.events.filter((event) => event.party === `client:${client.number}` && event.stage === step.stage);
   if (said.length) return said.map((event) => `${event.kind}: ${event.detail}`).join("; ");
-  const deadline = facts.runs[at.run].deadline_s;
+  const deadline = facts.runs.find((run) => run.key === at.run)?.deadline_s;
   return {
     answered: "", offline: "was away when it was asked", dropped: "left in the middle of the stage",
     late: `answered after the server had gone on${deadline ? ` (deadline ${deadline} s)` : ""}`,
@@ -297,6 +328,12 @@ function drawEvents(host, round) {
   if (!round.events.length) return host.replaceChildren();
   const rows = round.events.map((event) => ["kind", "stage", "party", "detail"].map((name) => [event[name] || "–", event[name] || null]));
   drawTable(host, { caption: `Refusals, attacks and faults of round ${round.facts.round}`, heads: ["Kind", "Stage", "Who", "What"], rows }, "Events of the round");
+}
+
+// All ticks in the unit that suits the end.
+function tickText(when, end) {
+  const [size, unit] = end < 1 ? [1e-3, "ms"] : end < 300 ? [1, "s"] : end < 7200 ? [60, "min"] : [3600, "h"];
+  return `${digits(when / size)} ${unit}`;
 }
 
 function niceStep(end, most) {

@@ -39,12 +39,15 @@ const THEME_NAMES = { auto: "automatic", light: "light", dark: "dark" };
 
 // Draws what there is to draw into each place; a section shows when one of its places has something.
 function draw(facts) {
+  document.querySelector("h1").textContent = facts.title;
+  document.title = `${facts.title} – testbed report`;
   byId("about").textContent = about(facts);
   byId("made").textContent = `Made ${facts.made} by testbed ${facts.version}${facts.command ? `: ${facts.command}` : ""}.`;
   byId("unfinished").hidden = !facts.unfinished.length;
   byId("unfinished").textContent = `Not finished: ${facts.unfinished.join(", ")}. Their numbers are those of the rounds so far.`;
   const places = {
     sheet: (host, name) => facts.sheets[name] && (drawTable(host, facts.sheets[name], name), true),
+    reason: (host, name) => facts[name] !== "" && (host.replaceChildren(make("p", {}, `There is no table: ${facts[name]}`)), true),
     curves: (host, name) => facts[name].length > 0 && (drawCurves(host, ...curveArguments(facts, name)), true),
     bars: (host, name) => facts[name].stages.length > 0 && (drawBars(host, "Stages", facts[name], COSTS), true),
     explorer: (host) => facts.runs.length > 0 && (explore(host, facts), true),
@@ -68,7 +71,7 @@ function draw(facts) {
 
 function curveArguments(facts, name) {
   return {
-    curves: ["Curves", facts.curves, MEASURES, ACROSS],
+    curves: ["Curves", facts.curves, MEASURES, ACROSS, facts.targets],
     metrics: ["Multi-round privacy", facts.metrics, METRICS, ROUND],
     ledger: ["Privacy ledger", facts.ledger, EPSILONS, ROUND],
   }[name];
@@ -81,6 +84,9 @@ function about(facts) {
 }
 
 function drawProvenance(host, origins) {
+  const drawn = JSON.stringify(origins);
+  if (host.drawn === drawn) return;
+  host.drawn = drawn;
   const open = new Set([...host.querySelectorAll("details[open] > summary")].map((head) => head.textContent));
   host.replaceChildren(...origins.map((origin, place) => {
     const facts = make("dl", {}, ...origin.facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
@@ -124,7 +130,6 @@ const EVERY_MS = 1500;
 
 async function watch() {
   let shown = null;
-  let stamps = [];
   for (;;) {
     try {
       const standing = await (await fetched("progress")).json();
@@ -132,8 +137,6 @@ async function watch() {
       if (standing.facts !== null && standing.facts !== shown) {
         const facts = await (await fetched("facts")).json();
         shown = standing.facts;
-        standing.stamps.forEach((stamp, place) => stamp !== stamps[place] && loaded.delete(place));
-        stamps = standing.stamps;
         draw(facts);
       }
     } catch (error) {

@@ -1,9 +1,13 @@
 // Tables that sort: by their heads, which are buttons. Empty cells stay at the end, whichever way it sorts.
 
+const SHORT = 28; // characters that are not broken into lines
 const sorting = new Map(); // by table: { column, ascending }, kept when a live page is drawn anew
 
 // sheet: { caption, heads, rows, numeric, notes }; a cell is [text, value by which it sorts].
 function drawTable(host, sheet, key = sheet.caption) {
+  const drawn = JSON.stringify([sheet, sorting.get(key)]);
+  if (host.drawn === drawn) return; // live, most tables stay as they were
+  host.drawn = drawn;
   const numeric = new Set(sheet.numeric ?? []);
   const order = sorting.get(key);
   const focused = [...host.querySelectorAll("th button")].indexOf(document.activeElement);
@@ -23,13 +27,15 @@ function drawTable(host, sheet, key = sheet.caption) {
   });
   const rows = (order ? sortedRows(sheet.rows, order) : sheet.rows).map((row) =>
     make("tr", {}, ...row.map(([text, , colour], column) => {
-      const look = { class: numeric.has(column) ? "number" : null };
+      const look = { class: numeric.has(column) ? "number" : text.length <= SHORT ? "short" : null };
       const cell = column === 0 ? make("th", { scope: "row", ...look }) : make("td", look);
       if (colour) cell.append(swatch(colour));
       cell.append(text);
       return cell;
     })));
-  const table = make("table", {}, make("caption", {}, sheet.caption), make("thead", {}, make("tr", {}, ...heads)));
+  const above = host.closest("section")?.querySelector("h2")?.textContent;
+  const caption = make("caption", {}, sheet.caption === above ? make("span", { class: "unseen" }, above) : sheet.caption);
+  const table = make("table", {}, caption, make("thead", {}, make("tr", {}, ...heads)));
   table.append(make("tbody", {}, ...rows));
   const notes = (sheet.notes ?? []).map((note) => make("li", {}, note));
   const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": sheet.caption }, table);

@@ -79,6 +79,10 @@ class CongestionControl:
         """`(n,)` seconds from the first to the last segment of a flight's window."""
         return flight.window * path.segment_s
 
+    def queued_part(self, senders: Senders, path: Path, flight: Flight, sending_s: Floats) -> Floats:
+        """`(n,)` part of a flight by which the queue gets longer than acknowledgements make room for."""
+        return np.where((flight.number == 0) | (senders.window < senders.threshold), flight.at_once, 0.0)
+
     def acknowledge(self, senders: Senders, path: Path, flight: Flight, sending_s: Floats) -> None:
         """A flight has arrived: the windows grow."""
         most = np.where(flight.limited, 2 * np.maximum(self.limit, senders.window), 2 * flight.window)
@@ -157,14 +161,23 @@ class Bbr(CongestionControl):
     fits = 1.0
 
     def sending_s(self, senders: Senders, path: Path, flight: Flight) -> Floats:
-        """Paced, never slower than at first."""
+        """Paced."""
+        return np.maximum(super().sending_s(senders, path, flight), self._pace_s(senders, path, flight))
+
+    def _pace_s(self, senders: Senders, path: Path, flight: Flight) -> Floats:
+        """`(n,)` seconds over which a window is spread; never slower than at first."""
         first = BBR_GAIN * self.first_window / path.round_trip_s
         pace = np.maximum(BBR_GAIN * senders.rate, first)
         if flight.number:
             aged = BBR_THIRD_FLIGHT if flight.number == 2 else 1.0
             pace = np.maximum(pace, aged * senders.window / path.round_trip_s)
-        pace = np.where(senders.full > 0, np.maximum(senders.rate, 1.0), pace)
-        return np.maximum(super().sending_s(senders, path, flight), (flight.window - 1) / pace)
+        pace = np.where(senders.full >= BBR_FULL_ROUNDS, np.maximum(senders.rate, 1.0), pace)
+        return np.asarray((flight.window - 1) / pace)
+
+    def queued_part(self, senders: Senders, path: Path, flight: Flight, sending_s: Floats) -> Floats:
+        """What its pace is beyond the link's."""
+        pace_s = self._pace_s(senders, path, flight)
+        return np.maximum(1 - pace_s / np.maximum(flight.window * path.segment_s, pace_s), 0.0)
 
     def acknowledge(self, senders: Senders, path: Path, flight: Flight, sending_s: Floats) -> None:
         """A better estimate of the rate, and the window that goes with it."""
@@ -172,14 +185,16 @@ class Bbr(CongestionControl):
         sample = np.where(flight.fills, np.inf, flight.window / took_s)
         senders.rate = np.maximum(senders.rate, np.minimum(sample, 1 / path.segment_s))
         lasts_s = (flight.sent - flight.window) * path.segment_s
-        full = flight.fills & (lasts_s >= BBR_FULL_ROUNDS * path.round_trip_s)
-        senders.full = np.maximum(senders.full, full)
+        rounds = np.where(lasts_s >= BBR_FULL_ROUNDS * path.round_trip_s, BBR_FULL_ROUNDS, 0)
+        rounds = np.where(lasts_s > 0, rounds, 1)  # where packets may be lost, each window is a flight
+        senders.full = np.minimum(senders.full + np.where(flight.fills, rounds, 0), BBR_FULL_ROUNDS)
+        full = senders.full >= BBR_FULL_ROUNDS
         under_way = senders.rate * path.round_trip_s
-        most = np.where(senders.full > 0, 2.0, BBR_GAIN) * under_way + BBR_SPARE_SEGMENTS
+        most = np.where(full, 2.0, BBR_GAIN) * under_way + BBR_SPARE_SEGMENTS
         grown = np.maximum(senders.window, np.minimum(senders.window + flight.sent, most))
         starting = (flight.number == 0) & (flight.window <= self.first_window)
         grown = np.where(starting, senders.window + flight.sent, grown)
-        senders.window = np.where(senders.full > 0, most, grown)
+        senders.window = np.where(full, most, grown)
 
     def lose(self, senders: Senders, which: Mask) -> None:
         """Loss does not change it."""

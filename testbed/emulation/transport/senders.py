@@ -25,7 +25,7 @@ class Senders:
         peak_window: before the last loss; 0 if there was none (CUBIC's W_max).
         since_loss_s: round trips spent sending since then.
         rate: segments per second, as BBR has estimated it.
-        full: 1 where BBR knows that the link gives no more.
+        full: round trips in which the link gave no more than before, as BBR counts them: up to three.
     """
 
     window: Floats

@@ -11,7 +11,7 @@ begins anew.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,25 @@ from testbed.emulation.transport.senders import Path, Senders
 VARIATION_KEPT = 0.77  # beyond its least, by each round trip but a connection's first (RFC 6298)
 MOST_DOUBLINGS = 8  # of the time-out
 SAMPLES_SMOOTHED = 16  # segments whose round trips the smoothed one lags behind
+
+
+@dataclass(frozen=True, eq=False)
+class _Lost:
+    """What does not arrive of n flights, `(n,)` segments each.
+
+    Attributes:
+        all: of all.
+        chance: those lost by chance.
+        over: those that found the queue full.
+        full_after: how many go before the queue is full, where it gets so.
+        part: of what goes then that finds no room.
+    """
+
+    all: Floats
+    chance: Floats
+    over: Floats
+    full_after: Floats
+    part: Floats
 
 
 class Sending:
@@ -38,6 +57,8 @@ class Sending:
 
     Attributes:
         queue_s: `(n,)` seconds from sending the last segment until it is through the link.
+        dropped: `(n,)` segments so far that found the queue in front of the link full. No flight has them: they take
+            none of the link's time.
     """
 
     def __init__(
@@ -55,11 +76,13 @@ class Sending:
         self.control = ALGORITHMS[transport.congestion_control](transport, self.limit)
         self.left = segments.astype(np.float64)
         self.fits = self.control.fits * (self.left + senders.window)
-        self.queue_s = np.zeros(len(segments))
+        self.queue_s, self.dropped = np.zeros(len(segments)), np.zeros(len(segments))
         self._burst, self._generator = burst, generator
         self._began_s, self._next_s = np.zeros(len(segments)), np.zeros(len(segments))
         self._again = np.zeros(len(segments))  # segments of the next flight that were lost before
         self._let_go = np.zeros(len(segments))  # segments of it that left before this was known
+        self._surge = np.zeros(len(segments))  # of these, what the window grew by: nothing made room for it
+        self._standing_s = np.zeros(len(segments))  # the queue that the flight before has left
         self._doublings = np.zeros(len(segments))  # time-outs in a row
 
     def run(self) -> tuple[Ids, Floats, Floats]:
@@ -97,18 +120,21 @@ class Sending:
         sending_s = self.control.sending_s(senders, path, flight)
         late_s = np.where(sent > window, 0.0, sending_s - window * path.segment_s)  # a paced flight as a late burst
         begin_s = self._next_s[who]
-        flown = who, sent, begin_s - self._began_s[who] + late_s
+        gap_s = begin_s - self._began_s[who] + late_s
         self._began_s[who] = begin_s + late_s
         wait_s = np.maximum(path.round_trip_s, sending_s)
-        lost = np.zeros(len(who))
+        lost = over = np.zeros(len(who))
         if self._generator is None:
             self.control.acknowledge(senders, path, flight, sending_s)
         else:
-            lost = self._lost(self._generator, senders, path, flight)
-            let_go = self._acknowledge(self._generator, senders, path, flight, sending_s, lost, who)
-            silent_s = self._recover(self._generator, senders, path, flight, sending_s, lost, left, who)
-            wait_s = wait_s + silent_s
+            gone = self._lost(self._generator, senders, path, flight, sending_s, who)
+            lost, over = gone.all, gone.over
+            self.dropped[who] += over
+            let_go, surge = self._acknowledge(self._generator, senders, path, flight, sending_s, gone, who)
+            silent_s = self._recover(self._generator, senders, path, flight, sending_s, gone, left, who)
+            wait_s = np.maximum(path.round_trip_s, sending_s - over * path.segment_s) + silent_s
             self._let_go[who] = np.where(silent_s > 0, 0.0, let_go)
+            self._surge[who] = np.where(silent_s > 0, 0.0, surge)
         self._next_s[who] = begin_s + wait_s
         buffer = np.minimum(self.control.buffer_per_window * senders.window, self.fits[who])
         senders.buffer = np.minimum(np.maximum(senders.buffer, buffer), self.limit)
@@ -116,7 +142,7 @@ class Sending:
         last = left < 0.5
         self._measure(senders, path, flight, who, last)
         self.senders.put(who, senders)
-        return flown, who[~last]
+        return (who, sent - over, gap_s), who[~last]
 
     def _measure(self, senders: Senders, path: Path, flight: Flight, who: Ids, last: Mask) -> None:
         """The round trips that the last segments see, with the queue in front of them."""
@@ -134,21 +160,35 @@ class Sending:
 
     # -- loss ------------------------------------------------------------------------------------------------
 
-    def _lost(self, generator: np.random.Generator, senders: Senders, path: Path, flight: Flight) -> Floats:
-        """Segments of each flight that do not arrive: by chance, or because the queue is full."""
+    def _lost(
+        self,
+        generator: np.random.Generator,
+        senders: Senders,
+        path: Path,
+        flight: Flight,
+        sending_s: Floats,
+        who: Ids,
+    ) -> "_Lost":
+        """What does not arrive of each flight: by chance, or because the queue is full."""
         sent = np.maximum(np.rint(flight.sent), 1.0)
         begun = generator.binomial(sent.astype(np.int64), path.loss / self._burst)
         lost = begun.astype(np.float64)
         if self._burst > 1:
             extra = generator.negative_binomial(np.maximum(begun, 1), 1 / self._burst)
             lost += np.where(begun > 0, extra, 0)
-        at_once = flight.window * flight.at_once
-        if flight.number and self.control.heeds_loss:  # beyond slow start an acknowledgement lets go what it stands for
-            pair = np.minimum(self.transport.segments_per_acknowledgement, at_once)
-            at_once = np.where(senders.window < senders.threshold, at_once, pair)
-        queue_s = np.maximum(at_once * path.segment_s, flight.window * path.segment_s - path.round_trip_s)
+        part = self.control.queued_part(senders, path, flight, sending_s)
+        surges = self._let_go[who] > 0
+        part = np.where(surges, self._surge[who] / np.maximum(self._let_go[who], 1.0), part)
+        of = np.where(surges, np.minimum(self._let_go[who], sent - self._again[who]), flight.window)
+        pair = np.minimum(self.transport.segments_per_acknowledgement, flight.window)  # what one of them stands for
+        most_s = np.maximum(part * of, pair) * path.segment_s + np.where(surges, self._standing_s[who], 0.0)
+        queue_s = np.maximum(most_s, flight.window * path.segment_s - path.round_trip_s)
         over = np.maximum(queue_s - path.buffer_s, 0.0) / path.segment_s
-        return np.minimum(lost + np.floor(np.where(np.isfinite(over), over, 0.0)), sent)
+        over = np.minimum(np.floor(np.where(np.isfinite(over), over, 0.0)), sent - 1)
+        left_s = np.minimum((sent - over) * path.segment_s - path.round_trip_s, path.buffer_s)
+        self._standing_s[who] = np.maximum(left_s, 0.0)
+        # While the queue gets longer by a part of what is sent, that part of the rest is lost once it is full.
+        return _Lost(np.minimum(lost + over, sent), lost, over, of - over / np.where(part > 0, part, 1.0), part)
 
     def _acknowledge(
         self,
@@ -157,21 +197,23 @@ class Sending:
         path: Path,
         flight: Flight,
         sending_s: Floats,
-        lost: Floats,
+        gone: "_Lost",
         who: Ids,
-    ) -> Floats:
-        """The windows grow until it is known that something is lost; segments that those have then let go."""
-        some, arrived = lost > 0, flight.sent - lost
+    ) -> tuple[Floats, Floats]:
+        """The windows grow until it is known that something is lost; segments let go until then, and the growth."""
+        some, arrived = gone.all > 0, flight.sent - gone.all
         before = arrived  # of the first that is lost, which is as likely to be any
         if self.control.heeds_loss:
-            before = np.floor((1 - generator.random(len(who)) ** (1 / np.maximum(lost, 1.0))) * (arrived + 1))
+            before = np.floor((1 - generator.random(len(who)) ** (1 / np.maximum(gone.chance, 1.0))) * (arrived + 1))
+            before = np.where(gone.chance > 0, before, arrived)
+        before = np.where(gone.over > 0, np.minimum(before, np.maximum(np.floor(gone.full_after), 0.0)), before)
         heard = np.where(some, np.minimum(before, arrived), flight.sent)
         counts = np.maximum(heard - self._let_go[who], 0.0)
         if not self.control.heeds_loss:  # but for the round trip in which it begins, for which the window stays
             counts = np.where(some & (self._again[who] == 0), 0.0, heard)
         self.control.acknowledge(senders, path, replace(flight, sent=counts), sending_s)
-        grown = np.minimum(senders.window, self.limit) - flight.window
-        return np.where(some, np.maximum(grown, 0.0) + heard, 0.0)
+        grown = np.maximum(np.minimum(senders.window, self.limit) - flight.window, 0.0)
+        return np.where(some, grown + heard, 0.0), np.where(some, grown, 0.0)
 
     def _recover(
         self,
@@ -180,18 +222,21 @@ class Sending:
         path: Path,
         flight: Flight,
         sending_s: Floats,
-        lost: Floats,
+        gone: "_Lost",
         left: Floats,
         who: Ids,
     ) -> Floats:
         """Shrink the windows of those that lost something; seconds that finding out takes longer than the flight."""
         sent, again, doublings = np.maximum(np.rint(flight.sent), 1.0), self._again[who], self._doublings[who]
+        lost, over = gone.all, gone.over > 0
         some, everything = lost > 0, lost >= sent
         left_before = generator.random(len(who)) < np.minimum(self._let_go[who] / sent, 1.0) ** lost
         self.control.lose(senders, some & ~left_before)
         # What comes last in a message has nothing after it that would tell; a flight is as likely to lose any segment.
-        last = (flight.sent >= left) & (generator.random(len(who)) * sent < lost)
-        alone = generator.random(len(who)) * (sent - 1) >= lost - 1
+        # Of those that find a full queue it is a part; then not the last one alone, since they come in pairs.
+        chance, dropped = generator.random(len(who)), over & (again == 0)
+        last = (flight.sent >= left) & ((chance * sent < lost) | (dropped & (chance < gone.part)))
+        alone = (generator.random(len(who)) * (sent - 1) >= lost - 1) & ~dropped
         silent = some & (everything | last)
         timed_out = silent & ((again >= sent) | (everything & (again > 0)))
         time_out_s = senders.time_out_s(self.transport)

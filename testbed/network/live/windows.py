@@ -109,9 +109,11 @@ class StageSenders:
 
         def flights() -> Iterator[Flight]:
             segments = float(sending.left[0])
-            left, payload = segments, 0
+            left, payload, dropped = segments, 0, 0.0
             for sent, gap_s, still_left in sending.flight_by_flight():
-                resent[position] += (sent - (left - still_left)) * whole / segments
+                again = sent + float(sending.dropped[0]) - dropped - (left - still_left)
+                resent[position] += again * whole / segments
+                dropped = float(sending.dropped[0])
                 through = int(size * (1 - still_left / segments))
                 yield Flight(through - payload, sent * whole / segments, gap_s)
                 left, payload = still_left, through

@@ -54,7 +54,11 @@ def test_seeds_are_pooled_with_intervals_over_seeds(make_run: MakeRun) -> None:
     assert frame.loc[0, "round_s"] == pytest.approx(np.mean(means))
     low, high = stats.t.interval(0.95, 2, np.mean(means), stats.sem(means))
     assert frame.loc[0, "round_s_half_width"] == pytest.approx((high - low) / 2)
-    assert frame.loc[0, "final_accuracy"] == pytest.approx(np.mean([summarise(run)["final_accuracy"] for run in runs]))
+    accuracies = [summarise(run)["final_accuracy"] for run in runs]
+    assert frame.loc[0, "final_accuracy"] == pytest.approx(np.mean(accuracies))
+    low, high = stats.t.interval(0.95, 2, np.mean(accuracies), stats.sem(accuracies))
+    assert frame.loc[0, "final_accuracy_half_width"] == pytest.approx((high - low) / 2)
+    assert np.isnan(frame.loc[0, "final_perplexity_half_width"])
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,11 @@ def test_a_row_that_has_not_reached_it_cannot_look_fast(runs: list[RunRecords]) 
     assert rows["random"].startswith("random 3 of 3 30.0 ±24.8 1.000× 3.0 ±2.5 1.000×")
     assert rows["batch-partition"].startswith("batch-partition 2 of 3 ≥40.0 ±49.7 ≥1.333× ≥4.0 ±5.0 ≥1.333×")
     assert rows["lotto"].startswith("lotto 0 of 3 >60.0 ≥2.000× >6.0 ≥2.000×")
-    assert [rows[name].split()[-1] for name in rows] == ["30.0", "40.0", "–"]
+    assert [rows[name].split()[-1] for name in rows] == ["3", "4", "–"]
     said = " ".join(notes(frame))
     assert "means over 3 seeds ± half-width of the 95% interval. × is the ratio to random." in said
-    assert "the restricted mean, the area below the Kaplan-Meier curve" in said
-    assert ">: none of the runs reached it in so long." in said
+    assert "a restricted mean; the mean is at least that). Median: by which round half had reached it" in said
+    assert ">: none of the runs reached it in that, on average." in said
 
 
 def test_where_all_reach_it_there_are_no_bounds_to_explain(runs: list[RunRecords]) -> None:
@@ -74,7 +74,7 @@ def test_csv_and_json_hold_every_column(runs: list[RunRecords]) -> None:
     assert {"reached", "seeds", "estimator", *MEASURES} <= set(found[0])
     assert [row["reached"] for row in found[:3]] == frame["reached"].tolist()[:3]
     [never] = [row for row in found if row["protocol"] == "lotto" and row["target"] == "accuracy>=0.5"]
-    assert (never["time_to_target_s_half_width"], never["time_to_target_s_median"]) == (None, None)
+    assert (never["time_to_target_s_half_width"], never["rounds_to_target_median"]) == (None, None)
 
 
 def test_below_the_overhead_table(runs: list[RunRecords]) -> None:

@@ -16,6 +16,7 @@ from analysis.comparison.time_to_target import MEASURES, compare_targets, reach,
 from analysis.statistics import mean_interval, ratio_interval
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from tests.analysis.comparison.learned import learner
 from tests.thoroughness import examples
 
 Learn = Callable[..., RunRecords]
@@ -78,7 +79,7 @@ def test_reach_is_what_a_person_finds_going_through_the_rounds(accuracies: list[
         }
     )
 
-    run: Any = SimpleNamespace(rounds=rounds, exchanges_in_stretches=lambda columns: iter(()))
+    run: Any = SimpleNamespace(rounds=rounds, exchanges_in_stretches=lambda columns, keep: iter(()))
     found = reach(run, HALF, smooth)
     seen: list[float] = []
     last = 0
@@ -102,7 +103,7 @@ def test_where_all_seeds_reach_it_the_row_has_their_mean_and_pairs_their_ratio(l
         for protocol, rounds in reached.items()
         for seed, at in enumerate(rounds)
     ]
-    frame = compare_targets(runs[::-1], ["50%"])  # the other order: seeds pair, not places
+    frame = compare_targets(runs[::-1], ["50%"], "random")  # the other order: seeds pair, not places
     base, row = only(frame), only(frame, "batch-partition")
     assert (row["seeds"], row["reached"], row["estimator"], row["ratio_is"]) == (3, 3, "mean", "exact")
     assert (row["is_baseline"], row["baseline"], base["is_baseline"]) == (False, "random", True)
@@ -114,7 +115,8 @@ def test_where_all_seeds_reach_it_the_row_has_their_mean_and_pairs_their_ratio(l
     assert row["rounds_to_target_ratio"] == pytest.approx(2)
     assert row["rounds_to_target_ratio_half_width"] == pytest.approx(ratio_interval([4, 5, 9], [2, 3, 4]).half_width)
     assert (base["rounds_to_target_ratio"], base["rounds_to_target_ratio_half_width"]) == (1, 0)
-    assert (row["rounds_to_target_median"], row["rounds_to_target_horizon"]) == (5, 9)
+    assert row["rounds_to_target_median"] == 5
+    assert np.isnan(row["rounds_watched"])
 
 
 def test_who_has_not_reached_it_counts_as_longer(learn: Learn) -> None:
@@ -127,14 +129,14 @@ def test_who_has_not_reached_it_counts_as_longer(learn: Learn) -> None:
     assert [each["estimator"] for each in (base, row, never)] == ["restricted mean", "mean", "not reached"]
     assert base["rounds_to_target"] == pytest.approx((2 + 3 + 4) / 3)
     assert base["rounds_to_target_half_width"] == pytest.approx(mean_interval([2, 3, 4]).half_width)
-    assert (base["rounds_to_target_median"], base["rounds_to_target_horizon"]) == (3, 4)
+    assert (base["rounds_to_target_median"], base["rounds_watched"]) == (3, 4)
     assert (row["ratio_is"], row["rounds_to_target_ratio"]) == ("at most", pytest.approx(1))
-    assert (never["rounds_to_target"], never["rounds_to_target_horizon"]) == (6, 6)
+    assert np.isnan(row["rounds_to_target_ratio_half_width"])
+    assert (never["rounds_to_target"], never["rounds_watched"]) == (6, 6)
     assert np.isnan(never["rounds_to_target_half_width"])
     assert np.isnan(never["rounds_to_target_median"])
-    # Both restricted: up to the shorter of the two horizons, four rounds.
-    assert (never["ratio_is"], never["rounds_to_target_ratio"]) == ("restricted", pytest.approx(4 / 3))
-    assert np.isnan(never["rounds_to_target_ratio_half_width"])
+    assert never["ratio_is"] == ""  # neither mean is known
+    assert np.isnan(never["rounds_to_target_ratio"])
     other = only(compare_targets(runs, [HALF], "batch-partition"), "lotto")
     assert (other["ratio_is"], other["rounds_to_target_ratio"]) == ("at least", pytest.approx(2))
     both = only(compare_targets(runs, ["90%"]), "batch-partition")
@@ -142,15 +144,42 @@ def test_who_has_not_reached_it_counts_as_longer(learn: Learn) -> None:
     assert np.isnan(both["time_to_target_s_ratio"])
 
 
-def test_an_early_end_weighs_by_what_was_seen_of_it(learn: Learn) -> None:
-    """A run that goes on and one without an evaluation yet are censored early, and the others' curve stays theirs."""
+def test_seeds_whose_rounds_are_short_because_they_fail_do_not_vanish(learn: Learn) -> None:
+    """A Kaplan-Meier curve over seconds had the one that got there as the last one watched: 40 s, and sure of it."""
+    runs = [learn([0.1, 0.1, 0.1, 0.5], seed=1), *(learn([0.1] * 4, seed=seed, speed=0.5) for seed in (2, 3))]
+    row = only(compare_targets(runs, [HALF]))
+    assert (row["reached"], row["estimator"], row["time_to_target_s"]) == (1, "restricted mean", pytest.approx(80 / 3))
+    assert row["time_to_target_s_half_width"] > 20
+    assert np.isnan(row["rounds_to_target_median"])
+
+
+def test_runs_that_go_on_are_counted_and_marked(learn: Learn) -> None:
     whole = [learn([0.1] * (at - 1) + [0.5], seed=at, rounds=9) for at in (2, 4, 6)]
     killed = [learn([0.1], seed=7, rounds=9), learn([None], seed=8, rounds=9)]
     alone, together = only(compare_targets(whole, [HALF])), only(compare_targets([*whole, *killed], [HALF]))
     assert (together["seeds"], together["reached"], together["unfinished"]) == (5, 3, 2)
     assert (alone["unfinished"], alone["estimator"], together["estimator"]) == (0, "mean", "restricted mean")
-    for measure in MEASURES:
-        assert together[measure] == pytest.approx(alone[measure])
+    assert (alone["rounds_to_target"], together["rounds_to_target"]) == (4, pytest.approx(13 / 5))
+    assert together["rounds_watched"] == 0
+    assert alone["rounds_to_target_median"] == together["rounds_to_target_median"] == 4  # what they saw of it decides
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.floats(0.1, 9)), min_size=1, max_size=5))
+@settings(max_examples=examples(15), deadline=None)
+def test_no_row_looks_better_than_had_it_gone_on(tmp_path_factory: Any, seeds: list[tuple[int, int, float]]) -> None:
+    """Each seed would reach the target in some round, and ends after another: what is told is at most the mean."""
+    learn = learner(tmp_path_factory.mktemp("runs"))
+    runs = [
+        learn([0.5 if number >= at else 0.1 for number in range(1, ends + 1)], seed=seed, speed=speed, rounds=9)
+        for seed, (at, ends, speed) in enumerate(seeds)
+    ]
+    row = only(compare_targets(runs, [HALF]))
+    whole = np.array([[10 * speed * at, at, 220 * at, 223 * at] for at, _, speed in seeds]).mean(axis=0)
+    told = np.array([row[measure] for measure in MEASURES])
+    assert row["reached"] == sum(at <= ends for at, ends, _ in seeds)
+    assert (told <= whole * (1 + 1e-9)).all()
+    if row["estimator"] == "mean":
+        assert told == pytest.approx(whole)
 
 
 def test_the_default_is_the_best_that_every_run_reaches(learn: Learn) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.emulation.transport.congestion import BBR_FULL_ROUNDS
 from testbed.emulation.transport.senders import Path
 from tests.emulation.transport.alone import path, send, transport, warm
 from tests.emulation.transport.packets import Flow, Link
@@ -176,3 +177,11 @@ def test_loss_does_not_stop_bbr() -> None:
         for name in ("reno", "bbr")
     )
     assert fast < slow / 3
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.01])
+def test_bbr_learns_what_the_link_gives_whether_it_loses_packets_or_not(loss: float) -> None:
+    senders = send(transport("bbr"), path(10, 0.05, 20, loss), [5000] * 20, seed=1).sending.senders
+    assert (senders.full == BBR_FULL_ROUNDS).all()
+    short = send(transport("bbr"), path(10, 0.05, 20, loss), [50] * 20, seed=1).sending.senders
+    assert (short.full < BBR_FULL_ROUNDS).all()
