@@ -205,4 +205,4 @@ def test_compare_and_plot(call: Call, written: Written, tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
     files = [Path(line) for line in ended.out.splitlines()]
     assert {file.suffix for file in files} == {".png", ".pdf", ".csv"}
-    assert all(file.stat().st_size > 1000 for file in files)
+    assert all(file.stat().st_size > 1000 for file in files if file.suffix != ".csv")
