@@ -1,5 +1,6 @@
 """``testbed reproduce``: a paper's table or figure, made again, with the paper's values beside ours."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,6 +10,7 @@ from testbed.commands.invocation import (
     STOPPED,
     Debug,
     Invocation,
+    Overrides,
     Quiet,
     argument,
     check_folder,
@@ -20,7 +22,7 @@ from testbed.commands.terminal import Console, echo, messages
 from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from analysis.reproduction.contract import Reproduction
     from testbed.experiment.schema import Experiment
@@ -30,6 +32,7 @@ REPRODUCE_EPILOG = examples(
     "testbed reproduce --list",
     "testbed reproduce lotto-table2",
     "testbed reproduce lotto-fig4 lotto-fig5 --format markdown",
+    "testbed reproduce lotto-table2 --set links.transport=none --out reproductions/without-tcp",
     "testbed reproduce lotto-table2 --scale paper --address HEAD:6379 --out reproductions/table2",
     "testbed reproduce multiround-table5 --data ~/mnist",
     "testbed reproduce all",
@@ -61,6 +64,7 @@ def reproduce(
     network: Annotated[
         Literal["ray", "in-process"] | None, typer.Option(help="in-process: no Ray, everything in this process.")
     ] = None,
+    overrides: Overrides = None,
     listing: Annotated[bool, flag("List what can be reproduced, and exit.", "--list")] = False,
     format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="How to print it.")] = "text",
     quiet: Quiet = False,
@@ -86,12 +90,13 @@ def reproduce(
     console = messages()
     given = {"cluster.address": address, "cluster.network": network}
     cluster = {key: value for key, value in given.items() if value is not None}
+    runner = _Runner(cluster, overrides or [], console, quiet)
     try:
         for place, (one, directory) in enumerate(zip(wanted, directories, strict=True)):
             if place:
                 echo("")
             files = data if one.data_files else None
-            _make(one, scale, directory, format, _runner(cluster, console, quiet), console, quiet, files)
+            _make(one, scale, directory, format, runner, files)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
         console.print(f"stopped; resume with: {invocation.again}")
@@ -130,42 +135,52 @@ def _make(
     scale: Literal["small", "paper"],
     directory: Path,
     format: str,
-    run: "Callable[[Experiment, Path], list[RunRecords]]",
-    console: "Console",
-    quiet: bool,
+    runner: "_Runner",
     data: Path | None,
 ) -> None:
     from analysis.reproduction import presentation
     from analysis.reproduction.contract import ReproductionContext
 
     def progress(line: str) -> None:
-        if not quiet:
-            console.print(f"{one.name}: {line}")
+        if not runner.quiet:
+            runner.console.print(f"{one.name}: {line}")
 
+    runner.called = False
     try:
-        result = one.run(ReproductionContext(scale, directory, run, progress, data))
+        result = one.run(ReproductionContext(scale, directory, runner, progress, data))
     except ExperimentError as error:
         _, of_data, what = str(error).partition("workload.path: ")
         if data is None or not of_data:
             raise
         raise ExperimentError(f"--data: {one.name}: {what}") from None  # the option that the key was made of
+    if runner.overrides:
+        if not runner.called:
+            raise ExperimentError(f"--set: {one.name} runs no experiment of which a key could be set; leave --set out")
+        said = f"Set by hand, in all experiments: {', '.join(runner.overrides)}."
+        result = replace(result, remarks=[said, *result.remarks])
     written = presentation.write(one, result, scale, directory)
     echo(presentation.render(one, result, scale, format), nl=False)
-    console.print(f"\nwritten: {', '.join(str(path) for path in written)}")
+    runner.console.print(f"\nwritten: {', '.join(str(path) for path in written)}")
 
 
-def _runner(
-    cluster: "Mapping[str, str]", console: "Console", quiet: bool
-) -> "Callable[[Experiment, Path], list[RunRecords]]":
+@dataclass
+class _Runner:
     """Runs an experiment (and what is missing of its sweep) into a directory, where and how the command line says."""
-    from testbed.commands.progress import display_for
-    from testbed.records import RunRecords
-    from testbed.running.execution import run_all, with_values
 
-    def run(experiment: "Experiment", directory: Path) -> "list[RunRecords]":
-        experiment = with_values(experiment, cluster, experiment.name)
-        with display_for(console, quiet) as observer:
+    cluster: "Mapping[str, str]"
+    overrides: "Sequence[str]"
+    console: "Console"
+    quiet: bool
+    called: bool = False
+
+    def __call__(self, experiment: "Experiment", directory: Path) -> "list[RunRecords]":
+        from testbed.commands.progress import display_for
+        from testbed.records import RunRecords
+        from testbed.running.execution import run_all, with_overrides, with_values
+
+        self.called = True
+        experiment = with_values(experiment, self.cluster, experiment.name)
+        experiment = with_overrides(experiment, self.overrides, experiment.name)
+        with display_for(self.console, self.quiet) as observer:
             paths = run_all(experiment, directory, where=experiment.name, resume=True, observer=observer)
         return [RunRecords(path) for path in paths]
-
-    return run

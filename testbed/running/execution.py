@@ -22,7 +22,7 @@ from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import warnings as privacy_warnings
 from testbed.errors import ExperimentError, TestbedError, TraceError, reason
 from testbed.experiment.inputs import plugin_classes
-from testbed.experiment.reading import set_key
+from testbed.experiment.reading import apply_override, set_key
 from testbed.experiment.schema import Experiment, Point, check_points, load, points, stages_of, validated
 from testbed.experiment.sections import Cluster
 from testbed.records import RunRecords, find_runs
@@ -153,6 +153,14 @@ def with_values(experiment: Experiment, values: Mapping[str, Any], where: str) -
     data = experiment.model_dump(mode="json", exclude_unset=True)
     for key, value in values.items():
         set_key(data, key, value, where)
+    return validated(data, where)
+
+
+def with_overrides(experiment: Experiment, overrides: Sequence[str], where: str) -> Experiment:
+    """The experiment with what ``key=value`` says set (values are YAML); raises as `with_values` does."""
+    data = experiment.model_dump(mode="json", exclude_unset=True)
+    for override in overrides:
+        apply_override(data, override)
     return validated(data, where)
 
 

@@ -174,3 +174,33 @@ def test_what_another_has_written_is_not_overwritten(call: Call, tmp_path: Path,
 def test_json_is_all_that_standard_output_holds(call: Call, copied: Path) -> None:
     ended = _reproduce(call, copied, "--format", "json")
     assert json.loads(ended.out) == json.loads((copied / "result.json").read_text())
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_key_set_by_hand_holds_in_every_experiment_and_is_said(
+    call: Call, finished: tuple[Path, str], tmp_path: Path
+) -> None:
+    ended = _reproduce(call, tmp_path / "out", "--set", "links.transport=none", "--format", "json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["remarks"][0] == "Set by hand, in all experiments: links.transport=none."
+    faster, table = (pd.read_csv(out / "table.csv") for out in (tmp_path / "out", finished[0]))
+    assert (faster["server min"] < table["server min"]).all()  # there are no connections to open
+    assert (faster["server MB"] == table["server MB"]).all()
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize(
+    ("name", "override", "said"),
+    [
+        ("lotto-table2", "links.transprot=none", "links.transprot"),
+        ("lotto-table2", "nothing", "expected key=value"),
+        ("lotto-fig4", "links.transport=none", "lotto-fig4 runs no experiment of which a key could be set"),
+    ],
+)
+def test_a_key_that_cannot_be_set_is_one_line(call: Call, tmp_path: Path, name: str, override: str, said: str) -> None:
+    out = tmp_path / "out"
+    ended = call("reproduce", name, "--network", "in-process", "--quiet", "--out", out, "--set", override)
+    assert ended.code == 2
+    assert len(ended.errors) == 1
+    assert said in ended.errors[0]
+    assert not (out / "result.md").exists()

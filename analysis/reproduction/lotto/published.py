@@ -32,7 +32,6 @@ LINKS = {
     "up_mbit_s": CLIENT_MBIT_S,
     "server_down_mbit_s": SERVER_MBIT_S,
     "server_up_mbit_s": SERVER_MBIT_S,
-    "transport": "none",  # as the figures were measured; docs/explanation/transport.md has what TCP would add
 }
 """The links section of the experiments."""
 

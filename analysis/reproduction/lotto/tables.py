@@ -59,7 +59,8 @@ def remarks_of(frame: pd.DataFrame) -> list[str]:
         "one number at a time); everything else in those rows is predicted, Rand at 400 included.",
         "Every client has the same number of samples and the same device, so that rows differ in the protocol alone. "
         f"Links: 44 Mbit/s for clients, 25 Gbit/s for the server (the paper's), {LATENCY_MS:g} ms each way (not "
-        "stated; its machines stood in one cloud region).",
+        "stated; its machines stood in one cloud region). Messages go over TCP, as they did there; "
+        "--set links.transport=none leaves connections, windows and headers out.",
         "Who answers the announcement of client-centric Lotto: everybody (unselected: acknowledge, as the authors' "
         "code does).",
         "Our server verifies the proofs of all candidates before it draws from them, since one false claim would end "
