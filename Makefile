@@ -14,20 +14,28 @@ DOCS   := $(VENV)/.ready-docs
 LOWEST ?= .venv-lowest
 LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/records tests/engine tests/network
 
-.PHONY: demo test docs test-all coverage test-lowest lint fuzz search bench hashes faults wheel clean
+.PHONY: demo test browser docs test-all coverage test-lowest lint fuzz search bench hashes faults wheel clean
 
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
 	$(BIN)/testbed plot runs/quickstart
+	$(BIN)/testbed report runs/quickstart
 
-test: $(READY) lint
+test: $(READY) lint browser
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup
 
-test-all: $(READY) lint
+# The report's page is tested in Chromium. Where there is none and we may, it is installed; else those tests are skipped.
+browser:
+	@command -v chromium >/dev/null || [ -n "$$CHROME" ] \
+	    || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	        && apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium; } \
+	    || echo "no Chromium here: the tests of the report in a browser are skipped"
+
+test-all: $(READY) lint browser
 	TESTBED_TESTS=thorough $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # By file where it is below 80 per cent, and in total. What runs in processes that tests start is not seen.
-coverage: $(READY)
+coverage: $(READY) browser
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --cov=testbed --cov=cluster --cov=workloads --cov=analysis --cov-report=
 	@$(BIN)/python -m tests.coverage_table
 
@@ -70,6 +78,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.local_training
 	$(BIN)/python -m benchmarks.selection
 	$(BIN)/python -m benchmarks.multi_round_metrics
+	$(BIN)/python -m benchmarks.compare_runs
 	$(BIN)/python -m benchmarks.reconstruct
 	$(BIN)/python -m benchmarks.participant_list
 	$(BIN)/python -m benchmarks.table2

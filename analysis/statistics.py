@@ -84,6 +84,63 @@ def ratio_interval(values: Values, others: Values) -> Interval:
     return Interval(ratio, float(stats.t.ppf(0.975, count - 1) * standard_error))
 
 
+def ratio_of_means(mean: Interval, other: Interval, count: int, others: int) -> Interval:
+    """The ratio of two means of independent samples, and half of its 95% interval (the delta method).
+
+    Student's t with the degrees of freedom of the smaller sample.
+
+    Args:
+        mean, other: with their 95% intervals by Student's t.
+        count, others: the sizes of the samples.
+    """
+    if mean.mean is None or not other.mean:
+        return Interval(None, None)
+    ratio = mean.mean / other.mean
+    if mean.half_width is None or other.half_width is None:
+        return Interval(ratio, None)
+    errors = [
+        each.half_width / stats.t.ppf(0.975, size - 1)
+        for each, size in ((mean, count), (other, others))
+        if each.half_width is not None
+    ]
+    error = np.hypot(errors[0], ratio * errors[1]) / other.mean
+    return Interval(ratio, float(stats.t.ppf(0.975, min(count, others) - 1) * error))
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """How much larger the first of two paired values is.
+
+    Attributes:
+        pairs: how many there are.
+        mean: of the differences; None without pairs.
+        half_width: of the mean's 95% interval; None with fewer than two pairs.
+        p: of the paired t-test, two-sided; None with fewer than two pairs, and where all differences are zero.
+    """
+
+    pairs: int
+    mean: float | None
+    half_width: float | None
+    p: float | None
+
+
+def paired_difference(values: Values, others: Values) -> PairedDifference:
+    """The paired t-test (Student, 1908): t with n - 1 degrees of freedom on ``value - other``.
+
+    Differences that are all the same, and not zero, have p = 0: there is no chance in them.
+
+    Args:
+        values, others: `(n,)`, aligned.
+    """
+    differences = np.asarray(values, np.float64) - np.asarray(others, np.float64)
+    found = mean_interval(differences)
+    p = None
+    if len(differences) >= 2 and differences.any():
+        error = differences.std(ddof=1) / np.sqrt(len(differences))
+        p = float(2 * stats.t.sf(abs(differences.mean()) / error, len(differences) - 1)) if error > 0 else 0.0
+    return PairedDifference(len(differences), found.mean, found.half_width, p)
+
+
 def per_update_interval(costs: Values, completed: Values) -> Interval:
     """Cost per completed round with the failed rounds' costs included: the ratio of two sums.
 

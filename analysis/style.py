@@ -1,17 +1,24 @@
-"""How the figures look: column width, readable fonts, colours that colour-blind readers tell apart, embedded fonts."""
+"""How figures look and are written: width of a paper's columns, readable and embedded fonts, colours that colour-blind
+readers tell apart; the data beside each."""
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.tables import csv
 from testbed.display import visible
 
-COLUMN_INCHES = 3.5  # a column of a two-column paper: what is drawn here needs no scaling
+COLUMN_INCHES = 3.5  # a column of a two-column paper (IEEE, ACM): what is drawn here needs no scaling
+PAGE_INCHES = 7.16  # both columns and the gap between them
+FORMATS = ("png", "pdf", "svg")
+USUAL_FORMATS = ("png", "pdf")
 _DPI = 200
 
 _STYLE: dict[Any, Any] = {
@@ -71,6 +78,8 @@ _STAGES = {
     "plain/update": "#4DA982",
 }
 _OTHERS = ("#CC79A7", "#F0E442", "#56B4E9", "#AA4499", "#E69F00", "#332288", "#88CCEE")
+SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#882255")
+"""For what is neither a protocol nor a stage, in their order; the same palette."""
 
 
 def protocol_colours(names: Sequence[str]) -> dict[str, str]:
@@ -95,6 +104,23 @@ def figure_text(text: str) -> str:
     return f" {shown}" if shown.startswith("_") else shown
 
 
+def figure_lines(text: str, letters: int, at_most: int | None = None) -> list[str]:
+    """`figure_text` in lines of at most so many letters: broken behind spaces, commas and hyphens, else anywhere.
+
+    Of more lines than `at_most`, the last one that is shown ends in an ellipsis.
+    """
+    lines = [""]
+    for piece in re.split(r"(?<=[\s,-])", visible(text)):
+        if len(lines[-1]) + len(piece.rstrip()) > letters and lines[-1]:
+            lines.append("")
+        lines[-1] += piece
+        while len(lines[-1].rstrip()) > letters:
+            lines[-1:] = [lines[-1][:letters], lines[-1][letters:]]
+    if at_most is not None and len(lines) > at_most:
+        lines[at_most - 1 :] = [f"{lines[at_most - 1].rstrip()[: letters - 1]}…"]
+    return [figure_text(line.rstrip()) for line in lines]
+
+
 @contextlib.contextmanager
 def house_style() -> Iterator[None]:
     """Matplotlib settings of the figures, for the block only."""
@@ -102,24 +128,41 @@ def house_style() -> Iterator[None]:
         yield
 
 
+def width(columns: int) -> float:
+    """Inches of a figure over one or two columns of a paper."""
+    return COLUMN_INCHES if columns == 1 else PAGE_INCHES
+
+
 @contextlib.contextmanager
-def one_panel(height: float, columns: float = 1.0) -> Iterator[tuple[Figure, Axes]]:
+def one_panel(height: float, columns: int = 1) -> Iterator[tuple[Figure, Axes]]:
     """A figure with one pair of axes, in the house style.
 
     Args:
         height: in inches.
-        columns: its width, in columns of a page.
+        columns: of the page, 1 or 2.
     """
     with house_style():
-        figure = Figure(figsize=(columns * COLUMN_INCHES, height), layout="constrained")
+        figure = Figure(figsize=(width(columns), height), layout="constrained")
         yield figure, figure.add_subplot()
 
 
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Write `path` with .png (200 dpi) and .pdf added, and its folder if need be; the same figure, the same bytes."""
+def save(
+    figure: Figure, path: Path, data: pd.DataFrame | None = None, formats: Sequence[str] = USUAL_FORMATS
+) -> list[Path]:
+    """Write `path` with the suffix of each format added, and its folder if need be; the same figure, the same bytes.
+
+    Args:
+        figure: PNG gets 200 dpi.
+        path: without a suffix.
+        data: what is drawn, one row per mark, in base units: written as .csv beside it.
+        formats: of `FORMATS`.
+    """
+    paths = [path.with_name(f"{path.name}.{kind}") for kind in formats]
     path.parent.mkdir(parents=True, exist_ok=True)
-    paths = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "pdf")]
     for target in paths:
-        metadata = {"CreationDate": None} if target.suffix == ".pdf" else {"Software": None}
+        metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[target.suffix[1:]]
         figure.savefig(target, dpi=_DPI, bbox_inches="tight", pad_inches=0.03, metadata=metadata)
+    if data is not None:
+        paths.append(path.with_name(f"{path.name}.csv"))
+        paths[-1].write_text(csv(data), encoding="utf-8")
     return paths

@@ -212,7 +212,15 @@ _LATEX = {character: f"\\{character}" for character in "&%$#_{}"}
 _LATEX |= {character: f"${character}$" for character in "<>|"}
 _LATEX |= {character: f"{{{character}}}" for character in "[]*"}  # after the end of a row these would be its options
 _LATEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-_LATEX |= {"±": r"$\pm$", "×": r"$\times$", "≥": r"$\geq$", "–": "--", '"': "''", "`": r"\textasciigrave{}"}
+_LATEX |= {
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "–": "--",
+    '"': "''",
+    "`": r"\textasciigrave{}",
+}
 
 
 def markdown(text: str) -> str:

@@ -20,6 +20,7 @@ from cluster.hosts.actors import Coordinator
 from cluster.hosts.ray_hosts import RayHosts
 from testbed.arrays import Ids
 from testbed.network.hosts import Delivery, HostAnswers
+from testbed.network.sums import Sum
 from workloads.contract import Evaluation, LocalUpdate
 
 Result = TypeVar("Result")
@@ -71,7 +72,7 @@ def breaking(*faults: tuple[Moment, Victims]) -> type[Coordinator]:
 
         async def total(
             self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
-        ) -> tuple[npt.NDArray[Any], float]:
+        ) -> tuple[Sum, float]:
             """See `Hosts.total`."""
             return await self._broken(key[0], SUM, super().total(key, clients, weights))
 

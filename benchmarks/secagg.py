@@ -4,7 +4,7 @@
 
 Clients live in this process on one host per core (threads; the AES of the masks runs without Python's global lock).
 The drop-outs leave before they send their masked input, which costs the server most. The floor is the least that any
-implementation of this protocol with this PRG must do: the AES-256-CTR key stream of every mask, and its addition,
+implementation of this protocol with this PRG must do that expands its masks: the key stream of each, and its addition,
 spread over the same cores in the same process. A peer for orientation: Flower 1.41's SecAgg+ takes about 60 s here.
 """
 
@@ -23,6 +23,8 @@ from benchmarks.report import arguments, emit
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
+from testbed.crypto.masks import Prg
+from testbed.crypto.remembered import Results, remembers
 from testbed.emulation.availability import Presence
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
@@ -94,22 +96,26 @@ class Measured:
 
 
 def measured(
-    protocol: SecAgg, clients: int, dimension: int, dropouts: int, cores: int, *, told: bool = False
+    protocol: SecAgg, clients: int, dimension: int, dropouts: int, cores: int, *, told: bool = False, masks: str
 ) -> Measured:
     """Run the protocol once; the last `dropouts` clients leave before they send their input.
 
-    `told`: the server knows the experiment's id, and verifies signatures as the clients do.
+    `told`: the server knows the experiment's id, and verifies signatures as the clients do. `masks`: "symbolic" or
+    "materialised" (`aggregation.masks`), which goes with measured compute.
     """
     protocol.parameters.check_weights(clients, 20)
     workload = RandomUpdates(clients, dimension)
     randomness = Randomness(1)
-    compute = ComputeModel(True, REFERENCE_COSTS)
+    results = Results() if masks == "symbolic" else None
+    compute = ComputeModel(masks == "materialised", REFERENCE_COSTS)
     environment = Environment(
         population=clients,
         randomness=randomness,
         compute=compute,
         directory=Directory.empty(clients),
         workload=workload,  # type: ignore[arg-type]  # clients only train
+        symbolic_masks=masks == "symbolic",
+        results=results,
     )
     hosts = LocalHosts(clients, environment, [RoleSpec(Trainer, None), *protocol.roles], hosts=cores)
     hosts.register(PKI(clients, randomness))
@@ -128,7 +134,8 @@ def measured(
             1, network, everybody, everybody, environment.directory, dimension, identity, training=question
         )
         began, began_cpu = time.perf_counter(), time.process_time()
-        aggregate = await protocol.aggregate(start)
+        with remembers(results):
+            aggregate = await protocol.aggregate(start)
         seconds, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
         network.end_round()
         stages = network.exchanges[training:]
@@ -141,7 +148,7 @@ def measured(
     return asyncio.run(once())
 
 
-def floor_seconds(masks: int, length: int, cores: int, lane: type) -> float:
+def floor_seconds(masks: int, length: int, cores: int, lane: type, prg: Prg = "aes-256-ctr") -> float:
     """Seconds to expand and add `masks` masks of `length` elements on `cores` threads."""
     size = length * np.dtype(lane).itemsize
 
@@ -150,10 +157,17 @@ def floor_seconds(masks: int, length: int, cores: int, lane: type) -> float:
         stream = np.empty(CHUNK_BYTES + 16, np.uint8)
         total: npt.NDArray[Any] = np.zeros(length, lane)
         for number in range(count):
-            cipher = Cipher(algorithms.AES(number.to_bytes(32, "big")), modes.CTR(bytes(16))).encryptor()
+            seed = number.to_bytes(32, "big")
+            if prg == "aes-256-ctr":
+                cipher = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
+            else:
+                from aeg import aegis256x4
             for begin in range(0, size, CHUNK_BYTES):
                 width = min(CHUNK_BYTES, size - begin)
-                cipher.update_into(zeros[:width], stream.data)
+                if prg == "aes-256-ctr":
+                    cipher.update_into(zeros[:width], stream.data)
+                else:
+                    aegis256x4.stream(seed, begin.to_bytes(32, "little"), into=stream[:width].data)
                 part = total[begin // total.itemsize : (begin + width) // total.itemsize]
                 np.add(part, stream[:width].view(lane), out=part)
 
@@ -175,6 +189,8 @@ def main() -> None:
     parser.add_argument("--dropouts", type=int, default=7, help="clients that leave before their masked input")
     parser.add_argument("--bits", type=int, default=32, help="ring width")
     parser.add_argument("--cores", type=int, default=os.cpu_count(), help="hosts of clients, each a thread")
+    parser.add_argument("--masks", choices=["symbolic", "materialised"], default="materialised")
+    parser.add_argument("--prg", choices=["aes-256-ctr", "aegis-256x4"], default="aes-256-ctr")
     parser.add_argument("--repeat", type=int, default=3, help="times; the median pair counts")
     options = parser.parse_args()
     survivors = options.clients - options.dropouts
@@ -182,9 +198,11 @@ def main() -> None:
     lane = np.uint16 if options.bits <= 16 else np.uint32 if options.bits <= 32 else np.uint64
     rows = []
     for _ in range(options.repeat):
-        floor_s = floor_seconds(masks, options.dimension + 1, options.cores, lane)
-        protocol = SecAgg(SecAggParameters(threshold=0.7, bits=options.bits))
-        done = measured(protocol, options.clients, options.dimension, options.dropouts, options.cores)
+        floor_s = floor_seconds(masks, options.dimension + 1, options.cores, lane, options.prg)
+        protocol = SecAgg(SecAggParameters(threshold=0.7, bits=options.bits, prg=options.prg))
+        done = measured(
+            protocol, options.clients, options.dimension, options.dropouts, options.cores, masks=options.masks
+        )
         rows.append(
             {"seconds": done.seconds, "floor_seconds": floor_s, "ratio": done.seconds / floor_s,
              "largest_error": done.error}
@@ -192,7 +210,7 @@ def main() -> None:
     middle = sorted(rows, key=lambda row: row["ratio"])[len(rows) // 2]
     emit(
         {**middle, "clients": options.clients, "dimension": options.dimension, "dropouts": options.dropouts,
-         "masks": masks, "cores": options.cores, "bits": options.bits},
+         "masks": masks, "emulated": options.masks, "prg": options.prg, "cores": options.cores, "bits": options.bits},
         rows,
         options.format == "json",
     )  # fmt: skip

@@ -21,6 +21,7 @@ from testbed.aggregation.secagg.round import PeerGraph
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.aggregation.secagg_plus.protocol import SecAggPlus
+from testbed.crypto.masks import Prg
 
 
 class Counting(SecAggPlus):
@@ -40,10 +41,10 @@ class Counting(SecAggPlus):
         return of_inputs + len(there) + sum(len(self.graph.peers(gone, there)) for gone in everybody[len(there) :])
 
 
-def row(name: str, done: Measured, masks: int, length: int, cores: int) -> dict[str, object]:
+def row(name: str, done: Measured, masks: int, length: int, cores: int, prg: Prg) -> dict[str, object]:
     """A line of the table; CPU seconds of both, because on a machine that others use they say more than the clock."""
     began = time.process_time()
-    floor_s = floor_seconds(masks, length, cores, np.uint32)
+    floor_s = floor_seconds(masks, length, cores, np.uint32, prg)
     floor_cpu_s = time.process_time() - began
     return {
         "protocol": name, "seconds": done.seconds, "floor_seconds": floor_s, "ratio": done.seconds / floor_s,
@@ -61,26 +62,36 @@ def main() -> None:
     parser.add_argument("--dropouts", type=int, default=70, help="clients that leave before their masked input")
     parser.add_argument("--dishonest", type=float, default=0.1, help="fraction that k and t must withstand")
     parser.add_argument("--cores", type=int, default=os.cpu_count(), help="hosts of clients, each a thread")
+    parser.add_argument("--masks", choices=["symbolic", "materialised"], default="materialised")
+    parser.add_argument("--prg", choices=["aes-256-ctr", "aegis-256x4"], default="aes-256-ctr")
     parser.add_argument("--repeat", type=int, default=1, help="times; the median pair counts")
     parser.add_argument("--peer", action="store_true", help="measure secagg with the same clients, too")
     options = parser.parse_args()
     s, gone, length = options.clients, options.dropouts, options.dimension + 1
-    parameters = SecAggPlusParameters(dishonest=options.dishonest)
+    parameters = SecAggPlusParameters(dishonest=options.dishonest, prg=options.prg)
     rows = []
     for _ in range(options.repeat):
         protocol = Counting(parameters)
-        done = measured(protocol, s, options.dimension, gone, options.cores, told=True)
+        done = measured(protocol, s, options.dimension, gone, options.cores, told=True, masks=options.masks)
         masks = protocol.masks(s, gone)
-        rows.append(row("secagg-plus", done, masks, length, options.cores))
+        rows.append(row("secagg-plus", done, masks, length, options.cores, options.prg))
     middle = sorted(rows, key=operator.itemgetter("ratio"))[len(rows) // 2]
     if options.peer:
-        done = measured(SecAgg(SecAggParameters(threshold=0.7)), s, options.dimension, gone, options.cores, told=True)
+        done = measured(
+            SecAgg(SecAggParameters(threshold=0.7, prg=options.prg)),
+            s,
+            options.dimension,
+            gone,
+            options.cores,
+            told=True,
+            masks=options.masks,
+        )
         masks = (s - gone) * (s + 1 + gone)
-        rows.append(row("secagg", done, masks, length, options.cores))
+        rows.append(row("secagg", done, masks, length, options.cores, options.prg))
     chosen = parameters.neighbourhood(s)
     emit(
         {**middle, "clients": s, "dimension": options.dimension, "dropouts": gone, "neighbours": chosen.neighbours,
-         "threshold": chosen.threshold, "cores": options.cores},
+         "threshold": chosen.threshold, "emulated": options.masks, "prg": options.prg, "cores": options.cores},
         rows,
         options.format == "json",
     )  # fmt: skip

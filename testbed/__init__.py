@@ -2,11 +2,12 @@
 
 The same things as the ``testbed`` command, for notebooks and scripts::
 
-    from testbed import Experiment, run, compare
+    from testbed import Experiment, run, compare, report
 
     experiment = Experiment.load("examples/quickstart.yaml")
     directory = run(experiment, out="runs/quickstart")
     table = compare(directory)          # a pandas frame
+    report(directory, "report.html")    # a page for the browser
 
 This package is the federation (`engine` and what it is made of), what runs it (`running`) and the command (`commands`).
 Only the last two use Ray and torch, through `cluster` and `workloads`; what runs no clients does without them.
@@ -19,11 +20,12 @@ from testbed.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from testbed.experiment import Experiment
-    from testbed.running import compare, run
+    from testbed.running import compare, compare_targets, report, run
 
-__all__ = ["Experiment", "__version__", "compare", "run"]
+_RUNNING = ("compare", "compare_targets", "report", "run")
+__all__ = ["Experiment", "__version__", "compare", "compare_targets", "report", "run"]
 
-_FROM = {"Experiment": "testbed.experiment", "compare": "testbed.running", "run": "testbed.running"}
+_FROM = {"Experiment": "testbed.experiment", **dict.fromkeys(_RUNNING, "testbed.running")}
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,7 @@ _ROOT = Path(__file__).parents[1]
 _OURS = tuple(f"{_ROOT / package}{os.sep}" for package in ("testbed", "cluster", "workloads", "analysis"))
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
-_WATCHING = str(_ROOT / "testbed" / "running" / "observers.py")  # who watches a run is no part of it
+_WATCHING = str(_ROOT / "testbed" / "running" / "observers" / "contract.py")  # who watches a run is no part of it
 _LONGEST_TRACEBACK = 10_000  # characters; the end says most
 
 

@@ -3,6 +3,9 @@
 Each message says what was wrong, where, and what to do; the command line prints it as one line.
 """
 
+import os
+import traceback
+
 
 def reason(error: Exception | str, longest: int = 200) -> str:
     """What another library's error says, as one line of at most `longest` characters."""
@@ -13,6 +16,15 @@ class TestbedError(Exception):
     """The root of everything that the testbed raises on purpose."""
 
     __test__ = False  # the name begins with "Test": keep pytest from collecting it
+    with_traceback_shown = False
+    """Whether a notebook shows the traceback, too (``run(..., debug=True)``)."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows instead of a traceback: the command's lines; with ``TESTBED_DEBUG`` set, all of it."""
+        if self.with_traceback_shown or os.environ.get("TESTBED_DEBUG"):
+            return "".join(traceback.format_exception(self)).splitlines()
+        lines = str(self).splitlines() or [type(self).__name__]
+        return ["error: " + "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line) for line in lines]
 
 
 class ExperimentError(TestbedError):

@@ -108,8 +108,12 @@ def stage_order(orders: Sequence[Sequence[str]]) -> list[str]:
 
 def by_outcome(run: RunRecords) -> pd.DataFrame:
     """What rounds of each outcome took: index completed, skipped, aborted; columns rounds, seconds, bytes (server)."""
-    frame = per_round(run)
-    grouped = frame.groupby("outcome").agg(
+    return outcomes_of(per_round(run))
+
+
+def outcomes_of(rounds: pd.DataFrame) -> pd.DataFrame:
+    """`by_outcome` of the frame that `per_round` has made."""
+    grouped = rounds.groupby("outcome").agg(
         rounds=("round", "size"), seconds=("round_s", "sum"), bytes=("server_bytes", "sum")
     )
     return grouped.reindex(list(OUTCOMES), fill_value=0)

@@ -13,6 +13,7 @@ server has to wait for, cancels out. That needs the same drop-outs in both runs,
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -37,13 +38,15 @@ COSTS = {
 }
 _COSTS = COSTS | {"transport_bytes": "transport_bytes_per_round"}
 _OUTCOMES = ("rounds_completed", "rounds_skipped", "rounds_aborted")
-_MEANS = ("participants_mean", "final_accuracy", "final_perplexity", "fairness_gap", "aggregation_cardinality")
+_RESULTS = ("final_accuracy", "final_perplexity")
+_MEANS = ("participants_mean", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
 _CAVEATS = "privacy_caveats"
 _COUNTS = ("population", "seeds", *_OUTCOMES, "rounds_planned", "stopped", "crashes", "behind_rounds")
 _TYPES = {
     **dict.fromkeys(_COUNTS, "int64"),
     **dict.fromkeys(("behind_factor", *_MEANS), "float64"),
+    **{f"{result}{end}": "float64" for result in _RESULTS for end in ("", "_half_width")},
     **{f"{cost}{end}": "float64" for cost in _COSTS for end in ("", "_half_width", "_ratio")},
     _PRIVACY: "Int64",
     f"{_PRIVACY}_certified": "boolean",
@@ -52,53 +55,75 @@ _TYPES = {
 
 
 def compare(
-    runs: Sequence[RunRecords], baseline: str | None = None, *, privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S
+    runs: Sequence[RunRecords],
+    baseline: str | None = None,
+    *,
+    group_by: Sequence[str] = (),
+    privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
 ) -> pd.DataFrame:
-    """The overhead table: one row per protocol and setting, the baseline of a setting first.
+    """The overhead table: one row per protocol and setting, in the order of the runs.
 
-    Columns: setting, label, protocol, aggregation, population, seeds (how many runs were pooled), baseline (label),
+    Columns: setting, label, protocol, aggregation, population, seeds (how many runs were pooled), baseline (its
+    label, with its setting where it serves other settings too),
     is_baseline; for each of round_s, client_s (s), server_bytes, client_bytes (means over *completed* rounds),
     round_s_per_update, server_bytes_per_update (failed rounds included) and transport_bytes (headers and
     acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
     ``_half_width`` of its 95% interval, ``_ratio`` to the baseline; then the rounds by outcome,
     rounds_planned (of which an unfinished run has not had all), stopped (how many of the runs have ended before their
-    last round, at their privacy budget), crashes (of clients' code, see `analysis.comparison.summary`), behind_rounds
-    (live: the machine could not keep up), behind_factor (of the worst run), reasons (why rounds did not complete, in
-    words), unexpected_refusals (of clients, though nobody was to be dishonest; in words), participants_mean,
-    final_accuracy, final_perplexity (of language models), fairness_gap, aggregation_cardinality and
+    last round), stopped_at (where: their privacy budget, a target), crashes (of clients' code, see
+    `analysis.comparison.summary`), behind_rounds (live: the machine could not keep up), behind_factor
+    (of the worst run), reasons (why rounds did not complete, in words), unexpected_refusals (of clients, though nobody
+    was to be dishonest; in words), participants_mean, final_accuracy, final_perplexity (of language models), both with
+    ``_half_width`` (over the seeds; one run has none),
+    fairness_gap, aggregation_cardinality and
     multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the epsilon of runs with
     noise does not cover). Unknown values are missing.
 
     Repetitions with other seeds are one row. Its values are means over the seeds, its intervals are taken over the
     seeds too (rounds of one seed share devices and links, so they do not tell how much these matter), rounds are
-    added up, and T is the smallest that any seed has shown.
+    added up, F and C are means, and T is the smallest that any seed has shown.
 
     Args:
         runs: e.g. from `testbed.records.find_runs`.
         baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
-        privacy_time_limit_s: wall-clock seconds for each run's T, see `analysis.comparison.summary.summarise`.
+        group_by: keys that make the settings, see `analysis.comparison.rows.rows_of`.
+        privacy_time_limit_s: for each run's T, see `analysis.comparison.summary.summarise`.
     """
-    rows = rows_of(runs)
-    baselines = baselines_of(rows, baseline)
-    found = {id(row): _measured(row, privacy_time_limit_s) for row in rows}
+    rows = rows_of(runs, group_by)
+    return compared(rows, baselines_of(rows, baseline), summaries_of(rows, privacy_time_limit_s))
+
+
+Summaries = dict[int, list[dict[str, Any]]]
+"""By the `id` of a row, what `summarise` says of each of its runs."""
+
+
+def summaries_of(rows: Sequence[Row], privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S) -> Summaries:
+    """The summaries of all runs of some rows."""
+    # Of copies: what they read of the exchanges goes with them, so that a hundred runs need the memory of one.
+    return {
+        id(row): [summarise(copy(run), privacy_time_limit_s=privacy_time_limit_s) for run in row.runs] for row in rows
+    }
+
+
+def compared(rows: Sequence[Row], baselines: Sequence[Row | None], summaries: Summaries) -> pd.DataFrame:
+    """`compare` of rows, the baseline of each, and the summaries of their runs."""
+    found = {id(row): _measured(row, summaries[id(row)]) for row in rows}
+    across = {id(base) for row, base in zip(rows, baselines, strict=True) if base and base.setting != row.setting}
     records = []
     for row, base in zip(rows, baselines, strict=True):
         record = found[id(row)]
         reference = found[id(base)] if base is not None else {}
-        record["baseline"] = None if base is None else base.label if base.setting == row.setting else base.full_label
+        record["baseline"] = None if base is None else base.full_label if id(base) in across else base.label
         record["is_baseline"] = base is row
         for cost in _COSTS:
             mean, other = record[cost], reference.get(cost)
             record[f"{cost}_ratio"] = mean / other if mean is not None and other else None
         records.append(record)
-    position = {setting: place for place, setting in enumerate(dict.fromkeys(row.setting for row in rows))}
-    records.sort(key=lambda record: (position[record["setting"]], not record["is_baseline"]))
     return pd.DataFrame(records).astype(_TYPES)
 
 
-def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
+def _measured(row: Row, summaries: list[dict[str, Any]]) -> dict[str, Any]:
     """The row; what depends on the baseline is still to come."""
-    summaries = [summarise(run, privacy_time_limit_s=privacy_time_limit_s) for run in row.runs]
 
     def said(key: str) -> list[str]:
         return [summary[key] for summary in summaries if summary.get(key)]
@@ -124,12 +149,19 @@ def _measured(row: Row, privacy_time_limit_s: float) -> dict[str, Any]:
         **{key: sum(summary[key] for summary in summaries) for key in _OUTCOMES},
         "rounds_planned": sum(int(run.experiment.get("rounds", len(run.rounds))) for run in row.runs),
         "stopped": len(said("stopped")),
+        "stopped_at": "; ".join(dict.fromkeys(why.partition(":")[0] for why in said("stopped"))),
         "crashes": sum(summary["crashes"] for summary in summaries),
         "behind_rounds": sum(summary["behind_rounds"] for summary in summaries),
         "behind_factor": max(_values(summaries, "behind_factor"), default=None),
         "reasons": summed_up(ends),
         "unexpected_refusals": "; ".join(said("unexpected_refusals")),
-        **{key: mean_interval(_values(summaries, key)).mean for key in _MEANS},
+        "participants_mean": mean_interval(_values(summaries, "participants_mean")).mean,
+        **{
+            key: value
+            for name in _RESULTS
+            for key, value in mean_interval(_values(summaries, name)).named(name).items()
+        },
+        **{name: mean_interval(_values(summaries, name)).mean for name in ("fairness_gap", "aggregation_cardinality")},
         **_privacy(summaries),
         _CAVEATS: "; ".join(dict.fromkeys(said(_CAVEATS))),
     }
@@ -157,7 +189,11 @@ Fates = dict[int, set[tuple[int, str, str]]]
 
 
 def compare_paired(
-    runs: Sequence[RunRecords], baseline: str | None = None, *, privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S
+    runs: Sequence[RunRecords],
+    baseline: str | None = None,
+    *,
+    group_by: Sequence[str] = (),
+    privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
 ) -> pd.DataFrame:
     """The overhead table over pairs of rounds: `analysis.comparison.overhead.compare` with other numbers in it.
 
@@ -173,12 +209,12 @@ def compare_paired(
     with itself: all its completed rounds.
 
     Args:
-        runs, baseline, privacy_time_limit_s: see `analysis.comparison.overhead.compare`, which also says what it
-        raises.
+        runs, baseline, group_by, privacy_time_limit_s: see `analysis.comparison.overhead.compare`, which also says
+        what it raises.
     """
-    frame = compare(runs, baseline, privacy_time_limit_s=privacy_time_limit_s)
+    frame = compare(runs, baseline, group_by=group_by, privacy_time_limit_s=privacy_time_limit_s)
     frame = frame[[name for name in frame.columns if "_per_update" not in name]]
-    rows = rows_of(runs)
+    rows = rows_of(runs, group_by)
     found = {
         (row.setting, row.label): _paired(row, base)
         for row, base in zip(rows, baselines_of(rows, baseline), strict=True)

@@ -7,10 +7,13 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.losses import counts
-from analysis.comparison.measures import by_outcome, per_round
-from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy, weak_privacy
+from analysis.comparison.measures import outcomes_of, per_round
+from analysis.comparison.targets import named_targets
+from analysis.comparison.time_to_target import reach
+from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy
+from analysis.multi_round.kept import weak_privacy_of
 from analysis.multi_round.participation import participation_matrix
-from analysis.privacy.spent import of_honest, why_stopped
+from analysis.privacy.spent import of_honest
 from analysis.statistics import mean_interval, per_update_interval
 from analysis.tables import plain, protocol_name
 from testbed.privacy.section import caveats
@@ -40,7 +43,9 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     ``final_perplexity`` and ``best_perplexity`` are None unless the next word is
     what is learned; ``training`` is ``real`` or ``simulated``. Of runs with a privacy ledger, ``epsilon_max`` and
     ``epsilon_median`` are over the honest clients that were charged, ``privacy_caveats`` says what they do not cover (a
-    seed, losses that are reported), ``stopped`` why the budget ended the run.
+    seed, losses that are reported). ``reached.TARGET`` says of each target that the experiment names whether the run
+    has reached it, ``time_to_target_s.TARGET`` and so on when, since its start (None: it has not); ``stopped`` why
+    the budget or a target ended the run.
 
     Args:
         run: the records; also of a run that is still going on.
@@ -50,7 +55,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     """
     experiment, rounds = run.experiment, per_round(run)
     done = rounds["outcome"] == "completed"
-    completed, failed = rounds[done], by_outcome(run).loc[["skipped", "aborted"]]
+    completed, failed = rounds[done], outcomes_of(rounds).loc[["skipped", "aborted"]]
     ends = list(zip(rounds["outcome"], rounds["reason"], strict=True))
     refused = run.events.loc[run.events["kind"] == "refusal", "detail"].tolist()
     lost = counts(run)
@@ -97,6 +102,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "training": (experiment.get("workload") or {}).get("training", "real"),
         **_multi_round(run, privacy_time_limit_s),
         **_spending(run),
+        **_targets(run),
+        "stopped": run.why_stopped or None,
         "clock": (run.experiment.get("time") or {}).get("clock", "virtual"),
         "virtual_s": rounds["ended_s"].iloc[-1] if len(rounds) else 0.0,
         "wall_s": run.wall_s,
@@ -130,7 +137,7 @@ def _multi_round(run: RunRecords, time_limit_s: float) -> dict[str, Any]:
     None where there is nothing to measure: F and C before the first round, T before the first sum.
     """
     matrix = participation_matrix(run, compact=True)
-    weak = weak_privacy(matrix, time_limit_s=time_limit_s) if matrix.any() else None
+    weak = weak_privacy_of(run, matrix, time_limit_s) if matrix.any() else None
     return {
         "fairness_gap": fairness_gap(matrix) if len(matrix) else None,
         "aggregation_cardinality": aggregation_cardinality(matrix) if len(matrix) else None,
@@ -138,6 +145,19 @@ def _multi_round(run: RunRecords, time_limit_s: float) -> dict[str, Any]:
         "multi_round_privacy_weak": weak.value if weak else None,
         "multi_round_privacy_weak_certified": weak.certified if weak else None,
         "multi_round_privacy_weak_lower_bound": weak.lower_bound if weak else None,
+    }
+
+
+def _targets(run: RunRecords) -> dict[str, Any]:
+    """When the run reached the targets that its experiment names."""
+    found = {target.column: reach(run, target) for target in named_targets([run])}
+    when = {name: at if at.reached else None for name, at in found.items()}
+    return {
+        **{f"reached.{name}": at.reached for name, at in found.items()},
+        **{f"time_to_target_s.{name}": at and at.time_s for name, at in when.items()},
+        **{f"rounds_to_target.{name}": at and at.rounds for name, at in when.items()},
+        **{f"server_bytes_to_target.{name}": at and at.server_bytes for name, at in when.items()},
+        **{f"client_bytes_to_target.{name}": at and at.client_bytes for name, at in when.items()},
     }
 
 
@@ -155,5 +175,4 @@ def _spending(run: RunRecords) -> dict[str, Any]:
         "planned_epsilon_max": last["planned_epsilon"].max(),
         "colluding_epsilon_max": last["colluding_epsilon"].max(),
         "privacy_caveats": "; ".join(caveats(run.experiment)) or None,
-        "stopped": why_stopped(run) or None,
     }

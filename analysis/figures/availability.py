@@ -5,20 +5,23 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.comparison.losses import LOST, first_losses
+from analysis.comparison.losses import LOST, first_losses, somebody_was_lost
 from analysis.comparison.measures import stage_order
 from analysis.comparison.rows import Row
+from analysis.figures.curves import Panel, over_settings, with_intervals
 from analysis.figures.elements import (
-    LEGEND_COLUMNS,
+    Drawn,
     bars,
-    legend_inches,
-    over_settings,
+    fitted,
+    interval_note,
+    named,
+    of_rows,
     part_handles,
     positions,
     protocol_axis,
-    random_first,
 )
-from analysis.style import COLUMN_INCHES, stage_colours
+from analysis.statistics import Interval, mean_interval, ratio_interval
+from analysis.style import stage_colours, width
 from analysis.tables import Unit, seconds_unit
 from testbed.records import RunRecords
 
@@ -48,75 +51,122 @@ def presence(run: RunRecords) -> pd.DataFrame:
     return frame.dropna(subset="reachable").reset_index(drop=True)
 
 
-def availability(rows: Sequence[Row]) -> Figure:
+def availability(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     """Clients reachable when a round begins, and participants lost up to it, against virtual time.
 
-    A column of panels per setting. Repetitions with other seeds are averaged round by round, with a band from the
-    least to the most.
+    A column of panels per setting. Repetitions with other seeds are averaged round by round, with a band of the 95%
+    interval over them.
 
     Args:
         rows: from `analysis.comparison.rows.rows_of`.
+        columns: of the page, 1 or 2.
+
+    Returns:
+        The figure, or why there is none.
     """
-    rows = random_first(rows)
+    if not _somebody_was_lost(rows):
+        return _NOBODY
     curves = [_curves(row) for row in rows]
-    unit = seconds_unit([max((curve["started_s", "mean"].max() for curve in curves if len(curve)), default=0)])
+    unit = seconds_unit([max((curve["started_s"].max() for curve in curves if len(curve)), default=0)])
     lines = []
     for curve in curves:
-        x = curve["started_s", "mean"] / unit.size
-        lines.append([(x, 100 * curve[share]) for share in ("reachable", "lost_so_far")])
-    figure, panels = over_settings(rows, lines, linewidth=1.0, sharex="col", sharey="row")
-    for axes in panels[1]:
-        axes.set_xlabel(f"Time [{unit.symbol}]")
-    for axes, label in zip(panels[:, 0], ("Clients reachable [%]", "Participants lost so far [%]"), strict=True):
-        axes.set_ylabel(label)
+        x = curve["started_s"] / unit.size
+        shares = [(100 * curve[share], 100 * curve[f"{share}_half_width"]) for share in _SHARES]
+        lines.append([(x, pd.DataFrame({"mean": mean, "half_width": half_width})) for mean, half_width in shares])
+    panels = [Panel(f"Time [{unit.symbol}]", label, 100) for label in _SHARES.values()]
+    figure, settings = over_settings(rows, panels, lines, columns, linewidth=1.0)
+    for axes in figure.axes:
         axes.set_ylim(bottom=0)
-    if panels[0, 0].get_ylim()[1] > FEW_PERCENT:  # of few clients, only the changes would be hard to see
-        panels[0, 0].set_ylim(0, 103)
-    return figure
+    if settings[0][0].get_ylim()[1] > FEW_PERCENT:  # of few clients, only the changes would be hard to see
+        settings[0][0].set_ylim(0, 103)
+    return Drawn("availability", figure, of_rows(rows, curves))
+
+
+_SHARES = {"reachable": "Clients reachable [%]", "lost_so_far": "Participants lost so far [%]"}
+_NOBODY = "nobody was away or lost in these runs"
+
+
+def _somebody_was_lost(rows: Sequence[Row]) -> bool:
+    return any(somebody_was_lost(run) for row in rows for run in row.runs)
 
 
 def _curves(row: Row) -> pd.DataFrame:
-    """By round: mean, min and max over the repetitions of started_s, reachable and lost_so_far."""
+    """By round: started_s (s, mean), reachable and lost_so_far with their half-widths over the repetitions."""
     rounds = pd.concat([presence(run) for run in row.runs])
-    return rounds.groupby("round")[["started_s", "reachable", "lost_so_far"]].agg(["mean", "min", "max"])
+    return with_intervals(rounds, "round", ["started_s", *_SHARES]).drop(columns="started_s_half_width")
 
 
-def dropouts_by_stage(rows: Sequence[Row]) -> Figure:
+def dropouts_by_stage(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     """Participants lost per round: the stage in which each was lost first, and how.
 
-    Means over all recorded rounds of all repetitions.
+    Means over all recorded rounds of all repetitions; the error bar is the 95% interval of all losses, over the
+    repetitions (`analysis.statistics.ratio_interval`); of a single run over its rounds.
 
     Args:
         rows: from `analysis.comparison.rows.rows_of`.
+        columns: of the page, 1 or 2.
+
+    Returns:
+        The figure, or why there is none.
     """
-    rows = random_first(rows)
+    if not _somebody_was_lost(rows):
+        return _NOBODY
     order = stage_order([[str(stage) for stage in run.exchanges["stage"].unique()] for row in rows for run in row.runs])
     stages = [_lost_per_round(row, "stage", order) for row in rows]
     outcomes = [_lost_per_round(row, "outcome", LOST) for row in rows]
+    totals = [_all_lost_per_round(row) for row in rows]
     # Stages and ways in which nobody was lost would only lengthen the legend.
     of_stage = {name: colour for name, colour in stage_colours(order).items() if any(s.get(name, 0) for s in stages)}
     of_outcome = {name: colour for name, colour in _OUTCOME_COLOURS.items() if any(o.get(name, 0) for o in outcomes)}
     places, height = positions(rows)
-    handles, others = part_handles(of_stage), part_handles(of_outcome)
-    inches = 2 * (height + 0.22) + 0.6 + legend_inches(handles) + legend_inches(others)
-    figure = Figure(figsize=(COLUMN_INCHES, inches), layout="constrained")
-    ratios = [height + 0.5 + legend_inches(legend) for legend in (handles, others)]
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=ratios)[:, 0]
+    known = any(total.half_width is not None for total in totals)
+    note = f"error bars: {interval_note([len(row.runs) for row in rows], 'rounds')}" if known else ""
+    legends = [fitted(list(of_stage), width(columns)), fitted(list(of_outcome), width(columns), note)]
+    heights = [height + 0.22 + 0.3 + legend.inches for legend in legends]
+    figure = Figure(figsize=(width(columns), sum(heights)), layout="constrained")
+    parts = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     unit = Unit("", 1.0, 2)
     panels = []
-    for part, columns, colours, title, legend in (
-        (above, stages, of_stage, "By the stage in which they were lost", handles),
-        (below, outcomes, of_outcome, "By what became of them", others),
+    for part, values, colours, title, legend in (
+        (parts[0], stages, of_stage, "By the stage in which they were lost", legends[0]),
+        (parts[1], outcomes, of_outcome, "By what became of them", legends[1]),
     ):
         axes = part.subplots()
         axes.set_title(title, loc="left")
-        panels.append((axes, bars(axes, places, columns, unit, colours, "no round")))
+        half_widths = [total.half_width for total in totals]
+        panels.append((axes, bars(axes, places, values, half_widths, unit, colours, "no round")))
         protocol_axis(axes, rows, places)
-        part.legend(handles=legend, loc="outside lower center", ncols=LEGEND_COLUMNS)
+        legend.add_to(part, part_handles(colours))
     for axes, _ in panels:
         axes.set_xlim(0, max(reach for _, reach in panels) or 1)
         axes.set_xlabel("Participants lost per round")
-    return figure
+    return Drawn("dropouts-by-stage", figure, _data(rows, stages, outcomes, totals))
+
+
+def _data(
+    rows: Sequence[Row], stages: Sequence[pd.Series], outcomes: Sequence[pd.Series], totals: Sequence[Interval]
+) -> pd.DataFrame:
+    """A row per bar's part, and one for all that were lost, with the half-width of its interval."""
+    records = []
+    for row, of_stage, of_outcome, total in zip(rows, stages, outcomes, totals, strict=True):
+        for by, parts in (("stage", of_stage), ("outcome", of_outcome)):
+            records += [{**named(row), "by": by, "part": part, "lost_per_round": n} for part, n in parts.items()]
+        mean, half_width = total.mean, total.half_width
+        records.append(
+            {**named(row), "by": "", "part": "all", "lost_per_round": mean, "lost_per_round_half_width": half_width}
+        )
+    return pd.DataFrame(records).astype({"lost_per_round": float, "lost_per_round_half_width": float})
+
+
+def _all_lost_per_round(row: Row) -> Interval:
+    """As the bars' length, the sum of its parts."""
+    lost = [
+        first_losses(run).groupby("round").size().reindex(run.rounds["round"], fill_value=0).astype(float)
+        for run in row.runs
+    ]
+    if len(lost) == 1:
+        return mean_interval(lost[0])
+    return ratio_interval([each.sum() for each in lost], [len(each) for each in lost])
 
 
 def _lost_per_round(row: Row, by: str, parts: Sequence[str]) -> pd.Series:

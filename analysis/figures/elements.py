@@ -1,31 +1,90 @@
-"""What several figures draw: stacked bars with a row for each protocol, and lines that tell protocols apart."""
+"""What several figures draw: stacked bars with a row for each protocol, legends that fit, intervals and their names."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison.rows import Row
-from analysis.style import COLUMN_INCHES, figure_text, protocol_colours
+from analysis.statistics import Interval, mean_interval
+from analysis.style import COLUMN_INCHES, figure_lines, figure_text
 from analysis.tables import Unit
 
 FAILED = "skipped and aborted rounds"
 FAILED_LOOK: dict[str, Any] = {"facecolor": "white", "edgecolor": "#7F7F7F", "hatch": "/////"}
-LEGEND_COLUMNS = 2
-_LINES = ("-", "--", ":", "-.")
-_MARKERS = "osD^vP"
+ERROR_LOOK: dict[str, Any] = {"ecolor": "#333333", "elinewidth": 0.8, "capsize": 2, "capthick": 0.8}
 _BAR = 0.72
+_LETTER_INCHES = 0.052  # of 7 points, on average
+_HANDLE_INCHES = 0.35
+_LINE_LETTERS = 2.4  # length of a line in a legend: what tells a dash from a dot
 
 
-def random_first(rows: Sequence[Row]) -> list[Row]:
-    """As in the table: the usual baseline first in each setting."""
-    settings = list(dict.fromkeys(row.setting for row in rows))
-    return sorted(rows, key=lambda row: (settings.index(row.setting), row.protocol != "random"))
+@dataclass(frozen=True)
+class Drawn:
+    """A figure and its data.
+
+    Attributes:
+        name: of its files.
+        figure: drawn, not yet written.
+        data: one row per mark, in base units (seconds, bytes, shares).
+    """
+
+    name: str
+    figure: Figure
+    data: pd.DataFrame
+
+
+def named(row: Row) -> dict[str, Any]:
+    """The first columns of a figure's data: setting, label, protocol, seeds (how many runs)."""
+    return {"setting": row.setting, "label": row.label, "protocol": row.protocol, "seeds": len(row.runs)}
+
+
+def of_rows(rows: Sequence[Row], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """A frame for each row below each other, with the columns of `named` in front."""
+    parts = []
+    for row, frame in zip(rows, frames, strict=True):
+        part = frame.copy()
+        for place, (name, value) in enumerate(named(row).items()):
+            part.insert(place, name, value)
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+
+
+def over_runs(values: Sequence[pd.Series]) -> Interval:
+    """Mean and 95% interval over the runs' means; of a single run over its rounds.
+
+    Args:
+        values: for each run one number a round; runs without any do not count.
+    """
+    there = [each for each in values if each.notna().any()]
+    return mean_interval(there[0] if len(values) == 1 and there else [float(each.mean()) for each in there])
+
+
+def interval_note(counts: Sequence[int], alone: str = "") -> str:
+    """What bands or error bars are, e.g. ``95% intervals over 3 seeds``; empty: there are none.
+
+    Args:
+        counts: how many runs each row has.
+        alone: over what a row's interval is that has a single run; empty: it has none.
+    """
+    several = sorted({count for count in counts if count > 1})
+    seeds = f"{several[0]} seeds" if len(several) == 1 else f"seeds ({several[0]} to {several[-1]})" if several else ""
+    if not seeds:
+        return f"95% intervals over {alone}" if alone else ""
+    single = f", of one seed over {alone}" if alone and min(counts) == 1 else ""
+    return f"95% intervals over {seeds}{single}"
+
+
+# -- bars -------------------------------------------------------------------------------------------------------------
 
 
 def positions(rows: Sequence[Row]) -> tuple[list[float], float]:
@@ -37,30 +96,38 @@ def positions(rows: Sequence[Row]) -> tuple[list[float], float]:
             at += 1.1 if at else 1.0
         places.append(at)
         at += 1
-    return places, 0.23 * (at + 0.2)
+    lines = max(label.count("\n") + 1 for label in map(_label, rows))
+    return places, max(0.23, 0.12 * lines + 0.02) * (at + 0.2)
+
+
+def _label(row: Row) -> str:
+    return "\n".join(figure_lines(row.label, 26, 4))
 
 
 def bars(
     axes: Axes,
     places: Sequence[float],
     columns: Sequence[pd.Series],
+    half_widths: Sequence[float | None],
     unit: Unit,
     colours: Mapping[str, str],
     nothing: str = "no completed round",
 ) -> float:
-    """One horizontal bar per row: parts stacked, failed rounds hatched, the numbers at its end.
+    """One horizontal bar per row: parts stacked, an error bar at their end, failed rounds hatched, then the numbers.
 
     Args:
         places: from `positions`.
         columns: a row's values (in base units) by the name of the part; `FAILED` is the hatched one.
+        half_widths: of the interval of the sum of a row's parts, `FAILED` left out.
         unit: of the axis.
         colours: of each part, in the order in which they are stacked.
         nothing: stands where a row has no values.
 
     Returns how far the axis has to reach for the numbers to fit.
     """
-    reach = 0.0
-    for position, column in zip(places, columns, strict=True):
+    whole = axes.figure.bbox.width / axes.figure.dpi
+    reach, letter = 0.0, 0.028 * COLUMN_INCHES / whole
+    for position, column, half_width in zip(places, columns, half_widths, strict=True):
         values = (column / unit.size).to_dict()
         end = 0.0
         for part in [part for part in colours if part in values]:
@@ -71,19 +138,22 @@ def bars(
             axes.barh(position, failed, _BAR, end, linewidth=0.5, **FAILED_LOOK)
         if round(failed, unit.decimals):
             text += f" + {failed:.{unit.decimals}f}"
-        start = (end + failed, position)
-        axes.annotate(text, start, (3, 0), textcoords="offset points", va="center_baseline", fontsize=7)
-        reach = max(reach, (end + failed) / (0.98 - 0.028 * len(text)))
+        last = end + failed
+        if half_width is not None:
+            half_width /= unit.size
+            drawn = axes.errorbar(end, position, xerr=[[min(half_width, end)], [half_width]], fmt="none", **ERROR_LOOK)
+            for part in (*drawn[1], *drawn[2]):
+                part.set_path_effects([withStroke(linewidth=1.8, foreground="white")])  # on dark parts, too
+            last = max(last, end + half_width)
+        axes.annotate(text, (last, position), (3, 0), textcoords="offset points", va="center_baseline", fontsize=7)
+        reach = max(reach, last / (0.98 - letter * len(text)))
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     return reach
 
 
 def protocol_axis(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> None:
     """Labels at the bars, the names of settings in bold above their first bar."""
-    ticks = {
-        position: (textwrap.fill(figure_text(row.label), 26, break_long_words=False), False)
-        for row, position in zip(rows, places, strict=True)
-    }
+    ticks = {position: (_label(row), False) for row, position in zip(rows, places, strict=True)}
     setting = ""
     for row, position in zip(rows, places, strict=True):
         if row.setting != setting:
@@ -97,72 +167,49 @@ def protocol_axis(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> N
     axes.grid(axis="x")
 
 
+# -- legends ----------------------------------------------------------------------------------------------------------
+
+
 def part_handles(colours: Mapping[str, str]) -> list[Patch]:
     """Entries of a legend for the parts of the bars."""
     return [Patch(facecolor=colour, label=figure_text(part)) for part, colour in colours.items()]
 
 
-def legend_inches(handles: Sequence[object]) -> float:
-    """Height of a legend below the panels."""
-    return 0.14 * -(-len(handles) // LEGEND_COLUMNS) + 0.1
+@dataclass(frozen=True)
+class FittedLegend:
+    """A legend below the panels, in as many columns as fit.
 
-
-def over_settings(
-    rows: Sequence[Row], lines: Sequence[Sequence[tuple[pd.Series, Any]]], linewidth: float, **shared: Any
-) -> tuple[Figure, Any]:
-    """Two panels per setting, one below the other, with a line for each of its rows.
-
-    Args:
-        rows: see `random_first`.
-        lines: of each row, for both panels: x, and y as columns mean, min and max; where a row has repetitions, a band
-            goes from the least to the most.
-        linewidth: in points.
-        shared: axes, as for `Figure.subplots`.
-
-    Returns:
-        The figure, and `(2, settings)` axes.
+    Attributes:
+        labels: of its entries, in lines that are not too long.
+        columns: of the legend.
+        title: what bands or error bars are; empty: none.
+        inches: of height.
     """
-    settings = list(dict.fromkeys(row.setting for row in rows))
-    wide = COLUMN_INCHES if len(settings) == 1 else 2.3 * len(settings)
-    figure = Figure(figsize=(wide, 3.7), layout="constrained")
-    panels = figure.subplots(2, len(settings), squeeze=False, **shared)
-    colours = protocol_colours([row.protocol or row.label for row in rows])
-    styles, handles = _line_styles(rows), {}
-    for row, parts in zip(rows, lines, strict=True):
-        colour, (line, marker) = colours[row.protocol or row.label], styles[row.label]
-        for axes, (x, y) in zip(panels[:, settings.index(row.setting)], parts, strict=True):
-            (handles[row.label],) = axes.plot(
-                x,
-                y["mean"],
-                line,
-                color=colour,
-                linewidth=linewidth,
-                **_marked(marker, len(x)),
-                label=figure_text(row.label),
-            )
-            if len(row.runs) > 1:
-                axes.fill_between(x, y["min"], y["max"], color=colour, alpha=0.15, linewidth=0)
-    for axes, setting in zip(panels[0], settings, strict=True):
-        axes.set_title(figure_text(setting))
-    for axes in panels.flat:
-        axes.grid()
-        axes.set_xlim(left=0)
-    figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=2 * len(settings))
-    return figure, panels
+
+    labels: Sequence[str]
+    columns: int
+    title: str
+    inches: float
+
+    def add_to(self, figure: Any, handles: Sequence[Any]) -> None:
+        """Draw it at the lower end of a figure or a part of it."""
+        if not handles:
+            return
+        options: dict[str, Any] = {"title": self.title, "title_fontsize": 7} if self.title else {}
+        if not any(isinstance(handle, Patch) for handle in handles):
+            options["handlelength"] = _LINE_LETTERS
+        legend = figure.legend(
+            handles=list(handles), labels=list(self.labels), loc="outside lower center", ncols=self.columns, **options
+        )
+        legend.get_title().set_multialignment("center")
 
 
-def _line_styles(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
-    """Line and marker of each label: rows of one protocol have one colour and differ in the line."""
-    labels = list(dict.fromkeys(row.label for row in rows))
-    styles, counts = {}, dict.fromkeys([row.protocol for row in rows], 0)
-    for place, label in enumerate(labels):
-        protocol = next(row.protocol for row in rows if row.label == label)
-        styles[label] = (_LINES[counts[protocol] % len(_LINES)], _MARKERS[place % len(_MARKERS)])
-        counts[protocol] += 1
-    return styles
-
-
-def _marked(marker: str, points: int) -> dict[str, Any]:
-    """A line of so many points with about a dozen markers on it."""
-    look = {"markersize": 3, "markeredgecolor": "white", "markeredgewidth": 0.4}
-    return {"marker": marker, "markevery": max(1, points // 12), **look}
+def fitted(labels: Sequence[str], inches: float, title: str = "", at_most: int = 4) -> FittedLegend:
+    """How a legend with these labels goes below a figure that is so wide."""
+    letters = int((inches - _HANDLE_INCHES) / _LETTER_INCHES)
+    lines = [figure_lines(label, letters) for label in labels]
+    longest = max((len(line) for each in lines for line in each), default=1)
+    fits = int(inches / (_HANDLE_INCHES + _LETTER_INCHES * longest))
+    columns = max(1, min(len(labels), fits, at_most))
+    entries = -(-sum(map(len, lines)) // columns)
+    return FittedLegend(["\n".join(each) for each in lines], columns, title, 0.14 * (entries + bool(title)) + 0.1)

@@ -11,7 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from analysis.marks import marks
 from analysis.multi_round.over_rounds import OverRounds
+from analysis.statistics import mean_interval
 from analysis.style import COLUMN_INCHES, figure_text, house_style, protocol_colours, save
 
 _LINES = ("-", "--", ":", "-.")
@@ -36,8 +38,8 @@ class Line:
 def draw(lines: Sequence[Line], out: Path, name: str = "multi-round-metrics") -> list[Path]:
     """Three panels over the rounds; a line is the mean of its repetitions.
 
-    The band goes from the least to the largest value of the repetitions; for T from the least lower bound, so that
-    rounds whose T is not certified show what is not known.
+    Bands of F and C are 95% intervals over the repetitions. That of T goes from the least lower bound to the largest
+    value of the repetitions, so that rounds whose T is not certified show what is not known.
     """
     colours = protocol_colours([line.protocol for line in lines])
     used: Counter[str] = Counter()
@@ -57,16 +59,23 @@ def draw(lines: Sequence[Line], out: Path, name: str = "multi-round-metrics") ->
         panels[-1].set_xlabel("Round")
         panels[-1].set_xlim(left=0)
         handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2)
-        return save(figure, out / name)
+        bands = "bands: of T from what is proved to what was found"
+        if (most := max((len(line.repetitions) for line in lines), default=1)) > 1:
+            bands += f",\nof F and C 95% intervals over {most} runs"
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, title=bands, title_fontsize=7)
+        return save(figure, out / name, marks(figure))
 
 
 def _line(axes: Axes, line: Line, metric: str, colour: str, style: str) -> None:
     values = _stacked(line, metric)
     rounds = np.arange(1, values.shape[1] + 1)
-    low = _stacked(line, "lower_bound") if metric == "weak" else values
     there = ~np.isnan(values).any(axis=0)
-    rounds, values, low = rounds[there], values[:, there], low[:, there]
+    rounds, values = rounds[there], values[:, there]
+    if metric == "weak":
+        low, high = _stacked(line, "lower_bound")[:, there].min(axis=0), values.max(axis=0)
+    else:
+        half = np.array([mean_interval(each).half_width or 0.0 for each in values.T])
+        low, high = np.maximum(values.mean(axis=0) - half, 0), values.mean(axis=0) + half
     axes.plot(
         rounds,
         values.mean(axis=0),
@@ -76,7 +85,7 @@ def _line(axes: Axes, line: Line, metric: str, colour: str, style: str) -> None:
         label=figure_text(line.label),
         linewidth=1.0,
     )
-    axes.fill_between(rounds, low.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
+    axes.fill_between(rounds, low, high, color=colour, alpha=0.2, linewidth=0)
 
 
 def _stacked(line: Line, metric: str) -> npt.NDArray[np.float64]:

@@ -18,6 +18,7 @@ from testbed.errors import ExperimentError, ProtocolError, RoundSkipped
 from testbed.messages import encode
 from testbed.network import Missing, Network, Replies
 from testbed.network.contract import Ask
+from testbed.network.sums import Sum
 from testbed.parties.pki import Directory
 from testbed.randomness import Randomness
 from testbed.selection.check_in import STAGE, CheckInReply
@@ -114,5 +115,5 @@ class _PresenceNetwork(Network):
         """There are no records here."""
 
 
-async def _no_vectors(clients: Ids, weights: Ids | None) -> npt.NDArray[Any]:
+async def _no_vectors(clients: Ids, weights: Ids | None) -> Sum:
     raise ProtocolError("answers to check-in hold no vectors to sum")

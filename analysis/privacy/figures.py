@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from analysis.marks import marks
 from analysis.privacy.spent import Spending
 from analysis.style import figure_text, one_panel, save
 
@@ -52,4 +53,4 @@ def draw(runs: Sequence[Spending], out: Path, name: str = "privacy") -> list[Pat
         axes.set_ylim(bottom=0)
         axes.grid()
         figure.legend(loc="outside lower center", ncols=2)
-        return save(figure, out / name)
+        return save(figure, out / name, marks(figure))

@@ -238,7 +238,8 @@ def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:
     )
     text += "".join(f"  {line}\n" for line in caveats(spent.run.experiment))
     if spent.budget is not None:
-        text += f"  budget {spent.budget:g}{': ' + visible(spent.stopped) if spent.stopped else ', not spent'}\n"
+        is_spent = spent.stopped.startswith("privacy budget")  # and no target has ended the run
+        text += f"  budget {spent.budget:g}{', not spent' if not is_spent else ': ' + visible(spent.stopped)}\n"
     spread = [[_SAID[kind], *[number(value, "inf") for value in quantiles(spent, kind).values()]] for kind in EPSILONS]
     text += "\n" + render_table(listed(["epsilon so far", *_QUANTILES], spread), "text")
     if every is not None:

@@ -8,7 +8,6 @@ import pandas as pd
 
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
-from testbed.records.tables import STOPPED
 
 EPSILONS = ("epsilon", "planned_epsilon", "colluding_epsilon")
 
@@ -63,7 +62,7 @@ def spending(run: RunRecords) -> Spending:
         run=run,
         delta=float(rows["delta"].iloc[0]),
         budget=None if budget is None else float(budget),
-        stopped=why_stopped(run),
+        stopped=run.why_stopped,
         rounds=len(run.rounds),
         clients=last,
         by_round=_by_round(rows, run.rounds["round"].tolist()),
@@ -88,12 +87,6 @@ def of_honest(run: RunRecords) -> pd.DataFrame:
     rows, took_part = run.frame("privacy"), run.participation
     dishonest = took_part.loc[took_part["dishonest"], "client"].unique()
     return rows[~rows["client"].isin(dishonest)]
-
-
-def why_stopped(run: RunRecords) -> str:
-    """Why a run ended before its last round and may not go on; empty otherwise."""
-    said = run.events.loc[run.events["kind"] == STOPPED, "detail"]
-    return str(said.iloc[-1]) if len(said) else ""
 
 
 def _by_round(rows: pd.DataFrame, rounds: list[int]) -> pd.DataFrame:

@@ -26,9 +26,9 @@ from testbed.messages import Vector
 from testbed.network.hosts import Delivery, HostAnswers
 from testbed.network.live import Address, LiveClients, LiveNetwork
 from testbed.network.live.admission import connecting_s
+from testbed.network.sums import Sum, merged
 from testbed.parties.host import Host, owned_by
 from testbed.parties.pki import PKI, Directory
-from testbed.parties.sums import merged
 from testbed.plugins import sources
 from testbed.records import RunDirectory
 from testbed.records.log import RunLog
@@ -100,16 +100,13 @@ class ClientHost:
             delivery = replace(delivery, vectors=tuple(Vector(values, bits) for values, bits in vectors))
         return self.host.deliver(delivery)
 
-    def total(
-        self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
-    ) -> tuple[npt.NDArray[Any], int, float]:
+    def total(self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None) -> tuple[Sum, float]:
         """See `Host.total`."""
         return self.host.total(key, clients, weights)
 
-    def merge(self, *sums: tuple[npt.NDArray[Any], int, float]) -> tuple[npt.NDArray[Any], int, float]:
+    def merge(self, *sums: tuple[Sum, float]) -> tuple[Sum, float]:
         """Add up what `total` gave on several hosts."""
-        bits = sums[0][1]
-        return merged((part[0] for part in sums), bits), bits, sum(part[2] for part in sums)
+        return merged(part for part, _ in sums), sum(cpu_s for _, cpu_s in sums)
 
     def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
         """See `Host.vectors`."""

@@ -32,9 +32,9 @@ from testbed.experiment.schema import Experiment
 from testbed.messages import Vector
 from testbed.network.hosts import Delivery, HostAnswers
 from testbed.network.live import Address
+from testbed.network.sums import Sum, merged
 from testbed.parties.host import chosen_on, owned_by, split
 from testbed.parties.pki import Directory
-from testbed.parties.sums import combined
 
 MAXIMUM_RESTARTS = 3  # of one host in one round: a host that dies again on the same messages will do so for ever
 MAXIMUM_QUARANTINED = 3  # clients of one host in one round; more, and it is the host that is ill (out of memory, say)
@@ -152,7 +152,7 @@ class RayHosts:
 
     async def total(
         self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
-    ) -> tuple[npt.NDArray[Any], float]:
+    ) -> tuple[Sum, float]:
         """See `Hosts.total`; hosts of one node add up first, so that one vector leaves it."""
         chosen = {}
         for index in range(len(self._actors)):
@@ -171,7 +171,7 @@ class RayHosts:
             return list(await asyncio.gather(*(sums[index] for index in left)))
 
         parts = await self._surviving(summed, list(chosen))
-        return combined((part[0] for part in parts), parts[0][1]), sum(part[2] for part in parts)
+        return merged(part for part, _ in parts), sum(cpu_s for _, cpu_s in parts)
 
     async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
         """See `Hosts.vectors`."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import ExperimentError, RunError
+from testbed.experiment.reading import named_value
 from testbed.experiment.schema import Experiment, load, points, validated
 from testbed.plugins.classes import PLUGIN_NAME
 
@@ -153,7 +154,13 @@ def _rewritten_sweep(
             if identity not in found:
                 typed = point.experiment.model_dump(mode="python") if typed is None else typed
                 found[identity] = _swept(key, value, typed, inputs)
-    return {key: [found[key, json.dumps(value)] for value in values] for key, values in sweep.items()}
+
+    def rewritten(key: str, value: Any) -> Any:
+        name, meant = named_value(value, where)
+        shipped = found[key, json.dumps(meant)]
+        return {"label": name, "value": shipped} if name else shipped
+
+    return {key: [rewritten(key, value) for value in values] for key, values in sweep.items()}
 
 
 def _swept(key: str, value: Any, typed: Any, inputs: _Inputs) -> Any:
@@ -193,12 +200,14 @@ def _own_names(plain: Any) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """A text, or those in a list of texts and lists."""
+    """A text, or those in a list of texts, named values and lists."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for inner in value:
             yield from _texts(inner)
+    elif isinstance(value, dict) and "label" in value:  # a named value of a sweep
+        yield from _texts(value.get("value"))
 
 
 def _is_own(name: str) -> bool:

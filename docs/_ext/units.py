@@ -66,6 +66,8 @@ UNITS = {
     "aggregation.clip": "as updates have, or gradients (plain numbers)",
     "aggregation.sigma": "as gradients have (plain numbers)",
     "budget": "epsilon",
+    "targets": "accuracy: share of 1, or per cent with %",
+    "stop_at.accuracy": "share of 1",
 }
 """By the last part of a key's path, or by the whole path."""
 
@@ -113,6 +115,7 @@ UNITLESS = frozenset(
         "share",
         "device",
         "loss",
+        "perplexity",
     ]
 )
 _LIKE_THEIR_LINK = ("minimum", "maximum", "mean", "median", "sigma")

@@ -12,6 +12,7 @@ is the one with noise: each participant adds its share of the noise that is plan
 round; who drops out takes its share along. Server and clients have the same policy, made from the parameters.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -24,8 +25,8 @@ from testbed.aggregation.contract import AggregationParameters, AggregationProto
 from testbed.crypto.masks import word_dtype
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted
+from testbed.network.sums import reduced
 from testbed.parties.client import Client, Role
-from testbed.parties.sums import reduced
 from testbed.privacy.encoding import rotation_seed
 from testbed.privacy.noise import Noise, NoiseShare
 from testbed.privacy.noise_plan import Accountant
@@ -33,6 +34,17 @@ from testbed.workload.contract import LocalUpdate
 
 LARGEST_RING = 64  # bits
 _CHUNK = 1 << 15  # elements: the float64 working set stays in the second-level cache
+
+
+class _Buffers(threading.local):
+    """Each thread's place for one chunk: memory that is asked for anew for each would cost more than the arithmetic."""
+
+    def __init__(self) -> None:
+        self.values = np.empty(_CHUNK, np.float64)
+        self.coins = np.empty(_CHUNK, np.float64)
+
+
+_buffers = _Buffers()
 
 
 @dataclass(frozen=True)
@@ -92,13 +104,14 @@ class Quantisation:
         levels = np.empty(length + 1, word)
         scale = self.highest / (2 * self.clip)
         for begin in range(0, length, _CHUNK):
-            part = np.clip(delta[begin : begin + _CHUNK], -self.clip, self.clip, dtype=np.float64)
+            target = levels[begin : min(begin + _CHUNK, length)]
+            part, coins = _buffers.values[: len(target)], _buffers.coins[: len(target)]
+            np.clip(delta[begin : begin + _CHUNK], -self.clip, self.clip, out=part, dtype=np.float64)
             part += self.clip
             part *= scale
-            part += generator.random(len(part))
+            part += generator.random(out=coins)
             np.floor(part, out=part)
             np.minimum(part, self.highest, out=part)
-            target = levels[begin : begin + len(part)]
             target[:] = part
             target *= word(weight)  # in integers: the product may have more than the 53 bits of a double
         levels[length] = weight

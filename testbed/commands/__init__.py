@@ -16,15 +16,17 @@ from testbed.commands import (
     listing,
     plot,
     privacy,
+    report,
     reproduce,
     results,
     run,
     status,
+    timeline,
     trace,
     tune,
     validation,
 )
-from testbed.commands.invocation import Invocation, examples, option, reads_records, report
+from testbed.commands.invocation import Invocation, examples, option, reads_records, report_error
 from testbed.commands.terminal import echo
 from testbed.signals import stopping_on_signals
 from testbed.version import VERSION
@@ -57,9 +59,11 @@ app.command(epilog=validation.SCHEMA_EPILOG, rich_help_panel=RUNNING)(validation
 
 app.command(epilog=compare.COMPARE_EPILOG, rich_help_panel=LOOKING)(reads_records(compare.compare))
 app.command(epilog=plot.PLOT_EPILOG, rich_help_panel=LOOKING)(reads_records(plot.plot))
+app.command(epilog=report.REPORT_EPILOG, rich_help_panel=LOOKING)(reads_records(report.report))
 app.command(epilog=results.DROPOUTS_EPILOG, rich_help_panel=LOOKING)(reads_records(results.dropouts))
 app.command(epilog=results.METRICS_EPILOG, rich_help_panel=LOOKING)(reads_records(results.metrics))
 app.command(epilog=privacy.PRIVACY_EPILOG, rich_help_panel=LOOKING)(reads_records(privacy.privacy))
+app.command(epilog=timeline.TIMELINE_EPILOG, rich_help_panel=LOOKING)(reads_records(timeline.timeline))
 app.command(epilog=reproduce.REPRODUCE_EPILOG, rich_help_panel=LOOKING)(reproduce.reproduce)
 
 bound.bound.command("random-participation", epilog=bound.BOUND_RANDOM_PARTICIPATION_EPILOG)(
@@ -108,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with stopping_on_signals():
             return _invoked(invocation)
     except (Exception, KeyboardInterrupt) as error:
-        return report(error, invocation)
+        return report_error(error, invocation)
 
 
 def _invoked(invocation: Invocation) -> int:

@@ -132,7 +132,7 @@ def quoted(value: str) -> str:
     return json.dumps(value)
 
 
-def report(error: BaseException, invocation: Invocation) -> int:
+def report_error(error: BaseException, invocation: Invocation) -> int:
     """Say what went wrong, on standard error, in lines that begin with ``error:``; returns the exit code."""
     if isinstance(error, BrokenPipeError):  # the reader of our output has gone (`testbed schema | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

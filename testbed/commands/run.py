@@ -28,6 +28,7 @@ RUN_EPILOG = examples(
     "testbed run experiment.yaml --set cluster.parallel_runs=4",
     "testbed run experiment.yaml --out s3://bucket/runs/long",
     "testbed run experiment.yaml --out runs/long --resume",
+    "testbed run experiment.yaml --observe tensorboard --observe csv",
     then="Ctrl-C stops a run and keeps its finished rounds; --resume continues it.",
 )
 
@@ -58,6 +59,14 @@ def run(
             "--accept-changed-code",
         ),
     ] = False,
+    observe: Annotated[
+        list[str] | None,
+        option(
+            "NAME",
+            "Also write each round there: csv, tensorboard, mlflow, wandb, or package.module:Class; may be repeated.",
+            "--observe",
+        ),
+    ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -76,6 +85,11 @@ def run(
     from testbed.experiment import load
 
     experiment = load(file, [*(overrides or []), *given])
+    if observe:
+        from testbed.running.execution import with_values
+
+        named = [*experiment.output.observers, *observe]
+        experiment = with_values(experiment, {"output.observers": named}, str(file))
     console = messages()
     try:
         # From here on it takes seconds to import what is needed.
@@ -104,11 +118,13 @@ def run(
 
 
 def _print_table(paths: list[Path], where: str | Path, console: Console) -> None:
-    from analysis.comparison import report
-    from testbed.running import compare
+    from analysis.comparison import overhead, report
+    from analysis.comparison.time_to_target import targets_beside
+    from testbed.running import runs_below
 
+    runs = runs_below(paths)
     try:
-        echo(report.render(compare(paths)), nl=False)
+        echo(report.render(overhead.compare(runs), targets=targets_beside(runs)[0]), nl=False)
     except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
         console.print(f"no table: {error}; see `testbed compare --help`")
     console.print(f"\nrecords: {where}")

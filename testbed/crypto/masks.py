@@ -1,15 +1,22 @@
 """The masks of secure aggregation: vectors over the integers modulo 2**bits, expanded from 32-byte seeds.
 
-The generator (PRG of Bonawitz et al., CCS 2017, section 3.3) is the AES-256-CTR key stream under the seed,
-from counter 0, read as little-endian unsigned integers of the smallest word (16, 32 or 64 bits) that holds
-``bits``. Arithmetic runs modulo the word's range, which 2**bits divides, and the result is cut to ``bits`` at the
-end. A seed must be fresh for each round and purpose: two vectors hidden by one mask are not hidden.
+The generator (PRG of Bonawitz et al., CCS 2017, section 3.3) is a key stream under the seed, read as little-endian
+unsigned integers of the smallest word (16, 32 or 64 bits) that holds ``bits``. Arithmetic runs modulo the word's
+range, which 2**bits divides, and the result is cut to ``bits`` at the end. A seed must be fresh for each round and
+purpose: two vectors hidden by one mask are not hidden.
 
-Safe to call from several threads at once: buffers are per thread, and AES runs without Python's global lock.
+There are two generators: ``aes-256-ctr``, from counter 0 (NIST SP 800-38A), and ``aegis-256x4`` (CFRG, The AEGIS Family
+of Authenticated Encryption Algorithms), whose stream is what it encrypts zeros to, 2**18 bytes under each nonce, which
+counts from 0, 32 bytes, little-endian. The second expands several times as fast on CPUs with vectorised AES, and needs
+the package `aeg` (libaegis).
+
+Safe to call from several threads at once: buffers are per thread, and both run without Python's global lock.
 """
 
+import importlib.util
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -20,6 +27,9 @@ from numpy.typing import NDArray
 from testbed.crypto import require_length
 
 SEED_BYTES = 32
+
+Prg = Literal["aes-256-ctr", "aegis-256x4"]
+"""The generators, by name."""
 
 _CHUNK_BYTES = 1 << 18
 """Long enough that AES runs without the global lock and calls cost nothing; the part of the accumulator, the
@@ -57,8 +67,17 @@ def word_dtype(bits: int) -> type[np.uint16] | type[np.uint32] | type[np.uint64]
     return np.uint32 if bits <= 32 else np.uint64
 
 
+def is_installed(prg: Prg) -> bool:
+    """Whether a generator can be used here."""
+    return prg == "aes-256-ctr" or importlib.util.find_spec("aeg") is not None
+
+
 def add_masks(
-    accumulator: NDArray[np.unsignedinteger], seeds: Sequence[bytes], signs: Sequence[int], bits: int
+    accumulator: NDArray[np.unsignedinteger],
+    seeds: Sequence[bytes],
+    signs: Sequence[int],
+    bits: int,
+    prg: Prg = "aes-256-ctr",
 ) -> None:
     """Add masks to a vector, in place: accumulator + sum_k signs[k] * PRG(seeds[k]) modulo 2**bits.
 
@@ -69,9 +88,11 @@ def add_masks(
         seeds: 32 secret bytes each.
         signs: +1 or -1 for each seed.
         bits: the ring is the integers modulo 2**bits, 1 to 64.
+        prg: the generator.
 
     Raises:
         InvalidKey: if a seed is not 32 bytes long.
+        ModuleNotFoundError: if the generator is not installed (`is_installed`).
         ValueError: if the accumulator, the signs or ``bits`` are not as described; nothing is added then.
     """
     word = word_dtype(bits)
@@ -87,31 +108,55 @@ def add_masks(
 
     itemsize = accumulator.itemsize
     stream = _buffers.stream
-    stream_bytes = stream.data
-    elements = _CHUNK_BYTES // itemsize
     words = stream[:_CHUNK_BYTES].view(f"<u{itemsize}")
+    elements = _CHUNK_BYTES // itemsize
     largest = word(2**bits - 1) if bits < 8 * itemsize else None
-    masks = [
-        (Cipher(AES(seed), _COUNTER_ZERO).encryptor().update_into, np.add if sign == 1 else np.subtract)
-        for seed, sign in zip(seeds, signs, strict=True)
-    ]
-    for start in range(0, len(accumulator), elements):
-        part = accumulator[start : start + elements]
-        zeros, values = _ZEROS[: part.nbytes], words[: len(part)]
-        for encrypt_into, combine in masks:
-            encrypt_into(zeros, stream_bytes)
+    start = _aes_256_ctr if prg == "aes-256-ctr" else _aegis_256x4
+    masks = [(start(seed), np.add if sign == 1 else np.subtract) for seed, sign in zip(seeds, signs, strict=True)]
+    for begin in range(0, len(accumulator), elements):
+        part = accumulator[begin : begin + elements]
+        values = words[: len(part)]
+        for next_chunk, combine in masks:
+            next_chunk(stream, part.nbytes)
             combine(part, values, out=part)
         if largest is not None:
             np.bitwise_and(part, largest, out=part)
 
 
-def mask(seed: bytes, length: int, bits: int) -> NDArray[np.unsignedinteger]:
+NextChunk = Callable[[NDArray[np.uint8], int], None]
+"""Writes the next bytes of a key stream, so many, to the start of a buffer."""
+
+
+def _aes_256_ctr(seed: bytes) -> NextChunk:
+    encrypt_into = Cipher(AES(seed), _COUNTER_ZERO).encryptor().update_into
+
+    def next_chunk(stream: NDArray[np.uint8], count: int) -> None:
+        encrypt_into(_ZEROS[:count], stream.data)
+
+    return next_chunk
+
+
+def _aegis_256x4(seed: bytes) -> NextChunk:
+    from aeg import aegis256x4
+
+    chunk = 0
+
+    def next_chunk(stream: NDArray[np.uint8], count: int) -> None:
+        nonlocal chunk
+        aegis256x4.stream(seed, chunk.to_bytes(aegis256x4.NONCEBYTES, "little"), into=stream[:count].data)
+        chunk += 1
+
+    return next_chunk
+
+
+def mask(seed: bytes, length: int, bits: int, prg: Prg = "aes-256-ctr") -> NDArray[np.unsignedinteger]:
     """The mask of one seed.
 
     Args:
         seed: 32 secret bytes.
         length: d, the number of elements.
         bits: 1 to 64.
+        prg: the generator.
 
     Returns:
         (d,) of ``word_dtype(bits)``, uniform modulo 2**bits.
@@ -121,5 +166,5 @@ def mask(seed: bytes, length: int, bits: int) -> NDArray[np.unsignedinteger]:
         ValueError: if ``bits`` is out of range.
     """
     vector = np.zeros(length, word_dtype(bits))
-    add_masks(vector, [seed], [1], bits)
+    add_masks(vector, [seed], [1], bits, prg)
     return vector

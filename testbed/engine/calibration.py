@@ -13,7 +13,7 @@ from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.signatures import SigningKey, verify
 from testbed.emulation.compute.cost import REFERENCE_COSTS, thread_cpu_s
 from testbed.messages import Vector, decode, encode
-from testbed.parties.sums import float_total, ring_total
+from testbed.network.sums import float_total, ring_total
 from testbed.privacy.encoding import rounded
 from testbed.privacy.gaussian import with_noise
 from testbed.privacy.noise import Noise
@@ -111,6 +111,9 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "gaussian.element": (lambda: with_noise(delta, 1.0, seed), DIMENSION),
         "message": (lambda: decode(ParticipantEntry, encode(entry)), 1),
     }
+    if masks.is_installed("aegis-256x4"):
+        aegis: Work = (lambda: masks.add_masks(words, many, [1] * 8, 32, "aegis-256x4"), 8 * DIMENSION)
+        work["mask.element.aegis"] = aegis
     for operation, (call, units) in work.items():
         yield operation, lambda call=call, units=units: (call, units)  # type: ignore[misc]  # has defaults
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from testbed.crashes import locating_crashes
+from testbed.crypto.remembered import remembers
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import charged_again, open_ledger
 from testbed.engine.recorder import EndedRound, RunRecorder
@@ -26,8 +27,10 @@ from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
 from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint
+from testbed.records.tables import stopped
 from testbed.selection.contract import SelectionRound, memory_copy
 from testbed.workload.contract import Evaluation, Workload
+from testbed.workload.target import measured
 
 _BEACON = "round beacon"  # among the arrays of a checkpoint: see `RoundBeacon`
 
@@ -92,6 +95,7 @@ class Federation:
             parts = (plan.links(), plan.speed_factors(), plan.availability(workload))
         self.network = make_network(*parts, plan.timing, plan.compute, self._on_stage, experiment.on_crash)
         self.accuracy: float | None = None
+        self._reached = ""  # the target that ends the run, and with which value it was reached; empty: it was not
         self._selection: SelectionRound | None = None  # of the round that is running
         checkpoint = records.checkpoint() if records is not None else None
         self.state = checkpoint or self._start()
@@ -102,6 +106,8 @@ class Federation:
                 f"clients, the experiment {workload.dimension} and {n}; resume with the experiment that began the run"
             )
         self.network.now_s = self.state.now_s
+        if experiment.stop_at is not None and records is not None:
+            self._reached = stopped(records.path, self.state.round_number)
         self.privacy = open_ledger(plan, workload)
         self._recorder = None if records is None else RunRecorder(records, plan, self.network)
         if self._recorder is not None and records is not None:
@@ -118,8 +124,8 @@ class Federation:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds have been run, or the privacy budget allows no more."""
-        return self.state.round_number >= self.plan.experiment.rounds or bool(self._spent)
+        """Whether all rounds have been run, the target is reached, or the privacy budget allows no more."""
+        return self.state.round_number >= self.plan.experiment.rounds or bool(self._spent or self._reached)
 
     @property
     def _spent(self) -> str:
@@ -142,7 +148,8 @@ class Federation:
 
         Raises `CodeCrashed` when code of the user's own crashes: the server's, or a client's unless these are dropped.
         """
-        with locating_crashes(f"the server's side of round {self.state.round_number + 1}"):
+        number = self.state.round_number + 1
+        with locating_crashes(f"the server's side of round {number}"), remembers(self.plan.results):
             return await self._run_next_round()
 
     async def _run_next_round(self) -> Outcome:
@@ -157,13 +164,14 @@ class Federation:
         if self.privacy is not None:
             privacy.append(self.privacy.enter(number, outcome, self.network.exchanges))
         evaluation = self._evaluate(number, outcome.model)
+        self._reached = self._target_reached(number, evaluation)
         participations = before.participations.copy()
         participations[outcome.participants] += 1
         wall_s = before.wall_s + time.monotonic() - began
         memory = self._memory_after(number, start, beacon)
         self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s, memory)
         if self._recorder is not None:
-            ended = EndedRound(outcome, before.model, started_s, evaluation, privacy, self._spent)
+            ended = EndedRound(outcome, before.model, started_s, evaluation, privacy, self._spent or self._reached)
             self._recorder.append(ended, self.state, time.monotonic() - began)
         self.on_progress(self.progress(outcome=outcome.state))
         return outcome
@@ -224,3 +232,14 @@ class Federation:
         if evaluation is not None:
             self.accuracy = float(evaluation.accuracy)
         return evaluation
+
+    def _target_reached(self, number: int, evaluation: Evaluation | None) -> str:
+        """Which target ends the run now, and with which value; empty: none."""
+        stop_at = self.plan.experiment.stop_at
+        if stop_at is None or evaluation is None:
+            return ""
+        target = stop_at.target
+        value = measured(target.metric, float(evaluation.accuracy), float(evaluation.loss))
+        return (
+            f"target: {target.label} reached ({target.told(value)} after round {number})" if target.met(value) else ""
+        )

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from testbed.adversary.section import Adversary
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.ring_elements import noise_of
+from testbed.aggregation.secagg.parameters import keeps_masks_symbolic
+from testbed.crypto.remembered import Results
 from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import Availability, Scheduled, availability_model
 from testbed.emulation.client_classes import ClassMembers, draw_members
@@ -121,6 +123,16 @@ class Plan:
         specs = [*self.selection.roles, RoleSpec(Trainer, None), *self.aggregation.roles]
         return specs if self.adversary is None else self.adversary.roles(specs)
 
+    @cached_property
+    def results(self) -> Results | None:
+        """Of pure functions that several parties of this process need; None: where time is measured."""
+        return Results() if self.experiment.time.work_is_modelled else None
+
+    @property
+    def symbolic_masks(self) -> bool:
+        """Whether masks stay seeds until somebody looks."""
+        return keeps_masks_symbolic(self.aggregation_parameters, self.experiment.time.work_is_modelled)
+
     @property
     def dishonest(self) -> frozenset[int]:
         """The clients that work for a malicious server."""
@@ -173,6 +185,8 @@ class Plan:
             batches=self.selection.batches,
             client_rate=self.selection.client_rate,
             reports_training=self.reports_training(workload.dimension),
+            symbolic_masks=self.symbolic_masks,
+            results=self.results,
         )
 
     @cached_property

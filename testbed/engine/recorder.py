@@ -34,7 +34,7 @@ class EndedRound:
         started_s: when it began, by the run's clock.
         evaluation: of the model after it; None: it was not evaluated.
         privacy: its `privacy` tables.
-        budget_spent: why the privacy budget allows no further round; empty while it does.
+        why_last: why there is no further round (the privacy budget, a target); empty while there may be one.
     """
 
     outcome: Outcome
@@ -42,7 +42,7 @@ class EndedRound:
     started_s: float
     evaluation: Evaluation | None
     privacy: Sequence[pa.Table]
-    budget_spent: str
+    why_last: str
 
 
 class RunRecorder:
@@ -120,8 +120,8 @@ class RunRecorder:
             "loss": None if evaluation is None else float(evaluation.loss),
         }
         events = network.events
-        if ended.budget_spent and number < self._plan.experiment.rounds:
-            events = [*events, Event("after round", "coordinator", STOPPED, ended.budget_spent)]
+        if ended.why_last and number < self._plan.experiment.rounds:
+            events = [*events, Event("after round", "coordinator", STOPPED, ended.why_last)]
         tables = {
             "rounds": pa.Table.from_pylist([row], schema=SCHEMAS["rounds"]),
             "exchanges": exchanges_table(number, network.exchanges),

@@ -14,13 +14,16 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 from testbed.adversary.section import name_of
+from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.plugins.classes import IMPORT_CLASSES
 
 _WRITTEN = ("output",)  # sections whose paths are not read
 _DOMAIN = b"testbed/experiment/secrets/v1"
-_WITHOUT_EFFECT = frozenset({"cluster", "output", "provenance", "records", "sweep"})  # on what is computed
+_WITHOUT_EFFECT = frozenset(  # on what is computed; with stop_at it is the same, and less of it
+    {"cluster", "output", "provenance", "records", "stop_at", "sweep", "targets"}
+)
 _ABSENT = object()
 
 
@@ -131,6 +134,9 @@ def secrets_context(experiment: Experiment) -> bytes:
     What is left at its default does not count, so that a key that a later version adds changes nothing; nor do paths,
     which differ from machine to machine. Runs that differ in nothing but where their files lie have the same secrets.
     """
+    if isinstance(experiment.aggregation, SecAggParameters):  # how masks are emulated has no effect either
+        as_usual = experiment.aggregation.model_copy(update={"masks": None})
+        experiment = experiment.model_copy(update={"aggregation": as_usual})
     plain = {name: _plain(value) for name, value in _chosen(experiment) if name not in _WITHOUT_EFFECT}
     return hashlib.sha256(_DOMAIN + json.dumps(_without_paths(plain), sort_keys=True).encode()).digest()
 

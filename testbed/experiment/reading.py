@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -155,14 +156,52 @@ def _alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
     return found
 
 
-def grid(sweep: dict[str, list[Any]], where: str) -> list[tuple[str, dict[str, Any]]]:
-    """The points of a sweep, in the order of the file: the label of each, and its values by their keys.
+@dataclass(frozen=True)
+class GridPoint:
+    """A point of a sweep.
 
-    Raises `ExperimentError` for a key that cannot be swept over, a grid of too many points, or the same point twice.
+    Attributes:
+        label: names it among the points.
+        values: by their keys.
+        names: by key, of the values that have a name (``label:``).
+    """
+
+    label: str
+    values: dict[str, Any]
+    names: dict[str, str]
+
+
+def grid(sweep: dict[str, list[Any]], where: str) -> list[GridPoint]:
+    """The points of a sweep, in the order of the file.
+
+    Raises `ExperimentError` for a key that cannot be swept over, a label that is none, a grid of too many points, or
+    the same point twice.
     """
     _check_grid(sweep, where)
-    values = [dict(zip(sweep, point, strict=True)) for point in itertools.product(*sweep.values())]
-    return list(zip(_labels(values, where), values, strict=True))
+    choices = [[named_value(value, f"{where}: sweep.{key}") for value in values] for key, values in sweep.items()]
+    found = []
+    for choice in itertools.product(*choices):
+        values = {key: value for key, (_, value) in zip(sweep, choice, strict=True)}
+        found.append((values, {key: name for key, (name, _) in zip(sweep, choice, strict=True) if name}))
+    labels = _labels(found, where)
+    return [GridPoint(label, values, names) for label, (values, names) in zip(labels, found, strict=True)]
+
+
+def named_value(value: Any, where: str) -> tuple[str, Any]:
+    """The name of a sweep's value, empty if it has none, and what it stands for; raises `ExperimentError`.
+
+    It is named by the key ``label`` beside those of its mapping; one that is no mapping is
+    ``{label: ..., value: ...}``.
+    """
+    if not isinstance(value, dict) or "label" not in value:
+        return "", value
+    name = value["label"]
+    if not isinstance(name, str | int | float) or isinstance(name, bool) or not str(name).strip():
+        raise ExperimentError(f"{where}: label: should be a name, not {name!r}")
+    rest = {key: part for key, part in value.items() if key != "label"}
+    if not rest:
+        raise ExperimentError(f"{where}: label: {name} names nothing; give what it stands for beside it, or value:")
+    return _one_line(name).strip(), rest["value"] if rest.keys() == {"value"} else rest
 
 
 def _check_grid(sweep: dict[str, list[Any]], where: str) -> None:
@@ -174,11 +213,13 @@ def _check_grid(sweep: dict[str, list[Any]], where: str) -> None:
         raise ExperimentError(f"{where}: sweep: a grid of {count} points; at most {MAXIMUM_POINTS}")
 
 
-def _labels(grid: list[dict[str, Any]], where: str) -> list[str]:
-    """A label for each point: the shortest form in which all differ."""
+def _labels(grid: list[tuple[dict[str, Any], dict[str, str]]], where: str) -> list[str]:
+    """A label for each point: the shortest form in which all differ; a value that has a name is called by it."""
     forms: list[Callable[[str, Any], str]] = [_short, _all_values, _all_keys]
     for form in forms:
-        labels = [",".join(form(key, value) for key, value in values.items()) for values in grid]
+        labels = [
+            ",".join(names.get(key) or form(key, value) for key, value in values.items()) for values, names in grid
+        ]
         label, times = Counter(labels).most_common(1)[0]
         if times == 1:
             return labels

@@ -6,9 +6,9 @@ compared with others that do. A deadline or a quorum may be of a stage that only
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,13 +20,14 @@ from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.aggregation.ring_elements import noise_of
-from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters, keeps_masks_symbolic
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.availability.section import AvailabilityModel
 from testbed.emulation.client_classes import MOST_CLASSES, ClientClass, check_classes
 from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import ExperimentError
+from testbed.experiment.goals import StopAt, TargetText, check_goals
 from testbed.experiment.reading import apply_override, grid, read_yaml, set_key
 from testbed.experiment.sections import (
     AggregationSection,
@@ -64,6 +65,16 @@ class Experiment(Section):
         description="When a client's code crashes (a bug, not a refusal): stop ends the run, --resume goes on with it; "
         "drop loses the client for the stage, and the tables count the crashes",
     )
+    targets: Annotated[tuple[TargetText, ...], Field(max_length=100)] = Field(
+        (),
+        exclude_if=lambda targets: not targets,
+        description="What the model is to reach, e.g. [80%, loss<0.5]: the tables and summary.json say when it has",
+    )
+    stop_at: StopAt | None = Field(
+        None,
+        exclude_if=lambda section: section is None,
+        description="A target that ends the run after the round whose evaluation meets it",
+    )
     workload: WorkloadSection = Field(default_factory=WorkloadSection, description="What the clients learn")
     selection: SelectionSection = Field(default_factory=RandomParameters, description="Who takes part")
     aggregation: AggregationSection = Field(default_factory=SecAggParameters, description="How updates become one")
@@ -96,7 +107,8 @@ class Experiment(Section):
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="A grid: keys (dotted) and their values; a mapping is merged into the section it names; another "
-        "protocol drops the keys that it does not have",
+        "protocol drops the keys that it does not have; label: beside the keys of a value (or beside value:, if it is "
+        "no mapping) names it in tables, figures and directories",
     )
     provenance: dict[str, Any] | None = Field(None, description="Written by the testbed into a run's directory")
 
@@ -114,6 +126,7 @@ class Experiment(Section):
             section = "aggregation"
             self.aggregation.check(self.selection.participants)
             self.aggregation.check_experiment(self.selection, self.workload)
+            keeps_masks_symbolic(self.aggregation, self.time.work_is_modelled)
             section = "classes"
             check_classes(self.classes, self.links, self.population)
             section = "availability"
@@ -130,6 +143,7 @@ class Experiment(Section):
                 raise ValueError("training: simulated costs no time that could be measured; set time.compute: modelled")
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None
+        check_goals(self.targets, self.stop_at, self.workload)
         return self
 
     def _check_reports(self, allowed: bool) -> None:
@@ -178,11 +192,13 @@ class Point:
         label: names it among the points, and its directory; empty when there is no sweep.
         values: the swept keys and their values here.
         experiment: without its sweep.
+        names: of the values that the sweep names, by their keys.
     """
 
     label: str
     values: dict[str, Any]
     experiment: Experiment
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def where(self, file: str) -> str:
         """What errors of this point begin with."""
@@ -210,11 +226,12 @@ def points(experiment: Experiment, where: str) -> Iterator[Point]:
         return
     base = experiment.model_dump(mode="json", exclude_unset=True)
     base.pop("sweep")
-    for label, values in grid(experiment.sweep, where):
+    for point in grid(experiment.sweep, where):
         data = deepcopy(base)
-        for key, value in values.items():
+        for key, value in point.values.items():
             set_key(data, key, deepcopy(value), f"{where}: sweep.{key}")
-        yield Point(label, values, validated(data, f"{where}: sweep point {label}"))
+        found = validated(data, f"{where}: sweep point {point.label}")
+        yield Point(point.label, point.values, found, point.names)
 
 
 def availability_section(model: str, settings: Sequence[str] = ()) -> AvailabilityModel:

@@ -1,5 +1,7 @@
 """Sections of an experiment: which protocols it names, time, cluster, output, records; others are their packages'."""
 
+import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
@@ -110,6 +112,11 @@ class Time(Section):
         description="Does the server learn at once that a client has gone, or only by its silence?",
     )
 
+    @property
+    def work_is_modelled(self) -> bool:
+        """Nobody measures or waits for how long work takes here."""
+        return self.compute == "modelled" and self.clock == "virtual"
+
     @field_validator("costs", mode="before")
     @classmethod
     def _from_file(cls, costs: Any) -> Any:
@@ -157,6 +164,18 @@ class Cluster(Section):
         return self
 
 
+OBSERVERS = ("csv", "tensorboard", "mlflow", "wandb")
+"""Names of observers; their classes are `testbed.running.observers.catalogue`'s."""
+NamedObserver = str | dict[str, Any]
+
+
+def observer_and_options(entry: NamedObserver) -> tuple[str, dict[str, Any]]:
+    """The name of an observer, and its options."""
+    if isinstance(entry, str):
+        return entry, {}
+    return str(entry["name"]), {key: value for key, value in entry.items() if key != "name"}
+
+
 class Output(Section):
     """What becomes of the records."""
 
@@ -165,6 +184,35 @@ class Output(Section):
         min_length=1,
         description="Run directory, or a URI such as s3://bucket/path (the command's --out goes before)",
     )
+
+    observers: list[NamedObserver] = Field(
+        default_factory=list,
+        exclude_if=lambda observers: not observers,
+        description="Where each round is written, too: names, or {name: NAME, OPTION: VALUE}; "
+        f"{', '.join(OBSERVERS)}, or package.module:Class (--observe adds to them)",
+    )
+
+    @field_validator("observers", mode="before")
+    @classmethod
+    def _entries(cls, given: Any) -> Any:
+        """One alone is a list of one."""
+        return [given] if isinstance(given, str | dict) else given
+
+    @field_validator("observers")
+    @classmethod
+    def _known(cls, given: list[NamedObserver]) -> list[NamedObserver]:
+        for entry in given:
+            if isinstance(entry, dict) and not isinstance(entry.get("name"), str):
+                raise ValueError("an entry is a name, or {name: NAME, OPTION: VALUE}")
+            name, _ = observer_and_options(entry)
+            if name not in OBSERVERS and not re.match(PLUGIN_NAME, name):
+                close = difflib.get_close_matches(name, OBSERVERS, n=1)
+                hint = f"did you mean {close[0]!r}? " if close else ""
+                raise ValueError(f"unknown {name!r}; {hint}allowed: {', '.join(OBSERVERS)}, or package.module:Class")
+        names = [observer_and_options(entry)[0] for entry in given]
+        if len(set(names)) < len(names):
+            raise ValueError(f"duplicate {next(name for name in names if names.count(name) > 1)}")
+        return given
 
     @field_validator("directory", mode="before")
     @classmethod

@@ -14,8 +14,9 @@ from testbed.arrays import Ids
 from testbed.errors import ProtocolError
 from testbed.messages import Message, Vector, attach, encode
 from testbed.network.hosts import ClientRefusal
+from testbed.network.sums import Sum
 
-Summing = Callable[[Ids, npt.NDArray[np.int64] | None], Awaitable[npt.NDArray[Any]]]
+Summing = Callable[[Ids, npt.NDArray[np.int64] | None], Awaitable[Sum]]
 
 
 def ids(clients: Any) -> Ids:
@@ -125,6 +126,10 @@ class Replies(Mapping[int, Any]):
 
         Returns `(d,)`: ring elements (their word's dtype), or float64 for float vectors times `weights`.
         """
+        return (await self.masked_total(clients, weights)).materialised()
+
+    async def masked_total(self, clients: Ids | None = None, weights: npt.NDArray[np.int64] | None = None) -> Sum:
+        """The same sum, with masks that nobody has expanded yet beside it (`testbed.network.masked_vectors`)."""
         chosen = self.ids if clients is None else ids(clients)
         if not np.isin(chosen, self.ids).all():
             raise ProtocolError("asked for the sum over clients that did not answer")

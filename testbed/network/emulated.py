@@ -10,7 +10,6 @@ messages back (`connections`). The model's limit: a download and an upload of on
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from testbed.network.contract import Ask, Replies, Timing
 from testbed.network.fair_sharing.transfers import transfer
 from testbed.network.hosts import Delivery, Hosts
 from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundRecorder, Stage
+from testbed.network.sums import Sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +96,7 @@ class EmulatedNetwork(RoundRecorder):
         self.now_s += round_trip_s + self._beacon_asked(bytes_up, bytes_down)
         self._start_server_work()
 
-    async def _total(
-        self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
-    ) -> npt.NDArray[Any]:
+    async def _total(self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None) -> Sum:
         """Sum vectors where they lie; the time counts as the server's, which in reality would sum them."""
         self._finish_server_work()
         summed, cpu_s = await self.hosts.total(key, clients, weights)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from testbed.arrays import Floats, Ids
 from testbed.crashes import Crash
 from testbed.messages import Message, Vector
+from testbed.network.sums import Sum
 
 Packed = Ids | tuple[int, int, int] | tuple[int, npt.NDArray[np.uint8]]
 
@@ -212,14 +213,14 @@ class Hosts(Protocol):
 
     async def total(
         self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
-    ) -> tuple[npt.NDArray[Any], float]:
+    ) -> tuple[Sum, float]:
         """Sum of the vectors that `clients` answered at stage `key`, summed where they lie.
 
         Ring vectors are summed modulo their ring. Float vectors are multiplied with the clients' `weights` and
-        summed in 64-bit fixed point, so that no grouping changes the result; see `testbed.parties.sums`.
+        summed in 64-bit fixed point, so that no grouping changes the result; see `testbed.network.sums`.
 
         Returns:
-            `(d,)` sum, and CPU seconds it took.
+            the sum, and CPU seconds it took.
         """
 
     async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:

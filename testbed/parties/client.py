@@ -39,6 +39,7 @@ from functools import cache
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from testbed.batches import Batches
+from testbed.crypto.remembered import Results
 from testbed.emulation.compute.cost import ComputeModel, meter_pki
 from testbed.errors import Refusal
 from testbed.messages import Message, encode
@@ -67,6 +68,8 @@ class Environment:
         batches: groups of clients whose updates may only be summed together, where selection works with such.
         client_rate: probability with which each available client takes part in a round, where that is independent.
         reports_training: whether clients say what their mean loss was, and how many samples they have.
+        symbolic_masks: whether masks stay seeds until somebody looks (`testbed.network.masked_vectors`).
+        results: of pure functions that several parties here need (`testbed.crypto.remembered`); None: not remembered.
     """
 
     population: int
@@ -82,6 +85,8 @@ class Environment:
     batches: Batches | None = None
     client_rate: float | None = None
     reports_training: bool = True
+    symbolic_masks: bool = False
+    results: Results | None = None
 
     def look_up(self, clients: Iterable[int]) -> Directory:
         """Query the PKI for the keys of `clients`; the asking client pays for the bytes."""

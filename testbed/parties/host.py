@@ -6,20 +6,21 @@
 import asyncio
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Ids
 from testbed.crashes import Crash, OnCrash, is_crash
+from testbed.crypto.remembered import remembers
 from testbed.emulation.compute.cost import metered, thread_cpu_s
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Detached, Message, RefusalNotice, Vector, attach, decode, detach, question_name
 from testbed.network.hosts import ClientRefusal, Delivery, HostAnswers, SharedAnswer
+from testbed.network.sums import Sum, float_total, merged, ring_total
 from testbed.parties.client import Client, Environment, RoleSpec
 from testbed.parties.pki import PKI, SECRETS_BYTES, Identity
-from testbed.parties.sums import combined, float_total, ring_total
 
 OTHER_PROTOCOL = "message.other-protocol"
 """The refusal of a question that belongs to no protocol of the run."""
@@ -121,6 +122,10 @@ class Host:
 
     def deliver(self, delivery: Delivery) -> HostAnswers:
         """Run the handlers of `delivery.recipients` (clients of this host)."""
+        with remembers(self.environment.results):
+            return self._deliver(delivery)
+
+    def _deliver(self, delivery: Delivery) -> HostAnswers:
         if len(delivery.recipients) == 0:
             return HostAnswers.empty()
         try:
@@ -211,10 +216,8 @@ class Host:
         answers.refusals.append(ClientRefusal(client.number, check, detail))
         return detach(RefusalNotice(check[:100], detail[:500]))
 
-    def total(
-        self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
-    ) -> tuple[npt.NDArray[Any], int, float]:
-        """Sum of this host's vectors of stage `key`: `(d,)` partial sum, ring bits (0: fixed point), CPU seconds.
+    def total(self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None) -> tuple[Sum, float]:
+        """Sum of this host's vectors of stage `key`, and CPU seconds.
 
         Raises `RoundAborted` when a client has sent none, or one of another shape.
         """
@@ -225,14 +228,14 @@ class Host:
             raise RoundAborted("no-vector", f"client {without[0]} was to send a vector")
         vectors = [stored[number] for number in clients.tolist()]
         bits = vectors[0].bits
-        if any(vector.bits != bits or len(vector.values) != len(vectors[0].values) for vector in vectors):
+        if any(vector.bits != bits or len(vector) != len(vectors[0]) for vector in vectors):
             raise RoundAborted("different-vectors", "clients sent vectors of different shapes")
         if bits == 0:
             shares = weights if weights is not None else np.ones(len(vectors), np.int64)
             summed = float_total(vectors, shares.tolist())
         else:
             summed = ring_total(vectors)
-        return summed, bits, thread_cpu_s() - began
+        return summed, thread_cpu_s() - began
 
     def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
         """Single vectors that clients answered at stage `key`."""
@@ -329,7 +332,7 @@ class LocalHosts:
 
     async def total(
         self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
-    ) -> tuple[npt.NDArray[Any], float]:
+    ) -> tuple[Sum, float]:
         """See `Hosts.total`."""
         work = []
         for position, host in enumerate(self.hosts):
@@ -339,7 +342,7 @@ class LocalHosts:
         if not work:
             raise Refusal("sum.empty", "there is nobody to sum over")
         parts = await self._everywhere(work)
-        return combined((part[0] for part in parts), parts[0][1]), sum(part[2] for part in parts)
+        return merged(summed for summed, _ in parts), sum(cpu_s for _, cpu_s in parts)
 
     async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
         """See `Hosts.vectors`."""

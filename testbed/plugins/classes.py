@@ -4,7 +4,6 @@ import difflib
 import importlib
 import inspect
 import sys
-from abc import ABCMeta
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -106,7 +105,7 @@ def _advice(module: str) -> str:
 _ALIKE = 0.85  # "max_participants" and "maximum_participants"; not "learned" and "learn"
 
 
-def check_subclass(found: Any, base: ABCMeta, name: str, key: str) -> None:
+def check_subclass(found: Any, base: type, name: str, key: str) -> None:
     """Raise `ExperimentError` unless `found` inherits from `base`, overrides what is abstract, and misspells nothing.
 
     Misspelt is a public name much like one of `base` that the class leaves at its default: it would have no effect.
@@ -117,9 +116,9 @@ def check_subclass(found: Any, base: ABCMeta, name: str, key: str) -> None:
         name: as the experiment names it.
         key: where it does, e.g. ``selection.protocol``.
     """
-    if not (isinstance(found, ABCMeta) and issubclass(found, base)):
+    if not (isinstance(found, type) and issubclass(found, base)):
         raise ExperimentError(f"{key}: {name}: must be a class that inherits from {base.__module__}.{base.__name__}")
-    if lacking := sorted(found.__abstractmethods__):
+    if lacking := sorted(getattr(found, "__abstractmethods__", ())):
         raise ExperimentError(f"{key}: {name}: lacks {', '.join(lacking)}; see {base.__module__}.{base.__name__}")
     check_former_names(found, base, f"{key}: {name}")
     hooks = [one for one in dir(base) if not one.startswith("_")]

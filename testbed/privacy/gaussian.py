@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 GRID = 2.0**-32
-"""The distance between values that noise is added to; `testbed.parties.sums` sums on the same grid."""
+"""The distance between values that noise is added to; `testbed.network.sums` sums on the same grid."""
 
 _UNIFORM_BITS = 53
 

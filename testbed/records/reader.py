@@ -20,7 +20,7 @@ from testbed.files import plain_yaml
 from testbed.records import arrays
 from testbed.records.clients import CLIENTS, read_clients
 from testbed.records.clients import FILE as CLIENTS_FILE
-from testbed.records.tables import ROWS, SCHEMAS, joined, read_chunks, read_table, recorded_files
+from testbed.records.tables import ROWS, SCHEMAS, STOPPED, joined, read_chunks, read_table, recorded_files
 from testbed.records.writer import RunDirectory
 
 if TYPE_CHECKING:
@@ -57,6 +57,12 @@ class RunRecords:
         provenance = self.experiment.get("provenance") or {}
         return str(provenance.get("label") or self.experiment.get("name") or self.path.name)
 
+    @property
+    def point(self) -> int:
+        """Which point of its sweep the run is, from 1; 0 when nothing says so (no sweep, or an earlier version)."""
+        place = (self.experiment.get("provenance") or {}).get("point")
+        return place if isinstance(place, int) else 0
+
     def frame(self, table: str) -> "pd.DataFrame":
         """A table of `testbed.records.tables.SCHEMAS`, or ``clients``."""
         if table == CLIENTS:
@@ -86,13 +92,16 @@ class RunRecords:
         """One row per client asked in a stage; all of them, see `exchanges_in_stretches` for large populations."""
         return self.frame("exchanges")
 
-    def exchanges_in_stretches(self, columns: Sequence[str] | None = None) -> Iterator["pd.DataFrame"]:
+    def exchanges_in_stretches(
+        self, columns: Sequence[str] | None = None, *, keep: bool = True
+    ) -> Iterator["pd.DataFrame"]:
         """`exchanges` in chunks of whole rounds, of about 10^6 rows unless a single round has more.
 
         Args:
             columns: those that are needed; a chunk has at least these, and ``round``.
+            keep: few rows are read with all their columns and kept, for others that will ask for them.
         """
-        if self._few_exchanges:
+        if "exchanges" in self.__dict__ or (keep and self._few_exchanges):
             yield self.exchanges
             return
         wanted = None if columns is None else list(dict.fromkeys(("round", *columns)))
@@ -151,6 +160,12 @@ class RunRecords:
         """Refusals, misbehaviour, restarts."""
         return self.frame("events")
 
+    @property
+    def why_stopped(self) -> str:
+        """Why it ended before its last round and may not go on (a budget, a target); empty otherwise."""
+        said = self.events.loc[self.events["kind"] == STOPPED, "detail"]
+        return str(said.iloc[-1]) if len(said) else ""
+
     def aggregate(self, round_number: int) -> arrays.RoundAggregate | None:
         """What the server saw in a finished round; None: it did not complete, or it was not asked for."""
         if self._checkpoint is None or round_number > self._checkpoint.round_number:
@@ -169,14 +184,18 @@ class RunRecords:
 
 
 def find_runs(path: Path) -> list[RunRecords]:
-    """The runs at or below `path`, in the order of their directories; raises `RunError` when there is none."""
+    """The runs at or below `path`, those of a sweep in its order, others in that of their directories.
+
+    Raises `RunError` when there is none, or an experiment cannot be read.
+    """
     path = Path(path)
     if not path.is_dir():
         raise RunError(f"{path}: no such directory")
     found = sorted(file.parent for file in path.rglob("experiment.yaml"))
     if not found:
         raise RunError(f"{path}: no runs here; `testbed run EXPERIMENT.yaml --out {path}` makes some")
-    return [RunRecords(directory) for directory in found]
+    runs = [RunRecords(directory) for directory in found]
+    return sorted(runs, key=lambda run: (run.path.parent, run.point))
 
 
 def recorded_schedule(run: RunRecords) -> Schedule:

@@ -6,8 +6,18 @@ and compares them, `open_runs` keeps two processes out of one directory, which s
 `observers` are told how it goes, and `status` says how runs stand.
 """
 
-from testbed.running.execution import compare, run, run_all, runs_below
+from testbed.running.execution import compare, compare_targets, report, run, run_all, runs_below
 from testbed.running.observers import Observer
 from testbed.running.preparation import PlannedRun, default_directory
 
-__all__ = ["Observer", "PlannedRun", "compare", "default_directory", "run", "run_all", "runs_below"]
+__all__ = [
+    "Observer",
+    "PlannedRun",
+    "compare",
+    "compare_targets",
+    "default_directory",
+    "report",
+    "run",
+    "run_all",
+    "runs_below",
+]

@@ -11,6 +11,7 @@ end and to compare, `ray_workers` (Ray) for runs on a cluster; in-process runs d
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,15 +20,18 @@ import workloads
 from testbed.crashes import locating_crashes
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import warnings as privacy_warnings
-from testbed.errors import ExperimentError, TraceError
+from testbed.errors import ExperimentError, TestbedError, TraceError, reason
 from testbed.experiment.inputs import plugin_classes
 from testbed.experiment.reading import apply_override, set_key
 from testbed.experiment.schema import Experiment, Point, check_points, load, points, stages_of, validated
 from testbed.experiment.sections import Cluster
 from testbed.records import RunRecords, find_runs
+from testbed.records.log import RunLog
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.running import workers
-from testbed.running.observers import Observer, Serialised
+from testbed.running.notebook import NotebookProgress, RunsPath, in_notebook
+from testbed.running.observers import Guarded, Observer, Serialised
+from testbed.running.observers.catalogue import made as made_observers
 from testbed.running.open_runs import OpenRun
 from testbed.running.preparation import PlannedRun, default_directory, planned
 from testbed.running.validation import check_addresses, check_plan, warnings
@@ -45,8 +49,12 @@ def run(
     resume: bool = False,
     observer: Observer | None = None,
     accept_changed_code: bool = False,
-) -> Path:
+    debug: bool = False,
+) -> RunsPath:
     """Run an experiment, or all points of its sweep; returns the directory with the records.
+
+    In a notebook, progress is shown unless there is an observer, the directory shows itself as a table of what became
+    of the runs, and errors are one line each.
 
     Args:
         experiment: the experiment, or its file.
@@ -56,6 +64,7 @@ def run(
         resume: continue the runs that are there; finished ones are left as they are, missing ones are started.
         observer: told how it goes.
         accept_changed_code: resume although your own modules have changed since the run began; the run records it.
+        debug: in a notebook, show tracebacks of errors, as it does with the environment variable ``TESTBED_DEBUG``.
 
     Raises:
         ExperimentError: the experiment cannot be run as written, or (resume) is not the one that is there.
@@ -71,20 +80,66 @@ def run(
     if network is not None:
         experiment = with_values(experiment, {"cluster.network": network}, where)
     directory = local_staging_dir(default_directory(experiment) if out is None else out)
-    run_all(
-        experiment, directory, where=where, resume=resume, observer=observer, accept_changed_code=accept_changed_code
-    )
-    return directory
+    if observer is None and in_notebook():
+        observer = NotebookProgress()
+    try:
+        run_all(
+            experiment,
+            directory,
+            where=where,
+            resume=resume,
+            observer=observer,
+            accept_changed_code=accept_changed_code,
+        )
+    except TestbedError as error:
+        error.with_traceback_shown = debug
+        raise
+    return RunsPath(directory)
 
 
-def compare(runs: str | Path | Sequence[str | Path], baseline: str | None = None) -> "pandas.DataFrame":
+def compare(
+    runs: str | Path | Sequence[str | Path], baseline: str | None = None, group_by: Sequence[str] = ()
+) -> "pandas.DataFrame":
     """The overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
 
-    Raises `RunError` when there are no runs and `ExperimentError` for a baseline that is not among them.
+    Raises `RunError` when there are no runs and `ExperimentError` for a baseline or a key that is not among them.
     """
     from analysis.comparison import overhead
 
-    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline)
+    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline, group_by=group_by)
+
+
+def report(
+    runs: str | Path | Sequence[str | Path],
+    out: str | Path = "report.html",
+    targets: Sequence[str] = (),
+    baseline: str | None = None,
+) -> Path:
+    """Write the page of the runs at or below some directories; see `analysis.report.write`. Returns its path.
+
+    Raises as `compare` does, and `ExperimentError` where `out` is a folder.
+    """
+    from analysis.report import write
+
+    return write(runs_below([runs] if isinstance(runs, str | Path) else runs), Path(out), targets, baseline)
+
+
+def compare_targets(
+    runs: str | Path | Sequence[str | Path],
+    targets: Sequence[str] | None = None,
+    baseline: str | None = None,
+    smooth: int = 1,
+) -> "pandas.DataFrame":
+    """Time, rounds and traffic to targets such as ``80%`` of the runs at or below some directories.
+
+    See `analysis.comparison.time_to_target.compare_targets`; without targets it is the best that all runs reach.
+
+    Raises `RunError` when there are no runs and `ExperimentError` for what is no target, or was not measured.
+    """
+    from analysis.comparison import time_to_target
+
+    found = runs_below([runs] if isinstance(runs, str | Path) else runs)
+    return time_to_target.compare_targets(found, targets, baseline, smooth)
 
 
 def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
@@ -129,7 +184,12 @@ def run_all(
 
     Raises: see `run`.
     """
-    watching = Serialised(observer or Observer())
+    observer = observer or Observer()
+    guarded = [
+        Guarded(one, name, functools.partial(_note_failure, observer))
+        for name, one in made_observers(experiment.output.observers, where)
+    ]
+    watching = Serialised(observer, *guarded)
     with stopping_on_signals():
         all_points = list(points(experiment, where))
         runs = planned(all_points, out, resume=resume, accept_changed_code=accept_changed_code)
@@ -139,6 +199,9 @@ def run_all(
             watching.doing("checking")
             _check(unfinished, all_points, where, watching)
         _run(runs, watching)
+        for one in guarded:
+            if one.failures > 1:
+                observer.warned(runs[-1], f"observer {one.name} failed {one.failures} times in all runs")
     return [run.path for run in runs]
 
 
@@ -146,14 +209,17 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
     """Run those that are not complete and summarise each when it has ended."""
     places = {run.path: place for place, run in enumerate(runs, 1)}
     opened: list[OpenRun] = []
+    ended: set[Path] = set()
 
     def open_run(run: PlannedRun) -> OpenRun:
         opened.append(OpenRun(run, places[run.path], len(runs)))
         return opened[-1]
 
-    def summarised(run: PlannedRun, ended: OpenRun) -> None:
+    def summarised(run: PlannedRun, at_its_end: OpenRun) -> None:
         observer.doing("summarising", run)
-        observer.ended(run, ended.finish(_summary))
+        summary = at_its_end.finish(_summary)
+        ended.add(run.path)
+        observer.ended(run, summary)
 
     try:
         with WorkerPool(observer, open_run) as pool:
@@ -162,6 +228,16 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
     finally:
         for run in opened:  # at its end, and not summarised
             run.end()
+            if run.run.path not in ended:
+                observer.stopped(run.run)
+
+
+def _note_failure(told: Observer, name: str, run: PlannedRun | None, error: Exception, before: int) -> None:
+    """An observer that the experiment names has failed: log it, and warn of the first failure."""
+    if run is not None:
+        RunLog(run.path).write("observer-failed", observer=name, error=reason(error, 500))
+        if not before:
+            told.warned(run, f"observer {name}: {reason(error)}; the run goes on, the log has all such failures")
 
 
 def _summary(run: RunRecords) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """A run directory while it is written: held by its lock, with a log that says how the run began and ended.
 
-Its ``experiment.yaml`` says where the run's numbers come from: software versions, commit, machine; no names of hosts or
-users, no paths. `provenance.modules` there are the digests of the user's own modules when the run began;
-`provenance.changed_code` has an entry for each time that somebody insisted on resuming with others.
+Its ``experiment.yaml`` says where the run's numbers come from: software versions, commit, machine; no names of hosts
+or users, no paths; `provenance.id`, random, tells it from all others. `provenance.modules` there are the digests of
+the user's own modules when the run began; `provenance.changed_code` has an entry for each time that somebody insisted
+on resuming with others.
 """
 
 import contextlib
 import os
 import platform
+import secrets
 import subprocess
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from testbed.aggregation.secagg.parameters import SecAggParameters, keeps_masks_symbolic
 from testbed.errors import CodeCrashed, RunError, TestbedError, reason
 from testbed.experiment.inputs import digests
 from testbed.records import RunDirectory, RunRecords
@@ -122,7 +125,7 @@ class OpenRun:
         self._lock.enter_context(held(run.path))
         try:
             if not run.exists:  # under the lock: somebody else may have begun one here since we looked
-                RunDirectory.create(run.path, _resolved(run))
+                RunDirectory.create(run.path, _resolved(run, place))
             self.records = RunDirectory.reopen(run.path)
             if run.changed:
                 stored = RunRecords(run.path).experiment
@@ -185,13 +188,21 @@ def name_point(error: BaseException, run: PlannedRun) -> None:
         error.add_note(f"at sweep point {point}")
 
 
-def _resolved(run: PlannedRun) -> dict[str, Any]:
-    """What a run directory's ``experiment.yaml`` holds."""
-    experiment, origin = run.point.experiment, provenance()
+def _resolved(run: PlannedRun, place: int) -> dict[str, Any]:
+    """What a run directory's ``experiment.yaml`` holds, of the point at this place of its sweep, from 1."""
+    experiment, origin = run.point.experiment, {"id": secrets.token_hex(6), **provenance()}
     if experiment.seed is None:
         origin["simulation_seed"] = run.simulation_seed
+    if isinstance(experiment.aggregation, SecAggParameters):
+        symbolic = keeps_masks_symbolic(experiment.aggregation, experiment.time.work_is_modelled)
+        origin["masks"] = "symbolic" if symbolic else "materialised"
     if files := digests(experiment):
         origin["files"] = files
     if run.modules:
         origin["modules"] = dict(run.modules)
-    return experiment.plain() | {"provenance": {"label": run.label, "sweep": run.point.values, **origin}}
+    point: dict[str, Any] = {"label": run.label, "sweep": run.point.values}
+    if run.point.values:
+        point["point"] = place
+    if run.point.names:
+        point["sweep_labels"] = dict(run.point.names)
+    return experiment.plain() | {"provenance": {**point, **origin}}

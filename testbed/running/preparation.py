@@ -143,17 +143,18 @@ def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun
 
 def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """The dotted keys in which two plain experiments differ, with both values as text."""
-    flat = [dict(_flattened(plain)) for plain in (stored, given)]
+    flat = [dict(flattened(plain)) for plain in (stored, given)]
     for key in dict.fromkeys((*flat[1], *flat[0])):
         if key.partition(".")[0] not in _MAY_DIFFER and flat[0].get(key) != flat[1].get(key):
             was, now = (repr(side[key]) if key in side else "nothing" for side in flat)
             yield key, was, f"has {now}"
 
 
-def _flattened(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flattened(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted keys of plain data, and their values."""
     for key, value in plain.items():
         if isinstance(value, Mapping):
-            yield from _flattened(value, f"{prefix}{key}.")
+            yield from flattened(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -157,20 +157,24 @@ def statuses(directory: Path) -> list[RunStatus]:
     Raises:
         RunError: no run there, or one that is damaged.
     """
-    paths = _run_directories(directory)
-    if not paths:
-        what = "no runs here" if directory.is_dir() else "no such directory"
-        raise RunError(f"{directory}: {what}; `testbed run EXPERIMENT.yaml --out {directory}` makes some")
-    found = [status(path) for path in paths]
+    return in_order(status(path) for path in run_directories(directory))
+
+
+def in_order(found: Iterable[RunStatus]) -> list[RunStatus]:
+    """Runs in the order of their sweep."""
     return sorted(found, key=lambda one: (one.path.parent, one.point or 0, one.path.name))
 
 
-def _run_directories(directory: Path) -> list[Path]:
+def run_directories(directory: Path) -> list[Path]:
+    """The directories of the runs at or below `directory`; raises `RunError` when there is none."""
     found = []
     for where, folders, files in os.walk(directory):
         if "experiment.yaml" in files:
             found.append(Path(where))
             folders.clear()  # a run's own are not searched: there may be one for every round
+    if not found:
+        what = "no runs here" if directory.is_dir() else "no such directory"
+        raise RunError(f"{directory}: {what}; `testbed run EXPERIMENT.yaml --out {directory}` makes some")
     return found
 
 

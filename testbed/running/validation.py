@@ -19,6 +19,7 @@ from testbed.experiment.schema import Experiment, Point, check_points, check_sch
 from testbed.plugins import options as plugin_options
 from testbed.plugins import sources
 from testbed.plugins.classes import plugin_class
+from testbed.running.observers.catalogue import made as made_observers
 
 
 @dataclass
@@ -51,6 +52,11 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     check_addresses([point.experiment for point in points], where)
     stages: dict[int, tuple[str, ...] | None] = {}
     lines: list[str] = []
+    for entries in {repr(one): one for one in (point.experiment.output.observers for point in points)}.values():
+        try:
+            made_observers(entries, where, import_classes=import_classes)
+        except ExperimentError as error:
+            lines.append(str(error))
     for point in points:
         names = plugin_classes(point.experiment)
         checked.not_imported += [] if import_classes else [one for one in names if one not in checked.not_imported]

@@ -128,23 +128,32 @@ def synthetic_run(
     failing: Mapping[int, str] | None = None,
     accuracy_every: int | None = 1,
     finish: bool = True,
+    latency_ms: float | None = None,
+    sweep_labels: Mapping[str, str] | None = None,
+    point: int | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> RunRecords:
     """A run with the stages, sizes and times that a real one of that protocol could have.
 
     Args:
         failing: round to ``"skipped"`` (after the check-in) or ``"aborted"`` (in the last stage but one).
         accuracy_every: rounds between two evaluations; None: never.
+        extra: other sections of the experiment.
     """
     generator = np.random.default_rng([seed or 0, population, *protocol.encode()])
     speed = 1 + 3 / np.arange(1, population + 1) ** 1.2
     generator.shuffle(speed)
     stages = SELECTION[protocol] | TRAIN | (PLAIN if aggregation == "plain" else SECAGG)
-    experiment = {
+    experiment: dict[str, Any] = {
         "name": "synthetic", "seed": seed, "rounds": rounds, "population": population,
         "selection": {"protocol": protocol, "participants": participants, **(selection or {})},
         "aggregation": {"protocol": aggregation}, "links": {"down_mbit_s": 44.0, "up_mbit_s": 44.0},
         "provenance": {"label": label or protocol, "sweep": dict(sweep or {}), "versions": {"testbed": "0.1.0"}},
     }  # fmt: skip
+    experiment["links"] |= {} if latency_ms is None else {"latency_ms": latency_ms}
+    experiment["provenance"] |= {"sweep_labels": dict(sweep_labels)} if sweep_labels else {}
+    experiment["provenance"] |= {} if point is None else {"point": point}
+    experiment |= extra or {}
     made, now = [], 0.0
     for number in range(1, rounds + 1):
         outcome = (failing or {}).get(number, "completed")

@@ -213,14 +213,14 @@ def test_latex_gets_no_commands(call: Call, runs: Runs) -> None:
     assert "\\alpha" not in ended.out
     assert r"\textbackslash{}input\{x\}" in ended.out
     rows = [line for line in ended.out.splitlines() if line.startswith("=1+1")]
-    assert len(rows) == 2 * len(runs)  # two tables
+    assert len(rows) == 3 * len(runs)  # two tables of rounds, one of the target
     assert all(line.endswith(r"\\") for line in rows)
 
 
 def test_figures_are_drawn_and_have_no_formulas(call: Call, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Figure] = []
 
-    def draw(figure: Figure, path: Path) -> list[Path]:
+    def draw(figure: Figure, path: Path, *_: Any) -> list[Path]:
         figure.canvas.draw()
         drawn.append(figure)
         return [path]

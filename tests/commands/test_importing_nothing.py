@@ -20,7 +20,8 @@ SECTIONS = {
     "adversary.server": {"adversary": {"dishonest": 1, "server": ["evil:Anything"]}},
 }
 COMMANDS = [
-    ["compare"], ["status"], ["status", "--format", "json"], ["metrics"], ["plot"], ["dropouts"], ["privacy"],
+    ["compare"], ["timeline"], ["status"], ["status", "--format", "json"], ["metrics"], ["plot"], ["dropouts"],
+    ["privacy"],
     ["attack", "summary"], ["attack", "reconstruct", "--from", "1", "--to", "2"],
     ["attack", "invert", "--round", "1", "--client", "1"],
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import analysis.comparison.summary
-from analysis.comparison import overhead
+from analysis.comparison import overhead, seed_pairs
 from docs._ext import api, columns, commands, configuration, schema_keys
 from testbed.experiment import load
 from testbed.experiment.schema import points
@@ -140,10 +140,11 @@ def test_the_columns_of_the_comparison_are_those_of_its_page(tmp_path: Path) -> 
     text = (ROOT / "docs" / "reference" / "comparison.md").read_text()
     cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
     named = {name for cell in cells for name in re.findall("`([^`]+)`", cell)}
-    endings = ("_half_width", "_ratio", "_certified", "_lower_bound", "_baseline", "_ratio_half_width")
+    endings: tuple[str, ...] = ("_half_width", "_ratio", "_certified", "_lower_bound", "_baseline", "_ratio_half_width")
+    endings = (*endings, "_difference", "_difference_half_width", "_difference_p")
     assert all(f"`{ending}`" in text for ending in endings)
     runs = [synthetic_run(tmp_path / name, name) for name in ("random", "batch-partition")]
-    for frame in (overhead.compare(runs), overhead.compare_paired(runs)):
+    for frame in (overhead.compare(runs), overhead.compare_paired(runs), seed_pairs.compare_seeds(runs)):
         others = set(frame.columns) - named
         unknown = {name for name in others if not any(name.removesuffix(ending) in named for ending in endings)}
         assert {name for name in unknown if f"`{name}`" not in text} == set()

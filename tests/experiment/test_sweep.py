@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
 from testbed.experiment.reading import MAXIMUM_POINTS, set_key
 from testbed.experiment.schema import Point, points, validated
+from testbed.files.names import directory_names
 from testbed.selection.lotto.variants import ServerCentricParameters
 
 
@@ -169,6 +171,45 @@ def test_labels_are_unique_printable_and_never_empty_or_the_sweep_is_refused(swe
                 target = target[part]
             if not isinstance(value, dict):
                 assert target == value
+
+
+def test_values_are_called_by_their_names(load_text: Callable[..., Experiment]) -> None:
+    experiment = load_text(
+        """
+        sweep:
+          selection:
+            - {label: "Anybody / random", protocol: random}
+            - {protocol: batch-partition, privacy: 5}
+          links: [{label: 3G, latency_ms: 200}, {label: wired, value: {latency_ms: 5}}]
+          rounds: [{label: short, value: 2}, 9]
+        """
+    )
+    grid = points_of(experiment)
+    names = ("Anybody / random", "batch-partition"), ("3G", "wired"), ("short", "rounds=9")
+    assert labels(experiment) == [",".join(point) for point in product(*names)]
+    assert grid[0].names == {"selection": "Anybody / random", "links": "3G", "rounds": "short"}
+    assert grid[-1].names == {"links": "wired"}
+    assert grid[0].values == {"selection": {"protocol": "random"}, "links": {"latency_ms": 200}, "rounds": 2}
+    assert [point.experiment.links.latency_ms for point in grid[::2]] == [200, 5, 200, 5]
+    assert [point.experiment.rounds for point in grid[:2]] == [2, 9]
+    assert directory_names(labels(experiment))[0] == "Anybody-random,3G,short"
+
+
+@pytest.mark.parametrize(
+    ("sweep", "line"),
+    [
+        ("{rounds: [{label: short}]}",
+         "sweep.rounds: label: short names nothing; give what it stands for beside it, or value:"),
+        ("{rounds: [{label: [1], value: 2}]}", "sweep.rounds: label: should be a name, not [1]"),
+        ("{rounds: [{label: ' ', value: 2}]}", "sweep.rounds: label: should be a name, not ' '"),
+        ("{rounds: [{label: true, value: 2}]}", "sweep.rounds: label: should be a name, not True"),
+        ("{rounds: [{label: a, value: 2}, {label: a, value: 3}]}", "sweep: the point a stands 2 times"),
+        ("{rounds: [{label: a, value: x}]}",
+         "sweep point a: rounds: should be a valid integer, not 'x'"),
+    ],
+)  # fmt: skip
+def test_names_that_are_none(mistake: Callable[..., str], sweep: str, line: str) -> None:
+    assert mistake(f"sweep: {sweep}") == line
 
 
 def test_setting_keys() -> None:

@@ -170,3 +170,12 @@ def test_a_checkpoint_holds_what_selection_remembers_and_one_without_still_loads
     assert found is not None
     assert found.memory == {}
     assert found.participations.tolist() == [0, 0, 0]
+
+
+def test_the_runs_of_a_sweep_are_found_in_its_order(tmp_path: Path) -> None:
+    for name, point in {"b": 1, "a": 3, "c": 2}.items():
+        RunDirectory.create(tmp_path / "sweep" / name, {"provenance": {"point": point}})
+    for name in ("z", "y"):  # not of a sweep, or of an earlier version
+        RunDirectory.create(tmp_path / name, {"provenance": {}})
+    found = [str(run.path.relative_to(tmp_path)) for run in find_runs(tmp_path)]
+    assert found == ["y", "z", "sweep/b", "sweep/c", "sweep/a"]

@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from testbed.aggregation.secagg.client import MASK_PURPOSE
+from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.crypto.masks import mask as expansion
 from tests.search.knowledge import Input, Knowledge, Mask, Update, ring
 
@@ -149,9 +149,9 @@ def carried_out(knowledge: Knowledge, combination: Combination) -> bool:
             if mask.first == "self":
                 seed = seeds.get(mask.second)
             elif mask.first in private:
-                seed = private[mask.first].agree(mask.second, MASK_PURPOSE)
+                seed = private[mask.first].agree(mask.second, SecAggParameters().mask_purpose)
             elif mask.second in private:
-                seed = private[mask.second].agree(mask.first, MASK_PURPOSE)
+                seed = private[mask.second].agree(mask.first, SecAggParameters().mask_purpose)
             if seed is not None:
                 expanded = ring(expansion(seed, length, bits), bits)
                 value = value - expanded if sign > 0 else value + expanded

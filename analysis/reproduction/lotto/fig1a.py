@@ -15,9 +15,10 @@ from matplotlib.axes import Axes
 from scipy.stats import binom
 
 from analysis.bounds.lotto import secagg_fails
+from analysis.marks import marks
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.statistics import Proportion
-from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save
+from analysis.style import COLUMN_INCHES, PAGE_INCHES, house_style, protocol_colours, save
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
@@ -139,7 +140,7 @@ def _first(frame: pd.DataFrame, kind: tuple[str, str], t: int) -> tuple[int, boo
 def _draw_steps(frame: pd.DataFrame, path: Path) -> list[Path]:
     s, thresholds = STEP_PARTICIPANTS, sorted(set(frame["t"]))
     with house_style():
-        figure, panels = plt.subplots(1, len(thresholds), figsize=(2 * COLUMN_INCHES, 2.1), sharey=True)
+        figure, panels = plt.subplots(1, len(thresholds), figsize=(PAGE_INCHES, 2.1), sharey=True)
         for axes, t in zip(np.atleast_1d(panels), thresholds, strict=True):
             for (consistency, attack), (colour, marker) in _LOOKS.items():
                 rows = frame[(frame["consistency"] == consistency) & (frame["attack"] == attack) & (frame["t"] == t)]
@@ -165,7 +166,7 @@ def _draw_steps(frame: pd.DataFrame, path: Path) -> list[Path]:
         figure.legend(handles, labels, loc="upper center", ncols=4, bbox_to_anchor=(0.5, -0.02))
         figure.supxlabel(f"dishonest among {s} participants (x)", fontsize=7.5, y=0.0)
         figure.tight_layout()
-        files = save(figure, path)
+        files = save(figure, path, marks(figure))
         plt.close(figure)
     return files
 
@@ -239,7 +240,7 @@ def _draw_rates(frame: pd.DataFrame, path: Path) -> list[Path]:
         axes.set_ylabel("rounds in which a victim's\nupdate was reconstructed")
         axes.grid(axis="y")
         axes.legend(loc="upper center", ncols=2, bbox_to_anchor=(0.42, -0.18))
-        files = save(figure, path)
+        files = save(figure, path, marks(figure))
         plt.close(figure)
     return files
 

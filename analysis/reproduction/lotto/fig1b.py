@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 from scipy.optimize import brentq
 
+from analysis.marks import marks
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
 from analysis.style import one_panel, save
@@ -114,7 +115,7 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
         axes.set_ylim(0, float(table[["epsilon", "epsilon_amplified"]].max().max()) * 1.03)
         axes.set(xlabel="Dishonest participants that add no noise [%]", ylabel=r"$\epsilon$ after 50 rounds")
         axes.grid()
-        return save(figure, path)
+        return save(figure, path, marks(figure))
 
 
 REPRODUCTIONS = (

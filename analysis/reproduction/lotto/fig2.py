@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.bounds.lotto import candidates_suffice, smallest_over_selection
+from analysis.marks import marks
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
 from analysis.style import one_panel, save
@@ -146,7 +147,7 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
             xlim=(0.97, 2.02), ylim=(0.4, 1.02), xlabel="Over-selection factor a", ylabel="Pr[at least s candidates]"
         )
         axes.grid()
-        return save(figure, path)
+        return save(figure, path, marks(figure))
 
 
 REPRODUCTIONS = (

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.marks import marks
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import PAPER
 from analysis.style import COLUMN_INCHES, house_style, save
@@ -90,7 +91,7 @@ def _draw(path: Path) -> list[Path]:
         right.set_xticks(range(0, 91, 30))
         for axes in (left, right):
             axes.grid()
-        return save(figure, path)
+        return save(figure, path, marks(figure))
 
 
 REPRODUCTIONS = (

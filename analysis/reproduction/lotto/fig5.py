@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.bounds.lotto import largest_exclusion
+from analysis.marks import marks
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
 from analysis.style import one_panel, save
@@ -56,7 +57,7 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
         axes.set_xlabel("Initial base rate of dishonest clients [%]")
         axes.set_ylabel("Largest exclusion d [%]")
         axes.grid()
-        return save(figure, path)
+        return save(figure, path, marks(figure))
 
 
 REPRODUCTIONS = (

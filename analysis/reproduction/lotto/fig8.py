@@ -16,6 +16,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.marks import marks
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import (
     BATCH_SIZE,
@@ -25,7 +26,7 @@ from analysis.reproduction.lotto.published import (
     PARAMETERS,
     derived,
 )
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import PAGE_INCHES, house_style, save
 from testbed.arrays import Floats
 from testbed.engine.plan import Plan
 from testbed.errors import RunError
@@ -226,7 +227,7 @@ def claims(quality: Mapping[int, Floats], factors: Floats) -> list[Claim]:
 def draw(quality: Mapping[int, Floats], factors: Floats, out: Path) -> list[Path]:
     """Cumulative distributions: data quality by snapshot, and the speed of devices."""
     with house_style():
-        figure = Figure(figsize=(2 * COLUMN_INCHES, 2.0), layout="constrained")
+        figure = Figure(figsize=(PAGE_INCHES, 2.0), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
         for (rounds, values), shade in zip(quality.items(), np.linspace(0.75, 0.1, len(quality)), strict=True):
             _cumulative(left, values, label=f"round {rounds}", color=colormaps["viridis"](shade))
@@ -236,7 +237,7 @@ def draw(quality: Mapping[int, Floats], factors: Floats, out: Path) -> list[Path
         right.set(xlabel="compute time (fastest: 1)", xscale="log")
         for axes in (left, right):
             axes.grid(visible=True)
-        return save(figure, out / "lotto-fig8")
+        return save(figure, out / "lotto-fig8", marks(figure))
 
 
 def _cumulative(axes: Axes, values: Floats, *, label: str, color: object) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.marks import marks
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.fig8 import EXCLUDE, Setting, experiment, remarks
 from analysis.statistics import mean_interval
@@ -167,7 +168,7 @@ def draw(runs: Mapping[str, Sequence[RunRecords]], target: float, out: Path) -> 
         axes.set(xlabel="time [virtual min]", ylabel="accuracy [%]")
         axes.grid(visible=True)
         axes.legend(loc="lower right")
-        return save(figure, out / "lotto-fig9")
+        return save(figure, out / "lotto-fig9", marks(figure))
 
 
 def _accuracy_at(run: RunRecords, grid: Floats) -> Floats:

@@ -18,9 +18,10 @@ from scipy.stats import binom
 from analysis.attacks.outcomes import Attained, attained
 from analysis.bounds.lotto import allowed, selection_probability
 from analysis.bounds.tails import survival
+from analysis.marks import marks
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.statistics import Proportion
-from analysis.style import COLUMN_INCHES, house_style, protocol_colours, save
+from analysis.style import PAGE_INCHES, house_style, protocol_colours, save
 from testbed.experiment.schema import validated
 
 POPULATION, DISHONEST, PARTICIPANTS, FACTOR, ETA = 100, 10, 10, 1.3, 2.0
@@ -190,7 +191,7 @@ def _percent(share: Proportion) -> str:
 def draw(found: dict[Condition, Attained], out: Path) -> list[Path]:
     """Pr[x > k] for each k with its interval, beside the theorem, for both n_min; writes PNG and PDF."""
     with house_style():
-        figure = Figure(figsize=(2 * COLUMN_INCHES, 2.5), layout="constrained")
+        figure = Figure(figsize=(PAGE_INCHES, 2.5), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
         colours = protocol_colours(["random", *_LOTTO])
         everywhere = [one for one in found if one.minimum is None]
@@ -228,7 +229,7 @@ def draw(found: dict[Condition, Attained], out: Path) -> list[Path]:
             panel.grid(axis="y")
         panels[0].set_ylabel("Pr[more than k are dishonest]")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-        return save(figure, out / "lotto-theorem2")
+        return save(figure, out / "lotto-theorem2", marks(figure))
 
 
 REPRODUCTIONS = (

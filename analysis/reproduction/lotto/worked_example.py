@@ -18,9 +18,10 @@ from scipy.optimize import brentq
 from analysis.bounds.lotto import dishonest_fraction_exceeds, secagg_fails, selection_probability, tolerated
 from analysis.bounds.lotto_rounds import Training, Variant, cost_with_lotto, cost_without_lotto
 from analysis.bounds.tails import log10_survival, survival
+from analysis.marks import marks
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.lotto.published import PAPER
-from analysis.style import COLUMN_INCHES, house_style, one_panel, protocol_colours, save
+from analysis.style import PAGE_INCHES, house_style, one_panel, protocol_colours, save
 from testbed.privacy.accounting import Skellam
 
 DISHONEST, OVER_SELECTION, ROUNDS, DIMENSION = 1000, 1.3, 50, 2**20
@@ -125,7 +126,7 @@ def run_fig6(context: ReproductionContext) -> ReproductionResult:
 
 def _draw_fig6(path: Path) -> list[Path]:
     with house_style():
-        figure = Figure(figsize=(2 * COLUMN_INCHES + 0.2, 2.1), layout="constrained")
+        figure = Figure(figsize=(PAGE_INCHES, 2.1), layout="constrained")
         a, b, c = figure.subplots(1, 3)
         _panel_a(a)
         _panel_b(b)
@@ -133,7 +134,7 @@ def _draw_fig6(path: Path) -> list[Path]:
         for axes, title in ((a, "(a) Too many dishonest"), (b, "(b) SecAgg fails"), (c, "(c) Distributed DP")):
             axes.set_title(title, loc="left")
             axes.grid()
-        return save(figure, path)
+        return save(figure, path, marks(figure))
 
 
 def _panel_a(axes: Axes) -> None:
@@ -230,7 +231,7 @@ def _draw_fig10(table: pd.DataFrame, path: Path) -> list[Path]:
         axes.set(xlabel=r"Population n [$10^5$]", ylabel=r"$\epsilon$ after 50 rounds", ylim=(0, 2.6))
         axes.legend(loc="lower right")
         axes.grid()
-        return save(figure, path)
+        return save(figure, path, marks(figure))
 
 
 REPRODUCTIONS = (

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.marks import marks
 from analysis.reproduction.contract import (
     Agreement,
     Claim,
@@ -41,7 +42,7 @@ from analysis.reproduction.multi_round_secagg.published import (
 )
 from analysis.reproduction.multi_round_secagg.training import Results, Trained, remarks, task_of, train
 from analysis.statistics import Interval, mean_interval
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import PAGE_INCHES, house_style, save
 from testbed.arrays import Floats
 
 Late = Mapping[str, Floats]
@@ -219,7 +220,7 @@ def draw(panels: Mapping[str, Mapping[str, Trained]], path: Path) -> list[Path]:
         path: without ending; returns what was written.
     """
     with house_style():
-        figure = Figure(figsize=(2 * COLUMN_INCHES, 2.4), layout="constrained")
+        figure = Figure(figsize=(PAGE_INCHES, 2.4), layout="constrained")
         every = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (title, schemes) in zip(every, panels.items(), strict=True):
             lowest, highest = 100.0, 0.0
@@ -235,7 +236,7 @@ def draw(panels: Mapping[str, Mapping[str, Trained]], path: Path) -> list[Path]:
         every[0].set_ylabel("accuracy [%]")
         handles, labels = every[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-        return save(figure, path)
+        return save(figure, path, marks(figure))
 
 
 @dataclass(frozen=True)

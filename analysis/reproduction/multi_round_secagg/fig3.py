@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib import colormaps
 
 from analysis.bounds.batch_partition import average_cardinality
+from analysis.marks import marks
 from analysis.multi_round import aggregation_cardinality
 from analysis.multi_round.simulation import simulate
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
@@ -99,7 +100,7 @@ def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:
         axes.set_ylim(bottom=0)
         axes.grid()
         axes.legend()
-        return save(figure, out / "multiround-fig3")
+        return save(figure, out / "multiround-fig3", marks(figure))
 
 
 REPRODUCTIONS = (

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analysis.marks import marks
 from analysis.multi_round import OverRounds, over_rounds
 from analysis.multi_round.figures import Line
 from analysis.multi_round.figures import draw as draw_lines
@@ -239,7 +240,7 @@ def draw_trade_off(privacy: Mapping[str, Floats], cardinality: Mapping[str, Floa
         axes.set_ylim(bottom=0)
         axes.grid()
         axes.legend()
-        return save(figure, out / "multiround-fig5a")
+        return save(figure, out / "multiround-fig5a", marks(figure))
 
 
 def _protocol(name: str) -> str:

@@ -28,6 +28,7 @@ from analysis.bounds.random_participation import (
     sigma_at,
     weak_client_sampling,
 )
+from analysis.marks import marks
 from analysis.reproduction.contract import (
     Agreement,
     Claim,
@@ -343,7 +344,7 @@ def draw(
 ) -> list[Path]:
     """Accuracy over the iterations; the legend says what a round loses, which for the proposed scheme is no 0.015."""
     rows = frame.set_index("scheme")
-    with one_panel(3.2, columns=1.5) as (figure, axes):
+    with one_panel(3.2, columns=2) as (figure, axes):
         for scheme, of_scheme in results.items():
             colour, line = _LOOKS[scheme]
             label = scheme
@@ -361,7 +362,7 @@ def draw(
         )
         axes.grid()
         figure.legend(loc="outside lower center", ncols=1)
-        return save(figure, out / scenario.name)
+        return save(figure, out / scenario.name, marks(figure))
 
 
 def _reproduction(scenario: Scenario, figure: str) -> Reproduction:

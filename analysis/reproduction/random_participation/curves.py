@@ -23,6 +23,7 @@ from analysis.bounds.random_participation import (
     recentred,
     weak_client_sampling,
 )
+from analysis.marks import marks
 from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
 from analysis.reproduction.random_participation.published import PAPER
 from analysis.style import one_panel, save
@@ -51,7 +52,7 @@ def _draw(
         axes.set(yscale="log", **axes_properties)
         axes.grid()
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
-        return save(figure, path)
+        return save(figure, path, marks(figure))
 
 
 # -- Figures 1 to 3 --------------------------------------------------------------------------------------------------

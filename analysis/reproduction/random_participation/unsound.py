@@ -18,9 +18,10 @@ from analysis.bounds.random_participation import (
     sigma_at,
     weak_client_sampling,
 )
+from analysis.marks import marks
 from analysis.reproduction.contract import Agreement, Claim, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.random_participation.published import DELTA, EPSILON, OLS, PAPER, PROPOSED, SCENARIOS, WCS
-from analysis.style import COLUMN_INCHES, house_style, save
+from analysis.style import PAGE_INCHES, house_style, save
 
 TRIALS = {"small": 100_000_000, "paper": 1_000_000_000}
 
@@ -92,7 +93,7 @@ def _draw_unsound(out: Path) -> list[Path]:
         "4.1 as evaluated in the paper": (recentred, "#0072B2", "--"),
     }
     with house_style():
-        figure = Figure(figsize=(2 * COLUMN_INCHES, 2.6), layout="constrained")
+        figure = Figure(figsize=(PAGE_INCHES, 2.6), layout="constrained")
         for axes, scenario in zip(figure.subplots(1, 2), SCENARIOS, strict=True):
             published = scenario.sigmas[PROPOSED]
             sigmas = np.geomspace(published / 1.6, 1.3 * scenario.sigmas[WCS], 40)
@@ -105,7 +106,7 @@ def _draw_unsound(out: Path) -> list[Path]:
             axes.set_title(f"{scenario.title} (epsilon {EPSILON})")
             axes.grid()
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-        return save(figure, out / "random-participation-unsound")
+        return save(figure, out / "random-participation-unsound", marks(figure))
 
 
 REPRODUCTIONS = (

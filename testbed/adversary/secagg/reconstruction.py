@@ -20,7 +20,6 @@ from pydantic import Field
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.contradictions import InconsistentView, two_views
 from testbed.adversary.secagg.dishonest_clients import HandedOver, HandOver, SecAggAccomplice
-from testbed.aggregation.secagg.client import MASK_PURPOSE
 from testbed.aggregation.secagg.messages import (
     CheckSurvivors,
     ShareOf,
@@ -36,8 +35,8 @@ from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
+from testbed.network.sums import add_masks_in_threads
 from testbed.parties.client import RoleSpec
-from testbed.parties.sums import add_masks_in_threads
 
 
 class ReconstructionOptions(MisbehaviourOptions):
@@ -239,11 +238,11 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
             signs.append(-1)
             for peer in sorted(peers[client] - members):
                 own, other = (client, peer) if client in pairs else (peer, client)
-                seeds.append(pairs[own].agree(state.adverts[other].mask_key, MASK_PURPOSE))
+                seeds.append(pairs[own].agree(state.adverts[other].mask_key, self.parameters.mask_purpose))
                 signs.append(-1 if peer > client else 1)
         meter("x25519.agree", len(seeds) - len(members))
-        meter("mask.element", len(vector) * len(seeds))
-        add_masks_in_threads(vector, seeds, signs, self.parameters.bits)
+        meter(self.parameters.mask_operation, len(vector) * len(seeds))
+        add_masks_in_threads(vector, seeds, signs, self.parameters.bits, self.parameters.prg)
 
 
 def _fewest(rows: Mapping[int, Sequence[ShareOf]], clients: Collection[int]) -> int:

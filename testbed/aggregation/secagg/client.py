@@ -46,18 +46,18 @@ from testbed.aggregation.secagg.noise import SecAggNoise, SharesAndNoise, Unmask
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph
-from testbed.crypto import InvalidSignature, OpeningFailed, shamir
+from testbed.crypto import InvalidSignature, OpeningFailed, remembered, shamir
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.masks import add_masks, word_dtype
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
+from testbed.network.masked_vectors import MaskedVector, counted
 from testbed.parties.client import Client, handles
 from testbed.training import trained_update
 
 SEALING_PURPOSE = b"testbed/secagg/sealing/v1"
-MASK_PURPOSE = b"testbed/secagg/mask/v1"
 
 
 class SecAggClient(Participant):
@@ -132,7 +132,9 @@ class SecAggClient(Participant):
 
     def advert_content(self, client: int, sealing_key: bytes, mask_key: bytes) -> bytes:
         """What a client signs with its keys."""
-        return self.graph.advert_content(self.round, client, sealing_key, mask_key, self.training)
+        return self.parameters.signed_with_keys(
+            self.graph.advert_content(self.round, client, sealing_key, mask_key, self.training)
+        )
 
     # -- ShareKeys ------------------------------------------------------------------------------------------------
 
@@ -168,7 +170,7 @@ class SecAggClient(Participant):
             if holder == self.number:
                 self.own_shares = dealt
                 continue
-            key = self.sealing.agree(self.adverts[holder].sealing_key, SEALING_PURPOSE)
+            key = remembered.agree(self.sealing, self.adverts[holder].sealing_key, SEALING_PURPOSE)
             self.sealing_keys[holder] = key
             associated = self.associated(self.number, holder)
             sealed.append(SharesFor(holder, seal_shares(key, self.number, holder, dealt, associated)))
@@ -231,7 +233,7 @@ class SecAggClient(Participant):
         if self.keeps_back(batch):
             return Vector(np.empty(0, word_dtype(bits)), bits)
         self.check_batch_peers(batch)
-        return Vector(self._masked(sorted(received)), bits)
+        return self._masked(sorted(received))
 
     def keeps_back(self, batch: frozenset[int]) -> bool:
         """Whether the input is kept back: it would not be masked with all of its batch."""
@@ -248,15 +250,18 @@ class SecAggClient(Participant):
                     "secagg.batch-apart", f"client {peer} of this batch was not shown the same keys"
                 ) from None
 
-    def _masked(self, peers: list[int]) -> npt.NDArray[Any]:
+    def _masked(self, peers: list[int]) -> Vector:
         """`(d+1,)` the update as ring elements under a mask for each peer and one of its own; `(D+1,)` with noise."""
-        masked = self.encoded()
-        seeds = [self.mask.agree(self.adverts[peer].mask_key, MASK_PURPOSE) for peer in peers]
-        signs = [1 if peer > self.number else -1 for peer in peers]
-        add_masks(masked, [*seeds, self.self_mask], [*signs, 1], self.parameters.bits)
-        meter("x25519.agree", len(seeds))
-        meter("mask.element", len(masked) * (len(seeds) + 1))
-        return masked
+        elements, given = self.encoded(), self.parameters
+        keys = [self.adverts[peer].mask_key for peer in peers]
+        seeds = [*(remembered.agree(self.mask, key, given.mask_purpose) for key in keys), self.self_mask]
+        signs = [*(1 if peer > self.number else -1 for peer in peers), 1]
+        meter("x25519.agree", len(peers))
+        meter(given.mask_operation, len(elements) * len(seeds))
+        if self.environment.symbolic_masks:
+            return MaskedVector(elements, given.bits, counted(seeds, signs), given.prg)
+        add_masks(elements, seeds, signs, given.bits, given.prg)
+        return Vector(elements, given.bits)
 
     def encoded(self) -> npt.NDArray[Any]:
         """The update as ring elements, with this client's noise where participants add some."""

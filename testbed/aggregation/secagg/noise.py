@@ -24,7 +24,7 @@ from testbed.aggregation.secagg.share_recovery import recover
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
 from testbed.messages import Message
-from testbed.parties.sums import add_in_threads
+from testbed.network.sums import add_in_threads
 from testbed.privacy.noise import Noise, NoiseShare, RemovableNoise, chain, seed_of
 from testbed.workload.contract import LocalUpdate
 

@@ -4,12 +4,13 @@ from fractions import Fraction
 from math import ceil
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from testbed.aggregation.ring_elements import NoisyParameters, Quantisation
 from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
 from testbed.aggregation.secagg.noise import KeptNoise, RemovedNoise, SecAggNoise, WithoutNoise
 from testbed.batches import Batches
+from testbed.crypto.masks import Prg, is_installed
 
 
 class SecAggParameters(NoisyParameters):
@@ -61,10 +62,45 @@ class SecAggParameters(NoisyParameters):
         "the t, and a malicious server may have sums over single batches. None: t, of whom all are in the sum",
     )
 
+    prg: Prg = Field(
+        "aes-256-ctr",
+        exclude_if=lambda prg: prg == "aes-256-ctr",
+        description="What expands a mask's seed; aegis-256x4 is several times as fast on CPUs with vectorised AES, and "
+        "needs the extra aegis",
+    )
+    masks: Literal["symbolic", "materialised"] | None = Field(
+        None,
+        description="How masks are emulated; no result depends on it. symbolic: as seeds, expanded where they do not "
+        "cancel or somebody looks; materialised: every one is expanded and added. None: symbolic where time is "
+        "modelled (time.compute) and the clock virtual, else materialised",
+    )
+
     @property
     def quantisation(self) -> Quantisation:
         """How updates become ring elements."""
         return Quantisation(self.clip, self.levels_bits, self.bits)
+
+    @property
+    def mask_operation(self) -> str:
+        """What one element of a mask costs, in the table of costs."""
+        return "mask.element" if self.prg == "aes-256-ctr" else "mask.element.aegis"
+
+    @property
+    def mask_purpose(self) -> bytes:
+        """What two clients agree on a mask's seed for: who expands it otherwise has another seed."""
+        other = b"" if self.prg == "aes-256-ctr" else b"/" + self.prg.encode()
+        return b"testbed/secagg/mask/v1" + other
+
+    def signed_with_keys(self, content: bytes) -> bytes:
+        """What a client signs with its keys: peers that expand masks otherwise refuse them."""
+        return content if self.prg == "aes-256-ctr" else content + self.prg.encode()
+
+    @field_validator("prg")
+    @classmethod
+    def _is_installed(cls, prg: Prg) -> Prg:
+        if not is_installed(prg):
+            raise ValueError(f"{prg} needs the package aeg; install the extra: pip install 'sortition-testbed[aegis]'")
+        return prg
 
     @model_validator(mode="after")
     def _noise_has_a_clip_and_steps_of_its_own(self) -> "SecAggParameters":
@@ -136,3 +172,23 @@ class SecAggParameters(NoisyParameters):
         """The weighted sum must fit the ring; whether it does with noise is a question of the dimension."""
         if self.noise is None:
             self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)
+
+
+def keeps_masks_symbolic(parameters: BaseModel, work_is_modelled: bool) -> bool:
+    """Whether clients of an aggregation keep their masks as seeds (`testbed.network.masked_vectors`).
+
+    Args:
+        parameters: the section `aggregation`.
+        work_is_modelled: nobody measures how long it takes to expand masks, or waits for it.
+
+    Raises:
+        ValueError: if the experiment asks for what its clock does not allow.
+    """
+    if not isinstance(parameters, SecAggParameters) or parameters.masks == "materialised":
+        return False
+    if parameters.masks == "symbolic" and not work_is_modelled:
+        raise ValueError(
+            "masks: symbolic: masks that are not expanded take no time that could be measured or waited for; leave it "
+            "out, or set time.compute: modelled and time.clock: virtual"
+        )
+    return work_is_modelled

@@ -18,7 +18,7 @@ from testbed.aggregation.secagg.messages import (
 )
 from testbed.aggregation.secagg.noise import UnmaskAndRemove
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.crypto import signatures
+from testbed.crypto import remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.parties.client import Client, Row, StageTable
@@ -81,7 +81,7 @@ class Participant(NoisyRole):
     def verify(self, registered: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
         """Raise `InvalidSignature` unless it is one of the registered key's."""
         meter("ed25519.verify")
-        signatures.verify(registered, domain + self.environment.experiment_id, content, signature)
+        remembered.verify(registered, domain + self.environment.experiment_id, content, signature)
 
     def registered(self, client: int) -> bytes:
         """A peer's signing key: of the list that was agreed on, and from nowhere else where one was."""

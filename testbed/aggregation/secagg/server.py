@@ -26,7 +26,7 @@ import numpy.typing as npt
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
 from testbed.aggregation.ring_elements import NoisyProtocol
 from testbed.aggregation.secagg.batches import BatchPolicy
-from testbed.aggregation.secagg.client import MASK_PURPOSE, SecAggClient
+from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
     SURVIVORS_DOMAIN,
@@ -41,14 +41,14 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph, Question, SecAggRound, listed
 from testbed.aggregation.secagg.share_recovery import Secrets, recovered_secrets
 from testbed.arrays import Ids
-from testbed.crypto import signatures
+from testbed.crypto import remembered
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.network import Replies
 from testbed.network.contract import ids
+from testbed.network.sums import Sum
 from testbed.parties.client import RoleSpec
-from testbed.parties.sums import add_masks_in_threads
 from testbed.privacy.noise_plan import Guarantees
 from testbed.training import training_digest
 
@@ -160,8 +160,10 @@ class SecAgg(NoisyProtocol):
         seen: set[bytes] = set()
         for client, advert in adverts.items():
             keys = {advert.sealing_key, advert.mask_key}
-            content = state.graph.advert_content(
-                state.start.number, client, advert.sealing_key, advert.mask_key, state.training
+            content = self.parameters.signed_with_keys(
+                state.graph.advert_content(
+                    state.start.number, client, advert.sealing_key, advert.mask_key, state.training
+                )
             )
             try:
                 if len(keys) < 2 or keys & seen:
@@ -283,9 +285,8 @@ class SecAgg(NoisyProtocol):
     async def unmask(self, state: SecAggRound) -> npt.NDArray[Any]:
         """Unmasking: the `(length,)` sum of the survivors' inputs without masks, from the shares of U5."""
         await self.collect_shares(state)
-        total: npt.NDArray[Any] = await state.answers.total(state.survivors)
-        self._remove_masks(state, total, await recovered_secrets(state))
-        return total
+        total = await state.answers.masked_total(state.survivors)
+        return self._without_masks(state, total, await recovered_secrets(state)).materialised()
 
     async def collect_shares(self, state: SecAggRound) -> None:
         """What each client reveals, once it knows the survivors."""
@@ -303,18 +304,19 @@ class SecAgg(NoisyProtocol):
                 state.record("misbehaviour", client, "unmask: shares of clients not around it")
         state.at_least(state.graph.threshold, state.revealed, replies, "revealed their shares")
 
-    def _remove_masks(self, state: SecAggRound, total: npt.NDArray[Any], secrets: Secrets) -> None:
-        """Remove from `total` (in place) every mask that has not cancelled."""
+    def _without_masks(self, state: SecAggRound, total: Sum, secrets: Secrets) -> Sum:
+        """`total` without every mask that has not cancelled."""
+        given = self.parameters
         seeds = list(secrets.self_masks.values())
         signs = [-1] * len(seeds)
         survivors = state.survivors.tolist()
         for client, key in secrets.mask_keys.items():
             for survivor in state.graph.peers(client, survivors):
-                seeds.append(key.agree(state.adverts[survivor].mask_key, MASK_PURPOSE))
+                seeds.append(remembered.agree(key, state.adverts[survivor].mask_key, given.mask_purpose))
                 signs.append(-1 if client > survivor else 1)
         meter("x25519.agree", len(seeds) - len(survivors))
-        meter("mask.element", len(total) * len(seeds))
-        add_masks_in_threads(total, seeds, signs, self.parameters.bits)
+        meter(given.mask_operation, len(total) * len(seeds))
+        return total.with_masks(seeds, signs, given.prg)
 
 
 async def _ask(state: SecAggRound, question: Question) -> Replies:
@@ -327,4 +329,4 @@ def _verify(round_: AggregationRound, client: int, domain: bytes, content: bytes
     if round_.experiment_id is None:
         return
     meter("ed25519.verify")
-    signatures.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)
+    remembered.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)

@@ -52,6 +52,7 @@ REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
         "shamir.share.term": 67e-9,
         "shamir.reconstruct.term": 0.25e-6,
         "mask.element": 0.60e-9,
+        "mask.element.aegis": 0.19e-9,
         "quantise.element": 4.1e-9,
         "rotate.element": 19e-9,
         "round.element": 4e-9,

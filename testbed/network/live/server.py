@@ -30,7 +30,6 @@ import asyncio
 import functools
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +50,7 @@ from testbed.network.live.stage import Exchange, StageProgress, collected, summe
 from testbed.network.live.windows import StageSenders
 from testbed.network.live.wire import Address
 from testbed.network.recorder import DROPPED, OFFLINE, RoundRecorder, Stage
+from testbed.network.sums import Sum
 
 RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone
 BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # a round that the machine has held up by so much is worth a line
@@ -331,8 +331,6 @@ class LiveNetwork(RoundRecorder):
 
     # -- sums ------------------------------------------------------------------------------------------------
 
-    async def _total(
-        self, vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.int64] | None
-    ) -> npt.NDArray[Any]:
+    async def _total(self, vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.int64] | None) -> Sum:
         """Sum the vectors that have really arrived; it is the server's work, and takes its time."""
         return summed(vectors, clients, weights)

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,7 @@ from testbed.network.live.admission import Connection
 from testbed.network.live.links import Transfer
 from testbed.network.live.wire import ANSWER_OVERHEAD, AnswerHeader, FramingError, QuestionHeader
 from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, Stage
-from testbed.parties.sums import combined, float_total, ring_total
+from testbed.network.sums import Sum, float_total, ring_total
 
 LONGEST_LINE = 1 << 16
 
@@ -288,8 +287,8 @@ def _refusal(client: int, body: bytes) -> ClientRefusal:
     return ClientRefusal(client, notice.check, notice.detail)
 
 
-def summed(vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
-    """`(d,)` sum of the clients' vectors: ring elements, or float64 of float vectors times `(m,)` `weights`.
+def summed(vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.int64] | None) -> Sum:
+    """Sum of the clients' vectors: ring elements, or float vectors times `(m,)` `weights`.
 
     The same bits as `Hosts.total`, and metered in the same way. Raises `Refusal` when there is nobody to sum over,
     `RoundAborted` when somebody has sent no vector, or one of another shape.
@@ -305,6 +304,6 @@ def summed(vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.
         raise RoundAborted("different-vectors", "clients sent vectors of different shapes")
     meter("ring.add.element" if weights is None else "float.add.element", float(len(chosen) * length))
     if bits:
-        return combined([ring_total(chosen)], bits)
+        return ring_total(chosen)
     shares = np.ones(len(chosen), np.int64) if weights is None else weights
-    return combined([float_total(chosen, shares.tolist())], bits)
+    return float_total(chosen, shares.tolist())

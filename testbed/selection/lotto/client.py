@@ -6,7 +6,7 @@ Each failed check is a refusal that names it. Which question may come when is a 
 from collections.abc import Collection, Mapping
 from typing import ClassVar
 
-from testbed.crypto import signatures
+from testbed.crypto import remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.parties.client import Client, Role, Row, StageTable, handles
@@ -229,6 +229,6 @@ class LottoClient(Role):
         meter("ed25519.verify", len(signed))
         for client, signature in signed.items():
             try:
-                signatures.verify(keys[client], LIST_DOMAIN, self.content, signature)
+                remembered.verify(keys[client], LIST_DOMAIN, self.content, signature)
             except ProtocolError:
                 raise Refusal("lotto.inconsistent-lists", f"client {client} has not signed this list") from None

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from testbed.arrays import Ids
-from testbed.crypto import prf, vrf
+from testbed.crypto import prf, remembered, vrf
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.network.contract import ids
@@ -120,7 +120,8 @@ class AnnouncedClient(LottoClient):
         """The proof must be valid under the key that the PKI has for this client, and give this number."""
         meter("vrf.verify")
         try:
-            output = vrf.verify(directory.vrf_key(entry.client), self.selection_input(round_number), entry.proof)
+            key = directory.vrf_key(entry.client)
+            output = remembered.verify_output(key, self.selection_input(round_number), entry.proof)
         except ProtocolError as error:
             raise Refusal("lotto.invalid-proof", f"client {entry.client}: {error}") from None
         if output != entry.output:

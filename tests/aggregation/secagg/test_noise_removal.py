@@ -19,8 +19,8 @@ from testbed.crypto.shamir import SHARE_BYTES
 from testbed.emulation.compute.cost import metered
 from testbed.errors import RoundAborted
 from testbed.messages import decode
+from testbed.network.sums import add_in_threads
 from testbed.parties.client import RoleSpec, handles
-from testbed.parties.sums import add_in_threads
 from testbed.privacy.noise import NoiseShare, RemovableNoise
 from tests.aggregation.federations import SmallFederation, refused_by_the_victim
 

@@ -16,7 +16,7 @@ from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.masks import add_masks, word_dtype
 from testbed.engine.round import run_round
 from testbed.errors import ExperimentError, RoundAborted
-from testbed.parties.sums import add_masks_in_threads
+from testbed.network.sums import add_masks_in_threads
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from tests.aggregation.federations import SmallFederation
 from tests.thoroughness import examples

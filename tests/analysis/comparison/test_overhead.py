@@ -18,19 +18,19 @@ from testbed.records import RunRecords
 MakeRun = Callable[..., RunRecords]
 
 
-def test_one_row_per_protocol_the_baseline_first(make_run: MakeRun) -> None:
+def test_one_row_per_protocol_in_the_order_of_the_runs(make_run: MakeRun) -> None:
     names = ["batch-partition", "lotto-server-centric", "random"]
     runs = [make_run(name, name, sweep={"selection.protocol": name}) for name in names]
-    frame = compare(runs)
-    assert frame["label"].tolist() == ["random", "batch-partition", "lotto-server-centric"]
-    assert frame["is_baseline"].tolist() == [True, False, False]
-    assert set(frame["baseline"]) == {"random"}
-    assert (frame.loc[0, [f"{cost}_ratio" for cost in COSTS]] == 1).all()
+    frame = compare(runs, "lotto-server-centric")
+    assert frame["label"].tolist() == names
+    assert frame["is_baseline"].tolist() == [False, True, False]
+    assert set(frame["baseline"]) == {"lotto-server-centric"}
+    assert (frame.loc[1, [f"{cost}_ratio" for cost in COSTS]] == 1).all()
     for run in runs:
         row, summary = frame.set_index("label").loc[run.label], summarise(run)
         for cost, key in COSTS.items():
             assert (row[cost], row[f"{cost}_half_width"]) == (summary[key], summary[f"{key}_half_width"])
-            assert row[f"{cost}_ratio"] == row[cost] / frame.loc[0, cost]
+            assert row[f"{cost}_ratio"] == row[cost] / frame.loc[1, cost]
         assert row["final_accuracy"] == summary["final_accuracy"]
         assert row["multi_round_privacy_weak"] == summary["multi_round_privacy_weak"]
 
@@ -54,7 +54,11 @@ def test_seeds_are_pooled_with_intervals_over_seeds(make_run: MakeRun) -> None:
     assert frame.loc[0, "round_s"] == pytest.approx(np.mean(means))
     low, high = stats.t.interval(0.95, 2, np.mean(means), stats.sem(means))
     assert frame.loc[0, "round_s_half_width"] == pytest.approx((high - low) / 2)
-    assert frame.loc[0, "final_accuracy"] == pytest.approx(np.mean([summarise(run)["final_accuracy"] for run in runs]))
+    accuracies = [summarise(run)["final_accuracy"] for run in runs]
+    assert frame.loc[0, "final_accuracy"] == pytest.approx(np.mean(accuracies))
+    low, high = stats.t.interval(0.95, 2, np.mean(accuracies), stats.sem(accuracies))
+    assert frame.loc[0, "final_accuracy_half_width"] == pytest.approx((high - low) / 2)
+    assert np.isnan(frame.loc[0, "final_perplexity_half_width"])
 
 
 @pytest.mark.parametrize(

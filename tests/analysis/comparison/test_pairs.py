@@ -25,7 +25,7 @@ FORMATS = ("text", "markdown", "csv", "latex", "json")
 def test_only_rounds_that_both_completed_are_paired_by_their_number(make_run: MakeRun) -> None:
     base = make_run("random", "random", rounds=8, failing={2: "skipped"})
     other = make_run("lotto", "lotto-client-centric", rounds=7, failing={5: "aborted"})
-    frame = compare_paired([other, base]).set_index("protocol")
+    frame = compare_paired([other, base], "random").set_index("protocol")
     assert frame["pairs"].to_dict() == {"random": 7, "lotto-client-centric": 5}
     rounds = [1, 3, 4, 6, 7]
     mine, theirs = (per_round(run).set_index("round").loc[rounds] for run in (other, base))

@@ -119,13 +119,52 @@ def test_settings_seeds_and_plain_aggregation_are_named(grid: list[RunRecords]) 
     assert sum(line.startswith("| population=40 | ") for line in markdown) == 3
 
 
-def test_long_labels_are_shortened_to_fit(make_run: MakeRun) -> None:
+def test_long_labels_are_wrapped_to_fit_and_never_look_alike(make_run: MakeRun) -> None:
     label = "a-selection-protocol-of-somebody-who-likes-long-names,over_selection=1.3,participants=100"
-    frame = compare([make_run("run", label=label, rounds=3, failing={1: "aborted"})])
+    runs = [
+        make_run(name, label=f"{label},{name}", rounds=3, failing={1: "aborted"}, selection={"name": name})
+        for name in ("one", "two")
+    ]
+    frame = compare(runs)
     text = render(frame, "text")
-    assert max(map(len, text.splitlines()[:6])) <= 118
-    assert "…" in text
+    assert max(map(len, text.splitlines())) <= 118
+    assert "…" not in text
+    for table in text.split("\n\n")[:2]:
+        beginnings = "".join(line.split("  ")[0] for line in table.splitlines()[2:])
+        assert f"{label},one" in beginnings
+        assert f"{label},two" in beginnings
     assert label in render(frame, "markdown")
+
+
+def test_overhead_and_costs_per_update_make_a_table_of_their_own_where_room_is_short(make_run: MakeRun) -> None:
+    runs = [
+        make_run(f"{name}-{seed}", name, seed=seed, rounds=12, failing={2: "aborted"}, sweep={"seed": seed})
+        for name, seed in product(PROTOCOLS, (1, 2))
+    ]
+    frame = compare(runs)
+    frame["transport_bytes"] = 64_000.0
+    frame["transport_bytes_half_width"], frame["transport_bytes_ratio"] = 1600.0, 1.0
+    costs, results, more, _ = render(frame, "text").split("\n\n")[:4]
+    for table in (costs, results, more):
+        assert all(f"\n{name} " in table for name in PROTOCOLS)
+        assert max(map(len, table.splitlines())) <= 118
+    assert "Accuracy" in results
+    assert "Overhead" not in results
+    assert "Overhead" in more
+
+
+def test_what_seeds_give_has_its_interval_and_how_they_are_pooled_is_said(make_run: MakeRun) -> None:
+    frame = compare([make_run(f"seed-{seed}", seed=seed, rounds=4) for seed in (1, 2, 3)])
+    mean, half = 100 * frame.loc[0, "final_accuracy"], 100 * frame.loc[0, "final_accuracy_half_width"]
+    assert f"{mean:.1f}% ±{half:.1f}" in render(frame, "text")
+    assert f"{mean:.1f}% ± {half:.1f}" in render(frame, "markdown")
+    assert rf"{mean:.1f}\% $\pm$ {half:.1f}" in render(frame, "latex")
+    said = " ".join(render(frame, "text").split())
+    assert "F and C: means over the seeds." in said
+    assert "(weak multi-round privacy), the smallest of any seed" in said
+    alone = compare([make_run("alone", rounds=4)])
+    assert alone["final_accuracy_half_width"].isna().all()
+    assert "seed" not in render(alone, "text")
 
 
 def test_a_bound_is_marked(sweep: list[RunRecords]) -> None:

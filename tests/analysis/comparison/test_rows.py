@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from analysis.comparison.overhead import compare
 from analysis.comparison.rows import Row, baselines_of, rows_of
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -31,11 +32,11 @@ def test_a_sweep_over_protocols_is_one_setting(quick: MakeRun) -> None:
     rows = rows_of([quick(name, name, sweep={"selection.protocol": name}) for name in PROTOCOLS])
     assert named(rows) == list(PROTOCOLS)
     assert {row.setting for row in rows} == {""}
-    assert named(baselines_of(rows)) == ["random"] * 3
-    assert named(baselines_of(rows, "batch-partition")) == ["batch-partition"] * 3
+    assert named(baselines_of(rows)) == ["batch-partition"] * 3  # the first
+    assert named(baselines_of(rows, "random")) == ["random"] * 3
 
 
-def test_seeds_are_pooled_and_populations_are_settings_in_numeric_order(quick: MakeRun) -> None:
+def test_seeds_are_pooled_and_populations_are_settings_in_the_order_of_the_runs(quick: MakeRun) -> None:
     runs = [
         quick(
             f"{name}-{population}-{seed}", name, population=population, seed=seed, label=f"{name},{population},{seed}",
@@ -44,12 +45,13 @@ def test_seeds_are_pooled_and_populations_are_settings_in_numeric_order(quick: M
         for name, population, seed in product(PROTOCOLS, (100, 20), (1, 2, 3))
     ]  # fmt: skip
     rows = rows_of(runs)
-    assert [row.setting for row in rows] == ["population=20"] * 3 + ["population=100"] * 3
+    assert [row.setting for row in rows] == ["population=100"] * 3 + ["population=20"] * 3
     assert [row.label for row in rows] == list(PROTOCOLS) * 2
     assert [[run.experiment["seed"] for run in row.runs] for row in rows] == [[1, 2, 3]] * 6
     baselines = baselines_of(rows)
-    assert named(baselines) == ["random,population=20"] * 3 + ["random,population=100"] * 3
-    assert baselines_of(rows, "random") == baselines
+    assert named(baselines) == ["batch-partition,population=100"] * 3 + ["batch-partition,population=20"] * 3
+    assert baselines_of(rows, "batch-partition") == baselines
+    assert named(baselines_of(rows, "random")) == ["random,population=100"] * 3 + ["random,population=20"] * 3
     assert named(baselines_of(rows, "random,population=20")) == ["random,population=20"] * 6
     assert named(baselines_of(rows, "lotto-client-centric,20,2")) == ["lotto-client-centric,population=20"] * 6
 
@@ -60,7 +62,7 @@ def test_populations_of_separate_sweeps_are_settings_too(quick: MakeRun) -> None
         for population, name in product((100, 20), PROTOCOLS)
     ]
     rows = rows_of(runs)
-    assert [row.setting for row in rows] == ["population=20"] * 3 + ["population=100"] * 3
+    assert [row.setting for row in rows] == ["population=100"] * 3 + ["population=20"] * 3
 
 
 def test_the_same_seed_twice_is_not_a_repetition(quick: MakeRun) -> None:
@@ -98,8 +100,23 @@ def test_a_grid_of_selection_keys_finds_the_baseline_with_the_same_values(quick:
         for name, count in product(("lotto-client-centric", "random"), (2, 4))
     ]  # fmt: skip
     rows = rows_of(runs)
-    assert named(baselines_of(rows)) == ["random,participants=2", "random,participants=4"] * 2
-    assert named(baselines_of(rows, "random")) == named(baselines_of(rows))
+    assert named(baselines_of(rows, "random")) == ["random,participants=2", "random,participants=4"] * 2
+    lotto = ["lotto-client-centric,participants=2", "lotto-client-centric,participants=4"] * 2
+    assert named(baselines_of(rows)) == lotto  # the protocol of the first row
+
+
+def test_the_first_of_several_with_keys_of_their_own_is_the_baseline_of_all(quick: MakeRun) -> None:
+    runs = [
+        quick(
+            f"batch-{privacy}", "batch-partition", selection={"privacy": privacy},
+            sweep={"selection": {"protocol": "batch-partition", "privacy": privacy}},
+            label=f"batch-partition,privacy={privacy}",
+        )
+        for privacy in (2, 1)
+    ] + [quick("random", sweep={"selection": {"protocol": "random"}})]  # fmt: skip
+    rows = rows_of(runs)
+    assert named(rows) == ["batch-partition,privacy=2", "batch-partition,privacy=1", "random"]
+    assert named(baselines_of(rows)) == ["batch-partition,privacy=2"] * 3
 
 
 def test_a_sweep_over_aggregation_alone_is_one_setting(quick: MakeRun) -> None:
@@ -110,11 +127,6 @@ def test_a_sweep_over_aggregation_alone_is_one_setting(quick: MakeRun) -> None:
     rows = rows_of(runs)
     assert named(rows) == ["random,aggregation.protocol=plain", "random,aggregation.protocol=secagg"]
     assert named(baselines_of(rows)) == ["random,aggregation.protocol=plain"] * 2  # all are random: the first
-
-
-def test_without_random_the_first_is_the_baseline(quick: MakeRun) -> None:
-    rows = rows_of([quick(name, name) for name in PROTOCOLS[:2]])
-    assert named(baselines_of(rows)) == ["batch-partition"] * 2
 
 
 def test_a_setting_without_the_baseline_has_none(quick: MakeRun) -> None:
@@ -135,3 +147,117 @@ def test_an_unknown_baseline_names_those_there_are(quick: MakeRun) -> None:
 def test_no_runs_is_an_error() -> None:
     with pytest.raises(ExperimentError, match="no runs"):
         rows_of([])
+
+
+# -- grouped ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def latencies(quick: MakeRun) -> list[RunRecords]:
+    """Two aggregations, two latencies, two seeds."""
+    return [
+        quick(
+            f"{name}-{latency}-{seed}", aggregation=name, latency_ms=latency, seed=seed,
+            sweep={"aggregation.protocol": name, "links.latency_ms": latency, "seed": seed},
+        )
+        for name, latency, seed in product(("plain", "secagg"), (100.0, 10.0), (1, 2))
+    ]  # fmt: skip
+
+
+def test_rows_are_grouped_by_a_key(latencies: list[RunRecords]) -> None:
+    assert {row.setting for row in rows_of(latencies)} == {""}
+    rows = rows_of(latencies, ["links.latency_ms"])
+    assert [row.setting for row in rows] == ["latency_ms=100.0"] * 2 + ["latency_ms=10.0"] * 2
+    assert [row.label for row in rows] == [
+        "random,aggregation.protocol=plain",
+        "random,aggregation.protocol=secagg",
+    ] * 2
+    assert [len(row.runs) for row in rows] == [2] * 4
+    first = [f"random,aggregation.protocol=plain,latency_ms={latency}" for latency in (100.0, 10.0)]
+    assert named(baselines_of(rows)) == [first[0]] * 2 + [first[1]] * 2
+
+
+def test_a_row_of_one_group_is_the_baseline_of_all(latencies: list[RunRecords]) -> None:
+    rows = rows_of(latencies, ["links.latency_ms"])
+    name = "random,aggregation.protocol=secagg,latency_ms=10.0"
+    assert named(baselines_of(rows, name)) == [name] * 4
+    frame = compare(latencies, name, group_by=["links.latency_ms"])
+    assert frame["baseline"].tolist() == [name] * 4
+    assert frame["is_baseline"].tolist() == [False] * 3 + [True]
+
+
+def test_rows_are_grouped_by_several_keys_also_by_the_protocol(latencies: list[RunRecords]) -> None:
+    rows = rows_of(latencies, ["aggregation.protocol", "links.latency_ms"])
+    assert [row.setting for row in rows] == [
+        f"aggregation.protocol={name},latency_ms={latency}" for name in ("plain", "secagg") for latency in (100.0, 10.0)
+    ]
+    assert {row.label for row in rows} == {"random"}
+    by_selection = rows_of(latencies, ["selection.protocol"])
+    assert {row.setting for row in by_selection} == {"selection.protocol=random"}
+    assert len({row.label for row in by_selection}) == 4
+
+
+def test_a_section_that_is_swept_is_grouped_by_a_key_in_it(quick: MakeRun) -> None:
+    runs = [
+        quick(
+            f"{name}-{latency}", name, latency_ms=latency,
+            sweep={"selection.protocol": name, "links": {"latency_ms": latency, "down_mbit_s": 2 * latency}},
+        )
+        for name, latency in product(("random", "batch-partition"), (1, 2))
+    ]  # fmt: skip
+    rows = rows_of(runs, ["links.latency_ms"])
+    assert [row.setting for row in rows] == ["latency_ms=1", "latency_ms=1", "latency_ms=2", "latency_ms=2"]
+    assert [row.label for row in rows] == ["random", "batch-partition"] * 2  # nothing else varies within a group
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("links.latency", r"--group-by links\.latency: no run here has this key; they differ in aggregation\.protocol, "
+                          r"links\.latency_ms$"),
+        ("latency_ms", "no run here has this key"),
+        ("links.latency_ms.x", "no run here has this key"),
+        ("", "no run here has this key"),
+        ("seed", "--group-by seed: makes no groups"),
+        ("provenance.label", "makes no groups"),
+    ],
+)  # fmt: skip
+def test_a_key_that_makes_no_groups_is_refused(latencies: list[RunRecords], key: str, line: str) -> None:
+    with pytest.raises(ExperimentError, match=line):
+        rows_of(latencies, [key])
+
+
+# -- named points -----------------------------------------------------------------------------------------------------
+
+
+def test_named_points_are_called_by_their_names(quick: MakeRun) -> None:
+    runs = [
+        quick(
+            f"{name}-{place}-{seed}", protocol, latency_ms=latency, seed=seed, label=f"{name},{place},{seed}",
+            sweep={"selection": {"protocol": protocol}, "links.latency_ms": latency, "seed": seed},
+            sweep_labels={"selection": name, "links.latency_ms": place},
+        )
+        for (name, protocol), (place, latency), seed in product(
+            (("Anybody", "random"), ("By lot", "lotto-client-centric")), (("near", 5), ("far", 200)), (1, 2)
+        )
+    ]  # fmt: skip
+    rows = rows_of(runs)
+    assert [row.full_label for row in rows] == ["Anybody,near", "By lot,near", "Anybody,far", "By lot,far"]
+    assert named(baselines_of(rows, "By lot")) == ["By lot,near"] * 2 + ["By lot,far"] * 2
+    grouped = rows_of(runs, ["selection.protocol"])
+    assert [row.full_label for row in grouped] == [
+        "near,selection.protocol=random", "far,selection.protocol=random",
+        "near,selection.protocol=lotto-client-centric", "far,selection.protocol=lotto-client-centric",
+    ]  # fmt: skip
+
+
+def test_names_tell_the_variants_of_a_protocol(quick: MakeRun) -> None:
+    runs = [
+        quick(
+            f"batch-{privacy}-{seed}", "batch-partition", selection={"privacy": privacy}, seed=seed,
+            sweep={"selection": {"protocol": "batch-partition", "privacy": privacy}, "seed": seed},
+            sweep_labels={"selection": f"T={privacy}"},
+        )
+        for privacy, seed in product((2, 1), (1, 2))
+    ]  # fmt: skip
+    assert [row.label for row in rows_of(runs)] == ["T=2", "T=1"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import analysis.comparison.summary
+import analysis.multi_round.kept
 from analysis.comparison.overhead import compare
 from analysis.comparison.report import render
 from analysis.comparison.summary import summarise
@@ -96,7 +96,7 @@ def test_an_unfinished_search_is_not_certified(make_run: MakeRun, monkeypatch: p
         limits.append(time_limit_s)
         return WeakPrivacy(value=4, lower_bound=2, certified=False, combination=None)
 
-    monkeypatch.setattr(analysis.comparison.summary, "weak_privacy", unfinished)
+    monkeypatch.setattr(analysis.multi_round.kept, "weak_privacy", unfinished)
     summary = summarise(make_run("run"), privacy_time_limit_s=0.5)
     assert [summary[f"multi_round_privacy_weak{what}"] for what in ("", "_certified", "_lower_bound")] == [4, False, 2]
     assert limits == [0.5]

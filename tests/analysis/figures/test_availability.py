@@ -11,6 +11,7 @@ from matplotlib.patches import Rectangle
 from analysis.comparison.losses import first_losses
 from analysis.comparison.rows import rows_of
 from analysis.figures.availability import availability, dropouts_by_stage, presence
+from analysis.figures.elements import Drawn
 from analysis.style import house_style
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
@@ -71,9 +72,11 @@ def test_shares_of_clients_reachable_and_participants_lost(sparse: RunRecords) -
     assert frame["lost_so_far"].tolist() == pytest.approx([1 / 4, 3 / 8, 3 / 8, 5 / 13])
 
 
-def drawn(figure_of: Callable[..., Figure], runs: list[RunRecords]) -> Figure:
+def drawn(figure_of: Callable[..., Drawn | str], runs: list[RunRecords]) -> Figure:
     with house_style():
-        return figure_of(rows_of(runs))
+        found = figure_of(rows_of(runs))
+    assert isinstance(found, Drawn)
+    return found.figure
 
 
 def test_the_curves_are_those_shares_against_virtual_time(sparse: RunRecords) -> None:
@@ -108,8 +111,8 @@ def test_bars_show_losses_per_round_by_stage_and_by_what_became_of_them(sparse: 
 def test_protocols_in_whose_rounds_nobody_was_lost_keep_their_place(sparse: RunRecords, make_run: MakeRun) -> None:
     fine = make_run("fine", "batch-partition", rounds=2, population=10, participants=2)
     by_stage, _ = drawn(dropouts_by_stage, [fine, sparse]).axes
-    assert [label.get_text() for label in by_stage.get_yticklabels()] == ["sparse", "batch-partition"]
-    assert [text.get_text() for text in by_stage.texts] == ["1.25", "0.00"]
+    assert [label.get_text() for label in by_stage.get_yticklabels()] == ["batch-partition", "sparse"]
+    assert [text.get_text() for text in by_stage.texts] == ["0.00", "1.25"]
 
 
 def test_a_run_without_rounds_is_drawn_too(make_run: MakeRun, sparse: RunRecords) -> None:

@@ -4,6 +4,7 @@ import struct
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -20,8 +21,10 @@ from analysis.style import COLUMN_INCHES, protocol_colours, stage_colours
 from testbed.records import RunRecords
 
 MakeRun = Callable[..., RunRecords]
-NAMES = ["round-time-by-stage", "accuracy", "traffic-by-stage", "availability", "dropouts-by-stage"]
-FILES = [f"{name}.{kind}" for name in NAMES for kind in ("png", "pdf")]
+NAMES = [
+    "round-time-by-stage", "accuracy", "accuracy-by-traffic", "traffic-by-stage", "availability", "dropouts-by-stage",
+]  # fmt: skip
+FILES = [f"{name}.{kind}" for name in NAMES for kind in ("png", "pdf", "csv")]
 PROTOCOLS = ("random", "batch-partition", "lotto-client-centric", "lotto-server-centric")
 
 
@@ -42,7 +45,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Figure]:
     """The figures that `plot` draws, by name, instead of their files, which take longer to write than to draw."""
     figures: dict[str, Figure] = {}
 
-    def keep(figure: Figure, path: Path) -> list[Path]:
+    def keep(figure: Figure, path: Path, *_: Any) -> list[Path]:
         figures[path.name] = figure
         return []
 
@@ -50,7 +53,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Figure]:
     return figures
 
 
-def test_png_and_pdf_of_five_figures_the_same_each_time(sweep: list[RunRecords], tmp_path: Path) -> None:
+def test_png_pdf_and_csv_of_all_figures_the_same_each_time(sweep: list[RunRecords], tmp_path: Path) -> None:
     notes: list[str] = []
     paths = plot(sweep, tmp_path / "new" / "plots", notes.append)
     assert [path.name for path in paths] == FILES
@@ -60,7 +63,7 @@ def test_png_and_pdf_of_five_figures_the_same_each_time(sweep: list[RunRecords],
         if path.suffix == ".pdf":
             assert b"/FontFile2" in data  # TrueType, embedded
             assert b"/Type3" not in data
-        else:
+        elif path.suffix == ".png":
             width, height = struct.unpack(">II", data[16:24])
             assert width <= 1.05 * COLUMN_INCHES * 200
             assert height > 200
@@ -87,7 +90,7 @@ def test_bars_show_the_mean_completed_round_and_the_failed_ones(
     assert lengths.groupby(level=0).sum().tolist() == pytest.approx(totals)
 
 
-def test_random_comes_first_in_each_setting(make_run: MakeRun, drawn: dict[str, Figure], tmp_path: Path) -> None:
+def test_rows_are_in_the_order_of_the_runs(make_run: MakeRun, drawn: dict[str, Figure], tmp_path: Path) -> None:
     runs = [
         make_run(
             f"{name}-{population}", name, population=population, rounds=1,
@@ -99,7 +102,7 @@ def test_random_comes_first_in_each_setting(make_run: MakeRun, drawn: dict[str, 
     (axes,) = drawn["round-time-by-stage"].axes
     labels = sorted(zip(axes.get_yticks(), [text.get_text() for text in axes.get_yticklabels()], strict=True))
     shown = [label for _, label in labels]
-    assert shown == ["population=20", "random", "batch-partition", "population=40", "random", "batch-partition"]
+    assert shown == ["population=40", "batch-partition", "random", "population=20", "batch-partition", "random"]
 
 
 def test_stages_stand_in_the_legend_in_the_order_of_the_protocols(
@@ -169,11 +172,13 @@ def test_what_was_not_measured_is_left_out_and_said(make_run: MakeRun, tmp_path:
     assert [path.name for path in paths] == [name for name in FILES if "-by-stage" in name and "dropouts" not in name]
     assert notes == [
         "no accuracy figure: no accuracy was measured in these runs",
-        "no availability and dropouts-by-stage figures: nobody was away or lost in these runs",
+        "no accuracy-by-traffic figure: no accuracy was measured in these runs",
+        "no availability figure: nobody was away or lost in these runs",
+        "no dropouts-by-stage figure: nobody was away or lost in these runs",
     ]
     failed = make_run("failed", rounds=1, failing={1: "skipped"}, accuracy_every=None)
     assert plot([failed], tmp_path / "two", notes.append) == []
-    assert len(notes) == 6
+    assert len(notes) == 10
 
 
 def test_a_protocol_without_completed_rounds_keeps_its_place(

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from matplotlib.figure import Figure
 
-from analysis.figures.comparison import accuracy_by_noise, accuracy_of_noise, plot, says_something
+from analysis.figures.comparison import plot
+from analysis.figures.noise import accuracy_by_noise, accuracy_of_noise, says_something
 from testbed.records import RunRecords
 
 pytestmark = pytest.mark.usefixtures("quick_fonts")
@@ -63,7 +64,9 @@ def test_plot_draws_it_where_noise_differs_and_nowhere_else(noisy: Callable[...,
     alone = [noisy("a", None, 32), noisy("b", None, 10)]
     assert not any("noise" in path.name for path in plot(alone, tmp_path / "without", print))
     paths = plot([*alone, noisy("c", 1.0, 32)], tmp_path / "with", print)
-    assert {path.name for path in paths if "noise" in path.name} == {"accuracy-of-noise.png", "accuracy-of-noise.pdf"}
+    assert {path.name for path in paths if "noise" in path.name} == {
+        f"accuracy-of-noise.{kind}" for kind in ("png", "pdf", "csv")
+    }
 
 
 def test_nothing_to_compare_says_nothing(noisy: Callable[..., RunRecords]) -> None:

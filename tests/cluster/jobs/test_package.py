@@ -106,7 +106,7 @@ def test_paths_in_a_sweep_are_sent(
         "mine",
         sweep={
             "availability": [{"model": "always"}, {"model": "trace", "path": "data/trace.csv"}],
-            "time.costs": ["data/costs.yaml"],
+            "time.costs": [{"label": "slow", "value": "data/costs.yaml"}],
         },
     )
     (file.parent / "data" / "costs.yaml").write_text("hmac: 0.5\n")
@@ -117,7 +117,7 @@ def test_paths_in_a_sweep_are_sent(
     monkeypatch.chdir(where)
     plain = load(Path(EXPERIMENT))
     assert plain.sweep["availability"][1]["path"] == "inputs/trace.csv"
-    assert plain.sweep["time.costs"] == ["inputs/costs.yaml"]
+    assert plain.sweep["time.costs"] == [{"label": "slow", "value": "inputs/costs.yaml"}]
     assert len(plain.sweep) == len(original.sweep)
     assert (where / "inputs" / "costs.yaml").read_text() == "hmac: 0.5\n"
 

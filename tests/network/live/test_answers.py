@@ -9,8 +9,8 @@ from testbed.emulation.transport.section import TLS
 from testbed.errors import CodeCrashed, ProtocolError, Refusal, RoundAborted, RunError
 from testbed.messages import Vector
 from testbed.network.live.stage import summed
+from testbed.network.sums import float_total, merged
 from testbed.parties.host import Host
-from testbed.parties.sums import combined, float_total
 from tests.network import emulated
 from tests.network.live.clients import LiveWorld
 
@@ -119,9 +119,9 @@ def test_float_sums_have_the_same_bits_as_on_the_hosts() -> None:
     weights = np.arange(1, 6)
 
     vectors = {client: Vector(values[client], 0) for client in range(5)}
-    ours = summed(vectors, np.arange(5), weights)
+    ours = summed(vectors, np.arange(5), weights).materialised()
     halves = [float_total([vectors[c] for c in part], [c + 1 for c in part]) for part in ([0, 2, 4], [1, 3])]
-    assert ours.tobytes() == combined(halves, 0).tobytes()
+    assert ours.tobytes() == merged(halves).materialised().tobytes()
     np.testing.assert_allclose(ours, weights @ values.astype(np.float64), atol=1e-8)
 
 

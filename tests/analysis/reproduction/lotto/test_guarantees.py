@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -33,8 +34,9 @@ def test_names() -> None:
 
 def check(outcome: ReproductionResult, name: str, **agrees: str) -> None:
     """Both pictures are there, each claim has its verdict, and the paper's values stand beside ours."""
-    assert [path.name for path in outcome.figures] == [f"{name}.png", f"{name}.pdf"]
-    assert all(path.stat().st_size > 5000 for path in outcome.figures)
+    assert [path.name for path in outcome.figures] == [f"{name}.png", f"{name}.pdf", f"{name}.csv"]
+    assert all(path.stat().st_size > 5000 for path in outcome.figures[:2])
+    assert len(pd.read_csv(outcome.figures[2])) > 5
     assert outcome.remarks
     for claim in outcome.claims:
         found = [verdict for word, verdict in agrees.items() if word in claim.claim.replace(" ", "_")]

@@ -1,62 +1,7 @@
-"""What runs tell those who watch them (progress displays, notebooks, tests), and from it, how long they will take."""
+"""How fast runs go, from what was seen of them, and so how long they will take."""
 
 import heapq
-import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from testbed.engine.federation import Progress
-from testbed.running.preparation import PlannedRun
-
-
-class Observer:
-    """What runs tell those who watch them. Here every method does nothing: override what you want to hear.
-
-    Points of a sweep may run at the same time, so what happens to one run comes with the run, and runs take turns.
-    No two calls overlap, but they come from different threads. An exception that a method raises ends all runs.
-    """
-
-    def planned(self, runs: Sequence[PlannedRun]) -> None:
-        """These will be run (or are finished already)."""
-
-    def doing(self, what: str, run: PlannedRun | None = None) -> None:
-        """Something begins that may take seconds, e.g. "summarising"; `run` is None for what concerns all of them."""
-
-    def warned(self, run: PlannedRun, line: str) -> None:
-        """Something about a run is not as it should be, and it will run all the same; before it starts or goes on."""
-
-    def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
-        """A run starts or goes on; `outcomes` are those of its recorded rounds."""
-
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """The run stands there now. On Ray the same progress may come several times."""
-
-    def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
-        """A run has ended, and this is its summary."""
-
-
-class Serialised(Observer):
-    """Hands on to another observer, one call at a time.
-
-    Args:
-        observer: who watches.
-    """
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._turn = threading.RLock()
-
-
-def _in_turn(name: str) -> Any:
-    def tell(self: Serialised, *told: Any) -> None:
-        with self._turn:
-            getattr(self._observer, name)(*told)
-
-    return tell
-
-
-for _name in [name for name in vars(Observer) if not name.startswith("_")]:
-    setattr(Serialised, _name, _in_turn(_name))
+from collections.abc import Sequence
 
 
 class Pace:

@@ -3,33 +3,97 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.crypto.masks import add_masks
+from testbed.crypto.masks import Prg, add_masks
 from testbed.emulation.compute.cost import meter, meter_parallel, metered, thread_cpu_s
 from testbed.errors import ProtocolError, RunError
 from testbed.messages import Vector
+from testbed.network.masked_vectors import MaskedVector, Masks, add_counts, counted, expanded
 
 FIXED_POINT_BITS = 32
 _LIMIT = 2.0**62
 _CHUNK = 1 << 16  # elements: the working set stays in the second-level cache
 
 
-def ring_total(vectors: Sequence[Vector]) -> npt.NDArray[Any]:
-    """`(d,)` sum of ring vectors of one shape, reduced modulo their ring; see `_one_shape` for what it raises."""
+@dataclass(frozen=True)
+class Sum:
+    """A sum of clients' vectors, or a host's part of one.
+
+    Attributes:
+        values: `(d,)` ring elements below ``2**bits``; or (`bits` 0) int64 with 32 fractional bits.
+        bits: of the ring; 0 for float vectors.
+        masks: those that are in the sum, but not in `values`.
+        prg: what expands them.
+    """
+
+    values: npt.NDArray[Any]
+    bits: int
+    masks: Masks = field(default_factory=dict)
+    prg: Prg = "aes-256-ctr"
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def with_masks(self, seeds: Sequence[bytes], signs: Sequence[int], prg: Prg = "aes-256-ctr") -> "Sum":
+        """The sum and the masks of `seeds`, each times its sign, +1 or -1.
+
+        Raises `ProtocolError` when another generator expands those that are in it.
+        """
+        return merged([self, Sum(np.zeros_like(self.values), self.bits, counted(seeds, signs), prg)])
+
+    def materialised(self) -> npt.NDArray[Any]:
+        """`(d,)` the sum itself: ring elements, every mask in them, or float64."""
+        if self.bits == 0:
+            return self.values * 2.0**-FIXED_POINT_BITS
+        total = self.values.copy()
+        if self.masks:
+            add_masks_in_threads(total, *expanded(self.masks), self.bits, self.prg)
+        return total
+
+
+def ring_total(vectors: Sequence[Vector]) -> Sum:
+    """Sum of ring vectors of one shape; masks that are not expanded are counted. `_one_shape` says what it raises."""
     _one_shape(vectors)
-    bits = vectors[0].bits
-    total = vectors[0].values.copy()
-    for vector in vectors[1:]:
-        np.add(total, vector.values, out=total)
-    return reduced(total, bits)
+    masks = _MaskCount()
+    total: npt.NDArray[Any] | None = None
+    for vector in vectors:
+        if isinstance(vector, MaskedVector):
+            masks.add(vector.masks, vector.prg)
+        elements = _elements(vector)
+        total = elements.copy() if total is None else np.add(total, elements, out=total)
+    assert total is not None
+    return Sum(reduced(total, vectors[0].bits), vectors[0].bits, masks.found, masks.prg)
 
 
-def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> npt.NDArray[np.int64]:
-    """`(d,)` sum of weights[i] * vectors[i] in fixed point with 32 fractional bits (divide by 2**32).
+class _MaskCount:
+    """Masks as they come together, all of one generator.
+
+    Attributes:
+        found: by seed, how often its mask is in the sum.
+        prg: what expands them.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[bytes, int] = {}
+        self.prg: Prg = "aes-256-ctr"
+
+    def add(self, masks: Masks, prg: Prg) -> None:
+        """Count some more; raises `ProtocolError` when they are of another generator."""
+        if not masks:
+            return
+        if self.found and prg != self.prg:
+            raise ProtocolError(f"masks to sum differ: some are expanded by {self.prg}, some by {prg}")
+        self.prg = prg
+        add_counts(self.found, masks)
+
+
+def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> Sum:
+    """Sum of weights[i] * vectors[i] in fixed point.
 
     Integer addition is associative, so every grouping gives the same bits. Raises `RunError` when an element is not
     finite or so large that the sum could overflow; see `_one_shape` for what else it raises.
@@ -47,31 +111,28 @@ def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> npt.NDArra
             if not (-bound < scaled.min() and scaled.max() < bound):
                 raise RunError("an update is not finite or too large to sum; lower workload.learning_rate")
             total[begin : begin + _CHUNK] += scaled.astype(np.int64)
-    return total
+    return Sum(total, 0)
 
 
-def combined(parts: Iterable[npt.NDArray[Any]], bits: int) -> npt.NDArray[Any]:
-    """`(d,)` sum of several hosts' partial sums: ring elements, or float64 when `bits` is 0; raises like `merged`."""
-    total = merged(parts, bits)
-    return total * 2.0**-FIXED_POINT_BITS if bits == 0 else total
-
-
-def merged(parts: Iterable[npt.NDArray[Any]], bits: int) -> npt.NDArray[Any]:
-    """`(d,)` sum of partial sums that is a partial sum itself: of a ring, or (`bits` 0) in fixed point.
+def merged(parts: Iterable[Sum]) -> Sum:
+    """The sum of partial sums; made of them in any order and grouping, it is the same.
 
     Raises `ProtocolError` when the parts differ in shape or type, `RunError` when there are none or they overflow.
     """
     total: npt.NDArray[Any] | None = None
+    masks, bits = _MaskCount(), 0
     for part in parts:
+        masks.add(part.masks, part.prg)
         if total is None:
-            total = part.copy()
+            total, bits = part.values.copy(), part.bits
             continue
-        if (part.shape, part.dtype) != (total.shape, total.dtype):
-            raise ProtocolError(f"partial sums differ: {part.shape} {part.dtype}, {total.shape} {total.dtype}")
-        _add(total, part, may_wrap=bits > 0)
+        if (part.values.shape, part.values.dtype, part.bits) != (total.shape, total.dtype, bits):
+            told = [f"{one.shape} {one.dtype}" for one in (part.values, total)]
+            raise ProtocolError(f"partial sums differ: {', '.join(told)}")
+        _add(total, part.values, may_wrap=bits > 0)
     if total is None:
         raise RunError("there is nothing to sum")
-    return total if bits == 0 else reduced(total, bits)
+    return Sum(total if bits == 0 else reduced(total, bits), bits, masks.found, masks.prg)
 
 
 def _add(total: npt.NDArray[Any], part: npt.NDArray[Any], *, may_wrap: bool) -> None:
@@ -91,8 +152,13 @@ def _one_shape(vectors: Sequence[Vector]) -> None:
     """Raise `ProtocolError` unless all have one ring, word and length (numpy would stretch or promote)."""
     first = vectors[0]
     for vector in vectors:
-        if (vector.bits, vector.values.dtype, len(vector)) != (first.bits, first.values.dtype, len(first)):
+        if (vector.bits, _elements(vector).dtype, len(vector)) != (first.bits, _elements(first).dtype, len(first)):
             raise ProtocolError(f"vectors to sum differ: {first} and {vector}")
+
+
+def _elements(vector: Vector) -> npt.NDArray[Any]:
+    """Without masks that are not expanded yet."""
+    return vector.plain if isinstance(vector, MaskedVector) else vector.values
 
 
 def reduced(words: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
@@ -105,11 +171,13 @@ def reduced(words: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
 Item = TypeVar("Item")
 
 
-def add_masks_in_threads(total: npt.NDArray[Any], seeds: list[bytes], signs: list[int], bits: int) -> None:
+def add_masks_in_threads(
+    total: npt.NDArray[Any], seeds: list[bytes], signs: list[int], bits: int, prg: Prg = "aes-256-ctr"
+) -> None:
     """`add_masks` with the seeds spread over the machine's cores; `(d,)` `total` changes in place."""
 
     def add(part: npt.NDArray[Any], masks: Sequence[tuple[bytes, int]]) -> None:
-        add_masks(part, [seed for seed, _ in masks], [sign for _, sign in masks], bits)
+        add_masks(part, [seed for seed, _ in masks], [sign for _, sign in masks], bits, prg)
 
     add_in_threads(total, list(zip(seeds, signs, strict=True)), add, bits, at_least=8)
 

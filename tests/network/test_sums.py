@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import ProtocolError, RunError
 from testbed.messages import Vector
-from testbed.parties.sums import FIXED_POINT_BITS, combined, float_total, reduced, ring_total
+from testbed.network.sums import FIXED_POINT_BITS, Sum, float_total, merged, reduced, ring_total
 
 
 @st.composite
@@ -33,10 +33,10 @@ def test_ring_sums_are_sums_of_integers_whatever_the_grouping(case: Any, data: s
     bits, rows = case
     before = [row.tobytes() for row in rows]
     expected = [sum(int(row[k]) for row in rows) % 2**bits for k in range(len(rows[0]))]
-    assert ring_total([Vector(row, bits) for row in rows]).tolist() == expected
+    assert ring_total([Vector(row, bits) for row in rows]).materialised().tolist() == expected
     groups = grouped(data.draw, len(rows))
     parts = [ring_total([Vector(rows[i], bits) for i in group]) for group in groups]
-    assert combined(parts, bits).tolist() == expected
+    assert merged(parts).materialised().tolist() == expected
     assert [row.tobytes() for row in rows] == before  # the clients' own vectors stay as they were
 
 
@@ -53,21 +53,21 @@ def test_float_sums_have_the_same_bits_whatever_the_grouping(count: int, length:
         for k in range(length)
     ]
     whole = float_total([Vector(row, 0) for row in rows], weights)
-    assert whole.tolist() == exact
-    expected = combined([whole], 0)
+    assert whole.values.tolist() == exact
+    expected = whole.materialised()
     assert expected.tolist() == [value / 2**FIXED_POINT_BITS for value in exact]
     groups = grouped(data.draw, count)
     parts = [float_total([Vector(rows[i], 0) for i in group], [weights[i] for i in group]) for group in groups]
-    assert combined(parts, 0).tobytes() == expected.tobytes()
+    assert merged(parts).materialised().tobytes() == expected.tobytes()
 
 
 def test_long_sums_are_made_in_chunks_that_do_not_show() -> None:
     generator = np.random.default_rng(0)
     rows = [generator.normal(0, 1, 2**16 + 3).astype(np.float32) for _ in range(3)]
     exact = sum(np.rint(row.astype(np.float64) * 5 * 2.0**32).astype(np.int64) for row in rows)
-    assert np.array_equal(float_total([Vector(row, 0) for row in rows], [5, 5, 5]), exact)
+    assert np.array_equal(float_total([Vector(row, 0) for row in rows], [5, 5, 5]).values, exact)
     halves = [float_total([Vector(row, 0)], [5]) for row in rows]
-    assert np.array_equal(combined(halves, 0), np.asarray(exact) * 2.0**-32)
+    assert np.array_equal(merged(halves).materialised(), np.asarray(exact) * 2.0**-32)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2.0**31, -(2.0**31)])
@@ -82,9 +82,9 @@ def test_what_cannot_be_summed_is_an_error_and_not_a_number(value: float) -> Non
 def test_partial_sums_that_are_each_in_range_do_not_overflow_together(sign: int) -> None:
     """Three hosts, each just below 2**30 (2**62 in fixed point): the sum exceeds 2**63."""
     part = float_total([Vector(np.full(3, sign * 0.99 * 2**30, np.float32), 0)], [1])
-    assert combined([part, part], 0).tolist() == [2 * float(np.float32(sign * 0.99 * 2**30))] * 3
+    assert merged([part, part]).materialised().tolist() == [2 * float(np.float32(sign * 0.99 * 2**30))] * 3
     with pytest.raises(RunError, match="too large"):
-        combined([part, part, part], 0)
+        merged([part, part, part])
 
 
 def vector(length: int, kind: Any = np.uint32, bits: int = 32) -> Vector:
@@ -116,20 +116,22 @@ def test_float_vectors_of_different_shapes_are_not_summed(length: int) -> None:
 def test_partial_sums_of_different_shapes_are_not_combined(bits: int, length: int) -> None:
     kind = np.int64 if bits == 0 else np.uint32
     with pytest.raises(ProtocolError, match="partial sums differ"):
-        combined([np.zeros(3, kind), np.zeros(length, kind)], bits)
+        merged([Sum(np.zeros(3, kind), bits), Sum(np.zeros(length, kind), bits)])
     with pytest.raises(ProtocolError, match="partial sums differ"):
-        combined([np.zeros(3, np.uint32), np.zeros(3, np.uint64)], bits)
+        merged([Sum(np.zeros(3, np.uint32), 32), Sum(np.zeros(3, np.uint64), 32)])
+    with pytest.raises(ProtocolError, match="partial sums differ"):
+        merged([Sum(np.zeros(3, np.uint32), 32), Sum(np.zeros(3, np.uint32), 31)])
     with pytest.raises(RunError, match="nothing to sum"):
-        combined([], bits)
+        merged([])
 
 
 def test_combining_changes_no_part() -> None:
     """Parts may be read-only memory of an object store."""
-    parts = [np.arange(3, dtype=np.uint32), np.full(3, 2**20 - 1, np.uint32)]
+    parts = [Sum(np.arange(3, dtype=np.uint32), 20), Sum(np.full(3, 2**20 - 1, np.uint32), 20)]
     for part in parts:
-        part.setflags(write=False)
-    assert combined(parts, 20).tolist() == [2**20 - 1, 0, 1]
-    assert parts[0].tolist() == [0, 1, 2]
+        part.values.setflags(write=False)
+    assert merged(parts).materialised().tolist() == [2**20 - 1, 0, 1]
+    assert parts[0].values.tolist() == [0, 1, 2]
 
 
 @given(st.integers(1, 64), st.lists(st.integers(0, 2**64 - 1), max_size=5))

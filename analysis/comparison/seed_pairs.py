@@ -1,0 +1,83 @@
+"""The overhead table with differences to the baseline, paired by seed.
+
+Runs of one seed share what the experiment draws from it: devices, links, data, who is online. What that does to both
+protocols cancels out in the difference of two runs of the same seed, so that its interval over the seeds is narrower
+than those of the two means suggest. The test is the paired t-test (`analysis.statistics.paired_difference`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.comparison.overhead import COSTS, compared, summaries_of
+from analysis.comparison.rows import Row, baselines_of, rows_of
+from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S
+from analysis.statistics import paired_difference
+from testbed.errors import ExperimentError
+from testbed.records import RunRecords
+
+MEASURES = {
+    **{name: COSTS[name] for name in ("round_s", "client_s", "server_bytes", "client_bytes")},
+    "final_accuracy": "final_accuracy",
+    "final_perplexity": "final_perplexity",
+}
+"""Column of the table: key of `analysis.comparison.summary`."""
+
+FEW_SEEDS = 5
+TEST = "paired t"
+_ENDS = ("", "_half_width", "_p")
+
+
+def compare_seeds(
+    runs: Sequence[RunRecords],
+    baseline: str | None = None,
+    *,
+    group_by: Sequence[str] = (),
+    privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
+) -> pd.DataFrame:
+    """`analysis.comparison.overhead.compare`, and for each of `MEASURES` the difference to the baseline.
+
+    Columns in addition: seed_pairs (seeds that the row and its baseline both have), test (its name, empty without
+    pairs); of each measure ``_difference`` (row less baseline, mean over the pairs in which both have it),
+    ``_difference_half_width`` of its 95% interval and ``_difference_p`` of the paired t-test, two-sided. Missing for
+    the baseline itself, the last two for fewer than two pairs.
+
+    Args:
+        runs, baseline, group_by, privacy_time_limit_s: see `analysis.comparison.overhead.compare`.
+
+    Raises:
+        ExperimentError: as `compare`; or no row shares a seed with its baseline.
+    """
+    rows = rows_of(runs, group_by)
+    baselines = baselines_of(rows, baseline)
+    summaries = summaries_of(rows, privacy_time_limit_s)
+    records = [_differences(row, base, summaries) for row, base in zip(rows, baselines, strict=True)]
+    if not any(record["seed_pairs"] for record in records):
+        raise ExperimentError(
+            "--paired-seeds: no row has a seed in common with its baseline; run both with the same seeds (`sweep: "
+            "{seed: [1, 2, 3]}`)"
+        )
+    frame = compared(rows, baselines, summaries)
+    types = {name: "float64" for name in records[0] if "_difference" in name}
+    return pd.concat([frame, pd.DataFrame(records, index=frame.index).astype(types)], axis=1)
+
+
+def _differences(row: Row, base: Row | None, summaries: dict[int, list[dict[str, Any]]]) -> dict[str, Any]:
+    """The columns that `compare_seeds` adds."""
+    pairs = [] if base is None or base is row else _pairs(row, base, summaries)
+    record: dict[str, Any] = {"seed_pairs": len(pairs), "test": TEST if pairs else ""}
+    for name, key in MEASURES.items():
+        known = [(mine[key], theirs[key]) for mine, theirs in pairs if None not in (mine[key], theirs[key])]
+        found = paired_difference([mine for mine, _ in known], [theirs for _, theirs in known])
+        values = (found.mean, found.half_width, found.p)
+        record |= {f"{name}_difference{end}": value for end, value in zip(_ENDS, values, strict=True)}
+    return record
+
+
+def _pairs(
+    row: Row, base: Row, summaries: dict[int, list[dict[str, Any]]]
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The summaries of both rows' runs of the same seed."""
+    of_seed = {summary["seed"]: summary for summary in summaries[id(base)] if summary["seed"] is not None}
+    return [(mine, of_seed[mine["seed"]]) for mine in summaries[id(row)] if mine["seed"] in of_seed]

@@ -1,0 +1,176 @@
+"""The table of `analysis.comparison.time_to_target` as text, Markdown, LaTeX, CSV or JSON.
+
+A sign before a number says that it is a bound, so that a run that did not reach the target cannot look fast.
+"""
+
+import textwrap
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.comparison.time_to_target import MEDIAN, NOT_REACHED, RESTRICTED
+from analysis.tables import WIDTH, Table, Unit, bytes_unit, csv, latex, markdown, require_format, seconds_unit, to_json
+from analysis.tables import render as render_table
+from testbed.display import visible
+from testbed.workload.target import Target
+
+HEADS = {
+    "time_to_target_s": "Time",
+    "rounds_to_target": "Rounds",
+    "server_bytes_to_target": "Server traffic",
+    "client_bytes_to_target": "Client traffic",
+}
+_SHORTEST_LABEL = 12
+_MISSING = "–"
+_BOUNDS = {RESTRICTED: "≥", NOT_REACHED: ">"}
+_RATIO_BOUNDS = {"at least": "≥", "at most": "≤"}
+
+Cell = tuple[str, str, str]
+"""A mean, its half-width and the ratio to the baseline; empty where there is none."""
+
+
+def render(frame: pd.DataFrame, format: str = "text") -> str:
+    """The frame of `compare_targets`, ending in a line feed.
+
+    Args:
+        frame: of one target or several.
+        format: ``text``, ``markdown``, ``latex`` (needs the package booktabs), or, with every column in seconds and
+            bytes, ``csv`` or ``json`` (``{"targets": [...]}``).
+
+    Raises `ExperimentError` for another format.
+    """
+    require_format(format, "text", "markdown", "csv", "latex", "json")
+    if format in ("csv", "json"):
+        return csv(frame) if format == "csv" else to_json({"targets": frame})
+    parts = [_of_target(part, format) for _, part in frame.groupby(["target", "is_default"], sort=False)]
+    said = notes(frame)
+    if format == "text":
+        lines = [line for note in said for line in textwrap.wrap(visible(note), WIDTH, break_on_hyphens=False)]
+        return "\n".join([*parts, *lines]) + "\n"
+    if format == "markdown":
+        return "\n".join(parts) + f"\n{markdown(' '.join(said))}\n"
+    return "\n".join(
+        [
+            r"% needs \usepackage{booktabs}",
+            r"\begin{table*}",
+            r"\centering\footnotesize\setlength{\tabcolsep}{5pt}",
+            rf"\caption{{Time to accuracy. {latex(' '.join(said))}}}",
+            r"\label{tab:time-to-target}\smallskip",
+            "\\par\\medskip\n".join(parts) + r"\end{table*}",
+            "",
+        ]
+    )
+
+
+def title(row: pd.Series) -> str:
+    """What the table of a target is called: of its first row."""
+    smooth = f", mean of {row['smooth']} evaluations" if row["smooth"] > 1 else ""
+    best = ", the best that every run reaches" if row["is_default"] else ""
+    return f"Time to {Target(row['metric'], row['threshold']).label}{best}{smooth}"
+
+
+def _of_target(frame: pd.DataFrame, format: str) -> str:
+    columns = {"Reached": reached_of(frame)}
+    for measure in HEADS:
+        unit = unit_of(frame, measure)
+        head = f"{HEADS[measure]} [{unit.symbol}]" if unit.symbol else HEADS[measure]
+        # A terminal has room for the interval of one ratio.
+        cells = cells_of(frame, measure, unit, ratio_intervals=format != "text" or measure == "time_to_target_s")
+        columns[head] = _aligned(cells) if format == "text" else [_together(*cell) for cell in cells]
+    if (frame["estimator"] == RESTRICTED).any():
+        columns["Median"] = [_MISSING if pd.isna(value) else f"{value:.0f}" for value in frame[MEDIAN]]
+    labels = frame["label"].tolist()
+    if format == "text":
+        room = WIDTH - sum(max(map(len, [head, *cells])) + 2 for head, cells in columns.items())
+        labels = [_shortened(visible(label), max(room, _SHORTEST_LABEL)) for label in labels]
+    columns = {"Protocol": labels, **columns}
+    several = frame["setting"].ne("").any()
+    if several and format == "markdown":
+        columns = {"Setting": frame["setting"].tolist(), **columns}
+    names = frame["setting"].tolist()
+    table = Table(
+        list(columns),
+        list(zip(*columns.values(), strict=True)),
+        left=[0, 1] if "Setting" in columns else [0],
+        title=title(frame.iloc[0]),
+        sections={place: name for place, name in enumerate(names) if several and name != ("", *names)[place]},
+    )
+    above = rf"\emph{{{latex(table.title)}}}\par\smallskip" + "\n" if format == "latex" else ""
+    return above + render_table(table, format)
+
+
+def reached_of(frame: pd.DataFrame) -> list[str]:
+    """E.g. ``2 of 3``, or ``2 of 3, 1 unfinished``."""
+    rows = zip(frame["reached"], frame["seeds"], frame["unfinished"], strict=True)
+    return [f"{reached} of {seeds}" + (f", {more} unfinished" if more else "") for reached, seeds, more in rows]
+
+
+def unit_of(frame: pd.DataFrame, measure: str) -> Unit:
+    """The unit of one of `analysis.comparison.time_to_target.MEASURES` for all rows."""
+    if measure == "rounds_to_target":
+        return Unit("", 1.0, 1 if (frame["seeds"] > 1).any() else 0)
+    values = frame[measure].dropna().tolist()
+    return bytes_unit(values) if "bytes" in measure else seconds_unit(values)
+
+
+def cells_of(frame: pd.DataFrame, measure: str, unit: Unit, *, ratio_intervals: bool) -> list[Cell]:
+    """Of each row the measure's mean, its half-width and its ratio to the baseline, with their bounds."""
+    cells = []
+    for row in frame.to_dict("records"):
+        half, ratio, ratio_half = (row[f"{measure}{end}"] for end in ("_half_width", "_ratio", "_ratio_half_width"))
+        told = ""
+        if not pd.isna(ratio):
+            told = _RATIO_BOUNDS.get(row["ratio_is"], "") + (f"{ratio:.3f}" if ratio < 100 else f"{ratio:.1f}")
+            told += f"±{ratio_half:.3f}" if ratio_intervals and not row["is_baseline"] and ratio_half > 0 else ""
+            told += "×"
+        mean = _BOUNDS.get(row["estimator"], "") + unit.number(row[measure])
+        cells.append((mean, "" if pd.isna(half) else unit.number(half), told))
+    return cells
+
+
+def _aligned(cells: Sequence[Cell]) -> list[str]:
+    """Means, half-widths and ratios one below the other."""
+    rows = [(mean, f"±{half}" if half else "", ratio) for mean, half, ratio in cells]
+    widths = [max(map(len, part)) for part in zip(*rows, strict=True)]
+    return [" ".join(part.rjust(width) for part, width in zip(row, widths, strict=True) if width) for row in rows]
+
+
+def _together(mean: str, half: str, ratio: str) -> str:
+    return mean + (f" ± {half}" if half else "") + (f" ({ratio})" if ratio else "")
+
+
+def _shortened(label: str, width: int) -> str:
+    return label if len(label) <= width else label[: width - 1] + "…"
+
+
+# -- what to know about the numbers -------------------------------------------------------------------------------
+
+
+def notes(frame: pd.DataFrame) -> list[str]:
+    """What a reader needs to know about the numbers, a sentence or two each."""
+    seeds = sorted(set(frame["seeds"]))
+    several = seeds[-1] > 1
+    over = f"; means over {seeds[0]} seeds" if several and len(seeds) == 1 else "; means over the seeds" * several
+    lines = [f"From the start of the run, failed rounds included, to the first evaluation that meets the target{over}"]
+    lines[0] += " ± half-width of the 95% interval." if several else "."
+    baselines = list(dict.fromkeys(frame["baseline"].dropna()))
+    if (frame["time_to_target_s_ratio"].notna() & ~frame["is_baseline"]).any():
+        lines.append(f"× is the ratio to {' / '.join(baselines)}.")
+    if (every := frame["evaluated_every"].max()) > 1:
+        lines.append(f"Evaluated every {every} rounds at the widest: reached up to {every - 1} rounds before.")
+    if (frame["smooth"] > 1).any():
+        number = frame["smooth"].max()
+        lines.append(f"Smoothed: what meets the target is the mean of an evaluation and the {number - 1} before it.")
+    if (frame["estimator"] == RESTRICTED).any():
+        lines.append(
+            "≥: some runs did not reach it, and count with what they took up to their last evaluation (a restricted "
+            "mean; the mean is at least that). Median: by which round half had reached it (Kaplan-Meier)."
+        )
+    if (frame["estimator"] == NOT_REACHED).any():
+        lines.append(">: none of the runs reached it in that, on average.")
+    if (frame["ratio_is"].isin(["at least", "at most"])).any():
+        lines.append("≥, ≤ before a ratio: a bound, as only one of the two means is known.")
+    if (frame["unfinished"] > 0).any():
+        lines.append("Unfinished: such a run may still reach it.")
+    lines.append("Client traffic: of all clients together, their look-ups at the PKI included.")
+    return lines

@@ -1,0 +1,142 @@
+"""Round time and traffic by stage, as stacked bars."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from analysis.comparison.measures import by_stage, stage_order
+from analysis.comparison.rows import Row
+from analysis.figures.elements import (
+    FAILED,
+    FAILED_LOOK,
+    Drawn,
+    bars,
+    fitted,
+    interval_note,
+    named,
+    over_runs,
+    part_handles,
+    positions,
+    protocol_axis,
+)
+from analysis.statistics import Interval
+from analysis.style import stage_colours, width
+from analysis.tables import Unit, bytes_unit, seconds_unit
+
+COMPLETED = "completed round"
+"""In the data: the sum over the stages of a completed round, with its interval."""
+
+_COLUMNS = ("duration_s", "bytes_down", "bytes_up")
+
+
+def round_time(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
+    """Mean completed round, by stage; hatched: what failed rounds have cost, per completed round.
+
+    The error bar is the 95% interval of the mean round time, over the seeds; of a single run over its rounds.
+
+    Args:
+        rows: from `analysis.comparison.rows.rows_of`.
+        columns: of the page, 1 or 2.
+
+    Returns:
+        The figure, or why there is none.
+    """
+    stages = [_mean_stages(row) for row in rows]
+    if all(frame.empty for frame in stages):
+        return "no round was completed"
+    unit = seconds_unit(frame["duration_s"].sum() for frame in stages)
+    totals = {"duration_s": [_total(row, "duration_s") for row in rows]}
+    figure = _bars(rows, stages, totals, {"duration_s": ""}, unit, "Round time", columns)
+    return Drawn("round-time-by-stage", figure, _data(rows, stages, totals, {"duration_s": "duration_s"}))
+
+
+def traffic(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
+    """Bytes between server and clients in a mean completed round, by stage and direction; see `round_time`."""
+    stages = [_mean_stages(row) for row in rows]
+    if all(frame.empty for frame in stages):
+        return "no round was completed"
+    ways = {"bytes_down": "Server to clients", "bytes_up": "Clients to server"}
+    unit = bytes_unit(frame[way].sum() for frame in stages for way in ways)
+    totals = {way: [_total(row, way) for row in rows] for way in ways}
+    figure = _bars(rows, stages, totals, ways, unit, "Traffic per round", columns)
+    return Drawn("traffic-by-stage", figure, _data(rows, stages, totals, {way: way for way in ways}))
+
+
+def _mean_stages(row: Row) -> pd.DataFrame:
+    """Per stage and for failed rounds (index), what a completed round takes: duration_s, bytes_down, bytes_up.
+
+    Means over the row's repetitions that have completed a round; empty when none has.
+    """
+    columns = list(_COLUMNS)
+    means = []
+    for run in row.runs:
+        frame = by_stage(run)
+        updates = int((run.rounds["outcome"] == "completed").sum())
+        if not updates:
+            continue
+        frame["stage"] = frame["stage"].where(frame["outcome"] == "completed", FAILED)
+        means.append(frame.groupby("stage", sort=False)[columns].sum() / updates)
+    if not means:
+        return pd.DataFrame(columns=columns, dtype=np.float64)
+    total = pd.concat(means).groupby(level=0, sort=False).sum()
+    return total / len(means)
+
+
+def _total(row: Row, column: str) -> Interval:
+    """Of a completed round, all its stages together."""
+    frames = [by_stage(run) for run in row.runs]
+    done = [frame[frame["outcome"] == "completed"] for frame in frames]
+    return over_runs([frame.groupby("round")[column].sum() for frame in done])
+
+
+def _data(
+    rows: Sequence[Row],
+    stages: Sequence[pd.DataFrame],
+    totals: Mapping[str, Sequence[Interval]],
+    measures: Mapping[str, str],
+) -> pd.DataFrame:
+    """A row per bar's part and measure, and one for its sum, with the half-width of its interval."""
+    records = []
+    for place, (row, frame) in enumerate(zip(rows, stages, strict=True)):
+        for column, measure in measures.items():
+            start = {**named(row), "measure": measure}
+            records += [{**start, "part": part, "value": value} for part, value in frame[column].items()]
+            total = totals[column][place]
+            records.append({**start, "part": COMPLETED, "value": total.mean, "half_width": total.half_width})
+    return pd.DataFrame(records).astype({"value": float, "half_width": float})
+
+
+def _bars(
+    rows: Sequence[Row],
+    stages: Sequence[pd.DataFrame],
+    totals: Mapping[str, Sequence[Interval]],
+    titles: Mapping[str, str],
+    unit: Unit,
+    label: str,
+    columns: int,
+) -> Figure:
+    """Stacked bars: a panel for each of the columns of `stages`, under its title."""
+    places, height = positions(rows)
+    colours = stage_colours(stage_order([[name for name in frame.index if name != FAILED] for frame in stages]))
+    handles = part_handles(colours)
+    if any(frame["duration_s"].get(FAILED, 0.0) for frame in stages):
+        handles.append(Patch(linewidth=0.5, label=FAILED, **FAILED_LOOK))
+    any_interval = any(total.half_width is not None for column in totals.values() for total in column)
+    note = f"error bars: {interval_note([len(row.runs) for row in rows], 'rounds')}" if any_interval else ""
+    legend = fitted([*colours, FAILED][: len(handles)], width(columns), note)
+    inches = sum(height + (0.22 if title else 0) for title in titles.values()) + 0.45 + legend.inches
+    figure = Figure(figsize=(width(columns), inches), layout="constrained")
+    panels = figure.subplots(len(titles), 1, sharex=True, squeeze=False)[:, 0]
+    ends = []
+    for axes, (column, title) in zip(panels, titles.items(), strict=True):
+        axes.set_title(title, loc="left")
+        half_widths = [total.half_width for total in totals[column]]
+        ends.append(bars(axes, places, [frame[column] for frame in stages], half_widths, unit, colours))
+        protocol_axis(axes, rows, places)
+    panels[-1].set_xlim(0, max(ends))
+    panels[-1].set_xlabel(f"{label} [{unit.symbol}]")
+    legend.add_to(figure, handles)
+    return figure

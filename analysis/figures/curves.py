@@ -1,0 +1,138 @@
+"""Lines of several protocols over time, rounds or traffic: panels for each setting, bands of 95% intervals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.comparison.rows import Row
+from analysis.figures.elements import fitted, interval_note
+from analysis.statistics import mean_interval
+from analysis.style import figure_lines, protocol_colours, width
+
+_LINES = ("-", "--", ":", "-.")
+_MARKERS = "osD^vP"
+_PANEL_INCHES = 1.75
+_Y_LETTERS = 27
+_ABREAST = 3  # settings beside each other, over both columns of a page
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One of the panels of each setting; those with the same `x` or `y` share that axis.
+
+    Attributes:
+        x, y: labels of its axes, with units.
+        top: where `y` ends at the latest: bands are cut there, and at 0. None: nowhere.
+    """
+
+    x: str
+    y: str
+    top: float | None = None
+
+
+def with_intervals(frame: pd.DataFrame, by: str, columns: Sequence[str]) -> pd.DataFrame:
+    """A row for each value of `by`: it, and of each column its mean and ``_half_width`` (NaN for a single value)."""
+    grouped = frame.groupby(by)
+    found = grouped[list(columns)].mean()
+    for column in columns:
+        half_widths = [mean_interval(values).half_width for _, values in grouped[column]]
+        found[f"{column}_half_width"] = pd.Series(half_widths, found.index, dtype=float)
+    return found.reset_index()
+
+
+def settings_of(rows: Sequence[Row]) -> list[str]:
+    """The settings, in their order."""
+    return list(dict.fromkeys(row.setting for row in rows))
+
+
+def over_settings(
+    rows: Sequence[Row],
+    panels: Sequence[Panel],
+    lines: Sequence[Sequence[tuple[pd.Series, pd.DataFrame]]],
+    columns: int,
+    linewidth: float = 1.3,
+) -> tuple[Figure, list[list[Axes]]]:
+    """The panels for each setting, with a line for each of its rows, a legend below that says what the bands are.
+
+    Args:
+        rows: those of a setting together.
+        panels: of each setting.
+        lines: of each row, for each panel: x, and y as columns mean and half_width (NaN: no band).
+        columns: of the page, 1 or 2.
+        linewidth: in points.
+
+    Returns:
+        The figure, and the axes of each setting.
+    """
+    settings = settings_of(rows)
+    labels = list(dict.fromkeys(row.label for row in rows))
+    bands = any(y["half_width"].notna().any() for parts in lines for _, y in parts)
+    note = interval_note([len(row.runs) for row in rows]) if bands else ""
+    legend = fitted(labels, width(columns), f"bands: {note}" if note else "")
+    figure, grid = grid_of(settings, panels, columns, legend.inches)
+    colours, styles, handles = protocol_colours([row.protocol or row.label for row in rows]), _line_styles(rows), {}
+    for row, parts in zip(rows, lines, strict=True):
+        colour, (line, marker) = colours[row.protocol or row.label], styles[row.label]
+        for axes, panel, (x, y) in zip(grid[settings.index(row.setting)], panels, parts, strict=True):
+            look = {"color": colour, "linewidth": linewidth, **_marked(marker, len(x))}
+            (handles[row.label],) = axes.plot(x, y["mean"], line, **look)
+            if y["half_width"].notna().any():
+                low, high = (y["mean"] - y["half_width"]).clip(lower=0), (y["mean"] + y["half_width"])
+                axes.fill_between(x, low, high.clip(upper=panel.top), color=colour, alpha=0.15, linewidth=0)
+    for axes in figure.axes:
+        axes.set_xlim(left=0)
+    legend.add_to(figure, [handles[label] for label in labels])
+    return figure, grid
+
+
+def grid_of(
+    settings: Sequence[str], panels: Sequence[Panel], columns: int, legend_inches: float
+) -> tuple[Figure, list[list[Axes]]]:
+    """The panels of a setting below each other; those of a single one beside each other, over two columns."""
+    beside = columns == 2 and len(settings) == 1
+    abreast = 1 if columns == 1 else len(panels) if beside else min(_ABREAST, len(settings))
+    high = 1 if beside else len(panels) * -(-len(settings) // abreast)
+    inches = high * (_PANEL_INCHES + (0.5 if beside else 0)) + legend_inches
+    figure = Figure(figsize=(width(columns), inches), layout="constrained")
+    letters = int(width(columns) / abreast / 0.068)
+    grid: list[list[Axes]] = []
+    first: dict[str, Axes] = {}
+    for place, setting in enumerate(settings):
+        grid.append([])
+        for number, panel in enumerate(panels):
+            line = 0 if beside else place // abreast * len(panels) + number
+            column = number if beside else place % abreast
+            axes = figure.add_subplot(high, abreast, line * abreast + column + 1, sharey=first.get(panel.y))
+            first.setdefault(panel.y, axes)
+            if number and panel.x == panels[number - 1].x and not beside:
+                axes.sharex(grid[-1][-1])
+                grid[-1][-1].tick_params(labelbottom=False)
+            if number + 1 == len(panels) or panel.x != panels[number + 1].x or beside:
+                axes.set_xlabel(panel.x)
+            if not column or (beside and panel.y != panels[0].y):
+                axes.set_ylabel("\n".join(figure_lines(panel.y, _Y_LETTERS)))
+            axes.grid()
+            grid[-1].append(axes)
+        grid[-1][0].set_title("\n".join(figure_lines(setting, letters)) if setting else "")
+    return figure, grid
+
+
+def _line_styles(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    """Line and marker of each label: rows of one protocol have one colour and differ in the line."""
+    labels = list(dict.fromkeys(row.label for row in rows))
+    styles, counts = {}, dict.fromkeys([row.protocol for row in rows], 0)
+    for place, label in enumerate(labels):
+        protocol = next(row.protocol for row in rows if row.label == label)
+        styles[label] = (_LINES[counts[protocol] % len(_LINES)], _MARKERS[place % len(_MARKERS)])
+        counts[protocol] += 1
+    return styles
+
+
+def _marked(marker: str, points: int) -> dict[str, Any]:
+    """A line of so many points with about a dozen markers on it."""
+    look = {"markersize": 3, "markeredgecolor": "white", "markeredgewidth": 0.4}
+    return {"marker": marker, "markevery": max(1, points // 12), **look}

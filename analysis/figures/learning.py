@@ -1,0 +1,105 @@
+"""How good the global model is: over time, rounds and traffic, with lines at the targets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+from analysis.comparison.rows import Row
+from analysis.comparison.targets import Metric, Target
+from analysis.comparison.time_to_target import trajectory
+from analysis.figures.curves import Panel, over_settings, with_intervals
+from analysis.figures.elements import Drawn, of_rows
+from analysis.style import figure_text
+from analysis.tables import bytes_unit, seconds_unit
+
+_X = ["time_s", "server_bytes", "client_bytes"]
+
+
+def over_time(
+    rows: Sequence[Row], metric: Metric = "accuracy", targets: Sequence[Target] = (), columns: int = 1, smooth: int = 1
+) -> Drawn | str:
+    """Two panels a setting: the metric against the run's clock and against rounds.
+
+    Lines are means over the seeds that evaluated in that round, at their mean time; bands are 95% intervals.
+
+    Args:
+        rows: from `analysis.comparison.rows.rows_of`.
+        metric: of the global model.
+        targets: those of this metric become lines.
+        columns: of the page, 1 or 2.
+        smooth: mean over so many evaluations, see `analysis.comparison.targets.values_of`.
+
+    Returns:
+        The figure, or why there is none.
+    """
+    curves = [_curve(row, metric, smooth) for row in rows]
+    unit = seconds_unit([max((curve["time_s"].max() for curve in curves if len(curve)), default=0.0)])
+    x = {"time_s": (f"Time [{unit.symbol}]", unit.size), "round": ("Round", 1.0)}
+    return _drawn(rows, metric, curves, x, targets, columns, smooth, metric)
+
+
+def by_traffic(
+    rows: Sequence[Row], metric: Metric = "accuracy", targets: Sequence[Target] = (), columns: int = 1, smooth: int = 1
+) -> Drawn | str:
+    """As `over_time`, against the bytes since the start: of the server, and of all clients with the PKI."""
+    curves = [_curve(row, metric, smooth) for row in rows]
+    unit = bytes_unit([max((curve["server_bytes"].max() for curve in curves if len(curve)), default=0.0)])
+    titles = {"server_bytes": "Server traffic so far", "client_bytes": "Traffic of all clients so far, with the PKI"}
+    x = {name: (f"{title} [{unit.symbol}]", unit.size) for name, title in titles.items()}
+    return _drawn(rows, metric, curves, x, targets, columns, smooth, f"{metric}-by-traffic")
+
+
+def _curve(row: Row, metric: Metric, smooth: int) -> pd.DataFrame:
+    """By round: round, means of time_s, server_bytes and client_bytes, of the metric and its half-width."""
+    rounds = pd.concat([trajectory(run, metric, smooth) for run in row.runs]).dropna(subset="value")
+    frame = with_intervals(rounds, "round", [*_X, "value"])
+    return frame[["round", *_X, "value", "value_half_width"]]
+
+
+def _drawn(
+    rows: Sequence[Row],
+    metric: Metric,
+    curves: Sequence[pd.DataFrame],
+    x: dict[str, tuple[str, float]],
+    targets: Sequence[Target],
+    columns: int,
+    smooth: int,
+    name: str,
+) -> Drawn | str:
+    if all(curve.empty for curve in curves):
+        return f"no {metric} was measured in these runs"
+    percent = 100 if metric == "accuracy" else 1
+    averaged = f",\nmean of {smooth} evaluations" if smooth > 1 else ""
+    label = f"{metric.capitalize()}{' [%]' if metric == 'accuracy' else ''}{averaged}"
+    panels = [Panel(title, label, 100 if metric == "accuracy" else None) for title, _ in x.values()]
+    lines = []
+    for curve in curves:
+        y = pd.DataFrame({"mean": percent * curve["value"], "half_width": percent * curve["value_half_width"]})
+        lines.append([(curve[column] / size, y) for column, (_, size) in x.items()])
+    figure, settings = over_settings(rows, panels, lines, columns)
+    own = [target for target in targets if target.metric == metric]
+    for axes in figure.axes:
+        for target in own:
+            _target_line(axes, target, percent)
+    if "round" in x:
+        for axes in (setting[list(x).index("round")] for setting in settings):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    shown = ["round", *[column for column in x if column != "round"], "value", "value_half_width"]
+    data = of_rows(rows, [curve[shown] for curve in curves])
+    named = {"value": metric, "value_half_width": f"{metric}_half_width"}
+    marks = [{"label": f"target: {target.column}", "value": target.threshold} for target in own]
+    return Drawn(name, figure, pd.concat([data, pd.DataFrame(marks)], ignore_index=True).rename(columns=named))
+
+
+def _target_line(axes: Axes, target: Target, percent: float) -> None:
+    """A dotted line and its name at the right, on the side from which curves come: those that got there are beyond."""
+    level, below = percent * target.threshold, target.metric == "accuracy"
+    axes.axhline(level, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)))
+    options: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "color": "#444444", "ha": "right"}
+    options |= {"va": "top" if below else "bottom", "path_effects": [withStroke(linewidth=2, foreground="white")]}
+    place = (1, level), (-2, -2 if below else 2), ("axes fraction", "data")
+    axes.annotate(figure_text(target.label), *place, **options)

@@ -1,0 +1,323 @@
+"""Measures of runs over a key of the experiment: a point for each value, a line for each value of other keys."""
+
+import difflib
+import math
+import numbers
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.comparison.labels import canonical, has_key, names_of, settings_of, sweep_of, value_of
+from analysis.comparison.overhead import COSTS
+from analysis.comparison.rows import Row, rows_of
+from analysis.comparison.summary import summarise
+from analysis.comparison.targets import Target
+from analysis.comparison.time_to_target import MEAN, MEASURES, compare_targets
+from analysis.figures.curves import Panel, grid_of
+from analysis.figures.elements import Drawn, fitted, interval_note
+from analysis.figures.points import MARKERS, Look, Series, draw_points, name_axis, number_axis
+from analysis.statistics import Interval, mean_interval
+from analysis.style import SERIES_COLOURS, protocol_colours, width
+from analysis.tables import Unit, bytes_unit, seconds_unit
+from testbed.errors import ExperimentError
+from testbed.records import RunRecords
+
+_ASIDE = ("provenance", "output", "sweep", "cluster")  # nothing that a run measures depends on them
+_KEYS = COSTS | {"transport_bytes": "transport_bytes_per_round"}  # column of the overhead table: key of the summary
+_TITLES = {
+    "round_s": "Round time",
+    "client_s": "Client time",
+    "server_bytes": "Server traffic per round",
+    "client_bytes": "Client traffic per round",
+    "round_s_per_update": "Time per update",
+    "server_bytes_per_update": "Server traffic per update",
+    "transport_bytes": "Transport overhead per round",
+    "time_to_target_s": "Time to target",
+}
+_MOST_NAMES = 40
+
+
+def swept(
+    runs: Sequence[RunRecords],
+    x: str,
+    y: Sequence[str],
+    hue: Sequence[str] = (),
+    *,
+    log: str = "",
+    columns: int = 1,
+    target: Target | None = None,
+) -> Drawn:
+    """A panel for each of `y`, a point for each value of `x`: the mean over the seeds, with its 95% interval.
+
+    Of a point with a single run, costs have their interval over its rounds and other measures have none. Points that
+    are bounds (not every seed has reached the target) are hollow.
+
+    Args:
+        runs: e.g. from `testbed.records.find_runs`.
+        x: a dotted key of the experiments; numbers go on an axis of numbers, anything else is named.
+        y: columns of the overhead table, numeric keys of the summary, ``time_to_target_s`` and the like.
+        hue: dotted keys that make a line each; default: those in which runs of one x differ.
+        log: ``x``, ``y`` or ``xy``.
+        columns: of the page, 1 or 2.
+        target: what ``..._to_target`` means; default: the best that all reach.
+
+    Raises:
+        ExperimentError: nothing has such a key or measure, or the points cannot be told apart.
+    """
+    rows = rows_of(runs)
+    _check_x(rows, x)
+    hue = list(hue) or _telling(rows, x)
+    lines = _lines(rows, x, hue)
+    values = [value_of(row.runs[0], x) for row in rows]
+    is_number = all(isinstance(value, numbers.Real) and not isinstance(value, bool) for value in values)
+    names = _names([row.runs[0] for row in rows], x)
+    categories = list(dict.fromkeys(names))
+    if not is_number and len(categories) > _MOST_NAMES:
+        raise ExperimentError(f"--x {x}: has {len(categories)} values with names; at most {_MOST_NAMES} fit")
+    measured = _measured(runs, rows, y, target)
+    _check_log(log, x, values if is_number else None, measured)
+    first = pd.DataFrame({x: values if is_number else names, "hue": lines, "seeds": [len(row.runs) for row in rows]})
+    frame = pd.concat([first.assign(measure=name, **found) for name, found in measured.items()], ignore_index=True)
+    frame["place"] = frame[x] if is_number else frame[x].map(categories.index)
+    frame = frame.sort_values("place", kind="stable", ignore_index=True) if is_number else frame
+    figure = _figure(frame, x, y, hue, categories if not is_number else None, log, columns, target)
+    data = frame.drop(columns=["place", *([] if hue else ["hue"])]).rename(columns={"hue": ",".join(hue)})
+    return Drawn(f"{'-'.join(y)}-by-{x}"[:120], figure, data)
+
+
+# -- which points there are -------------------------------------------------------------------------------------------
+
+
+def _leaves(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Dotted keys of everything that is no mapping."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}"
+
+
+def _differing(rows: Sequence[Row]) -> list[str]:
+    """Keys in which the rows differ: those that were swept first, then names of protocols and models."""
+    firsts = [row.runs[0] for row in rows]
+    keys = [key for run in firsts for key in sweep_of(run)]
+    leaves = [leaf for run in firsts for leaf in _leaves(run.experiment) if leaf.partition(".")[0] not in _ASIDE]
+    keys += sorted(dict.fromkeys(leaves), key=lambda leaf: leaf.rpartition(".")[2] not in ("protocol", "model"))
+    return [key for key in dict.fromkeys(keys) if key != "seed" and len({_value(run, key) for run in firsts}) > 1]
+
+
+def _value(run: RunRecords, key: str) -> str:
+    return canonical(value_of(run, key))
+
+
+def _check_x(rows: Sequence[Row], x: str) -> None:
+    runs = [run for row in rows for run in row.runs]
+    differing = _differing(rows)
+    there = f"the runs differ in {', '.join(differing[:12])}" if differing else "the runs differ in their seed at most"
+    if x == "seed" or x.partition(".")[0] in _ASIDE:
+        raise ExperimentError(f"--x {x}: makes no points: runs that differ in nothing else are repetitions; {there}")
+    if not any(has_key(run, x) for run in runs):
+        known = dict.fromkeys([*differing, *(leaf for run in runs for leaf in _leaves(run.experiment))])
+        close = difflib.get_close_matches(x, known, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise ExperimentError(f"--x {x}: no run here has this key; {hint}{there}")
+    if len({_value(run, x) for run in runs}) == 1:
+        value = _names(runs[:1], x)[0]
+        raise ExperimentError(f"--x {x}: has one value only, {value[:60]}; {there}")
+
+
+def _telling(rows: Sequence[Row], x: str) -> list[str]:
+    """The fewest keys, taken in order, that tell rows of one x apart."""
+    firsts = [row.runs[0] for row in rows]
+    chosen: list[str] = []
+
+    def parts() -> int:
+        return len({(_value(run, x), *(_value(run, key) for key in chosen)) for run in firsts})
+
+    for key in _differing(rows):
+        if x == key or x.startswith(f"{key}.") or key.startswith(f"{x}."):
+            continue
+        before = parts()
+        chosen.append(key)
+        if parts() == before:
+            chosen.pop()
+    return chosen
+
+
+def _lines(rows: Sequence[Row], x: str, hue: Sequence[str]) -> list[str]:
+    """The line that each row is on; raises `ExperimentError` where two rows are the same point."""
+    firsts = [row.runs[0] for row in rows]
+    for key in hue:
+        if not any(has_key(run, key) for run in firsts):
+            differing = ", ".join(_differing(rows)[:12]) or "their seed at most"
+            raise ExperimentError(f"--hue {key}: no run here has this key; the runs differ in {differing}")
+    points: dict[tuple[str, ...], Row] = {}
+    for row in rows:
+        run = row.runs[0]
+        other = points.setdefault((_value(run, x), *(_value(run, key) for key in hue)), row)
+        if other is not row:
+            more = [key for key in _differing([row, other]) if key not in hue and not x.startswith(f"{key}.")]
+            if not more:
+                raise ExperimentError(f"{run.path} and {other.runs[0].path} are the same point; give one of them")
+            raise ExperimentError(
+                f"--hue: runs of the same point differ in {', '.join(more[:5])}: --hue {','.join([*hue, more[0]])}, or "
+                "plot fewer directories"
+            )
+    each = [_names(firsts, key, alone=len(hue) == 1) for key in hue]
+    labels = [", ".join(parts) for parts in zip(*each, strict=True)] if hue else [""] * len(rows)
+    if len(set(labels)) > len(SERIES_COLOURS):
+        raise ExperimentError(
+            f"--hue {','.join(hue)}: has {len(set(labels))} values; at most {len(SERIES_COLOURS)} are told apart; name "
+            "another key, or plot fewer directories"
+        )
+    return labels
+
+
+def _names(runs: Sequence[RunRecords], key: str, *, alone: bool = True) -> list[str]:
+    """What the value of a key is called in each run; with the key's last part unless it stands alone."""
+    if key.rpartition(".")[2] == "protocol":
+        return [names_of(run).get(key) or str(value_of(run, key) or "–") for run in runs]
+    told = settings_of(runs, [key])
+    if not alone:
+        return told
+    short = (f"{key}=", f"{key.rpartition('.')[2]}=")
+    found = [next((text.removeprefix(start) for start in short if text.startswith(start)), text) for text in told]
+    return ["–" if value_of(run, key) is None else text for run, text in zip(runs, found, strict=True)]
+
+
+# -- what is measured -------------------------------------------------------------------------------------------------
+
+
+def _measured(
+    runs: Sequence[RunRecords], rows: Sequence[Row], y: Sequence[str], target: Target | None
+) -> dict[str, dict[str, list[Any]]]:
+    """By name of a measure: value, half_width, interval_over (seeds, rounds or empty) and is_bound of each row."""
+    summaries = [[summarise(run) for run in row.runs] for row in rows]
+    known = dict.fromkeys([*_KEYS, *_numeric(summaries), *MEASURES])
+    found: dict[str, dict[str, list[Any]]] = {}
+    for name in y:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise ExperimentError(f"--y {name}: no such measure; {hint}there are {', '.join(known)}")
+        if name in MEASURES:
+            table = compare_targets(runs, None if target is None else [target])
+            at = {(row["setting"], row["label"]): row for row in table.to_dict("records")}
+            mine = [at[row.setting, row.label] for row in rows]
+            each = [(row[name], row[f"{name}_half_width"], row["estimator"] != MEAN) for row in mine]
+        else:
+            intervals = [_interval(of_runs, _KEYS.get(name, name)) for of_runs in summaries]
+            each = [(interval.mean, interval.half_width, False) for interval in intervals]
+        values = [math.nan if value is None else float(value) for value, _, _ in each]
+        half = [math.nan if half is None else float(half) for _, half, _ in each]
+        if all(map(math.isnan, values)):
+            raise ExperimentError(f"--y {name}: was measured in none of these runs")
+        kinds = ["seeds" if len(row.runs) > 1 else "rounds" for row in rows]
+        over = ["" if math.isnan(width) else kind for width, kind in zip(half, kinds, strict=True)]
+        bounds = [is_bound for _, _, is_bound in each]
+        found[name] = {"value": values, "half_width": half, "interval_over": over, "is_bound": bounds}
+    return found
+
+
+def _interval(summaries: Sequence[Mapping[str, Any]], key: str) -> Interval:
+    """Over the seeds; of a single run what its summary says, if that has an interval."""
+    if len(summaries) == 1:
+        return Interval(summaries[0].get(key), summaries[0].get(f"{key}_half_width"))
+    values = [summary.get(key) for summary in summaries]
+    return mean_interval([math.nan if value is None else float(value) for value in values])
+
+
+def _numeric(summaries: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
+    """Keys of the summaries that hold a number somewhere."""
+    items = [item for of_runs in summaries for summary in of_runs for item in summary.items()]
+    keys = [key for key, value in items if isinstance(value, int | float) and not isinstance(value, bool)]
+    return [key for key in dict.fromkeys(keys) if key != "seed" and not key.endswith("_half_width")]
+
+
+def _check_log(log: str, x: str, values: Sequence[float] | None, measured: Mapping[str, Mapping[str, Any]]) -> None:
+    if log not in ("", "x", "y", "xy"):
+        raise ExperimentError(f"--log {log}: unknown; allowed: x, y, xy")
+    if "x" in log and values is None:
+        raise ExperimentError(f"--log {log}: {x} is not a number in every run")
+    if "x" in log and min(values or [1]) <= 0:
+        raise ExperimentError(f"--log {log}: {x} has values that are not above 0")
+    for name, found in measured.items():
+        if "y" in log and any(value <= 0 for value in found["value"]):
+            raise ExperimentError(f"--log {log}: {name} has values that are not above 0")
+
+
+# -- the picture ------------------------------------------------------------------------------------------------------
+
+
+def _figure(
+    frame: pd.DataFrame,
+    x: str,
+    y: Sequence[str],
+    hue: Sequence[str],
+    categories: Sequence[str] | None,
+    log: str,
+    columns: int,
+    target: Target | None,
+) -> Any:
+    labels = sorted(dict.fromkeys(frame["hue"]), key=_number)
+    if len(hue) == 1 and hue[0].endswith("selection.protocol"):
+        colours = protocol_colours(labels)
+    else:
+        colours = dict(zip(labels, SERIES_COLOURS, strict=False))
+    looks = {label: Look(colours[label], marker) for label, marker in zip(labels, MARKERS, strict=False)}
+    units = {name: _unit(name, frame.loc[frame["measure"] == name, "value"]) for name in y}
+    panels = [Panel(x, _title(name, units[name], target)) for name in y]
+    bars = frame[frame["interval_over"] != ""]
+    note = interval_note(bars["seeds"].tolist(), "rounds" if (bars["interval_over"] == "rounds").any() else "")
+    notes = [f"error bars: {note}" if len(bars) and note else ""]
+    notes += ["hollow: not every seed has reached the target"] if frame["is_bound"].any() else []
+    title = "\n".join(filter(None, [", ".join(hue) if len(hue) == 1 else "", *notes]))
+    legend = fitted([label or x for label in labels], width(columns), title)
+    figure, [axes_of] = grid_of([""], panels, columns, legend.inches)
+    more = 0.0
+    for axes, name in zip(axes_of, y, strict=True):
+        part = frame[frame["measure"] == name]
+        series = [
+            Series(looks[label], own["place"], own["value"], own["half_width"], own["is_bound"])
+            for label in labels
+            for own in [part[part["hue"] == label]]
+        ]
+        draw_points(axes, series, units[name], joined=categories is None, above_0=bool(part["value"].min() >= 0))
+        if "y" in log:
+            axes.set_yscale("log")
+        elif units[name].symbol not in ("", "%"):
+            axes.set_ylim(bottom=0)
+        if categories is None:
+            number_axis(axes, part["place"].tolist(), is_log="x" in log)
+        else:
+            more = name_axis(axes, categories)
+    figure.set_figheight(figure.get_figheight() + more)
+    legend.add_to(figure, [looks[label].handle for label in labels])
+    return figure
+
+
+def _number(label: str) -> float:
+    """Lines that are named by a number are in its order, others in that of the runs."""
+    try:
+        return float(label)
+    except ValueError:
+        return 0.0
+
+
+def _unit(name: str, values: pd.Series) -> Unit:
+    key = MEASURES.get(name, name)
+    present = values.dropna()
+    if "bytes" in key:
+        return bytes_unit(present)
+    if key.endswith("_s") or "_s_per_" in key:
+        return seconds_unit(present)
+    return Unit("%", 0.01, 1) if key.endswith("accuracy") else Unit("", 1.0, 2)
+
+
+def _title(name: str, unit: Unit, target: Target | None) -> str:
+    said = name.removesuffix("_s").replace("_", " ").replace(".", ": ")
+    said = _TITLES.get(name, said[:1].upper() + said[1:])
+    if name in MEASURES:
+        said = said.replace("target", "the best that all reach" if target is None else target.label)
+    return f"{said} [{unit.symbol}]" if unit.symbol else said

@@ -1,0 +1,104 @@
+"""The weak privacy of a run, searched for once and kept beside its records.
+
+What is kept is used for the same participation matrix, the same search (the digest of its source files, the solver's
+version) and the same time limit; a certified value for any limit, since a proof does not depend on it. Anything else,
+a damaged file among it, is as good as nothing. A directory that cannot be written (somebody else's, read-only) is left
+as it is: then the search is repeated each time.
+"""
+
+import contextlib
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from analysis.multi_round.over_rounds import weak_privacy
+from testbed.errors import RunError
+from testbed.files import limits
+from testbed.files.atomic import atomic_write
+from testbed.records import RunRecords
+
+FILE = "multi-round-privacy.json"
+_SEARCH = (
+    "bound_search",
+    "dependent_columns",
+    "mixed_integer",
+    "over_rounds",
+    "participation",
+    "row_spaces",
+    "small_codes",
+)
+
+
+@dataclass(frozen=True)
+class KeptPrivacy:
+    """The weak privacy of a run, or what is known about it; see `analysis.multi_round.over_rounds.WeakPrivacy`.
+
+    Attributes:
+        value: the fewest clients in any combination that was found.
+        lower_bound: no reachable combination has fewer clients.
+    """
+
+    value: int
+    lower_bound: int
+
+    @property
+    def certified(self) -> bool:
+        """Whether `value` is T."""
+        return self.value == self.lower_bound
+
+
+def weak_privacy_of(run: RunRecords, matrix: npt.NDArray[np.uint8], time_limit_s: float) -> KeptPrivacy:
+    """The weak T of a run's participation matrix, from the file beside its records if that has it.
+
+    Args:
+        run: its directory takes the result.
+        matrix: `(rounds, clients)` 0/1, from `participation_matrix`.
+        time_limit_s: for the search, if there has to be one; see `weak_privacy`.
+    """
+    file = run.path / FILE
+    key = {"participation": _digest(matrix), "search": _search()}
+    if (kept := _read(file, key, time_limit_s, matrix.shape[1])) is not None:
+        return kept
+    searched = weak_privacy(matrix, time_limit_s=time_limit_s)
+    found = KeptPrivacy(searched.value, searched.lower_bound)
+    result = {"value": found.value, "lower_bound": found.lower_bound}
+    with contextlib.suppress(RunError), atomic_write(file, RunError) as open_file:
+        open_file.write((json.dumps({**key, "time_limit_s": time_limit_s, **result}) + "\n").encode())
+    return found
+
+
+def _read(file: Path, key: dict[str, str], time_limit_s: float, clients: int) -> KeptPrivacy | None:
+    """What the file says of this key; None where it says nothing, or nothing that can be."""
+    try:
+        stored: Any = json.loads(limits.whole(file, limits.SMALL_JSON_BYTES))
+        if any(stored[name] != value for name, value in key.items()):
+            return None
+        found = KeptPrivacy(stored["value"], stored["lower_bound"])
+        same_limit = stored["time_limit_s"] == time_limit_s
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if type(found.value) is not int or type(found.lower_bound) is not int:
+        return None
+    possible = 1 <= found.lower_bound <= found.value <= clients
+    return found if possible and (found.certified or same_limit) else None
+
+
+def _digest(matrix: npt.NDArray[np.uint8]) -> str:
+    packed = np.packbits(np.ascontiguousarray(matrix, np.uint8))
+    return hashlib.sha256(repr(matrix.shape).encode() + packed.tobytes()).hexdigest()
+
+
+@cache
+def _search() -> str:
+    """What tells this search from others: its source files and the solver."""
+    digest = hashlib.sha256(scipy.__version__.encode())
+    for module in _SEARCH:
+        digest.update(Path(__file__).with_name(f"{module}.py").read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,107 @@
+"""What the page draws over rounds: accuracy, cost and participants of each row; and bytes and time by stage."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.comparison.measures import per_round
+from analysis.comparison.rows import Row
+from analysis.privacy.spent import spending
+from analysis.statistics import mean_interval
+from testbed.errors import ExperimentError
+from testbed.records import RunRecords
+from testbed.workload.section import is_language
+
+POINTS = 400
+"""Of a curve, at most: more are left out evenly."""
+STAGE_COSTS = ["duration_s", "bytes_down", "bytes_up"]
+_X = ["time_s", "server_bytes"]
+_MEASURES = ["accuracy", "loss", "round_s", "round_bytes", "participants", "survivors"]
+
+
+def over_rounds(run: RunRecords) -> pd.DataFrame:
+    """One run by round: round, time_s and server_bytes (from its start, failed rounds included) and the measures.
+
+    The measures are accuracy (a fraction), loss, perplexity (of language models), round_s, round_bytes (server),
+    participants and survivors; NaN where they were not measured.
+    """
+    frame = per_round(run)
+    frame = frame.assign(time_s=frame["ended_s"], round_bytes=frame["server_bytes"])
+    frame["server_bytes"] = frame["round_bytes"].cumsum()
+    if is_language(str((run.experiment.get("workload") or {}).get("dataset"))):
+        frame["perplexity"] = np.exp(frame["loss"])
+    return frame[["round", *_X, *[name for name in (*_MEASURES, "perplexity") if name in frame]]]
+
+
+def of_row(row: Row, frames: Sequence[pd.DataFrame]) -> dict[str, Any]:
+    """A row's curves: lists by name, means over its seeds, and with several seeds ``NAME_half`` of 95% intervals.
+
+    Args:
+        row: of a comparison.
+        frames: `over_rounds` of its runs.
+    """
+    if len(frames) == 1:
+        found = frames[0]
+    else:
+        together = pd.concat(frames).groupby("round", sort=True)
+        found = together.mean()
+        for name in [str(name) for name in found if name not in _X]:
+            found[f"{name}_half"] = [mean_interval(part.dropna()).half_width for _, part in together[name]]
+        found = found.reset_index()
+    measured = found["accuracy"].notna() | found["loss"].notna()
+    places = np.unique(np.linspace(0, len(found) - 1, min(len(found), POINTS)).astype(int))
+    if 0 < measured.sum() <= POINTS:  # evaluations are not left out
+        places = np.union1d(places, np.flatnonzero(measured))
+    shown = found.iloc[places]
+    return {str(name): _rounded(shown[name]) for name in shown if shown[name].notna().any()}
+
+
+def stages_of(run: RunRecords, by_round: pd.DataFrame) -> pd.DataFrame:
+    """What a completed round takes in each stage, index stage: duration_s, bytes_down, bytes_up, means.
+
+    Skipped and aborted rounds are a stage of their own, per completed round; empty when none was completed.
+
+    Args:
+        run: the records.
+        by_round: `analysis.comparison.measures.by_stage` of them.
+    """
+    frame = by_round.copy()
+    updates = int((run.rounds["outcome"] == "completed").sum())
+    if not updates:
+        return pd.DataFrame(columns=STAGE_COSTS, dtype=np.float64)
+    frame["stage"] = frame["stage"].where(frame["outcome"] == "completed", FAILED)
+    return frame.groupby("stage", sort=False)[STAGE_COSTS].sum() / updates
+
+
+FAILED = "skipped and aborted rounds"
+
+
+def mean_stages(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The mean of `stages_of` of several runs, those without a completed round aside."""
+    with_updates = [frame for frame in frames if not frame.empty]
+    if not with_updates:
+        return pd.DataFrame(columns=STAGE_COSTS, dtype=np.float64)
+    return pd.concat(with_updates).groupby(level=0, sort=False).sum() / len(with_updates)
+
+
+def ledger(run: RunRecords) -> pd.DataFrame | None:
+    """What its clients have spent by round (`analysis.privacy.spent.Spending.by_round`); None: there is no ledger."""
+    try:
+        return spending(run).by_round
+    except ExperimentError:
+        return None
+
+
+def as_lists(frame: pd.DataFrame) -> dict[str, Any]:
+    """The frame's columns as lists, of at most `POINTS` rows."""
+    places = np.unique(np.linspace(0, len(frame) - 1, min(len(frame), POINTS)).astype(int))
+    return {str(name): _rounded(frame[name].iloc[places]) for name in frame}
+
+
+def _rounded(column: pd.Series) -> list[Any]:
+    """Numbers of six digits."""
+    if column.dtype.kind != "f":
+        return list(column)
+    return [None if not np.isfinite(value) else float(f"{value:.6g}") for value in column.astype(float)]

@@ -1,0 +1,225 @@
+"""What the page says, as plain data: tables, curves, and of each run what the round explorer reads."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.comparison import overhead
+from analysis.comparison.measures import by_stage, stage_order
+from analysis.comparison.rows import Row, rows_of
+from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S
+from analysis.comparison.targets import is_unfinished
+from analysis.comparison.time_to_target import compare_targets, targets_beside
+from analysis.multi_round.participation import (
+    cardinalities,
+    fairness_gaps,
+    participation_matrix,
+    strong_privacies,
+    summed_clients,
+)
+from analysis.report import curves, rounds, sheets
+from analysis.report.sheets import Sheet
+from analysis.style import protocol_colours, stage_colours
+from testbed.network.recorder import OUTCOMES
+from testbed.records import RunRecords
+from testbed.version import VERSION
+from testbed.workload.target import Target
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """What the page says of one run alone, so that a live page computes it anew for runs that went on.
+
+    Attributes:
+        run: the records.
+        curve: `analysis.report.curves.over_rounds`.
+        stages: `analysis.report.curves.stages_of`.
+        stage_names: in the order of the protocol.
+        metrics: strong T, F and C after each round; None while no round has given a sum.
+        ledger: epsilons by round, or None.
+        rounds: the round explorer's data, gzipped.
+        stamp: differs when the run has gone on.
+    """
+
+    run: RunRecords
+    curve: pd.DataFrame
+    stages: pd.DataFrame
+    stage_names: Sequence[str]
+    metrics: pd.DataFrame | None
+    ledger: pd.DataFrame | None
+    rounds: bytes
+    stamp: str = ""
+
+
+@dataclass(frozen=True)
+class Document:
+    """The page: what is said of all runs, and the explorer's data of each, in the order of ``facts["runs"]``."""
+
+    title: str
+    facts: dict[str, Any]
+    rounds: Sequence[bytes]
+
+
+def part_of(run: RunRecords, rows: int = rounds.ROWS, stamp: str = "") -> RunPart:
+    """What the page says of one run.
+
+    Args:
+        run: its records.
+        rows: how many of its exchanges the page may show.
+        stamp: see `RunPart`.
+    """
+    by_round = by_stage(run)
+    return RunPart(
+        run=run,
+        curve=curves.over_rounds(run),
+        stages=curves.stages_of(run, by_round),
+        stage_names=list(by_round["stage"].unique()),
+        metrics=_metrics(run),
+        ledger=curves.ledger(run),
+        rounds=rounds.packed(run, rows),
+        stamp=stamp,
+    )
+
+
+def document(
+    parts: Sequence[RunPart],
+    targets: Sequence[str] = (),
+    baseline: str | None = None,
+    *,
+    command: str = "",
+    privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
+) -> Document:
+    """The page of some runs.
+
+    Args:
+        parts: of the runs, each as `part_of` makes it.
+        targets: texts that `Target.parse` takes; default: those that the experiments name, else the best that all
+            reach.
+        baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
+        command: the command that makes the page, where there is one.
+        privacy_time_limit_s: see `analysis.comparison.summary.summarise`.
+
+    Raises `ExperimentError` when there are no runs, or `targets` that these runs cannot be compared by.
+    """
+    runs = [part.run for part in parts]
+    rows = rows_of(runs)
+    frame = overhead.compare(runs, baseline, privacy_time_limit_s=privacy_time_limit_s)
+    reached, why_not = (compare_targets(runs, targets, baseline), "") if targets else targets_beside(runs, baseline)
+    differences, common = sheets.settings(runs)
+    names = list(dict.fromkeys(str(run.experiment.get("name") or run.path.name) for run in runs))
+    title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    found: dict[str, Sheet | None] = {
+        "runs": sheets.runs(runs),
+        "differences": differences if len(differences.heads) > 1 else None,
+        "common": common,
+        "overhead": sheets.overhead(frame),
+        "targets": None if reached is None else sheets.targets(reached),
+        "losses": sheets.dropouts(runs),
+        "events": sheets.events(runs),
+    }
+    facts = {
+        "title": title,
+        "version": VERSION,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command,
+        "unfinished": [run.label for run in runs if is_unfinished(run)],
+        "no_targets": why_not,
+        "targets": [] if reached is None else _lines(reached),
+        "sheets": {name: asdict(sheet) for name, sheet in found.items() if sheet is not None},
+        "curves": _curves(rows, parts),
+        "stages": _stages(rows, parts),
+        "stage_colours": stage_colours(stage_order([part.stage_names for part in parts])),
+        "outcomes": OUTCOMES,
+        "metrics": _by_run(parts, "metrics"),
+        "ledger": _by_run(parts, "ledger"),
+        "runs": _runs(parts),
+        "provenance": sheets.provenance(runs),
+    }
+    return Document(title, facts, [part.rounds for part in parts])
+
+
+def _metrics(run: RunRecords) -> pd.DataFrame | None:
+    if not len(summed_clients(run)):
+        return None
+    matrix = participation_matrix(run, compact=True).astype(np.bool_)
+    frame = pd.DataFrame({"round": run.rounds["round"].to_numpy(np.int64)})
+    reachable = matrix.any(axis=1).cumsum() > 0
+    frame["strong"] = np.where(reachable, strong_privacies(matrix).astype(np.float64), np.nan)
+    frame["fairness"], frame["cardinality"] = fairness_gaps(matrix), cardinalities(matrix)
+    return frame
+
+
+def _of(row: Row, parts: Sequence[RunPart]) -> list[RunPart]:
+    return [part for part in parts if any(part.run is run for run in row.runs)]
+
+
+def _curves(rows: Sequence[Row], parts: Sequence[RunPart]) -> list[dict[str, Any]]:
+    """A curve per row: its label, colour, seeds and points."""
+    colours = protocol_colours([row.protocol or row.label for row in rows])
+    seen: dict[str, int] = {}
+    found = []
+    for row in rows:
+        name = row.protocol or row.label
+        seen[name] = seen.get(name, -1) + 1
+        points = curves.of_row(row, [part.curve for part in _of(row, parts)])
+        look = {"colour": colours[name], "dash": seen[name]}
+        found.append({"label": row.full_label, "seeds": len(row.runs), **look, "points": points})
+    return found
+
+
+def _stages(rows: Sequence[Row], parts: Sequence[RunPart]) -> dict[str, Any]:
+    """What a completed round takes in each stage, by row."""
+    frames = [curves.mean_stages([part.stages for part in _of(row, parts)]) for row in rows]
+    names = stage_order([part.stage_names for part in parts])
+    colours: dict[str, str] = dict(stage_colours(names))
+    if any(curves.FAILED in frame.index for frame in frames):
+        names, colours = [*names, curves.FAILED], colours | {curves.FAILED: "#B5544D"}
+    costs = {
+        cost: [[_known(frame[cost].get(name)) for name in names] for frame in frames] for cost in curves.STAGE_COSTS
+    }
+    return {"rows": [row.full_label for row in rows], "stages": names, "colours": colours, **costs}
+
+
+def _lines(reached: pd.DataFrame) -> list[dict[str, Any]]:
+    """What is drawn into the curves: metric, threshold and label of each target."""
+    found = reached[["metric", "threshold"]].drop_duplicates().itertuples(index=False)
+    return [{"metric": m, "threshold": value, "label": Target(m, value).label} for m, value in found]
+
+
+def _known(value: Any) -> float:
+    return 0.0 if value is None or pd.isna(value) else float(f"{value:.6g}")
+
+
+def _by_run(parts: Sequence[RunPart], name: str) -> list[dict[str, Any]]:
+    found = [(part.run, getattr(part, name)) for part in parts]
+    colours = protocol_colours([run.label for run, _ in found])
+    return [
+        {"label": _name(run), "colour": colours[run.label], "dash": 0, "points": curves.as_lists(frame)}
+        for run, frame in found
+        if frame is not None
+    ]
+
+
+def _name(run: RunRecords) -> str:
+    seed = run.experiment.get("seed")
+    return run.label if seed is None or "seed" in run.label else f"{run.label}, seed {seed}"
+
+
+def _runs(parts: Sequence[RunPart]) -> list[dict[str, Any]]:
+    """What the round explorer says of a run before its rounds are read."""
+    return [
+        {
+            "key": str(part.run.path),
+            "stamp": part.stamp,
+            "label": _name(part.run),
+            "rounds": len(part.run.rounds),
+            "planned": int(part.run.experiment.get("rounds", 0)),
+            "state": sheets.state(part.run),
+            "deadline_s": (part.run.experiment.get("time") or {}).get("deadline_s"),
+        }
+        for part in parts
+    ]

@@ -1,0 +1,291 @@
+// Curves and bars, drawn by Plotly: hover, zoom (drag; double click: all), and a button for each series.
+// Beside each stands the same as a table. Without the library (an old browser) the tables are there alone.
+
+const LINES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+const chosen = new Map(); // by chart: { y, x, hidden }, kept when a live page is drawn anew
+const drawnCharts = new Map(); // by host: what draws it again, in other colours
+
+const plotting = (async () => {
+  const text = new TextDecoder().decode(await unzipped(embedded("plotting")));
+  // The page's policy allows no style attributes in markup and no style sheets but its own: attributes are set
+  // through the object model, and the sheet that comes with maps, of which there are none here, stays away.
+  const setAttribute = Element.prototype.setAttribute;
+  Element.prototype.setAttribute = function (name, value) {
+    if (name === "style" && this.style) this.style.cssText = value;
+    else setAttribute.call(this, name, value);
+  };
+  const append = document.head.appendChild;
+  document.head.appendChild = (node) =>
+    node.localName === "style" && node.textContent ? node : append.call(document.head, node);
+  append.call(document.head, make("script", {}, text));
+  delete document.head.appendChild;
+  return window.Plotly;
+})().catch((error) => {
+  console.warn(`no curves: ${error}`);
+  return null;
+});
+
+// Plotly reads a little markup in texts: names are to be read as they are.
+function plain(text) {
+  return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}
+
+function look(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+// Black and white stand for the colour of the text.
+function seriesColour(colour) {
+  return colour === "#000000" ? look("--text") : colour;
+}
+
+function layoutOf(more) {
+  const axis = { gridcolor: look("--line"), linecolor: look("--strong-line"), zeroline: false, automargin: true };
+  return {
+    font: { family: "system-ui, sans-serif", size: 13, color: look("--text") },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    margin: { l: 8, r: 8, t: 30, b: 8 },
+    showlegend: false,
+    hoverlabel: { bgcolor: look("--raised"), bordercolor: look("--strong-line"), font: { color: look("--text") } },
+    modebar: { color: look("--quiet"), activecolor: look("--text"), bgcolor: "rgba(0,0,0,0)" },
+    ...more,
+    xaxis: { ...axis, ...more.xaxis },
+    yaxis: { ...axis, ...more.yaxis },
+  };
+}
+
+const PLOT = {
+  displaylogo: false,
+  responsive: true,
+  modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]],
+};
+
+let labels = 0;
+
+function labelled(text, control) {
+  control.id = `control-${++labels}`;
+  return make("span", { class: "choice" }, make("label", { for: control.id }, text), control);
+}
+
+// A choice of one among several; `options`: [value, text].
+function choice(label, options, value, changed) {
+  const select = make("select", { onchange: (event) => changed(event.target.value) });
+  for (const [name, text] of options) select.append(make("option", { value: name }, text));
+  select.value = value;
+  return labelled(label, select);
+}
+
+// series: [{ label, colour, dash, points: { NAME: [...], NAME_half: [...] } }]; measures and xs: { NAME: axis }, an
+// axis { title, shown (how a value is read), scale }.
+function drawCurves(host, title, series, measures, xs, targets = []) {
+  const has = (name) => series.some((one) => one.points[name]?.some((value) => value !== null));
+  const ys = Object.keys(measures).filter(has);
+  if (!ys.length) return host.replaceChildren(make("p", { class: "quiet" }, "Nothing was measured yet."));
+  const state = chosen.get(title) ?? { hidden: new Set() };
+  chosen.set(title, state);
+  if (!ys.includes(state.y)) [state.y] = ys;
+  if (!xs[state.x]) [state.x] = Object.keys(xs);
+  let frame = host.querySelector(".curves");
+  host.series = series;
+  const again = () => drawCurves(host, title, host.series, measures, xs, targets);
+  if (!frame) {
+    frame = make("div", { class: "curves" });
+    host.replaceChildren(make("div", { class: "controls" }), frame, make("details", { class: "values" }));
+    host.lastChild.append(make("summary", {}, "The same as a table"), make("div"));
+    host.lastChild.addEventListener("toggle", () => host.drawValues());
+  }
+  drawControls(host.firstChild, title, series, state, ys.map((name) => [name, measures[name].title]), xs, again);
+  host.drawValues = () => {
+    if (!host.lastChild.open) return;
+    drawTable(host.lastChild.lastChild, valuesOf(title, series, state, measures, xs), `${title} as a table`);
+  };
+  host.drawValues();
+  drawnCharts.set(host, () => plotCurves(frame, title, series, state, measures, xs, targets));
+  plotCurves(frame, title, series, state, measures, xs, targets);
+}
+
+function drawControls(host, title, series, state, ys, xs, again) {
+  const shown = JSON.stringify([ys, state.y, state.x, [...state.hidden], series.map((one) => [one.label, one.colour])]);
+  if (host.drawn === shown) return; // a list that somebody has opened stays open
+  host.drawn = shown;
+  const focused = host.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
+  const options = [choice("Show", ys, state.y, (value) => ((state.y = value), again()))];
+  if (Object.keys(xs).length > 1) {
+    const names = Object.entries(xs).map(([name, axis]) => [name, axis.title]);
+    options.push(choice("over", names, state.x, (value) => ((state.x = value), again())));
+  }
+  options.forEach((option, place) => (option.querySelector("select").dataset.focus = `choice-${place}`));
+  const toggles = make("div", { class: "toggles", role: "group", "aria-label": `Curves of ${title}` });
+  const every = make("button", { type: "button", "data-focus": "all" }, state.hidden.size ? "Show all" : "Hide all");
+  every.addEventListener("click", () => {
+    state.hidden = new Set(state.hidden.size ? [] : series.map((one) => one.label));
+    again();
+  });
+  if (series.length > 3) toggles.append(every);
+  series.forEach((one, place) => {
+    const checked = !state.hidden.has(one.label);
+    const box = make("input", { type: "checkbox", "data-focus": `curve-${place}`, checked });
+    box.addEventListener("change", () => {
+      state.hidden[box.checked ? "delete" : "add"](one.label);
+      again();
+    });
+    toggles.append(make("label", {}, box, stroke(one), one.label));
+  });
+  host.replaceChildren(...options, toggles);
+  if (focused) host.querySelector(`[data-focus="${focused}"]`)?.focus({ preventScroll: true });
+}
+
+function stroke(one) {
+  const line = make("span", { class: "stroke", "aria-hidden": "true" });
+  line.style.borderTopColor = seriesColour(one.colour);
+  line.style.borderTopStyle = ["solid", "dashed", "dotted"][one.dash % 3];
+  return line;
+}
+
+async function plotCurves(frame, title, series, state, measures, xs, targets) {
+  const Plotly = await plotting;
+  if (!Plotly) return frame.replaceChildren(make("p", { class: "warning" }, "This browser draws no curves; the table has them."));
+  const [y, x] = [measures[state.y], xs[state.x]];
+  const traces = [];
+  for (const one of series) {
+    const values = one.points[state.y];
+    if (!values || state.hidden.has(one.label)) continue;
+    const kept = values.map((value, place) => (value === null ? -1 : place)).filter((place) => place >= 0);
+    const across = kept.map((place) => one.points[state.x][place] * (x.scale ?? 1));
+    const up = kept.map((place) => values[place] * (y.scale ?? 1));
+    const halves = one.points[`${state.y}_half`];
+    const half = kept.map((place) => (halves?.[place] ?? 0) * (y.scale ?? 1));
+    const colour = seriesColour(one.colour);
+    if (halves) {
+      const edge = [...up.map((value, place) => value + half[place]), ...up.map((value, place) => value - half[place]).reverse()];
+      const around = { x: [...across, ...[...across].reverse()], y: edge, mode: "lines", hoverinfo: "skip" };
+      traces.push({ ...around, fill: "toself", fillcolor: `${colour}22`, line: { width: 0 } });
+    }
+    const interval = halves ? kept.map((place) => (halves[place] === null ? "" : ` ± ${y.shown(halves[place])}`)) : null;
+    traces.push({
+      x: across,
+      y: up,
+      text: kept.map((place, at) => plain(`${one.label}: ${y.shown(values[place])}${interval ? interval[at] : ""}`)),
+      hovertemplate: "%{text}<extra></extra>",
+      mode: kept.length < 60 ? "lines+markers" : "lines",
+      marker: { size: 5 },
+      line: { color: colour, width: 2, dash: LINES[one.dash % LINES.length] },
+      name: plain(one.label),
+    });
+  }
+  const goals = targets.filter((target) => target.metric === state.y);
+  const layout = layoutOf({
+    shapes: goals.map(({ threshold }) => {
+      const height = threshold * (y.scale ?? 1);
+      return { type: "line", xref: "paper", x0: 0, x1: 1, y0: height, y1: height, line: { color: look("--strong-line"), width: 1, dash: "dash" } };
+    }),
+    annotations: goals.map(({ threshold, label }) => ({
+      text: plain(label), xref: "paper", x: 0, xanchor: "left", y: threshold * (y.scale ?? 1), yanchor: "bottom", showarrow: false,
+    })),
+    hovermode: "x unified",
+    uirevision: `${state.y} ${state.x}`,
+    height: 380,
+    xaxis: { title: { text: x.axis ?? x.title } },
+    yaxis: { title: { text: y.axis ?? y.title } },
+  });
+  await Plotly.react(frame, traces, layout, PLOT);
+  frame.setAttribute("role", "figure");
+  frame.setAttribute("aria-label", `${title}: ${y.title} over ${x.title}, ${traces.length} curves; as a table below`);
+}
+
+function valuesOf(title, series, state, measures, xs) {
+  const shown = series.filter((one) => one.points[state.y] && !state.hidden.has(one.label));
+  const at = new Map();
+  shown.forEach((one, place) => {
+    one.points[state.y].forEach((value, point) => {
+      if (value === null) return;
+      const key = one.points.round[point];
+      if (!at.has(key)) at.set(key, []);
+      at.get(key)[place] = value;
+    });
+  });
+  const cells = (values) => shown.map((_, place) => {
+    const value = values[place] ?? null;
+    return [value === null ? "–" : measures[state.y].shown(value), value];
+  });
+  const rows = [...at].sort(([one], [other]) => one - other).map(([round, values]) => [[String(round), round], ...cells(values)]);
+  const heads = ["Round", ...shown.map((one) => one.label)];
+  return { caption: `${title}: ${measures[state.y].title}`, heads, rows, numeric: heads.map((_, place) => place) };
+}
+
+// -- bars ----------------------------------------------------------------------------------------------------------
+
+// stages: { rows, stages, colours, COST: [row][stage] }; costs: { NAME: axis }.
+function drawBars(host, title, stages, costs) {
+  const state = chosen.get(title) ?? { y: Object.keys(costs)[0] };
+  chosen.set(title, state);
+  let frame = host.querySelector(".curves");
+  if (!frame) {
+    frame = make("div", { class: "curves" });
+    host.replaceChildren(make("div", { class: "controls" }), frame, make("div", { class: "values" }));
+  }
+  host.stages = stages;
+  const again = (value) => {
+    state.y = value;
+    drawBars(host, title, host.stages, costs);
+  };
+  const shown = JSON.stringify(stages.stages);
+  if (host.firstChild.drawn !== shown) {
+    host.firstChild.drawn = shown;
+    const legend = make("ul", { class: "legend", "aria-label": "Stages" });
+    stages.stages.forEach((name) => legend.append(make("li", {}, swatch(stages.colours[name]), name)));
+    const options = Object.entries(costs).map(([name, axis]) => [name, axis.title]);
+    host.firstChild.replaceChildren(choice("Show", options, state.y, again), legend);
+  }
+  const cost = costs[state.y];
+  const sums = stages[state.y].map((row) => row.reduce((sum, value) => sum + value, 0));
+  const rows = stages.rows.map((label, place) => [
+    [label, label],
+    ...stages[state.y][place].map((value) => [cost.shown(value), value]),
+    [cost.shown(sums[place]), sums[place]],
+  ]);
+  const heads = ["Run", ...stages.stages, "All stages"];
+  const numeric = heads.map((_, place) => place).slice(1);
+  drawTable(host.lastChild, { caption: `${cost.title} of a completed round, by stage`, heads, rows, numeric }, title);
+  drawnCharts.set(host, () => plotBars(frame, stages, state, cost));
+  plotBars(frame, stages, state, cost);
+}
+
+async function plotBars(frame, stages, state, cost) {
+  const Plotly = await plotting;
+  if (!Plotly) return;
+  const traces = stages.stages.map((name, stage) => ({
+    type: "bar",
+    orientation: "h",
+    x: stages[state.y].map((row) => row[stage] * (cost.scale ?? 1)),
+    y: stages.rows.map((_, place) => place),
+    text: stages[state.y].map((row) => plain(`${name}: ${cost.shown(row[stage])}`)),
+    textposition: "none",
+    hovertemplate: "%{text}<extra></extra>",
+    marker: { color: stages.colours[name], line: { color: look("--page"), width: 1 } },
+    name: plain(name),
+  }));
+  const narrow = frame.clientWidth < 600;
+  const shortened = (label) => (label.length > (narrow ? 16 : 40) ? `${label.slice(0, narrow ? 15 : 39)}…` : label);
+  const layout = layoutOf({
+    barmode: "stack",
+    height: 90 + 34 * stages.rows.length,
+    bargap: 0.3,
+    xaxis: { title: { text: cost.axis ?? cost.title }, fixedrange: false },
+    yaxis: {
+      autorange: "reversed",
+      tickmode: "array",
+      tickvals: stages.rows.map((_, place) => place),
+      ticktext: stages.rows.map((label) => plain(shortened(label))),
+      showgrid: false,
+    },
+  });
+  await Plotly.react(frame, traces, layout, PLOT);
+  frame.setAttribute("role", "figure");
+  frame.setAttribute("aria-label", `${cost.title} of a completed round by stage, as bars; as a table below`);
+}
+
+function redrawCharts() {
+  for (const draw of drawnCharts.values()) draw();
+}

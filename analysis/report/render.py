@@ -1,0 +1,151 @@
+"""The page as one file of HTML that needs nothing else and may load nothing else.
+
+The page's policy (Content-Security-Policy) names its own scripts and style by their digests and forbids all other
+sources, so that nothing in it can call out, whatever the records say. What comes from records is data: JSON that the
+page's script sets as text; only the title is in the markup, escaped.
+"""
+
+import base64
+import gzip
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import jinja2
+from markupsafe import Markup
+
+from analysis.report.document import Document
+from analysis.tables import plain
+
+SCRIPTS = ("data.js", "tables.js", "charts.js", "explorer.js", "main.js")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A place of a section.
+
+    Attributes:
+        kind: what draws it: sheet, reason, curves, bars, explorer or provenance.
+        of: which of the facts.
+        closed: the title under which it is folded away; empty: it is open.
+    """
+
+    kind: str
+    of: str
+    closed: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the page, which shows when one of its parts has something to show."""
+
+    id: str
+    head: str
+    parts: tuple[Part, ...]
+    about: str = ""
+
+
+SECTIONS = (
+    Section(
+        "runs-section",
+        "What was run",
+        (Part("sheet", "runs"), Part("sheet", "differences"), Part("sheet", "common", "What all runs have in common")),
+    ),
+    Section("overhead-section", "What a round costs", (Part("sheet", "overhead"),)),
+    Section("targets-section", "Time to accuracy", (Part("sheet", "targets"), Part("reason", "no_targets"))),
+    Section(
+        "curves-section",
+        "Curves",
+        (Part("curves", "curves"),),
+        "Drag in a figure to zoom, double-click to see all; with several seeds, bands are 95% intervals of the mean.",
+    ),
+    Section("stages-section", "Time and bytes by stage", (Part("bars", "stages"),)),
+    Section(
+        "rounds-section",
+        "Round explorer",
+        (Part("explorer", ""),),
+        "A line per client, from the question of each stage to the answer; hatched: there was none, or too late.",
+    ),
+    Section("losses-section", "Losses, refusals and attacks", (Part("sheet", "losses"), Part("sheet", "events"))),
+    Section(
+        "metrics-section",
+        "Multi-round privacy",
+        (Part("curves", "metrics"),),
+        "What the server could learn from the sums of many rounds, if updates did not change. The weak T, at the end "
+        "of the runs, is in the table of what a round costs.",
+    ),
+    Section("ledger-section", "Privacy ledger", (Part("curves", "ledger"),)),
+    Section("provenance-section", "Where the numbers come from", (Part("provenance", ""),)),
+)
+
+
+def render(document: Document, *, live: bool = False) -> str:
+    """The page as HTML.
+
+    Args:
+        document: what it says.
+        live: the page asks the server that it comes from for its data, again and again; it holds none.
+    """
+    script, style, plotting = _script(), _page("report.css"), _plotting()
+    own, library = _digest(script), plotting.digest
+    policy = [
+        "default-src 'none'",
+        f"script-src {own} {library}",
+        f"style-src {_digest(style)} {_digest('')}",  # Plotly fills an empty sheet, rule by rule
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        *(["connect-src 'self'"] if live else []),
+    ]
+    template = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
+        _page("report.html.j2")
+    )
+    return template.render(
+        title=document.title,
+        policy="; ".join(policy),
+        live="yes" if live else "no",
+        sections=SECTIONS,
+        facts=_data("null" if live else json.dumps(plain(document.facts), ensure_ascii=False, allow_nan=False)),
+        rounds=[] if live else [Markup(base64.b64encode(block).decode()) for block in document.rounds],
+        plotting=Markup(plotting.packed),
+        script=Markup(script),
+        style=Markup(style),
+    )
+
+
+def _data(text: str) -> Markup:
+    """JSON as the content of a script element: no character of it can end that, or begin a comment."""
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _digest(text: str) -> str:
+    """The source of a policy that allows exactly this text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _page(name: str) -> str:
+    return (files("analysis.report") / "page" / name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """The page's own script, in a scope of its own."""
+    parts = "\n".join(_page(name) for name in SCRIPTS)
+    return f'\n(() => {{\n"use strict";\n{parts}\n}})();\n'
+
+
+@dataclass(frozen=True)
+class _Library:
+    packed: str
+    digest: str
+
+
+@cache
+def _plotting() -> _Library:
+    """Plotly's script, as the Python package brings it: gzipped, in base64."""
+    script = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+    packed = base64.b64encode(gzip.compress(script, 9, mtime=0)).decode()
+    return _Library(packed, f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'")

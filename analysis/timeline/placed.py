@@ -1,0 +1,135 @@
+"""Where in time the things stand that records tell of, in whole nanoseconds, so that what is inside stays inside.
+
+Recorded are the beginning and end of a round, the beginning of a stage, when an answer was complete at the server, and
+how long a client computed. Everything else here is derived, and the trace says so:
+
+- A stage ends with its last answer; where somebody did not answer, when the next stage began or the round ended. So it
+  holds the wait for the deadline, and the server's work after it.
+- An exchange without an answer ends with its stage.
+- What is left of an exchange beside the computing is shared by question, look-up at the key directory and answer, as
+  the time that each would take alone on the client's own link (its mean rate and latency). Where the server's link was
+  shared, or connections were opened, that is an estimate.
+- Of an exchange without an answer, question, computing and what was sent of the answer take that time, one after the
+  other, as far as the exchange goes.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from testbed.arrays import Floats, Ids
+from testbed.emulation.links import BYTES_PER_MBIT
+from testbed.records import RunRecords
+
+_LONGEST_S = 1e9  # longer does not fit into nanoseconds
+PARTS = ("question", "compute", "key directory", "answer")
+"""What an exchange consists of, in this order."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Rounds, stages and exchanges with `begin` and `end`, int64 nanoseconds since the run began.
+
+    Attributes:
+        rounds: the rows of `rounds`.
+        stages: a row per stage: round, stage, asked, answered, bytes_down, bytes_up, by_deadline (somebody did not
+            answer, so its end is not recorded).
+        exchanges: the rows of `exchanges`, with `of_stage` (position in `stages`), `complete` (the answer arrived).
+        parts: for each of `PARTS`, `(m, 2)` begin and end within the m exchanges.
+    """
+
+    rounds: pd.DataFrame
+    stages: pd.DataFrame
+    exchanges: pd.DataFrame
+    parts: dict[str, Ids]
+
+
+def placed(run: RunRecords, numbers: Iterable[int]) -> Placed:
+    """The rounds of these numbers; raises `RunError` when the records are damaged."""
+    numbers = list(numbers)
+    rounds = run.rounds[run.rounds["round"].isin(numbers)].reset_index(drop=True)
+    rounds["begin"], rounds["end"] = _ns(rounds["started_s"]), _ns(rounds["ended_s"])
+    chunks = [rows[rows["round"].isin(numbers)] for rows in run.exchanges_in_stretches()]
+    exchanges = pd.concat([rows for rows in chunks if len(rows)] or chunks[:1], ignore_index=True)
+    exchanges["begin"] = _ns(exchanges["sent_s"])
+    exchanges["complete"] = exchanges["received_s"].notna()
+    stages = _stages(rounds, exchanges)
+    end = np.where(exchanges["complete"], _ns(exchanges["received_s"].fillna(0.0)), 0)
+    stage_end = stages["end"].to_numpy()[exchanges["of_stage"]]
+    exchanges["end"] = np.maximum(
+        exchanges["begin"], np.where(exchanges["complete"], np.minimum(end, stage_end), stage_end)
+    )
+    return Placed(rounds, stages, exchanges, _parts(exchanges, run.clients))
+
+
+def _ns(seconds: "pd.Series[float]") -> Ids:
+    nanoseconds: Ids = np.rint(seconds.to_numpy(np.float64) * 1e9).astype(np.int64)
+    return nanoseconds
+
+
+def _stages(rounds: pd.DataFrame, exchanges: pd.DataFrame) -> pd.DataFrame:
+    """The stages, whose rows are together and in the order in which they began; also enters `of_stage`."""
+    key = exchanges[["round", "sent_s"]].assign(stage=exchanges["stage"].astype(str))
+    new = (key != key.shift()).any(axis=1).to_numpy()
+    exchanges["of_stage"] = np.cumsum(new) - 1
+    first = exchanges[new]
+    stages = first[["round", "begin"]].assign(stage=first["stage"].astype(str)).reset_index(drop=True)
+    together = exchanges.assign(answered=exchanges["outcome"] == "answered").groupby("of_stage")
+    stages["asked"] = together.size()
+    stages[["answered", "bytes_down", "bytes_up"]] = together[["answered", "bytes_down", "bytes_up"]].sum()
+    stages["by_deadline"] = ~together["complete"].all()
+    ended = rounds.set_index("round")["end"].reindex(stages["round"]).to_numpy()
+    same_round = (stages["round"] == stages["round"].shift(-1)).to_numpy()
+    following = np.where(same_round, stages["begin"].shift(-1, fill_value=0), ended)
+    last_answer = together["received_s"].max().fillna(0.0)
+    end = np.where(stages["by_deadline"], following, np.minimum(_ns(last_answer), following))
+    stages["end"] = np.maximum(stages["begin"], end)
+    return stages
+
+
+def _parts(exchanges: pd.DataFrame, clients: pd.DataFrame) -> dict[str, Ids]:
+    begin, end = exchanges["begin"].to_numpy(), exchanges["end"].to_numpy()
+    complete = exchanges["complete"].to_numpy()
+    compute = np.minimum(_ns(exchanges["compute_s"]), end - begin)
+    alone_s = _alone(exchanges, clients)
+    total_s = alone_s.sum(axis=0)
+    share = np.divide(alone_s, total_s, out=np.zeros_like(alone_s), where=total_s > 0)
+    filling = np.floor(share * (end - begin - compute)).astype(np.int64)
+    alone = np.rint(np.minimum(alone_s, _LONGEST_S) * 1e9).astype(np.int64)
+    question, directory, answer = np.where(complete | clients.empty, filling, alone)
+    bounds = begin + np.cumsum([np.zeros_like(begin), question, compute, directory, answer], axis=0)
+    bounds = np.minimum(bounds, end)
+    bounds[-1] = np.where(complete, end, bounds[-1])
+    return {name: bounds[at : at + 2].T for at, name in enumerate(PARTS)}
+
+
+def _alone(exchanges: pd.DataFrame, clients: pd.DataFrame) -> Floats:
+    """Seconds that question, look-up and answer take on the client's own link, `(3, m)`.
+
+    Runs without the `clients` table: as if all links were alike and had no latency; only the proportions count then.
+    """
+
+    def bytes_of(way: str) -> Floats:
+        return (exchanges[f"bytes_{way}"] + exchanges[f"transport_{way}"]).to_numpy(np.float64)
+
+    down, up = bytes_of("down"), bytes_of("up")
+    pki_down, pki_up = (exchanges[f"pki_bytes_{way}"].to_numpy(np.float64) for way in ("down", "up"))
+    if clients.empty:
+        return np.stack([down, pki_down + pki_up, up])
+    own = clients.set_index("client").reindex(exchanges["client"])
+    latency_s = own["latency_ms"].to_numpy(np.float64) / 1000
+
+    def seconds(size: Floats, way: str) -> Floats:
+        rate = own[f"{way}_mbit_s"].to_numpy(np.float64) * BYTES_PER_MBIT
+        return np.divide(size, rate, out=np.zeros(len(size)), where=rate > 0)
+
+    looked_up = 2 * latency_s + seconds(pki_up, "up") + seconds(pki_down, "down")
+    return np.stack(
+        [
+            np.where(down > 0, latency_s + seconds(down, "down"), 0.0),
+            np.where(pki_down + pki_up > 0, looked_up, 0.0),
+            np.where(up > 0, latency_s + seconds(up, "up"), 0.0),
+        ]
+    )

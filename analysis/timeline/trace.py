@@ -1,0 +1,105 @@
+"""The file: Chrome's trace format, in its JSON object form, plain or in gzip."""
+
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.timeline import events as told
+from analysis.timeline.placed import placed
+from analysis.timeline.rounds import chosen
+from testbed.errors import RunError
+from testbed.files.atomic import atomic_write
+from testbed.records import RunRecords
+
+DERIVED = {
+    "begin, end": "estimated: of an exchange, what is left beside the computing is shared by question, look-up at the "
+    "key directory and answer as the time that each would take alone on the client's own link; without an answer they "
+    "take that time, as far as the exchange goes",
+    "begin": "follows from the estimated end of the question; how long is recorded",
+    "end": "somebody did not answer, so it lasts until the next stage began, or the round ended",
+    "time": "not recorded; it stands at the end of its exchange or stage, or of its round",
+}
+"""What an event's `derived` says of it; whatever it does not name is recorded."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written.
+
+    Attributes:
+        path: the file.
+        rounds: numbers of the rounds in it.
+        events: how many it holds.
+        size: of the file, in bytes.
+    """
+
+    path: Path
+    rounds: tuple[int, ...]
+    events: int
+    size: int
+
+
+def write(run: RunRecords, rounds: str | Sequence[int] | None, out: Path) -> Written:
+    """Write rounds of a run as a trace for Perfetto or chrome://tracing.
+
+    Times are microseconds since the run began, by the run's clock.
+
+    Args:
+        run: the records, of an unfinished run too.
+        rounds: ``3-5``, ``3,7-9``, or their numbers; None: the last completed one.
+        out: the file; in gzip if its name ends with ``.gz``.
+
+    Raises:
+        ExperimentError: the run has no such round.
+        RunError: the records are damaged, or the file cannot be written.
+    """
+    numbers = chosen(rounds, [str(outcome) for outcome in run.rounds["outcome"]], str(run.path))
+    count = 0
+    with ExitStack() as stack:
+        file: Any = stack.enter_context(atomic_write(out, lambda why: RunError(f"{out}: cannot be written: {why}")))
+        if out.suffix == ".gz":
+            file = stack.enter_context(gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0))
+        file.write(b'{"displayTimeUnit":"ms","otherData":' + json.dumps(_about(run, numbers)).encode())
+        file.write(b',"traceEvents":[')
+        for lines in _events(run, numbers):
+            if lines:
+                file.write((",\n" if count else "\n").encode() + ",\n".join(lines).encode())
+                count += len(lines)
+        file.write(b"\n]}\n")
+    return Written(out, tuple(numbers), count, out.stat().st_size)
+
+
+def _about(run: RunRecords, numbers: Sequence[int]) -> dict[str, Any]:
+    experiment = run.experiment
+    provenance = experiment.get("provenance") or {}
+    return {
+        "run": run.label,
+        "experiment": experiment.get("name"),
+        "seed": experiment.get("seed"),
+        "rounds": list(numbers),
+        "clock": (experiment.get("time") or {}).get("clock", "virtual"),
+        "versions": provenance.get("versions") or {},
+        "derived": DERIVED,
+    }
+
+
+def _events(run: RunRecords, numbers: Sequence[int]) -> Iterator[list[str]]:
+    there = placed(run, numbers)
+    happened = run.events[run.events["round"].isin(numbers)]
+    happened = told.with_parties(there, happened)
+    clients = np.union1d(there.exchanges["client"], happened.loc[happened["client"] >= 0, "client"])
+    classes = None if run.clients.empty else run.clients.set_index("client")["class"]
+    yield told.tracks(clients.tolist(), classes)
+    yield told.of_server(there)
+    for columns in (told.of_clients, told.counters):
+        for lines in columns(there):
+            yield lines.to_pylist()
+    for lines in told.losses(there, happened):
+        yield lines.to_pylist()
+    yield told.other_events(there, happened)

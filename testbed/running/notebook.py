@@ -1,0 +1,133 @@
+"""What a notebook shows of runs: progress while they go on, and their outcome as a table.
+
+Plain HTML that IPython displays and replaces; no widgets.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path, PosixPath
+from typing import Any
+
+from testbed.display import visible
+from testbed.engine.federation import Progress
+from testbed.running.observers import Observer
+from testbed.running.preparation import PlannedRun
+
+_BETWEEN_S = 0.2  # seconds between two pictures
+_SHOWN = 200  # runs of a table
+
+
+def in_notebook() -> bool:
+    """Whether this is the kernel of a notebook, which shows HTML."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
+class RunsPath(PosixPath):
+    """The directory of runs, a path like any other; in a notebook, a table of what became of them."""
+
+    def _repr_html_(self) -> str | None:
+        """As notebooks show it; None: as text."""
+        if not self.is_dir():
+            return None
+        rows = []
+        files = sorted(self.rglob("summary.json"))
+        for file in files[:_SHOWN]:
+            try:
+                told = json.loads(file.read_text())
+            except (OSError, ValueError):
+                continue
+            counts = [f"{told.get(f'rounds_{name}', 0)} {name}" for name in ("completed", "skipped", "aborted")]
+            rows.append(
+                [
+                    str(told.get("label", file.parent.name)),
+                    ", ".join(one for one in counts if not one.startswith("0 ")),
+                    _number(told.get("mean_round_s"), 1, 2, " s"),
+                    _number(told.get("final_accuracy"), 100, 1, " %"),
+                    str(told.get("reasons") or ""),
+                ]
+            )
+        if len(files) > _SHOWN:
+            rows.append([f"and {len(files) - _SHOWN} more", "", "", "", ""])
+        heads = ("run", "rounds", "round time", "accuracy", "remarks")
+        return f"<p>records: <code>{_text(str(self))}</code></p>{_table(heads, rows)}"
+
+
+class NotebookProgress(Observer):
+    """A bar for each run that goes on, in the output of the cell."""
+
+    def __init__(self) -> None:
+        self._runs: dict[Path, list[Any]] = {}  # label, rounds done, rounds, what it does now
+        self._warnings: list[str] = []
+        self._handle: Any = None
+        self._shown_s = 0.0
+
+    def planned(self, runs: Sequence[PlannedRun]) -> None:
+        for run in runs:
+            rounds = run.point.experiment.rounds
+            self._runs[run.path] = [run.label, run.rounds_done, rounds, "finished before" if run.complete else "waits"]
+        self._show()
+
+    def doing(self, what: str, run: PlannedRun | None = None) -> None:
+        if run is not None and run.path in self._runs:
+            self._runs[run.path][3] = what
+            self._show()
+
+    def warned(self, run: PlannedRun, line: str) -> None:
+        self._warnings.append(f"{run.label}: warning: {line}")
+        self._show()
+
+    def progressed(self, run: PlannedRun, progress: Progress) -> None:
+        entry = self._runs[run.path]
+        entry[1] = progress.round_number - (not progress.outcome)
+        entry[3] = progress.stage or progress.outcome
+        if progress.accuracy is not None:
+            entry[3] += f", accuracy {100 * progress.accuracy:.1f} %"
+        if time.monotonic() - self._shown_s > _BETWEEN_S or entry[1] == entry[2]:
+            self._show()
+
+    def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
+        accuracy = summary.get("final_accuracy")
+        failed = f": {summary['reasons']}" if summary.get("reasons") else ""
+        self._runs[run.path][3] = f"ended{failed}" + _number(accuracy, 100, 1, " %", ", accuracy ")
+        self._show()
+
+    def stopped(self, run: PlannedRun) -> None:
+        self._runs[run.path][3] = "stopped; resume=True goes on"
+        self._show()
+
+    def html(self) -> str:
+        """The picture."""
+        rows = [
+            f"<tr><td>{_text(label)}</td><td><progress value='{done}' max='{rounds}' aria-label='{_text(label)}'>"
+            f"</progress></td><td>{done}/{rounds}</td><td>{_text(now)}</td></tr>"
+            for label, done, rounds, now in list(self._runs.values())[:_SHOWN]
+        ]
+        return f"<table>{''.join(rows)}</table>" + "".join(f"<p>{_text(line)}</p>" for line in self._warnings)
+
+    def _show(self) -> None:
+        from IPython.display import HTML, display
+
+        self._shown_s = time.monotonic()
+        if self._handle is None:
+            self._handle = display(HTML(self.html()), display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(HTML(self.html()))  # type: ignore[no-untyped-call]
+
+
+def _number(value: float | None, factor: float, digits: int, unit: str, before: str = "") -> str:
+    return "" if value is None else f"{before}{factor * value:.{digits}f}{unit}"
+
+
+def _text(value: str) -> str:
+    return escape(visible(value))
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th scope='col'>{_text(one)}</th>" for one in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,15 @@
+"""Runs that have learned something."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testbed.records import RunRecords
+from tests.analysis.comparison.learned import learner
+
+
+@pytest.fixture
+def learn(tmp_path: Path) -> Callable[..., RunRecords]:
+    """See `learner`."""
+    return learner(tmp_path)

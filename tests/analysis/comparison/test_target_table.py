@@ -1,0 +1,135 @@
+"""The table of targets in its five formats, and below the overhead table."""
+
+import io
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.comparison.overhead import compare
+from analysis.comparison.report import render as render_both
+from analysis.comparison.target_table import notes, render
+from analysis.comparison.time_to_target import MEASURES, compare_targets, targets_beside
+from testbed.errors import ExperimentError
+from testbed.records import RunRecords
+
+Learn = Callable[..., RunRecords]
+
+
+@pytest.fixture
+def runs(learn: Learn) -> list[RunRecords]:
+    """Three protocols of three seeds: all reach 50%, two do, none does."""
+    found = []
+    for protocol, reached in (("random", (2, 3, 4)), ("batch-partition", (2, 4, None)), ("lotto", (None,) * 3)):
+        for seed, at in enumerate(reached):
+            accuracies = [0.5 if at is not None and number >= at else 0.1 for number in range(1, 7)]
+            found.append(learn(accuracies, protocol=protocol, seed=seed))
+    return found
+
+
+def test_a_row_that_has_not_reached_it_cannot_look_fast(runs: list[RunRecords]) -> None:
+    frame = compare_targets(runs, ["50%"], baseline="random")
+    lines = render(frame).splitlines()
+    assert lines[0] == "Time to accuracy ≥ 50 %"
+    rows = {line.split()[0]: " ".join(line.split()) for line in lines[3:6]}
+    assert rows["random"].startswith("random 3 of 3 30.0 ±24.8 1.000× 3.0 ±2.5 1.000×")
+    assert rows["batch-partition"].startswith("batch-partition 2 of 3 ≥40.0 ±49.7 ≥1.333× ≥4.0 ±5.0 ≥1.333×")
+    assert rows["lotto"].startswith("lotto 0 of 3 >60.0 ≥2.000× >6.0 ≥2.000×")
+    assert [rows[name].split()[-1] for name in rows] == ["3", "4", "–"]
+    said = " ".join(notes(frame))
+    assert "means over 3 seeds ± half-width of the 95% interval. × is the ratio to random." in said
+    assert "a restricted mean; the mean is at least that). Median: by which round half had reached it" in said
+    assert ">: none of the runs reached it in that, on average." in said
+
+
+def test_where_all_reach_it_there_are_no_bounds_to_explain(runs: list[RunRecords]) -> None:
+    frame = compare_targets(runs[:3])
+    text = render(frame)
+    assert text.startswith("Time to accuracy ≥ 50 %, the best that every run reaches\n")
+    assert not {"≥3", ">", "~", "Median", "×."} & set(text.split())
+    assert "is the ratio" not in text  # there is nothing beside the baseline
+
+
+def test_what_the_notes_say_of_the_evaluations(learn: Learn) -> None:
+    run = learn([None, 0.3, None, None, 0.6, 0.7], rounds=9)
+    frame = compare_targets([run], ["90%"], smooth=2)
+    said = " ".join(notes(frame))
+    assert "Evaluated every 3 rounds at the widest: reached up to 2 rounds before." in said
+    assert "the mean of an evaluation and the 1 before it" in said
+    assert "Unfinished: such a run may still reach it." in said
+    assert "0 of 1, 1 unfinished" in render(frame)
+    assert "mean of 2 evaluations" in render(frame, "markdown")
+
+
+def test_csv_and_json_hold_every_column(runs: list[RunRecords]) -> None:
+    frame = compare_targets(runs, ["50%", "best"])
+    table = pd.read_csv(io.StringIO(render(frame, "csv")))
+    assert table.columns.tolist() == frame.columns.tolist()
+    found = json.loads(render(frame, "json"))["targets"]
+    assert [list(row) for row in found] == [frame.columns.tolist()] * 6
+    assert {"reached", "seeds", "estimator", *MEASURES} <= set(found[0])
+    assert [row["reached"] for row in found[:3]] == frame["reached"].tolist()[:3]
+    [never] = [row for row in found if row["protocol"] == "lotto" and row["target"] == "accuracy>=0.5"]
+    assert (never["time_to_target_s_half_width"], never["rounds_to_target_median"]) == (None, None)
+
+
+def test_below_the_overhead_table(runs: list[RunRecords]) -> None:
+    overhead, reached = compare(runs), compare_targets(runs, ["50%"])
+    for format in ("text", "markdown", "latex"):
+        both = render_both(overhead, format, reached)
+        assert both == f"{render_both(overhead, format)}\n{render(reached, format)}"
+    assert render_both(overhead, "csv", reached) == render_both(overhead, "csv")
+    found = json.loads(render_both(overhead, "json", reached))
+    assert list(found) == ["baseline", "rows", "targets"]
+    assert len(found["targets"]) == 3
+    assert json.loads(render_both(overhead, "json"))["targets"] == []
+    with pytest.raises(ExperimentError, match="--format html: unknown"):
+        render(reached, "html")
+
+
+def test_settings_have_names_in_every_format(learn: Learn) -> None:
+    swept = [{"selection.protocol": name, "population": n} for n in (5, 7) for name in ("random", "lotto")]
+    runs = [
+        learn([0.1, 0.5], protocol=of["selection.protocol"], population=of["population"], provenance={"sweep": of})
+        for of in swept
+    ]
+    frame = compare_targets(runs)
+    assert [render(frame).count(f"population={n}\n") for n in (5, 7)] == [1, 1]
+    assert "| Setting | Protocol |" in render(frame, "markdown")
+    assert render(frame, "latex").count("emph{population=") == 2
+
+
+def test_a_long_label_is_shortened_for_the_terminal_alone(learn: Learn) -> None:
+    label = "lotto-client-centric,refinement=" + "x" * 80
+    runs = [learn([0.5], protocol="lotto", provenance={"label": label})]
+    frame = compare_targets(runs)
+    assert max(map(len, render(frame).splitlines())) <= 118
+    assert label in render(frame, "markdown")
+
+
+def test_unasked_it_gives_a_table_or_a_reason_but_no_error(learn: Learn) -> None:
+    assert targets_beside([learn([0.5])]) == (None, "")  # a single evaluation
+    assert targets_beside([learn([None, None])]) == (None, "")
+    one, other = learn([0.5, 0.6]), learn([0.5, 0.6], protocol="lotto", workload={"dataset": "spirals"})
+    frame, why = targets_beside([one])
+    assert frame is not None
+    assert (frame["target"].tolist(), why) == (["accuracy>=0.6"], "")
+    assert targets_beside([one, other])[1].startswith("the runs are evaluated on different data")
+    frame, _ = targets_beside([learn([0.1, 0.5, 0.7], targets=["50%"])])
+    assert frame is not None
+    assert frame["rounds_to_target"].tolist() == [2]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+def test_latex_compiles(runs: list[RunRecords], tmp_path: Path) -> None:
+    table = render(compare_targets(runs, ["50%", "best"], baseline="lotto"), "latex")
+    document = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{table}\end{{document}}"
+    (tmp_path / "table.tex").write_text(document)
+    done = subprocess.run(
+        ["pdflatex", "-halt-on-error", "table.tex"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:]

@@ -1,0 +1,128 @@
+"""Functions computed once for all parties of a process give what each would compute, and refuse what each would."""
+
+import asyncio
+import copy
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.crypto import InvalidKey, InvalidProof, InvalidSignature, key_agreement, remembered, signatures, vrf
+from testbed.crypto.key_agreement import PrivateKey
+from testbed.crypto.remembered import Results, remembers
+from testbed.crypto.signatures import SigningKey
+
+PURPOSE = b"testbed/test/v1"
+PAIRS = [PrivateKey.from_seed(bytes([number]) * 32) for number in range(1, 5)]
+SIGNING = [SigningKey.from_seed(bytes([number]) * 32) for number in range(1, 4)]
+SECRET = vrf.SecretKey.from_seed(bytes(32))
+
+
+@given(st.lists(st.tuples(st.sampled_from(range(4)), st.sampled_from(range(4)), st.sampled_from([b"a", b"b"]))))
+def test_both_ends_of_an_agreement_get_what_they_would_compute(asked: Any) -> None:
+    results = Results()
+    with remembers(results):
+        found = [remembered.agree(PAIRS[own], PAIRS[peer].public, purpose) for own, peer, purpose in asked]
+    assert found == [PAIRS[own].agree(PAIRS[peer].public, purpose) for own, peer, purpose in asked]
+    assert len(results) == len({(frozenset((own, peer)), purpose) for own, peer, purpose in asked})
+
+
+@given(st.lists(st.tuples(*[st.sampled_from(range(3))] * 2, *[st.sampled_from([b"a", b"b"])] * 3)))
+def test_a_signature_holds_for_its_key_purpose_and_content_alone(asked: Any) -> None:
+    """Whatever has been verified before."""
+    with remembers(Results()):
+        for signer, key, domain, content, claimed in asked:
+            signature = SIGNING[signer].sign(domain, content)
+            answers = []
+            for verify in (signatures.verify, remembered.verify):
+                try:
+                    verify(SIGNING[key].public, domain, claimed, signature)
+                    answers.append(True)
+                except InvalidSignature:
+                    answers.append(False)
+            assert answers == [signer == key and content == claimed] * 2
+
+
+def test_outputs_are_verified_for_their_key_and_input_alone() -> None:
+    output, proof = SECRET.prove(b"round 1")
+    other = vrf.SecretKey.from_seed(bytes(31) + b"1")
+    with remembers(Results()):
+        for _ in range(2):
+            assert remembered.verify_output(SECRET.public, b"round 1", proof) == output
+            for public, alpha in ((SECRET.public, b"round 2"), (other.public, b"round 1")):
+                with pytest.raises(InvalidProof):
+                    remembered.verify_output(public, alpha, proof)
+            with pytest.raises(InvalidProof):
+                remembered.verify_output(SECRET.public, b"round 1", proof[:-1] + b"\0")
+
+
+def test_what_was_computed_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def counted(function: Any, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            calls.append(name)
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(signatures, "verify", counted(signatures.verify, "verify"))
+    monkeypatch.setattr(vrf, "verify", counted(vrf.verify, "prove"))
+    monkeypatch.setattr(key_agreement.PrivateKey, "agree", counted(PrivateKey.agree, "agree"))
+    signature, (_, proof) = SIGNING[0].sign(b"d", b"c"), SECRET.prove(b"x")
+
+    def everybody() -> None:
+        for _ in range(3):
+            remembered.verify(SIGNING[0].public, b"d", b"c", signature)
+            remembered.verify_output(SECRET.public, b"x", proof)
+            remembered.agree(PAIRS[0], PAIRS[1].public, PURPOSE)
+            remembered.agree(PAIRS[1], PAIRS[0].public, PURPOSE)
+
+    everybody()
+    assert len(calls) == 12  # nobody remembers
+    calls.clear()
+    with remembers(Results()):
+        everybody()
+        assert sorted(calls) == ["agree", "prove", "verify"]
+        with remembers(None):
+            calls.clear()
+            everybody()
+            assert len(calls) == 12
+
+
+def test_failures_are_raised_each_time() -> None:
+    with remembers(Results()):
+        for _ in range(2):
+            with pytest.raises(InvalidKey):
+                remembered.agree(PAIRS[0], bytes(32), PURPOSE)
+            with pytest.raises(InvalidSignature):
+                remembered.verify(SIGNING[0].public, b"d", b"c", bytes(64))
+
+
+def test_the_oldest_results_are_forgotten() -> None:
+    results, made = Results(2), []
+    for key in "abacacb":
+        results.of(key, lambda key=key: made.append(key))  # type: ignore[misc]
+    assert made == ["a", "b", "c", "a", "b"]
+    assert len(results) == 2
+
+
+def test_results_stay_in_their_process() -> None:
+    results = Results(7)
+    results.of("key", lambda: b"of somebody")
+    for other in (pickle.loads(pickle.dumps(results)), copy.deepcopy(results)):  # noqa: S301 - our own
+        assert len(other) == 0
+    assert b"of somebody" not in pickle.dumps(results)
+
+
+def test_threads_of_one_round_share_results() -> None:
+    async def round_() -> int:
+        results = Results()
+        with remembers(results):
+            work = [asyncio.to_thread(remembered.agree, PAIRS[i], PAIRS[1 - i].public, PURPOSE) for i in (0, 1) * 20]
+            assert set(await asyncio.gather(*work)) == {PAIRS[0].agree(PAIRS[1].public, PURPOSE)}
+        return len(results)
+
+    assert asyncio.run(round_()) == 1

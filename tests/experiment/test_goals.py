@@ -1,0 +1,93 @@
+"""`targets` and `stop_at` of an experiment: what they take, what is kept of them, what is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed.experiment import Experiment, load
+from testbed.experiment.inputs import secrets_context
+from testbed.experiment.schema import points
+from testbed.workload.target import Target
+
+Load = Callable[..., Experiment]
+
+
+def test_targets_are_kept_as_the_tables_name_them(load_text: Load) -> None:
+    experiment = load_text("targets: [80%, 0.9, loss<0.5, accuracy > 85%]")
+    assert experiment.targets == ("accuracy>=0.8", "accuracy>=0.9", "loss<=0.5", "accuracy>=0.85")
+    plain = experiment.plain()
+    assert load_text(yaml.safe_dump(plain)).plain() == plain
+    assert not {"targets", "stop_at"} & set(load_text("rounds: 3").plain())
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("{accuracy: 0.8}", Target("accuracy", 0.8)),
+        ("{accuracy: 80%}", Target("accuracy", 0.8)),
+        ("{accuracy: 1}", Target("accuracy", 1.0)),
+        ("{loss: 0.5}", Target("loss", 0.5)),
+    ],
+)
+def test_a_target_that_ends_the_run(load_text: Load, text: str, target: Target) -> None:
+    experiment = load_text(f"stop_at: {text}")
+    assert experiment.stop_at is not None
+    assert experiment.stop_at.target == target
+    assert load_text(yaml.safe_dump(experiment.plain())).stop_at == experiment.stop_at
+    assert list(experiment.plain()["stop_at"]) == [target.metric]
+
+
+def test_a_perplexity_ends_the_run_where_words_are_learned(load_text: Load) -> None:
+    words = "{dataset: synthetic-reddit}"
+    experiment = load_text(f"targets: [perplexity<90]\nstop_at: {{perplexity: 60}}\nworkload: {words}")
+    assert experiment.stop_at is not None
+    assert experiment.stop_at.target == Target("perplexity", 60.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("targets: [80]", "targets.0: target accuracy 80: an accuracy is a share of 1; did you mean 80%?"),
+        ("targets: [80%, f1>0.8]", "targets.1: target 'f1>0.8': unknown metric 'f1'; there are accuracy, loss"),
+        ("targets: [best]", "targets.0: target 'best': 'best' is not a number"),
+        ("targets: [80%, 0.8]", "targets: accuracy>=0.8 is there twice"),
+        (
+            "targets: [perplexity<90]",
+            "targets: perplexity ≤ 90: a perplexity is measured where words are learned, not on",
+        ),
+        ("targets: [true]", "targets.0: target True: not a target"),
+        ("stop_at: {accuracy: 80}", "stop_at: target accuracy 80: an accuracy is a share of 1; did you mean 80%?"),
+        ("stop_at: {accuracy: high}", "stop_at.accuracy: target 'high': 'high' is not a number"),
+        ("stop_at: {}", "stop_at: one of accuracy, loss, perplexity ends a run, e.g. {accuracy: 0.8}"),
+        ("stop_at: {accuracy: 0.8, loss: 1}", "stop_at: one of accuracy, loss, perplexity ends a run"),
+        ("stop_at: {accurcy: 0.8}", "stop_at.accurcy: unknown key; did you mean 'accuracy'?"),
+        ("stop_at: {loss: -1}", "stop_at: target loss -1: a loss to fall to is a number above 0"),
+        ("stop_at: {perplexity: 60}", "stop_at: perplexity ≤ 60: a perplexity is measured where words are learned"),
+        (
+            "{targets: [80%], workload: {training: simulated}}",
+            "targets: workload.training: simulated evaluates nothing; train for real, or leave it out",
+        ),
+        (
+            "{stop_at: {loss: 1}, workload: {training: simulated}}",
+            "stop_at: workload.training: simulated evaluates nothing; train for real, or leave it out",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_line(mistakes: Callable[..., list[str]], text: str, line: str) -> None:
+    (found,) = mistakes(text)
+    assert found.startswith(line)
+
+
+def test_targets_are_swept_like_any_key(tmp_path: Any) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text("targets: [70%]\nsweep: {stop_at.accuracy: [0.8, 90%]}")
+    stops = [point.experiment.stop_at for point in points(load(file), str(file))]
+    assert [stop.target.threshold for stop in stops if stop is not None] == [0.8, 0.9]
+
+
+def test_with_targets_a_run_computes_the_same(load_text: Load) -> None:
+    plain = secrets_context(load_text("rounds: 5"))
+    assert secrets_context(load_text("{rounds: 5, targets: [80%], stop_at: {accuracy: 0.9}}")) == plain
+    assert secrets_context(load_text("rounds: 6")) != plain
