@@ -8,6 +8,7 @@ raise.
 import asyncio
 import contextlib
 import functools
+import gc
 import queue
 import threading
 from abc import ABC, abstractmethod
@@ -177,6 +178,9 @@ class LocalWorker(PointWorker):
         seed = run.simulation_seed if experiment.seed is None else experiment.seed
         workload = workloads.build(experiment.workload, experiment.population, seed)
         run_here = functools.partial(run_in_process, experiment, workload, run.simulation_seed, records)
+        # Clients and their roles refer to each other: the last point's vectors, which may be gigabytes, would stay until
+        # Python happens to look for circles.
+        gc.collect()
         try:
             asyncio.get_running_loop()
         except RuntimeError:
