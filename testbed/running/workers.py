@@ -178,8 +178,8 @@ class LocalWorker(PointWorker):
         seed = run.simulation_seed if experiment.seed is None else experiment.seed
         workload = workloads.build(experiment.workload, experiment.population, seed)
         run_here = functools.partial(run_in_process, experiment, workload, run.simulation_seed, records)
-        # Clients and their roles refer to each other: the last point's vectors, which may be gigabytes, would stay until
-        # Python happens to look for circles.
+        # Clients and their roles refer to each other: the last point's vectors, which may be gigabytes, would stay
+        # until Python happens to look for circles.
         gc.collect()
         try:
             asyncio.get_running_loop()
