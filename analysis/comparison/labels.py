@@ -5,9 +5,9 @@ key where that is clear.
 """
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from analysis.tables import protocol_name
@@ -111,12 +111,26 @@ def labels_of(
 
 
 def unique(labels: Sequence[str], settings: Sequence[str], repetitions: Sequence[Sequence[RunRecords]]) -> list[str]:
-    """The labels, those that occur twice in a setting with their run's directory."""
-    seen = Counter(zip(settings, labels, strict=True))
-    return [
-        f"{label} [{group[0].path.name}]" if seen[setting, label] > 1 else label
-        for label, setting, group in zip(labels, settings, repetitions, strict=True)
-    ]
+    """The labels, those that occur twice in a setting with their run's directory, as much of it as tells them apart."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, key in enumerate(zip(settings, labels, strict=True)):
+        places.setdefault(key, []).append(place)
+    found = list(labels)
+    for alike in places.values():
+        if len(alike) > 1:
+            for place, tail in zip(alike, _tails([repetitions[place][0].path for place in alike]), strict=True):
+                found[place] = f"{labels[place]} [{tail}]"
+    return found
+
+
+def _tails(paths: Sequence[Path]) -> list[str]:
+    """The ends of the paths, the shortest in which all differ."""
+    whole = [path.absolute().parts for path in paths]
+    for length in range(1, max(map(len, whole)) + 1):
+        tails = ["/".join(parts[-length:]) for parts in whole]
+        if len(set(tails)) == len(tails):
+            break
+    return tails
 
 
 def _word(run: RunRecords, protocol: str) -> str:

@@ -67,6 +67,10 @@ def default_target(rows: Sequence[Row], smooth: int = 1) -> Target:
         raise ExperimentError(f"{short[0].path}: fewer evaluations than are to be smoothed over ({smooth})")
     if metric == "perplexity":
         largest = max(values.min() for values in found)
+        if not math.isfinite(largest):
+            raise ExperimentError(
+                "a run has no finite perplexity, so there is no target that all reach; name one: --target"
+            )
         return Target(metric, max(1.0, math.ceil(10 * largest) / 10))
     least = min(values.max() for values in found)
     if least <= 0:

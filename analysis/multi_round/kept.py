@@ -64,7 +64,7 @@ def weak_privacy_of(run: RunRecords, matrix: npt.NDArray[np.uint8], time_limit_s
     """
     file = run.path / FILE
     key = {"participation": _digest(matrix), "search": _search()}
-    if (kept := _read(file, key, time_limit_s, matrix.shape[1])) is not None:
+    if (kept := _read(file, key, time_limit_s, _smallest_sum(matrix))) is not None:
         return kept
     searched = weak_privacy(matrix, time_limit_s=time_limit_s)
     found = KeptPrivacy(searched.value, searched.lower_bound)
@@ -74,8 +74,8 @@ def weak_privacy_of(run: RunRecords, matrix: npt.NDArray[np.uint8], time_limit_s
     return found
 
 
-def _read(file: Path, key: dict[str, str], time_limit_s: float, clients: int) -> KeptPrivacy | None:
-    """What the file says of this key; None where it says nothing, or nothing that can be."""
+def _read(file: Path, key: dict[str, str], time_limit_s: float, most: int) -> KeptPrivacy | None:
+    """What the file says of this key; None where it says nothing, or nothing that can be: T is `most` at most."""
     try:
         stored: Any = json.loads(limits.whole(file, limits.SMALL_JSON_BYTES))
         if any(stored[name] != value for name, value in key.items()):
@@ -86,8 +86,14 @@ def _read(file: Path, key: dict[str, str], time_limit_s: float, clients: int) ->
         return None
     if type(found.value) is not int or type(found.lower_bound) is not int:
         return None
-    possible = 1 <= found.lower_bound <= found.value <= clients
+    possible = 1 <= found.lower_bound <= found.value <= most
     return found if possible and (found.certified or same_limit) else None
+
+
+def _smallest_sum(matrix: npt.NDArray[np.uint8]) -> int:
+    """Of how many clients the smallest of the rounds' sums is; the server has it, so T is no more."""
+    sizes = matrix.sum(axis=1, dtype=np.int64)
+    return int(sizes[sizes > 0].min(initial=matrix.shape[1]))
 
 
 def _digest(matrix: npt.NDArray[np.uint8]) -> str:

@@ -22,9 +22,12 @@ def _share(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return Target.parse(value).threshold
+        target = Target.parse(value)
     except ExperimentError as error:
         raise ValueError(str(error)) from None
+    if target.metric != "accuracy":
+        raise ValueError(f"should be an accuracy, e.g. 80%, not {value!r}; write stop_at.{target.metric} instead")
+    return target.threshold
 
 
 TargetText = Annotated[

@@ -60,8 +60,8 @@ def _opened(temporary: Path) -> Iterator[IO[bytes]]:
 
 
 def _as_it_is(path: str, flags: int) -> int:
-    """Open a file without truncating it: it may be another's."""
-    return os.open(path, flags & ~os.O_TRUNC, 0o666)
+    """Open a file without truncating it: it may be another's. A link in a foreign directory leads nowhere else."""
+    return os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
 
 def _is_still(file: IO[bytes], path: Path) -> bool:

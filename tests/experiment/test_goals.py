@@ -60,6 +60,7 @@ def test_a_perplexity_ends_the_run_where_words_are_learned(load_text: Load) -> N
         ("targets: [true]", "targets.0: target True: not a target"),
         ("stop_at: {accuracy: 80}", "stop_at: target accuracy 80: an accuracy is a share of 1; did you mean 80%?"),
         ("stop_at: {accuracy: high}", "stop_at.accuracy: target 'high': 'high' is not a number"),
+        ("stop_at: {accuracy: loss<0.5}", "stop_at.accuracy: should be an accuracy, e.g. 80%, not 'loss<0.5'"),
         ("stop_at: {}", "stop_at: one of accuracy, loss, perplexity ends a run, e.g. {accuracy: 0.8}"),
         ("stop_at: {accuracy: 0.8, loss: 1}", "stop_at: one of accuracy, loss, perplexity ends a run"),
         ("stop_at: {accurcy: 0.8}", "stop_at.accurcy: unknown key; did you mean 'accuracy'?"),

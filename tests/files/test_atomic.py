@@ -1,7 +1,11 @@
 """Files that are there completely or not at all, whoever else writes them."""
 
+import contextlib
+import os
 import threading
 from pathlib import Path
+
+import pytest
 
 from testbed.files.atomic import atomic_write
 
@@ -39,3 +43,24 @@ def test_what_a_killed_writer_has_left_is_overwritten(tmp_path: Path) -> None:
     with atomic_write(tmp_path / "file", RuntimeError) as open_file:
         open_file.write(b"whole")
     assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("file", b"whole")]
+
+
+@pytest.mark.parametrize("name", [".file.writing", "file"])
+def test_a_link_in_a_foreign_directory_does_not_lead_out_of_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / "run").mkdir()
+    precious = tmp_path / "precious"
+    precious.write_text("as it was")
+    (tmp_path / "run" / name).symlink_to(precious)
+    refused = name == ".file.writing"
+    with contextlib.ExitStack() as stack:
+        if refused:
+            stack.enter_context(pytest.raises(RuntimeError))
+        stack.enter_context(atomic_write(tmp_path / "run" / "file", RuntimeError)).write(b"new")
+    assert precious.read_text() == "as it was"
+    assert refused or (tmp_path / "run" / "file").read_bytes() == b"new"
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".file.writing")
+    with pytest.raises(RuntimeError), atomic_write(tmp_path / "file", RuntimeError):
+        pass

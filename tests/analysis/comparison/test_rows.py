@@ -71,6 +71,14 @@ def test_the_same_seed_twice_is_not_a_repetition(quick: MakeRun) -> None:
     assert named(baselines_of(rows, "after")) == ["random [after]"] * 2
 
 
+def test_directories_of_the_same_name_are_told_by_those_they_lie_in(quick: MakeRun) -> None:
+    """`testbed compare runs/monday runs/tuesday`: whatever finds a row by its label would take the other one."""
+    runs = [quick(f"{day}/sweep/random") for day in ("monday", "tuesday")]
+    rows = rows_of(runs)
+    assert named(rows) == ["random [monday/sweep/random]", "random [tuesday/sweep/random]"]
+    assert baselines_of(rows, "random [tuesday/sweep/random]") == [rows[1], rows[1]]
+
+
 def test_runs_without_a_seed_are_repetitions(quick: MakeRun) -> None:
     assert [len(row.runs) for row in rows_of([quick("a", seed=None), quick("b", seed=None)])] == [2]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.comparison.rows import rows_of
 from analysis.comparison.targets import Target, default_target, named_targets
-from analysis.comparison.time_to_target import MEASURES, compare_targets, reach, reached_in, trajectory
+from analysis.comparison.time_to_target import MEASURES, compare_targets, reach, reached_in, targets_beside, trajectory
 from analysis.statistics import mean_interval, ratio_interval
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -194,6 +194,14 @@ def test_the_default_is_the_best_that_every_run_reaches(learn: Learn) -> None:
         "random": 1, "batch-partition": 1, "lotto": 0,
     }  # fmt: skip
     assert default_target(rows_of([going_on])) == Target("accuracy", 0.4)
+
+
+def test_no_perplexity_is_the_best_where_a_run_has_none_that_is_finite(learn: Learn) -> None:
+    words = {"dataset": "synthetic-reddit"}
+    diverged = learn([0.1, 0.1], losses=[800.0, 900.0], workload=words)
+    with pytest.raises(ExperimentError, match="no finite perplexity"):
+        default_target(rows_of([diverged]))
+    assert "no finite perplexity" in targets_beside([diverged])[1]
 
 
 def test_losses_and_several_targets(learn: Learn) -> None:

@@ -32,7 +32,7 @@ class Search:
 
 @pytest.fixture
 def run(make_run: MakeRun) -> RunRecords:
-    return make_run("run", rounds=3, population=12, participants=4)
+    return make_run("run", rounds=3, population=12, participants=8)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_compare_searches_once(run: RunRecords, search: Search) -> None:
 
 
 def test_a_bound_is_kept_for_its_time_limit_alone(run: RunRecords, search: Search) -> None:
-    search.found = WeakPrivacy(5, 2, False, None)
+    search.found = WeakPrivacy(3, 2, False, None)
     assert not ask(run, 1.0).certified
     ask(run, 1.0)
     assert search.asked == 1
@@ -81,7 +81,7 @@ def test_another_participation_is_searched_again(run: RunRecords, make_run: Make
 
 
 def test_a_run_that_goes_on_is_searched_again(run: RunRecords, search: Search) -> None:
-    matrix = np.eye(4, 12, dtype=np.uint8)
+    matrix = np.repeat(np.eye(4, dtype=np.uint8), 4, axis=1)
     for rounds in (3, 3, 4, 4):
         weak_privacy_of(run, matrix[:rounds], 5.0)
     assert search.asked == 2
@@ -112,7 +112,8 @@ def test_each_source_of_the_search_tells_it_from_others(monkeypatch: pytest.Monk
         lambda stored: json.dumps({**stored, "value": None}),
         lambda stored: json.dumps({**stored, "value": 4.0}),
         lambda stored: json.dumps({**stored, "value": 3}),  # less than what is proved
-        lambda stored: json.dumps({**stored, "value": 99, "lower_bound": 99}),  # of twelve clients
+        lambda stored: json.dumps({**stored, "value": 99, "lower_bound": 99}),
+        lambda stored: json.dumps({**stored, "value": 9, "lower_bound": 9}),  # each round's sum is of eight at most
         lambda stored: json.dumps({**stored, "value": 0, "lower_bound": 0}),
         lambda stored: json.dumps({name: stored[name] for name in stored if name != "search"}),
     ],
