@@ -136,6 +136,7 @@ class _Runs:
             if not self._found:
                 raise
             self._missing = str(error)
+            self._stamps = ()  # a page that was being made has failed by it: when they are back it is made anew
             return
         self._missing = ""
         making = self._maker is not None and self._maker.is_alive()
