@@ -24,6 +24,7 @@ from analysis.multi_round.participation import (
 from analysis.report import curves, rounds, sheets
 from analysis.report.sheets import Sheet
 from analysis.style import protocol_colours, stage_colours
+from testbed.display import visible, visible_lines
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
 from testbed.version import VERSION
@@ -139,7 +140,16 @@ def document(
         "runs": _runs(parts),
         "provenance": sheets.provenance(runs),
     }
-    return Document(title, facts, [part.rounds for part in parts])
+    return Document(visible(title), _seen(facts), [part.rounds for part in parts])
+
+
+def _seen(value: Any) -> Any:
+    """The same, with texts in which nothing is hidden or reorders what stands beside it (`testbed.display`)."""
+    if isinstance(value, str):
+        return visible_lines(value)
+    if isinstance(value, dict):
+        return {_seen(key): _seen(part) for key, part in value.items()}
+    return [_seen(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _metrics(run: RunRecords) -> pd.DataFrame | None:
@@ -162,12 +172,13 @@ def _curves(rows: Sequence[Row], parts: Sequence[RunPart]) -> list[dict[str, Any
     colours = protocol_colours([row.protocol or row.label for row in rows])
     seen: dict[str, int] = {}
     found = []
-    for row in rows:
+    labels = _told_apart([row.full_label for row in rows], [row.runs[0] for row in rows])
+    for label, row in zip(labels, rows, strict=True):
         name = row.protocol or row.label
         seen[name] = seen.get(name, -1) + 1
         points = curves.of_row(row, [part.curve for part in _of(row, parts)])
         look = {"colour": colours[name], "dash": seen[name]}
-        found.append({"label": row.full_label, "seeds": len(row.runs), **look, "points": points})
+        found.append({"label": label, "seeds": len(row.runs), **look, "points": points})
     return found
 
 
@@ -197,8 +208,9 @@ def _known(value: Any) -> float:
 def _by_run(parts: Sequence[RunPart], name: str) -> list[dict[str, Any]]:
     found = [(part.run, getattr(part, name)) for part in parts]
     colours = protocol_colours([run.label for run, _ in found])
+    names = _names(parts)
     return [
-        {"label": _name(run), "colour": colours[run.label], "dash": 0, "points": curves.as_lists(frame)}
+        {"label": names[str(run.path)], "colour": colours[run.label], "dash": 0, "points": curves.as_lists(frame)}
         for run, frame in found
         if frame is not None
     ]
@@ -209,13 +221,27 @@ def _name(run: RunRecords) -> str:
     return run.label if seed is None or "seed" in run.label else f"{run.label}, seed {seed}"
 
 
+def _names(parts: Sequence[RunPart]) -> dict[str, str]:
+    """What each run is called where it has to be chosen among all, by its path."""
+    runs = [part.run for part in parts]
+    return dict(zip(map(str, (run.path for run in runs)), _told_apart(list(map(_name, runs)), runs), strict=True))
+
+
+def _told_apart(labels: Sequence[str], runs: Sequence[RunRecords]) -> list[str]:
+    """The labels, with the directories of their runs where several are the same."""
+    return [
+        f"{label} ({run.path})" if labels.count(label) > 1 else label for label, run in zip(labels, runs, strict=True)
+    ]
+
+
 def _runs(parts: Sequence[RunPart]) -> list[dict[str, Any]]:
     """What the round explorer says of a run before its rounds are read."""
+    names = _names(parts)
     return [
         {
             "key": str(part.run.path),
             "stamp": part.stamp,
-            "label": _name(part.run),
+            "label": names[str(part.run.path)],
             "rounds": len(part.run.rounds),
             "planned": int(part.run.experiment.get("rounds", 0)),
             "state": sheets.state(part.run),

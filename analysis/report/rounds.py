@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from testbed.display import visible_lines
 from testbed.network.recorder import OUTCOMES
 from testbed.records import RunRecords
 
@@ -196,11 +197,14 @@ def _clients(run: RunRecords, differences: npt.NDArray[np.uint32]) -> pd.DataFra
 
 
 def _by_column(frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Lists by column, ready for JSON; floats to a hundredth of a millisecond, None where they are missing."""
+    """Lists by column, ready for JSON; nothing hidden in texts.
+
+    Floats are rounded to a hundredth of a millisecond, None where they are missing.
+    """
     found: dict[str, list[Any]] = {}
     for name in frame:
         values = frame[name].to_numpy()
-        found[str(name)] = values.tolist()
+        found[str(name)] = [visible_lines(value) if isinstance(value, str) else value for value in values.tolist()]
         if values.dtype.kind == "f":
             known = zip(np.round(values, 5).tolist(), np.isfinite(values).tolist(), strict=True)
             found[str(name)] = [value if is_known else None for value, is_known in known]

@@ -86,10 +86,13 @@ def run(
 
     experiment = load(file, [*(overrides or []), *given])
     if observe:
+        from testbed.experiment.sections import observer_and_options
         from testbed.running.execution import with_values
 
-        named = [*experiment.output.observers, *observe]
-        experiment = with_values(experiment, {"output.observers": named}, str(file))
+        named = experiment.output.observers
+        known = {observer_and_options(entry)[0] for entry in named}
+        more = [name for name in dict.fromkeys(observe) if name not in known]
+        experiment = with_values(experiment, {"output.observers": [*named, *more]}, str(file))
     console = messages()
     try:
         # From here on it takes seconds to import what is needed.

@@ -38,19 +38,9 @@ class RunsPath(PosixPath):
         files = sorted(self.rglob("summary.json"))
         for file in files[:_SHOWN]:
             try:
-                told = json.loads(file.read_text())
-            except (OSError, ValueError):
+                rows.append(_outcome(json.loads(file.read_text()), file.parent.name))
+            except (OSError, ValueError, TypeError, AttributeError):  # damaged
                 continue
-            counts = [f"{told.get(f'rounds_{name}', 0)} {name}" for name in ("completed", "skipped", "aborted")]
-            rows.append(
-                [
-                    str(told.get("label", file.parent.name)),
-                    ", ".join(one for one in counts if not one.startswith("0 ")),
-                    _number(told.get("mean_round_s"), 1, 2, " s"),
-                    _number(told.get("final_accuracy"), 100, 1, " %"),
-                    str(told.get("reasons") or ""),
-                ]
-            )
         if len(files) > _SHOWN:
             rows.append([f"and {len(files) - _SHOWN} more", "", "", "", ""])
         heads = ("run", "rounds", "round time", "accuracy", "remarks")
@@ -117,6 +107,18 @@ class NotebookProgress(Observer):
             self._handle = display(HTML(self.html()), display_id=True)  # type: ignore[no-untyped-call]
         else:
             self._handle.update(HTML(self.html()))  # type: ignore[no-untyped-call]
+
+
+def _outcome(told: Mapping[str, Any], name: str) -> list[str]:
+    """What a run's summary says of it."""
+    counts = [f"{told.get(f'rounds_{name}', 0)} {name}" for name in ("completed", "skipped", "aborted")]
+    return [
+        str(told.get("label", name)),
+        ", ".join(one for one in counts if not one.startswith("0 ")),
+        _number(told.get("mean_round_s"), 1, 2, " s"),
+        _number(told.get("final_accuracy"), 100, 1, " %"),
+        str(told.get("reasons") or ""),
+    ]
 
 
 def _number(value: float | None, factor: float, digits: int, unit: str, before: str = "") -> str:

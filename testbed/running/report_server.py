@@ -10,7 +10,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -98,7 +98,8 @@ class _Runs:
         self._stamps: tuple[str, ...] = ()
         self._made: Document | None = None
         self._number = 0
-        self._error = ""
+        self._missing = ""  # why the directories cannot be looked at, as long as they cannot
+        self._error = ""  # why the page could not be made
         self._maker: threading.Thread | None = None
         self._not_before_s = 0.0
 
@@ -108,7 +109,7 @@ class _Runs:
             if time.monotonic() - self._looked_s >= _LOOK_EVERY_S:
                 self._look()
                 self._looked_s = time.monotonic()
-            found = {"status": plain(self._found), "facts": self._number or None, "error": self._error}
+            found = {"status": plain(self._found), "facts": self._number or None, "error": self._missing or self._error}
         return _json(found)
 
     def facts(self) -> bytes | None:
@@ -134,8 +135,10 @@ class _Runs:
         except TestbedError as error:
             if not self._found:
                 raise
-            self._error = str(error)
+            self._missing = str(error)
+            self._stamps = ()  # a page that was being made has failed by it: when they are back it is made anew
             return
+        self._missing = ""
         making = self._maker is not None and self._maker.is_alive()
         if tuple(stamps) != self._stamps and not making and time.monotonic() >= self._not_before_s:
             self._stamps = tuple(stamps)
@@ -189,12 +192,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The page, or one of its data."""
-        if self.headers.get("Host", "").lower() not in {f"{name}:{self.port}" for name in (HOST, "localhost")}:
+        if self.headers.get("Host", "").lower() not in self._names():
             self._answer(HTTPStatus.FORBIDDEN, b"this server answers as 127.0.0.1 only\n", "text/plain")
             return
         _, token, *rest = [*self.path.partition("?")[0].split("/", 2), ""][:3]
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
             self._answer(HTTPStatus.NOT_FOUND, b"nothing here\n", "text/plain")
+            return
+        if self.path.count("/") == 1:  # the page asks for its data below its own address
+            self._answer(HTTPStatus.PERMANENT_REDIRECT, b"", "text/plain", {"Location": f"/{self.token}/"})
             return
         content, kind = self._content(rest[0])
         if content is None:
@@ -216,9 +222,15 @@ class _Handler(BaseHTTPRequestHandler):
             return self.runs.rounds(int(place)), "application/octet-stream"
         return None, ""
 
-    def _answer(self, code: HTTPStatus, content: bytes, kind: str) -> None:
+    def _names(self) -> set[str]:
+        """What a request calls this server; browsers leave out port 80."""
+        ports = ("", ":80") if self.port == 80 else (f":{self.port}",)
+        return {name + port for name in (HOST, "localhost") for port in ports}
+
+    def _answer(self, code: HTTPStatus, content: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
         self.send_response(code)
-        for name, value in (_PAGE_HEADERS | {"Content-Type": kind, "Content-Length": str(len(content))}).items():
+        own = {"Content-Type": kind, "Content-Length": str(len(content))}
+        for name, value in (_PAGE_HEADERS | own | dict(more or {})).items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":

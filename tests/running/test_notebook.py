@@ -71,6 +71,17 @@ def test_the_directory_is_a_path_like_any_other(small: Path, tmp_path: Path) -> 
     assert "<b>" not in str(directory._repr_html_())
 
 
+@pytest.mark.parametrize("told", ["", "[1]", "3", '{"final_accuracy": "x"}', '{"mean_round_s": []}'])
+def test_a_damaged_summary_is_left_out(tmp_path: Path, told: str) -> None:
+    for name, text in (("damaged", told), ("whole", '{"label": "whole", "final_accuracy": 0.5}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text(text)
+    shown = RunsPath(tmp_path)._repr_html_()
+    assert shown is not None
+    assert "<td>50.0 %</td>" in shown
+    assert shown.count("<tr>") == 2  # its head, and the run that can be read
+
+
 def test_names_are_text_in_progress(small: Path, tmp_path: Path) -> None:
     small.write_text(yaml.safe_dump(SMALL | {"sweep": {}}))
     shown: list[str] = []

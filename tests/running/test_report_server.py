@@ -3,6 +3,7 @@
 import http.client
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from testbed.commands import main
 from testbed.errors import ExperimentError, RunError
-from testbed.running.report_server import ReportServer
+from testbed.running.report_server import ReportServer, _Handler
 from tests.analysis.recorded import synthetic_run
 
 
@@ -82,6 +83,46 @@ def test_progress_then_facts(server: ReportServer) -> None:
     assert ask(server, f"/{token(server)}/rounds/0")[0] == 200
     again = json.loads(ask(server, f"/{token(server)}/progress")[1])
     assert again["facts"] == standing["facts"]  # nothing has changed, so nothing is made anew
+
+
+def test_without_the_last_slash_it_leads_to_the_page(server: ReportServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("GET", f"/{token(server)}")
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["Location"], answer.read()) == (308, f"/{token(server)}/", b"")
+    connection.close()
+
+
+def test_what_browsers_call_the_default_port() -> None:
+    asked = _Handler.__new__(_Handler)
+    asked.port = 80
+    assert asked._names() == {"127.0.0.1", "localhost", "127.0.0.1:80", "localhost:80"}
+    asked.port = 8000
+    assert asked._names() == {"127.0.0.1:8000", "localhost:8000"}
+
+
+def test_runs_that_come_back_are_no_longer_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.running.report_server._LOOK_EVERY_S", 0.0)
+    synthetic_run(tmp_path / "runs" / "random", rounds=2)
+    made = ReportServer([str(tmp_path / "runs")])
+    serving = threading.Thread(target=made.serve)
+    serving.start()
+    try:
+        (tmp_path / "runs").rename(tmp_path / "away")
+        missing = json.loads(ask(made, f"/{token(made)}/progress")[1])
+        assert "no such directory" in missing["error"]
+        assert missing["status"]["runs"][0]["rounds_done"] == 2  # the last that was seen
+        (tmp_path / "away").rename(tmp_path / "runs")
+        for _ in range(200):
+            standing = json.loads(ask(made, f"/{token(made)}/progress")[1])
+            if standing["facts"] is not None and standing["error"] == "":
+                break
+            time.sleep(0.02)
+        else:
+            raise AssertionError(standing["error"])
+    finally:
+        made.stop()
+        serving.join(10)
 
 
 def test_what_is_wrong_is_said_before_it_serves(

@@ -198,7 +198,7 @@ function drawTimeline(host, panel, round, found, facts, again) {
   const clients = chosenClients(round);
   const before = host.querySelector(".lines-of-clients");
   const kept = { top: before?.scrollTop ?? 0, focused: before === document.activeElement && before !== null };
-  const end = Math.max(round.duration, ...[...round.clients.values()].map((client) => client.end), 1e-9);
+  const end = [...round.clients.values()].reduce((last, client) => Math.max(last, client.end), Math.max(round.duration, 1e-9));
   const axis = make("div", { class: "ticks", "aria-hidden": "true" });
   const tick = niceStep(end, host.clientWidth < 600 ? 3 : 7);
   for (let when = 0; when <= end * 1.0001; when += tick) {

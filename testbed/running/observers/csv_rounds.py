@@ -29,12 +29,12 @@ class CsvRounds(Exporter):
             return 0
         data = file.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]  # a killed process may leave half a line
-        lines = whole.decode().splitlines()
-        if not lines or lines[0] != _line(COLUMNS).rstrip("\n"):
+        rows = list(csv.reader(io.StringIO(whole.decode(), newline="")))
+        if not rows or rows[0] != list(COLUMNS):
             raise RunError(f"{file}: has other columns than these rounds; move it away")
         with file.open("r+b") as opened:
             opened.truncate(len(whole))
-        return int(lines[-1].partition(",")[0]) if len(lines) > 1 else 0
+        return int(rows[-1][0]) if len(rows) > 1 else 0
 
     def write(self, run: PlannedRun, row: Row) -> None:
         from analysis.tables import csv_cell

@@ -5,6 +5,7 @@ the program, its code and its environment is switched off; error reports too, fo
 """
 
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +16,8 @@ from testbed.running.observers.export import Exporter, Row, identity, numbers, p
 from testbed.running.preparation import PlannedRun
 
 _LONGEST_S = 20.0
+_NOT_IN_A_PROJECT = re.compile(r"[/\\#?%:]")
+_LONGEST_PROJECT = 128
 _MAGIC = b":W&B"
 _FILE_HEADER, _BLOCK, _HEADER = 7, 32768, 7  # bytes
 _FULL, _FIRST, _LAST = 1, 2, 4
@@ -24,7 +27,7 @@ class WandbRuns(Exporter):
     """Writes the experiment as the configuration, and each round at its step, below ``wandb/`` of the run's directory.
 
     Args:
-        project: default: the experiment's name.
+        project: default: the experiment's name, with ``-`` for characters that a project's cannot have.
         entity: whose; default: the account's.
         mode: offline, or online (needs an account, and sends what is written here).
         directory: where the ``wandb/`` folder of all runs goes instead.
@@ -58,7 +61,7 @@ class WandbRuns(Exporter):
             x_save_requirements=False, host="",
         )  # fmt: skip
         self._runs[run.path] = wandb.init(
-            project=self._project or str(experiment["name"]),
+            project=self._project or _NOT_IN_A_PROJECT.sub("-", str(experiment["name"]))[:_LONGEST_PROJECT],
             entity=self._entity,
             id=name,
             name=run.label,

@@ -1,6 +1,7 @@
 """The page as a file: that it says what the records say, that it holds all it needs, and that records are only text."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from analysis.comparison.overhead import compare
 from analysis.report import rounds, write
+from testbed.display import visible
 from testbed.errors import ExperimentError
 from testbed.network.recorder import Event
 from testbed.records import RunRecords
@@ -110,10 +112,42 @@ def test_names_from_records_are_text(tmp_path: Path) -> None:
         "facts", "rounds-0", "plotting", None,
     ]  # fmt: skip
     facts = facts_of(page)
-    assert facts["title"] == NASTY
+    assert facts["title"] == visible(NASTY)
     assert "49" not in page.split("<title>")[1].split("</title>")[0]
-    assert NASTY in json.dumps(facts["sheets"]["events"], ensure_ascii=False).replace('\\"', '"')
-    assert rounds_of(page, 0)["events"]["detail"] == [NASTY]
+    assert [row[1][0] for row in facts["sheets"]["events"]["rows"]] == ["refusal"]
+    assert [row[7][0] for row in facts["sheets"]["events"]["rows"]] == [visible(NASTY)]
+    assert rounds_of(page, 0)["events"]["detail"] == [visible(NASTY)]
+
+
+def test_nothing_in_a_text_reorders_the_page_or_is_hidden(tmp_path: Path) -> None:
+    hidden, seen = "a\u202eb\u200b\x1bc", "a\\u202eb\\u200b\\u001bc"
+    experiment = {
+        "name": hidden, "seed": 1, "rounds": 1, "population": 2,
+        "selection": {"protocol": "random"}, "aggregation": {"protocol": "plain"}, "provenance": {"label": hidden},
+    }  # fmt: skip
+    stages = [asked(hidden, 0.0, [0, 1], [1.0, None], outcome=[0, 5])]
+    events = [Event(hidden, "client:1", "refusal", hidden)]
+    run = write_run(
+        tmp_path / "run", experiment, [RecordedRound(0.0, 2.0, stages, [0, 1], [0], reason=hidden, events=events)]
+    )
+    page = page_of([run], tmp_path)
+    facts, of_round = facts_of(page), rounds_of(page, 0)
+    assert facts["title"] == seen
+    assert of_round["rounds"]["reason"] == of_round["asks"]["stage"] == of_round["events"]["detail"] == [seen]
+    assert seen in facts["stage_colours"]  # the explorer finds the stage's colour
+    for text in (page, json.dumps(of_round["events"], ensure_ascii=False), "".join(of_round["asks"]["stage"])):
+        assert not {"\u202e", "\u200b", "\x1b"} & set(text)
+
+
+def test_the_same_experiment_in_two_directories_is_told_apart(make_run: MakeRun, tmp_path: Path) -> None:
+    first = make_run("monday", rounds=2)
+    shutil.copytree(first.path, tmp_path / "tuesday")
+    facts = facts_of(page_of([first, RunRecords(tmp_path / "tuesday")], tmp_path))
+    for name in ("runs", "metrics"):
+        labels = [one["label"] for one in facts[name]]
+        assert len(set(labels)) == 2
+        assert all(str(path) in label for path, label in zip((first.path, tmp_path / "tuesday"), labels, strict=True))
+    assert len({one["label"] for one in facts["curves"]}) == len(facts["curves"])
 
 
 def test_the_page_loads_nothing(runs: list[RunRecords], tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from testbed.records.log import RunLog
 from testbed.running import Observer, run
 from testbed.running.observers import Exporter
 from testbed.running.observers.catalogue import made
+from testbed.running.observers.csv_rounds import CsvRounds
 from testbed.running.observers.export import COLUMNS, identity
 
 SMALL: dict[str, Any] = {
@@ -395,3 +397,29 @@ def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, name: str)
 def test_one_twice_is_refused() -> None:
     with pytest.raises(ExperimentError, match=r"output\.observers: duplicate csv"):
         validated(SMALL | {"output": {"observers": ["csv", {"name": "csv"}]}}, "small.yaml")
+
+
+def test_what_is_named_already_may_be_asked_for_again(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    file = experiment(output={"observers": [{"name": "csv", "directory": str(tmp_path / "rows")}]})
+    command = ["run", str(file), "--out", str(tmp_path / "run"), "--quiet", "--observe", "csv", "--observe", "csv"]
+    assert main(command) == 0
+    assert main([*command, "--resume"]) == 0
+    (written,) = (tmp_path / "rows").iterdir()
+    assert len(written.read_text().splitlines()) == 1 + SMALL["rounds"]
+    assert not (tmp_path / "run" / "rounds.csv").exists()
+
+
+def test_csv_goes_on_after_a_reason_of_several_lines(tmp_path: Path) -> None:
+    row = dict.fromkeys(COLUMNS) | {"round": 7, "outcome": "aborted", "reason": "one\ntwo\u2028three"}
+    planned: Any = SimpleNamespace(path=tmp_path)
+    observer = CsvRounds()
+    assert observer.opened(planned) == 0
+    observer.write(planned, row)
+    assert CsvRounds().opened(planned) == 7
+
+
+def test_wandb_takes_any_name_of_an_experiment(experiment: Callable[..., Path], tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    file = experiment(name="a/b:c#1?%", rounds=1, output={"observers": ["wandb"]})
+    assert main(["run", str(file), "--out", str(tmp_path / "run"), "--quiet"]) == 0
+    assert [point["round"] for point in read_wandb(tmp_path / "run")] == [1]
