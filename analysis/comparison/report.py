@@ -115,7 +115,7 @@ def _markdown(frame: pd.DataFrame) -> str:
 
 def _json(frame: pd.DataFrame, targets: pd.DataFrame | None) -> str:
     names = cells.baselines(frame)
-    below: list[Any] | pd.DataFrame = [] if targets is None else targets
+    below: list[Any] | pd.DataFrame = [] if targets is None else target_table.for_programs(targets)
     return to_json({"baseline": names[0] if len(names) == 1 else names, "rows": frame, "targets": below})
 
 

@@ -41,7 +41,8 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     """
     require_format(format, "text", "markdown", "csv", "latex", "json")
     if format in ("csv", "json"):
-        return csv(frame) if format == "csv" else to_json({"targets": frame})
+        told = for_programs(frame)
+        return csv(told) if format == "csv" else to_json({"targets": told})
     parts = [_of_target(part, format) for _, part in frame.groupby(["target", "is_default"], sort=False)]
     said = notes(frame)
     if format == "text":
@@ -60,6 +61,20 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
             "",
         ]
     )
+
+
+def for_programs(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame, numbers of rows that nobody has reached in columns ``..._at_least``: sorted, none comes before others.
+
+    That of a row of which some have reached it stays: it is a restricted mean, as ``estimator`` says.
+    """
+    told = frame.copy()
+    nobody = frame["estimator"] == NOT_REACHED
+    for measure in HEADS:
+        told.insert(list(told.columns).index(measure) + 1, f"{measure}_at_least", frame[measure].where(nobody))
+        for column in (measure, f"{measure}_half_width"):
+            told[column] = frame[column].mask(nobody)
+    return told
 
 
 def title(row: pd.Series) -> str:

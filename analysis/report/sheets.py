@@ -189,8 +189,9 @@ def _privacy(frame: pd.DataFrame) -> list[Cell]:
 
 
 def targets(frame: pd.DataFrame) -> Sheet:
-    """The table of `analysis.comparison.time_to_target.compare_targets`: it sorts by these very numbers."""
+    """The table of `analysis.comparison.time_to_target.compare_targets`; bounds sort behind these numbers."""
     several, settings = frame["target"].nunique() > 1, frame["setting"].ne("").any()
+    numbers = target_table.for_programs(frame)
     columns: dict[str, list[Cell]] = {}
     if several:
         columns["Target"] = [
@@ -205,9 +206,11 @@ def targets(frame: pd.DataFrame) -> Sheet:
     for measure, head in target_table.HEADS.items():
         unit = target_table.unit_of(frame, measure)
         told = target_table.cells_of(frame, measure, unit, ratio_intervals=True)
-        means, ratios = frame[measure].tolist(), frame[f"{measure}_ratio"].tolist()
+        means, ratios = numbers[measure].tolist(), frame[f"{measure}_ratio"].tolist()
         texts_of = [mean + (f" ± {half}" if half else "") for mean, half, _ in told]
-        columns[f"{head} [{unit.symbol}]" if unit.symbol else head] = list(zip(texts_of, means, strict=True))
+        columns[f"{head} [{unit.symbol}]" if unit.symbol else head] = [
+            (text, None if pd.isna(mean) else mean) for text, mean in zip(texts_of, means, strict=True)
+        ]
         columns[f"{head} ×"] = [
             (ratio.removesuffix("×") or MISSING, None if pd.isna(value) else value)
             for (_, _, ratio), value in zip(told, ratios, strict=True)

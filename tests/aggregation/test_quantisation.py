@@ -59,8 +59,9 @@ def test_rounding_is_right_on_average(levels_bits: int) -> None:
 class HighestCoin(np.random.Generator):
     """Draws the largest double below 1, for which a level plus a coin rounds up to the next level."""
 
-    def random(self, size: Any = None, *arguments: Any, **keywords: Any) -> Any:
-        return np.full(size, np.nextafter(1.0, 0.0))
+    def random(self, size: Any = None, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
+        out[:] = np.nextafter(1.0, 0.0)
+        return out
 
 
 def test_the_highest_level_is_never_exceeded() -> None:

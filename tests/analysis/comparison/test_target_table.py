@@ -68,13 +68,16 @@ def test_what_the_notes_say_of_the_evaluations(learn: Learn) -> None:
 def test_csv_and_json_hold_every_column(runs: list[RunRecords]) -> None:
     frame = compare_targets(runs, ["50%", "best"])
     table = pd.read_csv(io.StringIO(render(frame, "csv")))
-    assert table.columns.tolist() == frame.columns.tolist()
+    assert set(table) == set(frame) | {f"{measure}_at_least" for measure in MEASURES}
     found = json.loads(render(frame, "json"))["targets"]
-    assert [list(row) for row in found] == [frame.columns.tolist()] * 6
+    assert [list(row) for row in found] == [table.columns.tolist()] * 6
     assert {"reached", "seeds", "estimator", *MEASURES} <= set(found[0])
     assert [row["reached"] for row in found[:3]] == frame["reached"].tolist()[:3]
     [never] = [row for row in found if row["protocol"] == "lotto" and row["target"] == "accuracy>=0.5"]
     assert (never["time_to_target_s_half_width"], never["rounds_to_target_median"]) == (None, None)
+    [bound] = frame.loc[(frame["protocol"] == "lotto") & (frame["threshold"] == 0.5), "time_to_target_s"]
+    assert (never["time_to_target_s"], never["time_to_target_s_at_least"]) == (None, bound)
+    assert all((row["time_to_target_s"] is None) == (row["reached"] == 0) for row in found)
 
 
 def test_below_the_overhead_table(runs: list[RunRecords]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # no longer: while it drives, this thread has a running event loop
 def chromium() -> Iterator[Any]:
     """A running Chromium; tests that need it are skipped where there is none (``CHROME`` names another)."""
     program = os.environ.get("CHROME") or shutil.which("chromium") or shutil.which("chromium-browser")

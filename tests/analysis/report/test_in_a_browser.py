@@ -16,6 +16,9 @@ from tests.analysis.recorded import RecordedRound, asked, synthetic_run, write_r
 MARKUP = "<script>document.title = 'taken'</script><b>bold</b>"
 
 
+pytestmark = pytest.mark.xdist_group("browser")  # in one process, which starts it once
+
+
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
