@@ -102,6 +102,7 @@ def test_curves_toggle_and_have_a_table(opened: Opened) -> None:
     section.get_by_label("lotto-client-centric").uncheck()
     until(page, lambda: section.locator(".scatterlayer .trace").count() == before - 1)
     section.get_by_text("The same as a table").click()
+    until(page, lambda: section.locator("details th[scope=col]").count() > 0)
     heads = section.locator("details th[scope=col]").all_inner_texts()
     assert [head.strip() for head in heads] == ["Round", "random", "batch-partition", MARKUP]
     section.get_by_label("Show", exact=True).select_option("round_s")
