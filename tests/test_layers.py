@@ -13,7 +13,13 @@ from tests.repository import ROOT
 
 # What `testbed` imports late of the packages above it. The command imports what each verb needs when it is called, so
 # that the others answer at once, and where Ray and torch are not installed; so do these, and say why.
-LATE = {("running/execution.py", "analysis"), ("running/execution.py", "testbed.running.ray_workers")}
+LATE = {
+    ("running/execution.py", "analysis"),
+    ("running/execution.py", "testbed.running.ray_workers"),
+    ("running/observers/csv_rounds.py", "analysis"),
+    ("running/observers/export.py", "analysis"),
+    ("running/report_server.py", "analysis"),
+}
 ABOVE = ("analysis", "cluster", "ray", "testbed.running.ray_workers", "torch", "workloads")
 
 

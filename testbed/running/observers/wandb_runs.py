@@ -85,7 +85,8 @@ class WandbRuns(Exporter):
             time.sleep(0.02)
 
     def _folder(self, run: PlannedRun) -> Path:
-        return run.path if self._directory is None else Path(self._directory)
+        # Absolute: the library's own process may have started in another folder.
+        return (run.path if self._directory is None else Path(self._directory)).absolute()
 
     def _last_step(self, run: PlannedRun) -> int:
         files = self._folder(run).glob(f"wandb/*run-*/run-{identity(run)}.wandb")
