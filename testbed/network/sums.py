@@ -44,7 +44,10 @@ class Sum:
 
         Raises `ProtocolError` when another generator expands those that are in it.
         """
-        return merged([self, Sum(np.zeros_like(self.values), self.bits, counted(seeds, signs), prg)])
+        masks = _MaskCount()
+        masks.add(self.masks, self.prg)
+        masks.add(counted(seeds, signs), prg)
+        return Sum(self.values, self.bits, masks.found, masks.prg)
 
     def materialised(self) -> npt.NDArray[Any]:
         """`(d,)` the sum itself: ring elements, every mask in them, or float64."""
