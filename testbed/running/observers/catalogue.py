@@ -75,7 +75,7 @@ def _own(name: str) -> Any:
 def _built_in(name: str) -> Any:
     module, attribute = _CLASSES[name]
     kind = getattr(importlib.import_module(f"testbed.running.observers.{module}"), attribute)
-    for needed in getattr(kind, "needs", ()):
+    for needed in kind.needs:
         spec = importlib.util.find_spec(needed)
         if spec is None or spec.origin is None:  # a folder of that name is no package
             raise ExperimentError(

@@ -10,7 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from testbed.engine.federation import Progress
 from testbed.files import parquet as parquet_files
@@ -33,7 +33,12 @@ class Exporter(Observer, ABC):
     """Writes each recorded round once: derive from it, and say where to.
 
     Several runs may be open at the same time; no two calls overlap.
+
+    Attributes:
+        needs: packages that must be installed, beyond the testbed's own.
     """
+
+    needs: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self) -> None:
         self._written: dict[Path, int] = {}
