@@ -22,6 +22,9 @@ import pandas as pd
 from testbed.records import RunRecords
 
 OUTCOMES = ("completed", "skipped", "aborted")
+FAILED = "skipped and aborted rounds"
+"""Stands for a stage, where their cost is a part beside those of the stages."""
+STAGE_COSTS = ["duration_s", "bytes_down", "bytes_up"]
 _BYTES = ["bytes_down", "bytes_up", "pki_bytes_down", "pki_bytes_up"]
 _TRANSPORT = ["transport_down", "transport_up"]
 
@@ -91,6 +94,30 @@ def by_stage(run: RunRecords) -> pd.DataFrame:
     stages["duration_s"] = ends - begins
     grouped = stages.groupby(["round", "outcome", "stage"], sort=False)
     return grouped[["duration_s", *_BYTES]].sum().reset_index()
+
+
+def per_update_by_stage(run: RunRecords, by_round: pd.DataFrame) -> pd.DataFrame:
+    """What a completed round takes in each stage, index stage: duration_s, bytes_down, bytes_up, means.
+
+    Skipped and aborted rounds are a stage of their own, `FAILED`, per completed round; empty when none was completed.
+
+    Args:
+        run: the records.
+        by_round: `by_stage` of them.
+    """
+    updates = int((run.rounds["outcome"] == "completed").sum())
+    if not updates:
+        return pd.DataFrame(columns=STAGE_COSTS, dtype=np.float64)
+    stages = by_round["stage"].where(by_round["outcome"] == "completed", FAILED)
+    return by_round.assign(stage=stages).groupby("stage", sort=False)[STAGE_COSTS].sum() / updates
+
+
+def mean_by_stage(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The mean of `per_update_by_stage` of several runs, those without a completed round aside; empty: all are."""
+    there = [frame for frame in frames if not frame.empty]
+    if not there:
+        return pd.DataFrame(columns=STAGE_COSTS, dtype=np.float64)
+    return pd.concat(there).groupby(level=0, sort=False).sum() / len(there)
 
 
 def stage_order(orders: Sequence[Sequence[str]]) -> list[str]:

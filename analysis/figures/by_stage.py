@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from analysis.comparison.measures import by_stage, stage_order
+from analysis.comparison.measures import FAILED, by_stage, mean_by_stage, per_update_by_stage, stage_order
 from analysis.comparison.rows import Row
 from analysis.figures.elements import (
-    FAILED,
     FAILED_LOOK,
     Drawn,
     bars,
@@ -29,8 +27,6 @@ from analysis.tables import Unit, bytes_unit, seconds_unit
 COMPLETED = "completed round"
 """In the data: the sum over the stages of a completed round, with its interval."""
 
-_COLUMNS = ("duration_s", "bytes_down", "bytes_up")
-
 
 def round_time(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     """Mean completed round, by stage; hatched: what failed rounds have cost, per completed round.
@@ -44,51 +40,41 @@ def round_time(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     Returns:
         The figure, or why there is none.
     """
-    stages = [_mean_stages(row) for row in rows]
+    by_round = [_of_row(row) for row in rows]
+    stages = [_mean_stages(row, frames) for row, frames in zip(rows, by_round, strict=True)]
     if all(frame.empty for frame in stages):
         return "no round was completed"
     unit = seconds_unit(frame["duration_s"].sum() for frame in stages)
-    totals = {"duration_s": [_total(row, "duration_s") for row in rows]}
+    totals = {"duration_s": [_total(frames, "duration_s") for frames in by_round]}
     figure = _bars(rows, stages, totals, {"duration_s": ""}, unit, "Round time", columns)
     return Drawn("round-time-by-stage", figure, _data(rows, stages, totals, {"duration_s": "duration_s"}))
 
 
 def traffic(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     """Bytes between server and clients in a mean completed round, by stage and direction; see `round_time`."""
-    stages = [_mean_stages(row) for row in rows]
+    by_round = [_of_row(row) for row in rows]
+    stages = [_mean_stages(row, frames) for row, frames in zip(rows, by_round, strict=True)]
     if all(frame.empty for frame in stages):
         return "no round was completed"
     ways = {"bytes_down": "Server to clients", "bytes_up": "Clients to server"}
     unit = bytes_unit(frame[way].sum() for frame in stages for way in ways)
-    totals = {way: [_total(row, way) for row in rows] for way in ways}
+    totals = {way: [_total(frames, way) for frames in by_round] for way in ways}
     figure = _bars(rows, stages, totals, ways, unit, "Traffic per round", columns)
     return Drawn("traffic-by-stage", figure, _data(rows, stages, totals, {way: way for way in ways}))
 
 
-def _mean_stages(row: Row) -> pd.DataFrame:
-    """Per stage and for failed rounds (index), what a completed round takes: duration_s, bytes_down, bytes_up.
-
-    Means over the row's repetitions that have completed a round; empty when none has.
-    """
-    columns = list(_COLUMNS)
-    means = []
-    for run in row.runs:
-        frame = by_stage(run)
-        updates = int((run.rounds["outcome"] == "completed").sum())
-        if not updates:
-            continue
-        frame["stage"] = frame["stage"].where(frame["outcome"] == "completed", FAILED)
-        means.append(frame.groupby("stage", sort=False)[columns].sum() / updates)
-    if not means:
-        return pd.DataFrame(columns=columns, dtype=np.float64)
-    total = pd.concat(means).groupby(level=0, sort=False).sum()
-    return total / len(means)
+def _of_row(row: Row) -> list[pd.DataFrame]:
+    """Each run's rounds by stage."""
+    return [by_stage(run) for run in row.runs]
 
 
-def _total(row: Row, column: str) -> Interval:
+def _mean_stages(row: Row, by_round: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    return mean_by_stage([per_update_by_stage(run, frame) for run, frame in zip(row.runs, by_round, strict=True)])
+
+
+def _total(by_round: Sequence[pd.DataFrame], column: str) -> Interval:
     """Of a completed round, all its stages together."""
-    frames = [by_stage(run) for run in row.runs]
-    done = [frame[frame["outcome"] == "completed"] for frame in frames]
+    done = [frame[frame["outcome"] == "completed"] for frame in by_round]
     return over_runs([frame.groupby("round")[column].sum() for frame in done])
 
 

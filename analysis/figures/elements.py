@@ -11,12 +11,12 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
+from analysis.comparison.measures import FAILED
 from analysis.comparison.rows import Row
 from analysis.statistics import Interval, mean_interval
 from analysis.style import COLUMN_INCHES, figure_lines, figure_text
 from analysis.tables import Unit
 
-FAILED = "skipped and aborted rounds"
 FAILED_LOOK: dict[str, Any] = {"facecolor": "white", "edgecolor": "#7F7F7F", "hatch": "/////"}
 ERROR_LOOK: dict[str, Any] = {"ecolor": "#333333", "elinewidth": 0.8, "capsize": 2, "capthick": 0.8}
 _BAR = 0.72

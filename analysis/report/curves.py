@@ -1,4 +1,4 @@
-"""What the page draws over rounds: accuracy, cost and participants of each row; and bytes and time by stage."""
+"""What the page draws over rounds: accuracy, cost and participants of each row, and what its clients have spent."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,6 @@ from testbed.workload.section import is_language
 
 POINTS = 400
 """Of a curve, at most: more are left out evenly."""
-STAGE_COSTS = ["duration_s", "bytes_down", "bytes_up"]
 _X = ["time_s", "server_bytes"]
 _MEASURES = ["accuracy", "loss", "round_s", "round_bytes", "participants", "survivors"]
 
@@ -56,34 +55,6 @@ def of_row(row: Row, frames: Sequence[pd.DataFrame]) -> dict[str, Any]:
         places = np.union1d(places, np.flatnonzero(measured))
     shown = found.iloc[places]
     return {str(name): _rounded(shown[name]) for name in shown if shown[name].notna().any()}
-
-
-def stages_of(run: RunRecords, by_round: pd.DataFrame) -> pd.DataFrame:
-    """What a completed round takes in each stage, index stage: duration_s, bytes_down, bytes_up, means.
-
-    Skipped and aborted rounds are a stage of their own, per completed round; empty when none was completed.
-
-    Args:
-        run: the records.
-        by_round: `analysis.comparison.measures.by_stage` of them.
-    """
-    frame = by_round.copy()
-    updates = int((run.rounds["outcome"] == "completed").sum())
-    if not updates:
-        return pd.DataFrame(columns=STAGE_COSTS, dtype=np.float64)
-    frame["stage"] = frame["stage"].where(frame["outcome"] == "completed", FAILED)
-    return frame.groupby("stage", sort=False)[STAGE_COSTS].sum() / updates
-
-
-FAILED = "skipped and aborted rounds"
-
-
-def mean_stages(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The mean of `stages_of` of several runs, those without a completed round aside."""
-    with_updates = [frame for frame in frames if not frame.empty]
-    if not with_updates:
-        return pd.DataFrame(columns=STAGE_COSTS, dtype=np.float64)
-    return pd.concat(with_updates).groupby(level=0, sort=False).sum() / len(with_updates)
 
 
 def ledger(run: RunRecords) -> pd.DataFrame | None:

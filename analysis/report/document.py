@@ -9,7 +9,14 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison import overhead
-from analysis.comparison.measures import by_stage, stage_order
+from analysis.comparison.measures import (
+    FAILED,
+    STAGE_COSTS,
+    by_stage,
+    mean_by_stage,
+    per_update_by_stage,
+    stage_order,
+)
 from analysis.comparison.rows import Row, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S
 from analysis.comparison.targets import is_unfinished
@@ -38,7 +45,7 @@ class RunPart:
     Attributes:
         run: the records.
         curve: `analysis.report.curves.over_rounds`.
-        stages: `analysis.report.curves.stages_of`.
+        stages: `analysis.comparison.measures.per_update_by_stage`.
         stage_names: in the order of the protocol.
         metrics: strong T, F and C after each round; None while no round has given a sum.
         ledger: epsilons by round, or None.
@@ -77,7 +84,7 @@ def part_of(run: RunRecords, rows: int = rounds.ROWS, stamp: str = "") -> RunPar
     return RunPart(
         run=run,
         curve=curves.over_rounds(run),
-        stages=curves.stages_of(run, by_round),
+        stages=per_update_by_stage(run, by_round),
         stage_names=list(by_round["stage"].unique()),
         metrics=_metrics(run),
         ledger=curves.ledger(run),
@@ -184,14 +191,12 @@ def _curves(rows: Sequence[Row], parts: Sequence[RunPart]) -> list[dict[str, Any
 
 def _stages(rows: Sequence[Row], parts: Sequence[RunPart]) -> dict[str, Any]:
     """What a completed round takes in each stage, by row."""
-    frames = [curves.mean_stages([part.stages for part in _of(row, parts)]) for row in rows]
+    frames = [mean_by_stage([part.stages for part in _of(row, parts)]) for row in rows]
     names = stage_order([part.stage_names for part in parts])
     colours: dict[str, str] = dict(stage_colours(names))
-    if any(curves.FAILED in frame.index for frame in frames):
-        names, colours = [*names, curves.FAILED], colours | {curves.FAILED: "#B5544D"}
-    costs = {
-        cost: [[_known(frame[cost].get(name)) for name in names] for frame in frames] for cost in curves.STAGE_COSTS
-    }
+    if any(FAILED in frame.index for frame in frames):
+        names, colours = [*names, FAILED], colours | {FAILED: "#B5544D"}
+    costs = {cost: [[_known(frame[cost].get(name)) for name in names] for frame in frames] for cost in STAGE_COSTS}
     return {"rows": [row.full_label for row in rows], "stages": names, "colours": colours, **costs}
 
 

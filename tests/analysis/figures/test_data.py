@@ -12,12 +12,12 @@ from matplotlib.text import Text
 from scipy import stats
 
 from analysis.comparison.losses import first_losses
-from analysis.comparison.measures import by_stage, per_round
+from analysis.comparison.measures import FAILED, by_stage, per_round
 from analysis.comparison.rows import rows_of
 from analysis.figures.availability import availability, dropouts_by_stage
 from analysis.figures.by_stage import COMPLETED, round_time, traffic
 from analysis.figures.comparison import FIGURES, Subject, plot
-from analysis.figures.elements import FAILED, Drawn, fitted, interval_note
+from analysis.figures.elements import Drawn, fitted, interval_note
 from analysis.style import COLUMN_INCHES, PAGE_INCHES, figure_lines, house_style, save
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
