@@ -156,10 +156,11 @@ class Connections:
         """So far the `opening` of `(m,)` clients has come when their stage ends; the rest is the next one's."""
         counted = opening.carried(np.full(len(clients), elapsed_s))
         rest = np.stack((opening.bytes_down, opening.bytes_up)) - counted
-        for client, (down, up) in zip(clients.tolist(), rest.T.tolist(), strict=True):
-            self._rest.pop(client, None)
-            if down or up:
-                self._rest[client] = (down, up)
+        for client in self._rest.keys() & set(clients.tolist()) if self._rest else ():
+            del self._rest[client]
+        cut = rest.any(axis=0)
+        for client, (down, up) in zip(clients[cut].tolist(), rest.T[cut].tolist(), strict=True):
+            self._rest[client] = (down, up)
 
     def plan(
         self, way: int, clients: Ids, now_s: float, start_s: Floats, size: Ids, wire_bytes: Ids, word: int
