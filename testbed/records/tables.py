@@ -105,10 +105,28 @@ def _words(codes: Any, words: tuple[str, ...]) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int16()), pa.array(words, pa.string()))
 
 
-def exchanges_table(round_number: int, stages: list[Exchanges]) -> pa.Table:
-    """The `exchanges` rows of one round."""
-    schema = SCHEMAS["exchanges"]
+def exchanges_tables(round_number: int, stages: Sequence[Exchanges]) -> Iterator[pa.Table]:
+    """The `exchanges` rows of one round, at most `ROWS` at a time; as the code goes on, those before can be let go."""
     names = tuple(dict.fromkeys(stage.stage for stage in stages))
+    pending: list[Exchanges] = []
+    rows = 0
+    for part in (part for stage in stages for part in stage.blocks(ROWS)):
+        if rows + len(part.clients) > ROWS:
+            yield _exchanges_block(round_number, pending, names)
+            pending, rows = [], 0
+        pending.append(part)
+        rows += len(part.clients)
+    yield _exchanges_block(round_number, pending, names)
+
+
+def exchanges_table(round_number: int, stages: Sequence[Exchanges]) -> pa.Table:
+    """The `exchanges` rows of one round."""
+    return pa.concat_tables(exchanges_tables(round_number, stages))
+
+
+def _exchanges_block(round_number: int, stages: Sequence[Exchanges], names: tuple[str, ...]) -> pa.Table:
+    """The rows of some stages, or parts of stages; `names` are those of all stages of the round."""
+    schema = SCHEMAS["exchanges"]
     if not stages:
         return schema.empty_table()
 
@@ -209,13 +227,23 @@ def read_chunks(files: Sequence[Path], name: str, columns: Sequence[str] | None 
 
 
 def write_merged(file: IO[bytes], parts: Sequence[Path], name: str, metadata: dict[bytes, bytes]) -> None:
-    """Write the rows of several files as one table, with `metadata` of its own; a chunk is in memory at a time.
+    """Write the rows of several files as one table, with `metadata` of its own; about `ROWS` are in memory at a time.
 
     Raises as `read_chunks` does.
     """
+    pending: list[pa.Table] = []
     with parquet_files.writer(file, SCHEMAS[name].with_metadata(metadata)) as writer:
-        for chunk in read_chunks(parts, name):
-            writer.write_table(chunk.replace_schema_metadata(metadata), row_group_size=ROWS)
+        for part in parts:
+            try:
+                for batch in _batches(part, name, None):
+                    pending.append(batch)
+                    if sum(map(len, pending)) >= ROWS:
+                        writer.write_table(joined(pending).replace_schema_metadata(metadata), row_group_size=ROWS)
+                        pending = []
+            except (OSError, pa.ArrowException) as error:
+                raise damaged(part, name, error) from None
+        if pending:
+            writer.write_table(joined(pending).replace_schema_metadata(metadata), row_group_size=ROWS)
 
 
 def _batches(file: Path, name: str, columns: Sequence[str] | None) -> Iterator[pa.Table]:
