@@ -9,13 +9,14 @@ its callers each time. Where compute is measured nobody remembers anything.
 
 import hashlib
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-from testbed.crypto import signatures, vrf
+from testbed.crypto import InvalidProof, signatures, vrf
 from testbed.crypto.key_agreement import PrivateKey
+from testbed.crypto.threads import each
 
 MOST_RESULTS = 1 << 19
 """At about 300 bytes each, what a process remembers of all parties' work stays below 200 MB."""
@@ -40,11 +41,18 @@ class Results:
         if known is not self:
             return known
         made = compute()
+        self.keep(key, made)
+        return made
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._found
+
+    def keep(self, key: Hashable, made: object) -> None:
+        """Remember a result."""
         with self._turn:
             if len(self._found) >= self._most:
                 del self._found[next(iter(self._found))]
             self._found[key] = made
-        return made
 
     def __getstate__(self) -> int:
         """Results stay in their process."""
@@ -83,6 +91,28 @@ def verify_output(public: bytes, alpha: bytes, proof: bytes) -> bytes:
     if results is None:
         return vrf.verify(public, alpha, proof)
     return results.of(("output", public, alpha, proof), lambda: vrf.verify(public, alpha, proof))
+
+
+def verify_outputs(claims: Sequence[tuple[bytes, bytes, bytes]]) -> None:
+    """Verify proofs on all cores, so that `verify_output` of each (key, alpha, proof) then finds its result.
+
+    Of those that do not hold nothing is kept: they are found out when they are asked for. Does nothing where nobody
+    remembers anything.
+    """
+    results = _results.get()
+    if results is None:
+        return
+    new = [claim for claim in dict.fromkeys(claims) if ("output", *claim) not in results]
+
+    def verified(claim: tuple[bytes, bytes, bytes]) -> bytes | None:
+        try:
+            return vrf.verify(*claim)
+        except InvalidProof:
+            return None
+
+    for claim, output in zip(new, each(verified, new), strict=True):
+        if output is not None:
+            results.keep(("output", *claim), output)
 
 
 def agree(own: PrivateKey, peer_public: bytes, purpose: bytes) -> bytes:

@@ -117,10 +117,14 @@ class Replies(Mapping[int, Any]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def valid(self) -> dict[int, Any]:
-        """Decoded answers of those whose answer decodes; the others are treated as non-responsive."""
+    def valid(self, *, shared: bool = True) -> dict[int, Any]:
+        """Decoded answers of those whose answer decodes; the others are treated as non-responsive.
+
+        Args:
+            shared: also of those who share one that depends on nothing of their own: there may be millions.
+        """
         kept = {}
-        for client in self:
+        for client in self if shared else filter(self._answered, sorted(self._headers)):
             try:
                 kept[client] = self[client]
             except ProtocolError:

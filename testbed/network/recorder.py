@@ -411,7 +411,7 @@ class Stage:
             who = slice(None) if sharing is None else sharing
             self.size_up[who] = shared.size
             self.compute_s[who] = shared.compute_s
-            self.outcome[who] = ANSWERED
+            self.outcome[who] = SILENT if shared.header is None else ANSWERED
 
     def who(self, *outcomes: int) -> Ids:
         """Sorted numbers of the clients with one of these outcomes."""

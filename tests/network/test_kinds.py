@@ -31,8 +31,8 @@ few = st.sets(st.integers(0, CLIENTS - 1), max_size=5)
 def worlds(draw: st.DrawFn) -> tuple[dict[str, Any], list[Any]]:
     """How a `World` is made, and the questions of two rounds."""
     cycle = st.lists(st.sampled_from([0.02, 1.0, 3.0]), min_size=1, max_size=3)
-    settings = {
-        name: draw(cycle.map(lambda values, unit=unit: np.resize(np.array(values) * unit, CLIENTS)))
+    settings: dict[str, Any] = {
+        name: np.resize(np.array(draw(cycle)) * unit, CLIENTS)
         for name, unit in (("down", emulated.MB), ("up", emulated.MB), ("latency", 0.05), ("factors", 1.0))
     }
     capacity = st.sampled_from([1e12, 2e5, 40e6, 40e6 / 3])

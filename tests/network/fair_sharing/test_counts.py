@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.network.fair_sharing import transfers
+from testbed.emulation.links.rates import Rates
 from testbed.network.fair_sharing.transfers import exceeds, transfer
 from tests.network.fair_sharing.definition import Case, cases, cases_in_flights
 from tests.thoroughness import examples
@@ -58,7 +58,7 @@ def test_also_where_rounding_decides_whether_the_link_is_full(case: Case, severa
 
 
 def test_unlimited_links_that_are_counted() -> None:
-    infinite = transfers.Rates.constant([np.inf, 5.0])
+    infinite = Rates.constant([np.inf, 5.0])
     found = transfer(np.zeros(2), np.array([30.0, 10.0]), infinite, 10.0, count=np.array([2, 3]))
     single = transfer(
         np.zeros(5), np.array([30.0, 30.0, 10.0, 10.0, 10.0]), infinite.take([0, 0, 1, 1, 1]), 10.0
@@ -68,5 +68,5 @@ def test_unlimited_links_that_are_counted() -> None:
 
 @pytest.mark.parametrize("number", [1, 10**7])
 def test_ten_million_alike_are_one(number: int) -> None:
-    found = transfer(np.zeros(1), np.full(1, 100.0), transfers.Rates.constant([50.0]), 10.0, count=np.array([number]))
+    found = transfer(np.zeros(1), np.full(1, 100.0), Rates.constant([50.0]), 10.0, count=np.array([number]))
     assert found.finish_s[0] == pytest.approx(10.0 * number)
