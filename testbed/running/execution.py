@@ -34,7 +34,7 @@ from testbed.running.observers import Guarded, Observer, Serialised
 from testbed.running.observers.catalogue import made as made_observers
 from testbed.running.open_runs import OpenRun
 from testbed.running.preparation import PlannedRun, default_directory, planned
-from testbed.running.validation import check_addresses, check_plan, warnings
+from testbed.running.validation import check_addresses, check_plan, memory_error, memory_warning, warnings
 from testbed.running.workers import LocalWorker, PointWorker
 from testbed.signals import stopping_on_signals
 
@@ -319,10 +319,13 @@ def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, 
                     built = (key, workloads.build(*key))
                 plan.check_sums(built[1])
                 notes = plan.read_files(built[1])
-            for line in (*notes, *privacy_warnings(plan, built[1])):
+            too_large = memory_warning(experiment.population)
+            for line in (*notes, *privacy_warnings(plan, built[1]), *([too_large] if too_large else [])):
                 observer.warned(run, line)
         except (ExperimentError, TraceError) as error:
             raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error
+        except MemoryError:
+            raise ExperimentError(f"{place}: {memory_error(experiment.population)}") from None
     check_points(
         [(point.where(where), point.experiment) for point in all_points],
         lambda one: stages.get(id(one)) or stages_of(one),
