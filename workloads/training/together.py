@@ -7,9 +7,10 @@ done, the longest first, so that clients of unequal length waste little, and a c
 only. Batches are those of `LocalTrainer`, from the same streams, and so are dropout's masks; what is left of a last,
 smaller batch is filled with a sample that is labelled `IGNORED`: it has no loss and no gradient.
 
-Every computation has the same shape, whoever is in it and however few they are: so a client's update does not depend on
-those beside it, and the number of hosts changes no bit (tests compare them on a CPU). Against `LocalTrainer` sums have
-other orders: equal but for rounding.
+Every computation has the same shape, whoever is in it and however few they are, so a client's update does not depend on
+those beside it, and the number of hosts changes no bit. On a CPU that takes one thing more: its products of matrices
+round by where in memory the numbers lie. There each client has the slot of its number, and may wait for it while others
+are free. Against `LocalTrainer` sums have other orders: equal but for rounding.
 """
 
 import copy
@@ -34,7 +35,7 @@ from workloads.models.classifiers import SeededDropout
 from workloads.training.stacked_optimizers import stacked_optimizer
 
 _SAMPLE_BYTES = 1 << 29  # of the clients whose samples are on the device at the same time
-_OTHER_DROPOUT = (nn.modules.dropout._DropoutNd,)
+_ALIGNED = 32  # elements: every parameter begins at a multiple
 
 
 def check(network: nn.Module, name: str) -> None:
@@ -44,13 +45,13 @@ def check(network: nn.Module, name: str) -> None:
         network: any; it may be on the meta device.
         name: what the experiment calls it.
     """
+    if (module := vector.mixing_module(network)) is not None:
+        raise ExperimentError(
+            f"workload.clients_at_once: {name} has {type(module).__name__}, whose statistics are of a whole batch, and "
+            "batches of several clients are filled up; leave the key out, or take a model without it"
+        )
     for module in network.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) or next(module.buffers(recurse=False), None) is not None:
-            raise ExperimentError(
-                f"workload.clients_at_once: {name} has {type(module).__name__}, which keeps statistics besides its "
-                "parameters; leave the key out, or take a model without it"
-            )
-        if isinstance(module, _OTHER_DROPOUT):
+        if isinstance(module, nn.modules.dropout._DropoutNd):
             raise ExperimentError(
                 f"workload.clients_at_once: {name} has {type(module).__name__}, which draws from torch's own "
                 "generator; leave the key out, or take workloads.models.classifiers.SeededDropout"
@@ -98,10 +99,14 @@ class ClientsTogether:
         self._device = device
         self._copies = vector.copies(network)
         self._slots = section.clients_at_once
-        self._names = [name for name, _ in self._network.named_parameters()]
-        self._shapes = [parameter.shape for parameter in self._network.parameters()]
+        self._any_slot = device.type != "cpu"
+        self._places: dict[str, tuple[slice, torch.Size]] = {}  # of each parameter in a slot's row
+        self._width = 0
+        for key, parameter in self._network.named_parameters():
+            self._places[key] = slice(self._width, self._width + parameter.numel()), parameter.shape
+            self._width += _ALIGNED * math.ceil(parameter.numel() / _ALIGNED)
         self._dropout = _Dropout(self._network, self._slots, section.batch_size, device)
-        self._stacked: list[Tensor] = []  # (slots, ...) each
+        self._rows = self._gradients = torch.zeros(0)  # (slots, width) once they are needed
         self._lock = threading.Lock()
 
     def train(
@@ -143,86 +148,93 @@ class ClientsTogether:
     def _train(
         self, trainings: list["_Training"], model: NDArray[np.float32], round_number: int
     ) -> dict[int, LocalResult]:
-        sizes = [shape.numel() for shape in self._shapes]  # what is sent twice comes after them
-        parts = torch.from_numpy(np.array(model)).to(self._device)[: sum(sizes)].split(sizes)
-        initial = [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
-        if not self._stacked:
-            self._stacked = [torch.zeros((self._slots, *shape), device=self._device) for shape in self._shapes]
-        optimizer = stacked_optimizer(self._section, self._stacked, self._section.learning_rate_in(round_number))
+        if not self._rows.numel():
+            self._rows = torch.zeros((self._slots, self._width), device=self._device)
+            self._gradients = torch.zeros_like(self._rows)
+        optimizer = stacked_optimizer(self._section, self._rows, self._section.learning_rate_in(round_number))
+        initial = self._row(model)
         samples = torch.cat([training.inputs for training in trainings]).to(self._device)
         labels = torch.cat([training.labels for training in trainings]).to(self._device, torch.int64)
-        self._dropout.look(self._network, dict(zip(self._names, initial, strict=True)), samples[:1])
+        self._dropout.look(self._network, self._views(initial), samples[:1])
         first = 0
         for training in trainings:
             training.first, first = first, first + len(training.labels)
-        queue = sorted(trainings, key=lambda training: training.steps)  # the longest is taken first, from the end
+        queues = self._queues(trainings)
         slots: list[_Training | None] = [None] * self._slots
         sums = torch.zeros((2, self._slots), dtype=torch.float64, device=self._device)  # of losses, of their squares
         results: dict[int, LocalResult] = {}
-        while queue or any(slots):
-            begun = [slot for slot, training in enumerate(slots) if training is None][: len(queue)]
+        while any(queues) or any(slots):
+            begun = []
+            for slot, queue in enumerate(queues):
+                if slots[slot] is None and queue:
+                    slots[slot] = queue.pop()
+                    begun.append(slot)
             if begun:
-                self._begin(begun, initial)
+                self._rows[begun] = initial
                 optimizer.begin(begun)
                 sums[:, begun] = 0.0
-                for slot in begun:
-                    slots[slot] = queue.pop()
-            rows, counts = self._rows(slots)
-            there = torch.arange(rows.shape[1]) < torch.from_numpy(counts)[:, None]
-            chosen = torch.from_numpy(rows.ravel()).to(self._device)
-            there = there.to(self._device)
-            inputs = samples.index_select(0, chosen).unflatten(0, rows.shape)
-            targets = labels.index_select(0, chosen).unflatten(0, rows.shape)
+            chosen, counts = self._next_batches(slots)
+            there = torch.from_numpy(np.arange(chosen.shape[1]) < counts[:, None]).to(self._device)
+            index = torch.from_numpy(chosen.ravel()).to(self._device)
+            inputs = samples.index_select(0, index).unflatten(0, chosen.shape)
+            targets = labels.index_select(0, index).unflatten(0, chosen.shape)
             targets = targets.masked_fill(~there.view(*there.shape, *[1] * (targets.dim() - 2)), IGNORED)
-            gradients = self._gradients(inputs, targets, self._dropout.draw(slots, counts), counts, sums)
-            optimizer.step(gradients)
-            done = [slot for slot, training in enumerate(slots) if training is not None and not training.steps_left]
+            self._backward(inputs, targets, self._dropout.draw(slots, counts), counts, sums)
+            optimizer.step(self._gradients)
+            done = [(slot, one) for slot, one in enumerate(slots) if one is not None and not one.steps_left]
             if done:
-                finished = [training for slot, training in enumerate(slots) if slot in done and training is not None]
-                results |= self._results(done, finished, model, sums)
-                for slot in done:
+                results |= self._results(done, model, sums)
+                for slot, _ in done:
                     slots[slot] = None
         return results
 
-    def _begin(self, slots: list[int], initial: Sequence[Tensor]) -> None:
-        """Put the model that was given into some slots."""
-        with torch.no_grad():
-            for parameter, value in zip(self._stacked, initial, strict=True):
-                parameter[slots] = value
+    def _queues(self, trainings: Sequence["_Training"]) -> list[list["_Training"]]:
+        """For each slot those that wait for it, the longest last, which is taken first; on a GPU all wait for any."""
+        queue = sorted(trainings, key=lambda training: training.steps_left)
+        if self._any_slot:
+            return [queue] * self._slots
+        return [[one for one in queue if one.client % self._slots == slot] for slot in range(self._slots)]
 
-    def _rows(self, slots: Sequence["_Training | None"]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _row(self, model: NDArray[np.float32]) -> Tensor:
+        """(width,) the parameters of a model as a slot has them."""
+        row = np.zeros(self._width, np.float32)
+        start = 0
+        for place, shape in self._places.values():
+            row[place] = model[start : start + shape.numel()]
+            start += shape.numel()
+        return torch.from_numpy(row).to(self._device)
+
+    def _views(self, rows: Tensor) -> dict[str, Tensor]:
+        """The parameters in (..., width) rows, (..., *shape) each."""
+        return {key: rows[..., place].unflatten(-1, shape) for key, (place, shape) in self._places.items()}
+
+    def _next_batches(self, slots: Sequence["_Training | None"]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(slots, batch) which samples are next, and (slots,) how many of each row count."""
-        rows = np.zeros((self._slots, self._section.batch_size), np.int64)
+        chosen = np.zeros((self._slots, self._section.batch_size), np.int64)
         counts = np.zeros(self._slots, np.int64)
         for slot, training in enumerate(slots):
             if training is not None:
                 batch = training.next_batch()
-                rows[slot, : len(batch)] = batch
-                rows[slot, len(batch) :] = batch[0]
+                chosen[slot, : len(batch)] = batch
+                chosen[slot, len(batch) :] = batch[0]
                 counts[slot] = len(batch)
-        return rows, counts
+        return chosen, counts
 
-    def _gradients(
-        self,
-        inputs: Tensor,
-        labels: Tensor,
-        masks: list[Tensor],
-        counts: NDArray[np.int64],
-        sums: Tensor,
-    ) -> Sequence[Tensor]:
-        """Everybody's gradients, (slots, ...) each; the losses are added to `sums`."""
-        stacked = [parameter.requires_grad_() for parameter in self._stacked]
+    def _backward(
+        self, inputs: Tensor, labels: Tensor, masks: list[Tensor], counts: NDArray[np.int64], sums: Tensor
+    ) -> None:
+        """Everybody's gradients at the samples, (slots, batch, ...); the losses are added to `sums`."""
+        parameters = {key: view.detach().requires_grad_() for key, view in self._views(self._rows).items()}
 
-        def logits_of(parameters: list[Tensor], inputs: Tensor, masks: list[Tensor]) -> Tensor:
+        def logits_of(parameters: dict[str, Tensor], inputs: Tensor, masks: list[Tensor]) -> Tensor:
             self._dropout.use(iter(masks))
-            named = dict(zip(self._names, parameters, strict=True))
-            return cast(Tensor, functional_call(self._network, named, (inputs,)))
+            return cast(Tensor, functional_call(self._network, parameters, (inputs,)))
 
         try:
-            logits = vmap(logits_of)(stacked, inputs, masks)
+            logits = vmap(logits_of)(parameters, inputs, masks)
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError as error:
-            if isinstance(error, torch.OutOfMemoryError):
-                raise
             raise ExperimentError(
                 f"workload.clients_at_once: {self._name} cannot be trained for several clients at once; leave the key "
                 f"out ({str(error).strip().splitlines()[0]})"
@@ -231,27 +243,29 @@ class ClientsTogether:
         likelihoods = log_softmax(logits, 2).gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2)
         likelihoods = likelihoods.masked_fill(~there, 0.0)
         losses = -likelihoods.flatten(1).sum(dim=1) / there.flatten(1).sum(dim=1)
+        gradients = torch.autograd.grad(losses.sum(), [*parameters.values()])
+        for view, gradient in zip(self._views(self._gradients).values(), gradients, strict=True):
+            view.copy_(gradient)
         with torch.no_grad():
             single = likelihoods
             if labels.dim() > 2:
                 single = likelihoods.sum(dim=2) / there.sum(dim=2).clamp(min=1)
-            sums[0].add_(losses.detach().double() * torch.from_numpy(counts).to(self._device))
+            sums[0].add_(losses.double() * torch.from_numpy(counts).to(self._device))
             sums[1].add_(single.double().square().sum(dim=1))
-        return torch.autograd.grad(losses.sum(), stacked)
 
     def _results(
-        self, slots: list[int], trainings: Sequence["_Training"], model: NDArray[np.float32], sums: Tensor
+        self, done: Sequence[tuple[int, "_Training"]], model: NDArray[np.float32], sums: Tensor
     ) -> dict[int, LocalResult]:
         """What has come out in some slots."""
-        with torch.no_grad():
-            rows = torch.cat([parameter[slots].flatten(1) for parameter in self._stacked], dim=1).cpu().numpy()
+        slots = [slot for slot, _ in done]
+        rows, losses = self._rows[slots].cpu().numpy(), sums[:, slots].T.tolist()
         results = {}
-        for training, values, (loss, squared) in zip(trainings, rows, sums[:, slots].T.tolist(), strict=True):
-            delta = np.empty_like(model)
-            np.subtract(values, model[: len(values)], out=delta[: len(values)])
-            for there, again in self._copies:
-                np.subtract(values[there], model[again], out=delta[again])
-            results[training.client] = LocalResult(delta, loss / training.examples, squared / training.examples)
+        for (_, training), row, (loss, squared) in zip(done, rows, losses, strict=True):
+            local = np.concatenate([row[place] for place, _ in self._places.values()])
+            local = np.concatenate([local, *(local[there] for there, _ in self._copies)])
+            results[training.client] = LocalResult(
+                np.subtract(local, model, out=local), loss / training.examples, squared / training.examples
+            )
         return results
 
 
@@ -262,8 +276,7 @@ class _Training:
         client: its number.
         inputs, labels: its samples.
         first: where they begin among those on the device.
-        steps: how many batches there are.
-        steps_left: how many are to come.
+        steps_left: how many batches are to come.
         examples: samples times epochs.
         dropout: the stream of its masks.
     """
@@ -274,7 +287,7 @@ class _Training:
         self.client = client
         self.inputs, self.labels = inputs, labels
         self.first = 0
-        self.steps = self.steps_left = section.epochs * math.ceil(len(labels) / section.batch_size)
+        self.steps_left = section.epochs * math.ceil(len(labels) / section.batch_size)
         self.examples = section.epochs * len(labels)
         self.dropout = stream(seed, Purpose.DROPOUT, client, round_number)
         self._order = stream(seed, Purpose.BATCHES, client, round_number)
