@@ -8,6 +8,7 @@ import pytest
 from torch import Tensor
 
 from testbed.errors import ExperimentError
+from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import Experiment
 from tests.engine.federations import Run
 from tests.engine.test_same_results import UNSTEADY
@@ -48,8 +49,8 @@ def test_the_run_is_the_plain_one_but_for_rounding(run: Callable[..., Run], aggr
     assert curve[-1] > 0.5
     tables = [[{**row, "detail": None} for row in one.rows("exchanges")] for one in (plain, batched)]
     assert tables[0] == tables[1]  # bytes and seconds of every exchange
-    model, of_batched = plain.federation.state.model, batched.federation.state.model
-    assert np.linalg.norm(of_batched - model) < 0.02 * np.linalg.norm(model)  # in secagg rounding is quantised
+    model, model_of_batched = plain.federation.state.model, batched.federation.state.model
+    assert np.linalg.norm(model_of_batched - model) < 0.02 * np.linalg.norm(model)  # in secagg rounding is quantised
 
 
 @pytest.mark.parametrize("hosts", [2, 3])
@@ -58,10 +59,11 @@ def test_the_number_of_hosts_changes_no_bit(run: Callable[..., Run], hosts: int)
     assert several.federation.state.model.tobytes() == one.federation.state.model.tobytes()
 
 
-def test_it_is_recorded() -> None:
-    plain, batched = (Experiment.model_validate({"population": 30} | keys).plain() for keys in (KEYS, together(4)))
-    assert batched["workload"]["clients_at_once"] == 4
-    assert "clients_at_once" not in plain["workload"]  # what was recorded before there was the key stays the same
+def test_it_is_recorded_and_changes_no_secret() -> None:
+    plain, batched = (Experiment.model_validate({"population": 30} | keys) for keys in (KEYS, together(4)))
+    assert batched.plain()["workload"]["clients_at_once"] == 4
+    assert "clients_at_once" not in plain.plain()["workload"]  # what was recorded before it was a key stays the same
+    assert secrets_context(batched) == secrets_context(plain)  # the same selection, so that the two can be compared
 
 
 def test_a_client_whose_data_cannot_be_read_is_lost_alone(run: Callable[..., Run]) -> None:

@@ -193,7 +193,11 @@ class ClientsTogether:
         queue = sorted(trainings, key=lambda training: training.steps_left)
         if self._any_slot:
             return [queue] * self._slots
-        return [[one for one in queue if one.client % self._slots == slot] for slot in range(self._slots)]
+        return [[one for one in queue if self._slot_of(one.client) == slot] for slot in range(self._slots)]
+
+    def _slot_of(self, client: int) -> int:
+        """Where a client is trained on a CPU: multiplicative hashing, which spreads every n-th client evenly."""
+        return (client * 0x9E3779B1 % 2**32) * self._slots >> 32
 
     def _row(self, model: NDArray[np.float32]) -> Tensor:
         """(width,) the parameters of a model as a slot has them."""
