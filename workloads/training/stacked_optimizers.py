@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor
-from torch.optim.sgd import sgd
 
 from testbed.workload.section import WorkloadSection
+from workloads.training.local import sgd_step
 
 
 class StackedOptimizer(ABC):
@@ -40,21 +40,7 @@ class StackedSGD(StackedOptimizer):
             self._velocities[slots] = 0.0
 
     def step(self, gradients: Tensor) -> None:
-        with torch.no_grad():
-            sgd(
-                [self._parameters],
-                [gradients],
-                [self._velocities],
-                has_sparse_grad=False,
-                foreach=False,
-                fused=True,
-                weight_decay=self._decay,
-                momentum=self._momentum,
-                lr=self._rate,
-                dampening=0.0,
-                nesterov=False,
-                maximize=False,
-            )
+        sgd_step([self._parameters], [gradients], [self._velocities], self._rate, self._momentum, self._decay)
 
 
 class StackedAdamW(StackedOptimizer):
