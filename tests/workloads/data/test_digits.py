@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from sklearn.datasets import load_digits
 
 from testbed.workload.section import WorkloadSection
@@ -16,6 +17,12 @@ def test_all_images_and_labels_are_those_of_scikit_learn() -> None:
     table, there = digits._table(), load_digits()
     np.testing.assert_array_equal(table[:, :-1].reshape(-1, 8, 8), there.images)
     np.testing.assert_array_equal(table[:, -1], there.target)
+
+
+def test_a_scikit_learn_that_keeps_them_elsewhere_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = digits._table()
+    monkeypatch.setattr(digits, "find_spec", lambda name: None)
+    np.testing.assert_array_equal(digits._table(), expected)
 
 
 def test_they_are_spread_and_held_out() -> None:
