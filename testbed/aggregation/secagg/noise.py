@@ -103,8 +103,8 @@ class WithoutNoise(SecAggNoise):
     def encoded(self, role: NoisyRole, update: LocalUpdate, participants: int, round_number: int) -> npt.NDArray[Any]:
         """See `NoisePolicy.encoded`."""
         weight = update.samples if self._weighted else 1
-        rounding = role.environment.randomness.generator(role.client.number, round_number, "stochastic rounding")
-        return self._quantisation.encode(update.delta, weight, rounding)
+        coins = role.environment.randomness.simulation_key(role.client.number, round_number, "stochastic rounding")
+        return self._quantisation.encode(update.delta, weight, coins)
 
     def mean(
         self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
