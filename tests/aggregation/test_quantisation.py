@@ -112,7 +112,7 @@ def test_a_chunk_is_rounded_like_the_whole() -> None:
     expected = (exact.astype(np.uint64) + mask(coins(4), 100_001, 16)) // UNIT * 3
     assert np.array_equal(encoded[:-1], expected)
     added = np.arange(100_002, dtype=np.uint32)
-    quantisation.add_to(added, delta.astype(np.float32), 3, coins(4))
+    quantisation.quantised(delta.astype(np.float32), 3, coins(4)).add_to(added)
     assert np.array_equal(added, encoded + np.arange(100_002, dtype=np.uint32))
 
 

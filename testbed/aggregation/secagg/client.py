@@ -47,13 +47,13 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph
 from testbed.crypto import InvalidSignature, OpeningFailed, remembered, shamir
-from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.masks import add_masks, word_dtype
+from testbed.crypto.key_agreement import PrivateKey, check_public
+from testbed.crypto.masks import word_dtype
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
-from testbed.network.masked_vectors import MaskedVector, counted
+from testbed.network.masked_vectors import Elements, MaskedVector, Masks, Seed, agreed_seed
 from testbed.parties.client import Client, handles
 from testbed.training import trained_update
 
@@ -254,16 +254,21 @@ class SecAggClient(Participant):
         """`(d+1,)` the update as ring elements under a mask for each peer and one of its own; `(D+1,)` with noise."""
         elements, given = self.encoded(), self.parameters
         keys = [self.adverts[peer].mask_key for peer in peers]
-        seeds = [*(remembered.agree(self.mask, key, given.mask_purpose) for key in keys), self.self_mask]
+        seeds: list[Seed] = [agreed_seed(self.mask.public, key, given.mask_purpose) for key in keys]
+        seeds.append(self.self_mask)
         signs = [*(1 if peer > self.number else -1 for peer in peers), 1]
+        masks = Masks(seeds, signs, given.prg, [self.mask])
         meter("x25519.agree", len(peers))
         meter(given.mask_operation, len(elements) * len(seeds))
         if self.environment.symbolic_masks:
-            return MaskedVector(elements, given.bits, counted(seeds, signs), given.prg)
-        add_masks(elements, seeds, signs, given.bits, given.prg)
-        return Vector(elements, given.bits)
+            for key in keys:
+                check_public(key)
+            return MaskedVector(elements, given.bits, masks)
+        masked = np.asarray(elements)
+        masks.add_to(masked, given.bits)
+        return Vector(masked, given.bits)
 
-    def encoded(self) -> npt.NDArray[Any]:
+    def encoded(self) -> npt.NDArray[Any] | Elements:
         """The update as ring elements, with this client's noise where participants add some."""
         update = trained_update(self, self.round)
         return self.noise.encoded(self, update, self.graph.participants, self.round)
