@@ -48,14 +48,8 @@ def share(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) 
     Raises:
         InvalidShares: if an argument is out of these ranges.
     """
-    if len(secret) != SECRET_BYTES or len(entropy) != ENTROPY_BYTES:
-        raise InvalidShares(
-            f"a secret has {SECRET_BYTES} bytes and its entropy {ENTROPY_BYTES}, got {len(secret)} and {len(entropy)}"
-        )
-    _check_points(points)
-    if not 1 <= threshold <= len(points):
-        raise InvalidShares(f"the threshold must be between 1 and the {len(points)} points, got {threshold}")
-    leading, *lower = _coefficients(secret, threshold, entropy)[::-1]
+    check_dealing(secret, threshold, points, entropy)
+    leading, *lower = coefficients(secret, threshold, entropy)[::-1]
     shares = []
     for point in points:
         value = leading
@@ -63,6 +57,17 @@ def share(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) 
             value = value * point + coefficient
         shares.append((value % PRIME).to_bytes(SHARE_BYTES, "big"))
     return shares
+
+
+def check_dealing(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) -> None:
+    """Raise `InvalidShares` where :func:`share` does."""
+    if len(secret) != SECRET_BYTES or len(entropy) != ENTROPY_BYTES:
+        raise InvalidShares(
+            f"a secret has {SECRET_BYTES} bytes and its entropy {ENTROPY_BYTES}, got {len(secret)} and {len(entropy)}"
+        )
+    _check_points(points)
+    if not 1 <= threshold <= len(points):
+        raise InvalidShares(f"the threshold must be between 1 and the {len(points)} points, got {threshold}")
 
 
 def reconstruct(points: Sequence[int], shares: Sequence[bytes], threshold: int) -> bytes:
@@ -135,7 +140,7 @@ class LagrangeWeights:
         return secret.to_bytes(SECRET_BYTES, "big")
 
 
-def _coefficients(secret: bytes, threshold: int, entropy: bytes) -> list[int]:
+def coefficients(secret: bytes, threshold: int, entropy: bytes) -> list[int]:
     """The coefficients of 1, x, x^2, ...: the secret, then t-1 uniform ones (modulo PRIME, up to 2**-255)."""
     key = hmac.digest(entropy, b"testbed/shamir/v1" + threshold.to_bytes(8, "big") + secret, "sha256")
     stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(_COEFFICIENT_BYTES * (threshold - 1)))

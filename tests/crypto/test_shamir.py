@@ -94,7 +94,7 @@ def test_the_polynomial_depends_on_entropy_secret_and_threshold():
     assert len(slopes) == 3
     assert slope(SECRET, 1, ENTROPY) == 0
     assert shamir.share(SECRET, 2, [1, 2], ENTROPY) == shamir.share(SECRET, 2, [1, 2, 3], ENTROPY)[:2]
-    coefficients = [shamir._coefficients(SECRET, threshold, ENTROPY)[1:] for threshold in (5, 6)]
+    coefficients = [shamir.coefficients(SECRET, threshold, ENTROPY)[1:] for threshold in (5, 6)]
     assert not set(coefficients[0]) & set(coefficients[1])
     assert len(set(coefficients[1])) == 5
     assert max(coefficients[1]) > 2**250

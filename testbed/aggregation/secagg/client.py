@@ -46,7 +46,7 @@ from testbed.aggregation.secagg.noise import SecAggNoise, SharesAndNoise, Unmask
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph
-from testbed.crypto import InvalidSignature, OpeningFailed, remembered, shamir
+from testbed.crypto import OpeningFailed, remembered, shamir
 from testbed.crypto.key_agreement import PrivateKey, check_public
 from testbed.crypto.masks import word_dtype
 from testbed.crypto.shamir import SHARE_BYTES
@@ -180,7 +180,8 @@ class SecAggClient(Participant):
 
     def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
         """A share of one of the secrets for each holder."""
-        return shamir.share(secret, self.graph.threshold, points, self.secret(f"polynomial of {name}"))
+        share = remembered.share_among_all if self.graph.same_holders else shamir.share
+        return share(secret, self.graph.threshold, points, self.secret(f"polynomial of {name}"))
 
     def check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
         """Refuse keys that are not those of this round's participants, asked to train the same."""
@@ -199,14 +200,15 @@ class SecAggClient(Participant):
             raise Refusal("secagg.foreign-participant", "keys of a client that is not on the agreed list")
         if agreed is None:
             self.environment.look_up(adverts)
-        for client, advert in adverts.items():
-            if client == self.number:
-                continue
-            content = self.advert_content(client, advert.sealing_key, advert.mask_key)
-            try:
-                self.verify(self.registered(client), KEYS_DOMAIN, content, advert.signature)
-            except InvalidSignature:
-                raise self.not_signed(client) from None
+        said = {c: (advert.sealing_key, advert.mask_key, advert.signature) for c, advert in adverts.items()}
+        self.check_signatures(
+            KEYS_DOMAIN,
+            self.advert_content(0, b"", b""),
+            said,
+            lambda client: self.advert_content(client, *said[client][:2]),
+            self.not_signed,
+            but=self.number,
+        )
 
     def associated(self, sender: int, receiver: int) -> bytes:
         """What sealed shares are bound to: they open for a receiver that was shown the same keys."""
@@ -344,11 +346,12 @@ class SecAggClient(Participant):
             raise Refusal("secagg.foreign-signature", "a signature twice, or of somebody who is no survivor")
         if count < self.graph.threshold:
             raise Refusal("secagg.too-few-signatures", f"{count} signatures, threshold {self.graph.threshold}")
-        for client, signature in signed.items():
-            try:
-                self.verify(self.registered(client), SURVIVORS_DOMAIN, self.survivors_signed, signature)
-            except InvalidSignature:
-                raise Refusal("secagg.inconsistent-survivors", f"client {client} signed another set") from None
+
+        def other_set(client: int) -> Refusal:
+            return Refusal("secagg.inconsistent-survivors", f"client {client} signed another set")
+
+        content, said = self.survivors_signed, {client: (signature,) for client, signature in signed.items()}
+        self.check_signatures(SURVIVORS_DOMAIN, content, said, lambda client: content, other_set)
 
     def signers(self) -> set[int]:
         """Whose signatures count: the survivors', and where batches say so those of all that have shared."""
