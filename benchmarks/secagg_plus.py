@@ -9,12 +9,11 @@ and its addition, on the same cores. With `--peer`, `secagg` is measured with th
 
 import operator
 import os
-import time
 
 import numpy as np
 
 from benchmarks.report import arguments, emit
-from benchmarks.secagg import Measured, floor_seconds, measured
+from benchmarks.secagg import Measured, floor_of, measured
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import PeerGraph
@@ -43,14 +42,13 @@ class Counting(SecAggPlus):
 
 def row(name: str, done: Measured, masks: int, length: int, cores: int, prg: Prg) -> dict[str, object]:
     """A line of the table; CPU seconds of both, because on a machine that others use they say more than the clock."""
-    began = time.process_time()
-    floor_s = floor_seconds(masks, length, cores, np.uint32, prg)
-    floor_cpu_s = time.process_time() - began
+    floor = floor_of(masks, length, cores, np.uint32, prg)
     return {
-        "protocol": name, "seconds": done.seconds, "floor_seconds": floor_s, "ratio": done.seconds / floor_s,
-        "cpu_seconds": done.cpu_s, "floor_cpu_seconds": floor_cpu_s, "cpu_ratio": done.cpu_s / floor_cpu_s,
+        "protocol": name, "seconds": done.seconds, "floor_seconds": floor.seconds,
+        "ratio": done.seconds / floor.seconds,
+        "cpu_seconds": done.cpu_s, "floor_cpu_seconds": floor.cpu_s, "cpu_ratio": done.cpu_s / floor.cpu_s,
         "masks": masks, "client_ms": done.client_s * 1000, "client_kB_down": done.bytes_down / 1000,
-        "client_kB_up": done.bytes_up / 1000, "largest_error": done.error,
+        "client_kB_up": done.bytes_up / 1000, "peak_MB": done.peak_bytes / 1e6, "largest_error": done.error,
     }  # fmt: skip
 
 
