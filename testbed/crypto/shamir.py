@@ -8,6 +8,7 @@ cancel, a public key does not match).
 
 import hmac
 from collections.abc import Sequence
+from math import prod
 from operator import mul
 
 import gmpy2
@@ -104,17 +105,13 @@ class LagrangeWeights:
         """
         _check_points(points)
         self.points = tuple(points)
-        exact = [gmpy2.mpz(point) for point in points]
         product = gmpy2.mpz(1)
-        for point in exact:
+        for point in points:
             product = product * point % PRIME
-        self._weights = []
-        for own in exact:
-            denominator = own
-            for other in exact:
-                if other != own:
-                    denominator *= other - own
-            self._weights.append(product * gmpy2.invert(denominator % PRIME, PRIME) % PRIME)
+        # Each distance here has the other sign: in all, that of (-1)**(t - 1).
+        sign = -1 if len(points) % 2 == 0 else 1
+        below = [own * distances for own, distances in zip(points, products_of_distances(points), strict=True)]
+        self._weights = [sign * product * inverse % PRIME for inverse in inverses(below)]
 
     def reconstruct(self, shares: Sequence[bytes]) -> bytes:
         """The secret, 32 bytes, from one share for each point.
@@ -138,6 +135,25 @@ class LagrangeWeights:
         if secret >= _SECRET_BOUND:
             raise InvalidShares("the shares give no 32-byte secret: they do not belong together")
         return secret.to_bytes(SECRET_BYTES, "big")
+
+
+def products_of_distances(points: Sequence[int]) -> list[int]:
+    """`(m,)` the product of each point's distances to the others, own - other: distinct points, not reduced."""
+    exact = [int(point) for point in points]
+    return [prod([own - other for other in exact if other != own]) for own in exact]
+
+
+def inverses(numbers: Sequence[int]) -> list[int]:
+    """`(m,)` the inverses modulo the prime, for the price of one and three products each (Montgomery's trick)."""
+    before = [gmpy2.mpz(1)]
+    for number in numbers:
+        before.append(before[-1] * number % PRIME)
+    found = []
+    inverse = gmpy2.invert(before.pop(), PRIME)
+    for number in reversed(numbers):
+        found.append(inverse * before.pop() % PRIME)
+        inverse = inverse * number % PRIME
+    return found[::-1]
 
 
 def coefficients(secret: bytes, threshold: int, entropy: bytes) -> list[int]:

@@ -174,3 +174,15 @@ def test_any_bytes_give_a_secret_or_a_typed_error(points, shares, threshold):
         return
     assert len(secret) == shamir.SECRET_BYTES
     assert all(len(one) == shamir.SHARE_BYTES for one in shares[:threshold])
+
+
+@given(point_lists)
+def test_weights_are_those_of_lagranges_formula(points):
+    for own, weight in zip(points, shamir.LagrangeWeights(points)._weights, strict=True):
+        assert weight == interpolate_at(0, points, [int(point == own) for point in points])
+    distances = shamir.products_of_distances(points)
+    for own, product, inverse in zip(points, distances, shamir.inverses(distances), strict=True):
+        expected = 1
+        for other in points:
+            expected *= own - other if other != own else 1
+        assert (product, product * inverse % P) == (expected, 1)

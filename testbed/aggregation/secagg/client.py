@@ -207,6 +207,7 @@ class SecAggClient(Participant):
             said,
             lambda client: self.advert_content(client, *said[client][:2]),
             self.not_signed,
+            shown_to_all=self.graph.same_holders,
             but=self.number,
         )
 
@@ -351,7 +352,8 @@ class SecAggClient(Participant):
             return Refusal("secagg.inconsistent-survivors", f"client {client} signed another set")
 
         content, said = self.survivors_signed, {client: (signature,) for client, signature in signed.items()}
-        self.check_signatures(SURVIVORS_DOMAIN, content, said, lambda client: content, other_set)
+        to_all = self.graph.same_holders
+        self.check_signatures(SURVIVORS_DOMAIN, content, said, lambda client: content, other_set, shown_to_all=to_all)
 
     def signers(self) -> set[int]:
         """Whose signatures count: the survivors', and where batches say so those of all that have shared."""

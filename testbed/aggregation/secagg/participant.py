@@ -92,6 +92,8 @@ class Participant(NoisyRole):
         said: Mapping[int, tuple[bytes, ...]],
         content_of: Callable[[int], bytes],
         refusal: Callable[[int], Refusal],
+        *,
+        shown_to_all: bool,
         but: int | None = None,
     ) -> None:
         """Refuse unless all of these signatures verify: the first that does not says why.
@@ -105,9 +107,10 @@ class Participant(NoisyRole):
             said: by client, what its content follows from beside that; and, last, its signature.
             content_of: what a client has signed.
             refusal: of a client's signature that does not verify.
+            shown_to_all: whether other participants are shown the same.
             but: whose is not to be looked at.
         """
-        if self._known_to_be_signed(domain, common, said, content_of):
+        if shown_to_all and self._known_to_be_signed(domain, common, said, content_of):
             meter("ed25519.verify", len(said) - (but in said))
             return
         for client, (*_, signature) in said.items():
