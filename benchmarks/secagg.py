@@ -42,6 +42,7 @@ from workloads.determinism import one_thread
 
 CHUNK_BYTES = 1 << 18
 MOST_TIMED = 5000
+SAMPLES = 20  # of each client: its weight
 
 
 class RandomUpdates:
@@ -49,13 +50,13 @@ class RandomUpdates:
 
     def __init__(self, clients: int, dimension: int) -> None:
         self.dimension = dimension
-        self.sample_counts = np.full(clients, 20, np.int64)
+        self.sample_counts = np.full(clients, SAMPLES, np.int64)
         generator = np.random.default_rng(0)
         self._deltas = [generator.uniform(-1, 1, dimension).astype(np.float32) for _ in range(min(clients, 8))]
 
     def train(self, client: int, model: npt.NDArray[np.float32], round_number: int) -> LocalUpdate:
         """The client's update; no training."""
-        return LocalUpdate(self._deltas[client % len(self._deltas)], 20, 0.0, 0)
+        return LocalUpdate(self._deltas[client % len(self._deltas)], SAMPLES, 0.0, 0)
 
     def expected(self, clients: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Mean of the clients' updates."""
@@ -108,7 +109,7 @@ def measured(
     `told`: the server knows the experiment's id, and verifies signatures as the clients do. `masks`: "symbolic" or
     "materialised" (`aggregation.masks`), which goes with measured compute.
     """
-    protocol.parameters.check_weights(clients, 20)
+    protocol.parameters.check_weights(clients, SAMPLES)
     one_thread()  # as in every process of a run
     workload = RandomUpdates(clients, dimension)
     randomness = Randomness(1)
