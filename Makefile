@@ -68,22 +68,9 @@ SEED    ?= 1
 search: $(READY)
 	$(BIN)/python -m tests.search --seconds $(SECONDS) --seed $(SEED)
 
+# All of them in one table, and in bench.json; python -m benchmarks.compare OLD.json NEW.json sets two such files side by side.
 bench: $(READY)
-	$(BIN)/python -m benchmarks.vrf
-	$(BIN)/python -m benchmarks.secagg
-	$(BIN)/python -m benchmarks.secagg_plus
-	$(BIN)/python -m benchmarks.distributed_noise
-	$(BIN)/python -m benchmarks.round --samples 225
-	$(BIN)/python -m benchmarks.round --samples 20
-	$(BIN)/python -m benchmarks.local_training
-	$(BIN)/python -m benchmarks.selection
-	$(BIN)/python -m benchmarks.multi_round_metrics
-	$(BIN)/python -m benchmarks.compare_runs
-	$(BIN)/python -m benchmarks.reconstruct
-	$(BIN)/python -m benchmarks.participant_list
-	$(BIN)/python -m benchmarks.table2
-	$(BIN)/python -m benchmarks.transfers
-	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks --out bench.json
 
 # constraints.txt with the SHA-256 of every file, for this Python and machine: pip install --require-hashes -r requirements-hashed.txt
 hashes: $(READY)

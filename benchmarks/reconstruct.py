@@ -10,12 +10,14 @@ import time
 import numpy as np
 
 from analysis.attacks.reconstruction import View, measured, row
+from benchmarks.report import arguments, emit
 
 CLIENTS, PARTICIPANTS, ROUNDS, DIMENSION = 40, 8, 40, 62_006
 
 
 def main() -> None:
     """Print seconds of CPU and the ratio to the floor."""
+    options = arguments(__doc__.splitlines()[0]).parse_args()
     coin = np.random.default_rng(0)
     truth = coin.normal(size=(CLIENTS, DIMENSION)).astype(np.float32)
     chosen = np.array([coin.permutation(CLIENTS) < PARTICIPANTS for _ in range(ROUNDS)])
@@ -27,8 +29,11 @@ def main() -> None:
     began = time.process_time()
     _ = square @ seen.sums
     floor = time.process_time() - began
-    print(f"{CLIENTS} clients, {ROUNDS} rounds, d = {DIMENSION}: rank {told['rank']}, error {told['mean_error']:.1e}")
-    print(f"least squares and report {spent:.3f} s of CPU, floor {floor:.3f} s, ratio {spent / floor:.1f}")
+    result = {
+        "seconds": spent, "floor_seconds": floor, "ratio": spent / floor, "clients": CLIENTS, "rounds": ROUNDS,
+        "dimension": DIMENSION, "rank": told["rank"], "mean_error": told["mean_error"],
+    }  # fmt: skip
+    emit(result, [], options.format == "json")
 
 
 if __name__ == "__main__":

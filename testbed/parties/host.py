@@ -150,6 +150,7 @@ class Host:
             if test is not None:
                 others = [number for spec in specs if spec.only is not None for number in spec.only]
                 return self._one_for_all(delivery, handle, test, others)
+        specs[0].role.prepare(self.environment, map(self.client, delivery.recipients.tolist()), message)
         return self._each(delivery, handle)
 
     def _one_for_all(

@@ -169,13 +169,13 @@ class LottoClient(Role):
         self.check_threshold(message)
         content = list_content(self.environment.experiment_id, self.parameters, message)
         self.check_registered(message, content)
-        self.prepare(message, directory)
+        self.verify_together(message, directory)
         for entry in message.participants:  # what takes long comes last
             if entry.client != self.client.number:
                 self.check_entry(entry, directory, message.round)
         return content
 
-    def prepare(self, message: ParticipantList, directory: Directory) -> None:
+    def verify_together(self, message: ParticipantList, directory: Directory) -> None:
         """Called before the entries are checked: what is faster for all at once, where results are remembered."""
         return
 

@@ -123,7 +123,7 @@ class AnnouncedClient(LottoClient):
         if self.claim is None or (entry.output, entry.proof) != (self.claim.output, self.claim.proof):
             raise Refusal("lotto.own-entry-changed", "the list holds another number or proof for this client")
 
-    def prepare(self, message: ParticipantList, directory: Directory) -> None:
+    def verify_together(self, message: ParticipantList, directory: Directory) -> None:
         """Verify the proofs on all cores."""
         alpha = self.selection_input(message.round)
         others = [entry for entry in message.participants if entry.client != self.client.number]

@@ -1,0 +1,61 @@
+"""Which benchmarks `make bench` runs, and what is wanted of each: the one list of them."""
+
+from dataclasses import dataclass
+
+SECAGG_PLUS_WIDE = ("--clients", "5000", "--dimension", "100000", "--dropouts", "500")
+
+
+@dataclass(frozen=True)
+class Work:
+    """One row of the table of `make bench`.
+
+    Attributes:
+        name: what `--only` and a file of results call it.
+        says: the row's text.
+        module: ``benchmarks.<module>``, which prints one flat JSON object.
+        options: of its command line.
+        target_s: at most so many seconds are wanted, on two cores of a server CPU.
+        target_ratio: at most so many times the floor are wanted.
+    """
+
+    name: str
+    says: str
+    module: str
+    options: tuple[str, ...] = ()
+    target_s: float | None = None
+    target_ratio: float | None = None
+
+    @property
+    def command(self) -> str:
+        """What repeats this row alone."""
+        return " ".join(("python -m", f"benchmarks.{self.module}", *self.options))
+
+
+WORKS = (
+    Work("vrf", "VRF: one proof made and verified", "vrf"),
+    Work("participant-list", "a participant's list of 70 proofs, verified", "participant_list", target_s=0.012),
+    Work("secagg-symbolic", "SecAgg, 70 x 1,018,174, 7 drop-outs, masks as symbols", "secagg",
+         ("--masks", "symbolic"), target_s=0.6),
+    Work("secagg-aes", "the same, every mask expanded by AES-256-CTR", "secagg",
+         ("--masks", "materialised", "--prg", "aes-256-ctr")),
+    Work("secagg-aegis", "the same, by AEGIS-256X4", "secagg",
+         ("--masks", "materialised", "--prg", "aegis-256x4"), target_s=1.6, target_ratio=1.3),
+    Work("secagg-700", "SecAgg, 700 x 1,018,174, 70 drop-outs, masks as symbols", "secagg",
+         ("--clients", "700", "--dropouts", "70", "--masks", "symbolic", "--repeat", "1"), target_s=20.0),
+    Work("secagg-plus-700", "secagg-plus, the same clients, masks as symbols", "secagg_plus",
+         ("--masks", "symbolic"), target_s=5.0),
+    Work("secagg-plus-5000", "secagg-plus, 5,000 x 100,000, 500 drop-outs, masks as symbols", "secagg_plus",
+         (*SECAGG_PLUS_WIDE, "--masks", "symbolic"), target_s=30.0),
+    Work("distributed-noise", "noise for 10^6 parameters: encode, add, decode", "distributed_noise"),
+    Work("round-225", "a round on Ray, 70 of 700 clients, 225 samples each", "round", ("--samples", "225")),
+    Work("round-20", "the same, 20 samples each", "round", ("--samples", "20"), target_ratio=1.1),
+    Work("table2", "a round of Lotto's Table 2 on Ray, 70 of 700 clients", "table2", target_s=8.5),
+    Work("local-training", "one client's epoch", "local_training"),
+    Work("selection", "server-centric selection from 10^6 clients", "selection"),
+    Work("multi-round-metrics", "T after each of 1,500 rounds, six schemes", "multi_round_metrics"),
+    Work("compare-runs", "the tables of 100 runs of 200 rounds", "compare_runs", target_s=20.0),
+    Work("reconstruct", "40 clients' updates out of the sums of 40 rounds", "reconstruct"),
+    Work("transfers", "10^5 concurrent transfers that share a link", "transfers", target_ratio=4.0),
+    Work("start", "from the command to the first round on Ray", "start", target_s=8.0),
+    Work("scale", "a round of 10^6 clients on Ray, 100 participants", "scale"),
+)  # fmt: skip
