@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pandas as pd
 
+from analysis.reproduction.verdicts import Claim
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 Scale = Literal["small", "paper"]
-Agreement = Literal["yes", "no", "partly"]
 
 
 @dataclass(frozen=True)
@@ -40,26 +39,23 @@ class ReproductionContext:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """One statement of the paper, compared with what was measured.
+class Origin:
+    """Of which code an outcome is, and what it took.
 
     Attributes:
-        claim: what the paper says, with its number.
-        measured: what we found, with its number (and interval, where it is an estimate).
-        agrees: yes, no, or partly; None where this scale cannot tell.
+        seconds: of all attempts together, from command to outcome.
+        version: of the testbed.
+        git_commit: of its checkout; None without one.
+        processor, cpus: of the machine.
+        ended: when, in UTC.
     """
 
-    claim: str
-    measured: str
-    agrees: Agreement | None
-
-
-def agreement(*conditions: bool | np.bool) -> Agreement:
-    """Yes where every condition holds, partly where some do, no where none does.
-
-    A strict condition and a weaker one that follows from it make a scale of three.
-    """
-    return "yes" if all(conditions) else "partly" if any(conditions) else "no"
+    seconds: float = 0.0
+    version: str = ""
+    git_commit: str | None = None
+    processor: str | None = None
+    cpus: int | None = None
+    ended: str = ""
 
 
 @dataclass(frozen=True)

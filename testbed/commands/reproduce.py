@@ -24,7 +24,7 @@ from testbed.errors import ExperimentError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from analysis.reproduction.contract import Reproduction
+    from analysis.reproduction.contract import Origin, Reproduction
     from testbed.experiment.schema import Experiment
     from testbed.records import RunRecords
 
@@ -36,6 +36,7 @@ REPRODUCE_EPILOG = examples(
     "testbed reproduce lotto-table2 --scale paper --address HEAD:6379 --out reproductions/table2",
     "testbed reproduce multiround-table5 --data ~/mnist",
     "testbed reproduce all",
+    "testbed reproduce --verify",
     then="What is finished in the directory is not run again: the same command resumes it after Ctrl-C. To repeat it, "
     "give another --out or delete the directory.",
 )
@@ -66,6 +67,14 @@ def reproduce(
     ] = None,
     overrides: Overrides = None,
     listing: Annotated[bool, flag("List what can be reproduced, and exit.", "--list")] = False,
+    verify: Annotated[
+        bool,
+        flag(
+            "Compute every verdict again from kept results (with --out: from result.json there), compare the pages of "
+            "docs/papers where they are, and exit with 1 where something differs.",
+            "--verify",
+        ),
+    ] = False,
     format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="How to print it.")] = "text",
     quiet: Quiet = False,
     debug: Debug = False,
@@ -80,6 +89,12 @@ def reproduce(
     if listing:
         echo(presentation.listed(catalogue.named(names or [catalogue.ALL]), format), nl=False)
         return
+    if verify:
+        from analysis.reproduction import verification
+
+        found = verification.verify(catalogue.named(names or [catalogue.ALL]), out)
+        echo(verification.shown(found, format), nl=False)
+        raise typer.Exit(int(bool(found.differing)))
     if not names:
         raise ExperimentError("which one? name it, e.g. lotto-table2; `testbed reproduce --list` says what there is")
     wanted = catalogue.named(names)
@@ -140,27 +155,42 @@ def _make(
 ) -> None:
     from analysis.reproduction import presentation
     from analysis.reproduction.contract import ReproductionContext
+    from analysis.reproduction.elapsed import elapsed
 
     def progress(line: str) -> None:
         if not runner.quiet:
             runner.console.print(f"{one.name}: {line}")
 
     runner.called = False
-    try:
-        result = one.run(ReproductionContext(scale, directory, runner, progress, data))
-    except ExperimentError as error:
-        _, of_data, what = str(error).partition("workload.path: ")
-        if data is None or not of_data:
-            raise
-        raise ExperimentError(f"--data: {one.name}: {what}") from None  # the option that the key was made of
+    with elapsed(directory) as seconds:
+        try:
+            result = one.run(ReproductionContext(scale, directory, runner, progress, data))
+        except ExperimentError as error:
+            _, of_data, what = str(error).partition("workload.path: ")
+            if data is None or not of_data:
+                raise
+            # the option that the key was made of
+            raise ExperimentError(f"--data: {one.name}: {what}") from None
     if runner.overrides:
         if not runner.called:
             raise ExperimentError(f"--set: {one.name} runs no experiment of which a key could be set; leave --set out")
         said = f"Set by hand, in all experiments: {', '.join(runner.overrides)}."
         result = replace(result, remarks=[said, *result.remarks])
-    written = presentation.write(one, result, scale, directory)
-    echo(presentation.render(one, result, scale, format), nl=False)
+    origin = _origin(seconds())
+    written = presentation.write(one, result, scale, directory, origin)
+    echo(presentation.render(one, result, scale, format, origin), nl=False)
     runner.console.print(f"\nwritten: {', '.join(str(path) for path in written)}")
+
+
+def _origin(seconds: float) -> "Origin":
+    from analysis.reproduction.contract import Origin
+    from testbed.running.open_runs import now, provenance
+
+    known = provenance()
+    machine = known["machine"]
+    return Origin(
+        seconds, known["versions"]["testbed"], known["git_commit"], machine["processor"], machine["cpus"], now()
+    )
 
 
 @dataclass

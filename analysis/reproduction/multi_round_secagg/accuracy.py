@@ -15,14 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.marks import marks
-from analysis.reproduction.contract import (
-    Agreement,
-    Claim,
-    Reproduction,
-    ReproductionContext,
-    ReproductionResult,
-    agreement,
-)
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.multi_round_secagg.published import (
     COMPARABLE,
     PARTICIPANTS,
@@ -41,6 +34,7 @@ from analysis.reproduction.multi_round_secagg.published import (
     Setting,
 )
 from analysis.reproduction.multi_round_secagg.training import Results, Trained, remarks, task_of, train
+from analysis.reproduction.verdicts import Claim, above, between
 from analysis.statistics import Interval, mean_interval
 from analysis.style import PAGE_INCHES, house_style, save
 from testbed.arrays import Floats
@@ -117,9 +111,10 @@ def ablation_claims(population: int, participants: int, schemes: Mapping[str, Tr
         start, end = curves.accuracy[:, 0].mean(), curves.late.mean()
         found.append(
             Claim(
-                f"partition fails to train ({where}); judged: at most {100 * NEVER:g}% of its rounds have a sum",
+                f"partition fails to train ({where})",
                 f"{100 * done.mean():.1f}% of the rounds; {start:.1f}% at the first evaluation, {end:.1f}% at the end",
-                agreement((done <= NEVER).all(), done.mean() <= NEVER),
+                (between("the most of any seed", float(done.max()), most=NEVER),),
+                seeds=len(done),
             )
         )
     return found
@@ -130,66 +125,45 @@ def difference(one: Floats, other: Floats) -> Interval:
     return mean_interval(one - other)
 
 
-def _ends(interval: Interval) -> tuple[float, float, float]:
-    """Mean, low and high end; an interval of a single pair has no ends, and reaches everywhere."""
-    assert interval.mean is not None
-    half = float("inf") if interval.half_width is None else interval.half_width
-    return interval.mean, interval.mean - half, interval.mean + half
-
-
 def _said(interval: Interval) -> str:
-    mean, low, _ = _ends(interval)
-    return f"{mean:+.2f} ± {mean - low:.2f}"
+    half = float("inf") if interval.half_width is None else interval.half_width
+    return f"{interval.mean:+.2f} ± {half:.2f}"
 
 
-def _all_of(agreements: Sequence[Agreement]) -> Agreement:
-    if all(one == "yes" for one in agreements):
-        return "yes"
-    return "no" if all(one == "no" for one in agreements) else "partly"
-
-
-def _greater(interval: Interval) -> Agreement:
-    """Yes: the interval is above 0; no: the mean is not; partly: it is, but it may be chance."""
-    mean, low, _ = _ends(interval)
-    return agreement(low > 0, mean > 0)
+def _points(found: Mapping[str, Interval]) -> str:
+    return "; ".join(f"{scheme}: {_said(interval)} points" for scheme, interval in found.items())
 
 
 def _worst(where: str, late: Late) -> Claim:
     others = {scheme: difference(values, late[PARTITION]) for scheme, values in late.items() if scheme != PARTITION}
-    nearest = min(others, key=lambda scheme: _ends(others[scheme])[0])
+    nearest = min(others, key=lambda scheme: others[scheme].mean or 0.0)
     return Claim(
         f"partition is worst ({where})",
         f"the next, {nearest}, is {_said(others[nearest])} points from it",
-        _all_of([_greater(interval) for interval in others.values()]),
+        [above("points of every other scheme over partition", interval) for interval in others.values()],
+        seeds=_seeds(late),
     )
 
 
 def _comparable(where: str, late: Late, baseline: str) -> Claim:
-    """Within the paper's own margin, or no farther from it than chance may be."""
     found = {scheme: difference(late[scheme], late[baseline]) for scheme in (T4, T3)}
-    agreements: list[Agreement] = []
-    for interval in found.values():
-        mean, low, high = _ends(interval)
-        apart = low > 0 or high < 0
-        within = low >= -COMPARABLE and high <= COMPARABLE
-        if within or (not apart and abs(mean) <= COMPARABLE):
-            agreements.append("yes")
-        else:
-            agreements.append("no" if low > COMPARABLE or high < -COMPARABLE else "partly")
     return Claim(
-        f"T = 3 and T = 4 are comparable to {_PLAIN[baseline]} ({where}; judged: within {COMPARABLE} points)",
-        "; ".join(f"{scheme}: {_said(interval)} points" for scheme, interval in found.items()),
-        _all_of(agreements),
+        f"T = 3 and T = 4 are comparable to {_PLAIN[baseline]} ({where})",
+        _points(found),
+        [between("points of difference", interval, -COMPARABLE, COMPARABLE) for interval in found.values()],
+        seeds=_seeds(late),
     )
 
 
 def _better(late: Late, schemes: Sequence[str], claim: str) -> Claim:
     found = {scheme: difference(late[scheme], late[RANDOM]) for scheme in schemes}
     return Claim(
-        claim,
-        "; ".join(f"{scheme}: {_said(interval)} points" for scheme, interval in found.items()),
-        _all_of([_greater(interval) for interval in found.values()]),
+        claim, _points(found), [above("points over random", one) for one in found.values()], seeds=_seeds(late)
     )
+
+
+def _seeds(late: Late) -> int:
+    return len(late[RANDOM])
 
 
 _PLAIN = {WEIGHTED: "weighted random", RANDOM: "random"}

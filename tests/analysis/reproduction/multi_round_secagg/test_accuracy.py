@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.reproduction.catalogue import named
-from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext
+from analysis.reproduction.contract import Reproduction, ReproductionContext
 from analysis.reproduction.multi_round_secagg import accuracy, training
 from analysis.reproduction.multi_round_secagg.accuracy import ablation_claims, claims
 from analysis.reproduction.multi_round_secagg.published import (
@@ -35,6 +35,7 @@ from analysis.reproduction.multi_round_secagg.training import (
     train,
 )
 from analysis.reproduction.training_runs import AccuracyCurves
+from analysis.reproduction.verdicts import Claim
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import points
 from testbed.records import RunRecords
@@ -156,18 +157,18 @@ NOISE = np.array([-0.2, 0.1, 0.0, 0.2, -0.1])
 AS_PUBLISHED = {scheme: row.non_iid for scheme, row in TABLE_5.items()}
 
 
-def _judged(setting: Setting, means: dict[str, float], **spread: float) -> dict[str, str | None]:
+def _judged(setting: Setting, means: dict[str, float], **spread: float) -> dict[str, str]:
     """By claim, of five seeds that differ by little, in the named schemes by more."""
     late = {
         scheme: mean + (1 + spread.get(scheme.replace("-", "_").replace(" = ", ""), 0.0)) * np.roll(NOISE, place)
         for place, (scheme, mean) in enumerate(means.items())
     }
     found: list[Claim] = claims({setting: late})
-    return {claim.claim: claim.agrees for claim in found}
+    return {claim.claim: claim.verdict for claim in found}
 
 
-def _of(judged: dict[str, str | None], words: str) -> str | None:
-    (found,) = [agrees for claim, agrees in judged.items() if words in claim]
+def _of(judged: dict[str, str], words: str) -> str:
+    (found,) = [verdict for claim, verdict in judged.items() if words in claim]
     return found
 
 
@@ -177,31 +178,33 @@ def test_the_papers_own_numbers_agree_with_its_claims() -> None:
             setting: {scheme: row.of(setting) + np.roll(NOISE, i) for i, (scheme, row) in enumerate(table.items())}
             for setting in ("IID", "non-IID")
         }
-        assert {claim.agrees for claim in claims(late)} == {"yes"}
+        assert {claim.verdict for claim in claims(late)} == {"agrees"}
 
 
 def test_a_scheme_below_partition_is_seen() -> None:
-    assert _of(_judged("non-IID", AS_PUBLISHED), "partition is worst") == "yes"
+    assert _of(_judged("non-IID", AS_PUBLISHED), "partition is worst") == "agrees"
     assert _of(_judged("non-IID", AS_PUBLISHED | {T6: 70.0}), "partition is worst") == "partly"
-    assert _of(_judged("non-IID", dict.fromkeys(SCHEMES, 80.0) | {PARTITION: 90.0}), "partition is worst") == "no"
+    assert (
+        _of(_judged("non-IID", dict.fromkeys(SCHEMES, 80.0) | {PARTITION: 90.0}), "partition is worst") == "disagrees"
+    )
 
 
 def test_a_gap_that_may_be_chance_is_only_partly_a_gap() -> None:
     means = AS_PUBLISHED | {RANDOM: 93.0, T4: 93.6}
     clear, vague = _judged("non-IID", means), _judged("non-IID", means, random=20.0)
-    assert _of(clear, "T = 3 and T = 4 are better than random") == "yes"
+    assert _of(clear, "T = 3 and T = 4 are better than random") == "agrees"
     assert _of(vague, "T = 3 and T = 4 are better than random") == "partly"
     below = _judged("non-IID", means | {T3: 90.0, T4: 90.0, WEIGHTED: 90.0})
-    assert _of(below, "T = 3 and T = 4 are better than random") == "no"
-    assert _of(below, "weighted random is better than random") == "no"
+    assert _of(below, "T = 3 and T = 4 are better than random") == "disagrees"
+    assert _of(below, "weighted random is better than random") == "disagrees"
 
 
 def test_comparable_is_within_the_papers_margin() -> None:
     level = dict.fromkeys(SCHEMES, 90.0) | {PARTITION: 70.0}
-    assert _of(_judged("IID", level), "comparable to weighted random") == "yes"
-    assert _of(_judged("IID", level | {T3: 91.0, T4: 89.0}), "comparable to random") == "yes"
+    assert _of(_judged("IID", level), "comparable to weighted random") == "agrees"
+    assert _of(_judged("IID", level | {T3: 91.0, T4: 89.0}), "comparable to random") == "agrees"
     assert _of(_judged("IID", level | {T3: 80.0}), "comparable to random") == "partly"  # T = 4 is
-    assert _of(_judged("IID", level | {T3: 80.0, T4: 80.0}), "comparable to random") == "no"
+    assert _of(_judged("IID", level | {T3: 80.0, T4: 80.0}), "comparable to random") == "disagrees"
 
 
 def _trained(skipped: int, total: int = 100) -> Trained:
@@ -216,8 +219,8 @@ def test_partition_fails_to_train_when_hardly_any_round_has_a_sum() -> None:
         schemes = {scheme: _trained(0) for scheme in SCHEMES} | {PARTITION: _trained(skipped)}
         return ablation_claims(120, participants, schemes)[-1]
 
-    assert last(24, 99).agrees == "yes"
-    assert last(24, 60).agrees == "no"
+    assert last(24, 99).verdict == "agrees"
+    assert last(24, 60).verdict == "disagrees"
     assert "fails" not in last(12, 99).claim
 
 
