@@ -118,6 +118,7 @@ class RunRecorder:
             "beacon_bytes_up": network.beacon_bytes_up,
             "accuracy": None if evaluation is None else float(evaluation.accuracy),
             "loss": None if evaluation is None else float(evaluation.loss),
+            "recalls": None if evaluation is None or evaluation.recalls is None else list(evaluation.recalls),
         }
         events = network.events
         if ended.why_last and number < self._plan.experiment.rounds:

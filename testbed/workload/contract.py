@@ -3,6 +3,7 @@ its own, which names just these methods: whether a workload has them is asked wi
 parties or messages.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -38,11 +39,14 @@ class Evaluation:
         loss: mean loss over the held-out samples.
         accuracy: share of them classified correctly, 0 to 1.
         samples: how many were held out.
+        recalls: of each label, from 0, the share of its held-out samples that were classified correctly, 0 to 1, NaN
+            where it has none; None: the workload does not say, or samples have no label of their own.
     """
 
     loss: float
     accuracy: float
     samples: int
+    recalls: Sequence[float] | None = None
 
 
 @runtime_checkable

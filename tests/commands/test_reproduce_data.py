@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.reproduction.multi_round_secagg import training
-from analysis.reproduction.multi_round_secagg.training import DIGITS, MNIST_TEST_FILES
+from analysis.reproduction.multi_round_secagg import tasks
+from analysis.reproduction.multi_round_secagg.tasks import DIGITS, MNIST_TEST_FILES, Tasks
 
 Call = Callable[..., Any]
 
@@ -26,7 +26,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         for task in (DIGITS, MNIST_TEST_FILES)
     ]
-    monkeypatch.setitem(training.TASKS, "multiround-fig7", (*small, small[1]))
+    monkeypatch.setitem(tasks.TASKS, "multiround-fig7", Tasks(*small, small[1]))
 
 
 def _write_test_files(folder: Path) -> None:

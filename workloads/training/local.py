@@ -290,8 +290,9 @@ class LocalTrainer:
         return total
 
     def evaluate(self, images: Tensor, labels: Tensor, model: NDArray[np.float32]) -> Evaluation:
-        """Mean cross-entropy (natural logarithm) and accuracy of `model` on the given samples."""
-        loss_sum, correct, size = 0.0, 0, self._evaluation_batch
+        """Mean cross-entropy (natural logarithm), accuracy and recalls of `model` on the given samples."""
+        loss_sum, size = 0.0, self._evaluation_batch
+        correct = torch.zeros(labels.shape, dtype=torch.bool, device=self.device)
         with self._lock, torch.inference_mode():
             self._load(model)
             self._network.eval()
@@ -299,9 +300,15 @@ class LocalTrainer:
                 batch_labels = labels[start : start + size]
                 logits = cast(Tensor, self._network(images[start : start + size]))
                 loss_sum += float(cross_entropy(logits, batch_labels, reduction="sum"))
-                correct += int((logits.argmax(dim=1) == batch_labels).sum())
+                correct[start : start + size] = logits.argmax(dim=1) == batch_labels
         count = int((labels != IGNORED).sum())
-        return Evaluation(loss=loss_sum / count, accuracy=correct / count, samples=count)
+        recalls = _recalls(correct, labels) if labels.dim() == 1 else None
+        return Evaluation(loss_sum / count, int(correct.sum()) / count, count, recalls)
+
+
+def _recalls(correct: Tensor, labels: Tensor) -> list[float]:
+    """Of each label, from 0: the share of its samples that are correct; NaN where there is none."""
+    return (labels[correct].bincount(minlength=int(labels.max()) + 1) / labels.bincount()).tolist()
 
 
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
