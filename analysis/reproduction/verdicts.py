@@ -217,4 +217,4 @@ def _or(number: Any, otherwise: float) -> float:
 
 def _short(number: float) -> str:
     """Four figures; counts in full, where the last figure decides."""
-    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e6 else f"{number:.4g}"
+    return f"{number:.0f}" if number == round(number) and abs(number) < 1e6 else f"{number:.4g}"

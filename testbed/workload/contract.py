@@ -39,14 +39,23 @@ class Evaluation:
         loss: mean loss over the held-out samples.
         accuracy: share of them classified correctly, 0 to 1.
         samples: how many were held out.
-        recalls: of each label, from 0, the share of its held-out samples that were classified correctly, 0 to 1, NaN
-            where it has none; None: the workload does not say, or samples have no label of their own.
     """
 
     loss: float
     accuracy: float
     samples: int
-    recalls: Sequence[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledEvaluation(Evaluation):
+    """The same of samples with one label each.
+
+    Attributes:
+        recalls: of each label, from 0, the share of its held-out samples that were classified correctly, 0 to 1; NaN
+            where it has none.
+    """
+
+    recalls: Sequence[float]
 
 
 @runtime_checkable

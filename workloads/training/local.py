@@ -23,7 +23,7 @@ from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 from testbed.workload.section import WorkloadSection
-from workloads.contract import Evaluation
+from workloads.contract import Evaluation, LabelledEvaluation
 from workloads.data.clients.contract import IGNORED
 from workloads.determinism import Purpose, one_thread, stream
 from workloads.models import vector
@@ -302,8 +302,10 @@ class LocalTrainer:
                 loss_sum += float(cross_entropy(logits, batch_labels, reduction="sum"))
                 correct[start : start + size] = logits.argmax(dim=1) == batch_labels
         count = int((labels != IGNORED).sum())
-        recalls = _recalls(correct, labels) if labels.dim() == 1 else None
-        return Evaluation(loss_sum / count, int(correct.sum()) / count, count, recalls)
+        loss, accuracy = loss_sum / count, int(correct.sum()) / count
+        if labels.dim() > 1:
+            return Evaluation(loss, accuracy, count)
+        return LabelledEvaluation(loss, accuracy, count, _recalls(correct, labels))
 
 
 def _recalls(correct: Tensor, labels: Tensor) -> list[float]:

@@ -225,9 +225,9 @@ def test_comparable_is_within_the_papers_margin() -> None:
 
 def _trained(skipped: int, total: int = 100) -> Trained:
     accuracy = 50 + np.tile(NOISE[:, None], (1, 4))
-    seeds = np.full(5, float(skipped))
+    nothing, recalls = np.zeros(5), np.full((5, 10), 50.0)
     curves = AccuracyCurves(np.array([25, 50, 75, 100]), accuracy, total)
-    return Trained(curves, seeds.astype(np.int64), 24, True, 24, *np.zeros((3, 5)), np.full((5, 10), 50.0))
+    return Trained(curves, np.full(5, skipped), 24, True, 24, nothing, nothing, nothing, recalls)
 
 
 def test_partition_fails_to_train_when_hardly_any_round_has_a_sum() -> None:

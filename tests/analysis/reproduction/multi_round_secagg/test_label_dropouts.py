@@ -8,9 +8,11 @@ import pytest
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.multi_round_secagg import label_dropouts
 from analysis.reproduction.multi_round_secagg.label_dropouts import PLAIN, RELU, Factors, Outcome, claims, table
-from analysis.reproduction.multi_round_secagg.published import RANDOM, WEIGHTED
+from analysis.reproduction.multi_round_secagg.published import RANDOM, SCHEMES, WEIGHTED
 from analysis.reproduction.multi_round_secagg.rectified import Rectified
 from analysis.reproduction.multi_round_secagg.tasks import DIGITS
+from analysis.reproduction.multi_round_secagg.training import experiment
+from analysis.reproduction.training_runs import late_recalls
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 
@@ -90,3 +92,13 @@ def test_words_cannot_be_rectified() -> None:
     section = WorkloadSection.model_validate({"dataset": label_dropouts.RECTIFIED, "model": "albert-small"})
     with pytest.raises(ExperimentError, match="not of images"):
         Rectified(section, 20, 1, "synthetic-reddit")
+
+
+def test_recalls_are_recorded_and_averaged_over_the_end(context: ReproductionContext) -> None:
+    task = replace(
+        DIGITS, workload={"dataset": "digits", "model": "logistic"}, rounds=20, population=20, participants=5
+    )
+    (run,) = context.run_experiment(experiment(task, "IID", 1, [SCHEMES[RANDOM]], [0.1]), context.out / "runs")
+    recalls = run.rounds["recalls"]
+    assert late_recalls([run])[0] == pytest.approx(100 * np.mean([*recalls[18:]], axis=0))
+    assert late_recalls([run]).shape == (1, 10)
