@@ -3,7 +3,6 @@ its own, which names just these methods: whether a workload has them is asked wi
 parties or messages.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -55,7 +54,7 @@ class LabelledEvaluation(Evaluation):
             where it has none.
     """
 
-    recalls: Sequence[float]
+    recalls: tuple[float, ...]
 
 
 @runtime_checkable

@@ -308,9 +308,9 @@ class LocalTrainer:
         return LabelledEvaluation(loss, accuracy, count, _recalls(correct, labels))
 
 
-def _recalls(correct: Tensor, labels: Tensor) -> list[float]:
+def _recalls(correct: Tensor, labels: Tensor) -> tuple[float, ...]:
     """Of each label, from 0: the share of its samples that are correct; NaN where there is none."""
-    return (labels[correct].bincount(minlength=int(labels.max()) + 1) / labels.bincount()).tolist()
+    return tuple((labels[correct].bincount(minlength=int(labels.max()) + 1) / labels.bincount()).tolist())
 
 
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:

@@ -121,12 +121,6 @@ def test_pages_show_what_is_kept(results: Path, tmp_path: Path) -> None:
     assert pages.page(new, "page.md") == new  # written anew, it stays
 
 
-def test_a_table_can_be_of_those_whose_names_begin_so(results: Path) -> None:
-    block = "<!-- results: {} -->\n<!-- end -->\n"
-    assert pages.page(block.format("paper"), "page.md").count("`paper-") == 2
-    assert "`paper-" not in pages.page(block.format("pap"), "page.md")
-
-
 def test_a_page_that_says_something_else_is_found(
     results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
