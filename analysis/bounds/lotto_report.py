@@ -41,6 +41,8 @@ def lotto_bounds(
         "threshold": lotto.threshold_of(participants, threshold),
         "selection_probability": float(p),
         "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection),
+        "share_factor": lotto.share_factor(population, over_selection, least),
+        "dishonest_share_expected": lotto.expected_share(population, dishonest, participants, over_selection, least),
         "dishonest_allowed": allowed,
         "dishonest_fraction_exceeds": lotto.dishonest_fraction_exceeds(
             population, dishonest, participants, over_selection, eta, least
@@ -209,6 +211,8 @@ _GIVEN = {
 _LABELS = {
     "selection_probability": "a client is a candidate",
     "candidates_suffice": "at least s candidates (Theorem 1)",
+    "share_factor": "growth of the dishonest share, about (lambda)",
+    "dishonest_share_expected": "share of dishonest participants, expected",
     "dishonest_fraction_exceeds": "more than {dishonest_allowed} of {participants} dishonest (Theorem 2)",
     "secagg_fails": "SecAgg fails: more than {dishonest_tolerated} dishonest (Corollary 1)",
     "some_round_fails": "SecAgg fails in some round of {rounds}",

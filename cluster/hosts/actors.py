@@ -123,10 +123,10 @@ class PKIActor:
         """Start with an empty key directory."""
         self._pki = PKI(experiment.population, Plan(experiment, simulation_seed).randomness)
 
-    def register_many(self, requests: list[bytes]) -> list[bytes]:
+    def register_many(self, requests: list[bytes], senders: Ids) -> list[bytes]:
         """See `PKI.register_many`."""
         assert self._pki is not None, "the PKI was not prepared"
-        return self._pki.register_many(requests)
+        return self._pki.register_many(requests, senders)
 
     def directory(self) -> Directory:
         """See `PKI.directory`."""
