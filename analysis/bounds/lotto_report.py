@@ -92,6 +92,8 @@ def lotto_dp_costs(training: Training, population: int, *, parallel_lists: bool 
         **_cost("client_centric", cost_with_lotto(training, "client-centric")),
         **(_cost("parallel_lists", cost_with_parallel_lists(training, population)) if parallel_lists else {}),
         **_cost("server_centric", cost_with_lotto(training, "server-centric")),
+        **_cost("client_centric_dropouts", cost_with_lotto(training, "client-centric", claimed_dropouts=True)),
+        **_cost("server_centric_dropouts", cost_with_lotto(training, "server-centric", claimed_dropouts=True)),
         **_cost("insecure", cost_without_lotto(training)),
     }
 
@@ -223,6 +225,8 @@ _LABELS = {
     "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
     "parallel_lists_epsilon": "epsilon, client-centric, several lists a round",
     "server_centric_epsilon": "epsilon, server-centric (Corollary 3)",
+    "client_centric_dropouts_epsilon": "client-centric, drop-outs claimed",
+    "server_centric_dropouts_epsilon": "server-centric, drop-outs claimed",
     "insecure_epsilon": "epsilon, the server chooses",
 }
 _PLAN_LABELS = {
