@@ -238,9 +238,10 @@ def _rows(
             row[heading] = cells[key]
             row[f"{heading} (paper)"] = None if paper is None else asdict(paper)[key]
             row[RATIO[key]] = cells[key] / base_cells[key]
-            row[f"{RATIO[key]} (paper)"] = (
-                None if paper is None or paper_base is None else asdict(paper)[key] / asdict(paper_base)[key]
-            )
+            if key.endswith("min"):  # its traffic is printed in GB, with two digits after the point
+                row[f"{RATIO[key]} (paper)"] = (
+                    None if paper is None or paper_base is None else asdict(paper)[key] / asdict(paper_base)[key]
+                )
         row["server compute s"] = server_compute_s
         row["compute %"] = 100 * compute_share(run)
         row["completed/aborted"] = counts

@@ -11,6 +11,7 @@ import pandas as pd
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.overhead import (
     ANNOUNCE_DEADLINE_S,
+    COST_TABLES,
     INFORMED_SCALES,
     LATENCY_MS,
     RING_BITS,
@@ -78,7 +79,11 @@ def _modelled(frame: pd.DataFrame) -> str:
     """How much of the rounds is modelled compute."""
     answering = frame[frame["protocol"] != SILENT]
     shares = {str(costs): rows["compute %"].dropna() for costs, rows in answering.groupby("costs")}
-    said = [f"{of.min():.0f} to {of.max():.0f}% with the {costs}' costs" for costs, of in shares.items() if len(of)]
+    said = [
+        f"{of.min():.0f} to {of.max():.0f}% with {COST_TABLES[costs]}"
+        for costs in COST_TABLES
+        if (of := shares.get(costs)) is not None and len(of)
+    ]
     return (
         f"compute %: the share of a round's time that is modelled compute, the server's and the slowest client's of "
         f"each stage ({'; '.join(said) or 'no round was completed'}). What is left is transfers. Such a time follows "
