@@ -43,7 +43,7 @@ FLAT = 0.02
 MARGIN = 0.25
 """How far a measured exponent may be from the order's: at finite sizes lower powers and chance are part of it."""
 
-TABLE_1: dict[str, dict[str, tuple[float, float]]] = {
+TABLE_1: dict[str, dict[str, tuple[int, int]]] = {
     "Client-Centric": {
         "server compute s": (0, 0),
         "server bytes": (1, 2),
@@ -71,14 +71,19 @@ def experiment(selection: Mapping[str, Any], population: int, participants: int)
             "rounds": ROUNDS,
             "population": population,
             "workload": {
-                "dataset": "digits", "model": "logistic", "training": "simulated", "evaluate_every": ROUNDS,
+                "dataset": "synthetic-femnist",
+                "model": "logistic",
+                "training": "simulated",
+                "samples_per_client": 5,
+                "test_samples": 100,
+                "evaluate_every": ROUNDS,
             },
             "selection": {"participants": participants, **selection},
             "aggregation": {"protocol": "plain"},
-            "time": {"compute": "modelled", "costs": {"train.parameter_example": 0.0}},
+            "time": {"compute": "modelled", "costs": {"train.parameter_example": 0.0, "float.add.element": 0.0}},
         },
         "lotto-table1",
-    )  # fmt: skip
+    )
 
 
 def measured(run: RunRecords) -> dict[str, float]:
@@ -131,12 +136,13 @@ def run_table1(context: ReproductionContext) -> ReproductionResult:
         claims=claims(found),
         remarks=[
             f"Means of the completed ones of {ROUNDS} rounds. Bytes are those of selection; a server's compute is that "
-            "of the whole round, of which training is charged nothing and sums are of 650 numbers.",
+            "of the whole round, of which training and sums are charged nothing.",
             "Server-Centric begins with a check-in of the population, which the paper leaves to the framework: n "
             "messages.",
             "Every server here verifies the signatures of the s participants, which the paper's only passes on: its "
             "compute grows with s.",
-            "A participant's bytes hold what it looks up at the PKI.",
+            "A participant's bytes hold what it looks up at the PKI. Informed selection, whose refinement the table has as "
+            "O(n) more at the server, is not measured.",
         ],
     )
 
