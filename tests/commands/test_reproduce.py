@@ -82,9 +82,9 @@ def test_bad_names_are_one_line(call: Call, arguments: list[str], said: str) -> 
 def test_a_table_is_made_printed_and_written(finished: tuple[Path, str]) -> None:
     out, printed = finished
     assert "Cli-Ctr, silent" in printed
-    assert "agrees?" in printed
+    assert "judged by" in printed
     table = pd.read_csv(out / "table.csv")
-    assert len(table) == 8  # two tables of costs, four protocols
+    assert len(table) == 10  # two tables of costs, five protocols
     rand = table[table["protocol"] == "Rand"]
     assert (rand["server ×"] == 1).all()
     assert (table["server min"] > 0).all()

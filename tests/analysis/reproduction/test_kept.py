@@ -39,6 +39,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "made" / "result.json").rename(folder / "paper-table9.json")
     monkeypatch.setattr(kept, "RESULTS", folder)
     monkeypatch.setattr(pages, "catalogue", lambda: {one.name: one for one in (ONE, OTHER)})
+    monkeypatch.setattr(verification, "PAGES", tmp_path / "pages")  # this checkout's are of other reproductions
     return folder
 
 
@@ -133,6 +134,14 @@ def test_a_page_that_says_something_else_is_found(
     monkeypatch.setattr("sys.argv", ["pages", str(folder)])
     pages.main()
     assert pages.differing(folder) == []
+
+
+def test_a_page_counts_one_papers_verdicts(results: Path) -> None:
+    assert pages.page("<!-- results: paper -->\n<!-- end -->\n", "page.md") == pages.page(
+        "<!-- results: all -->\n<!-- end -->\n", "page.md"
+    ).replace("results: all", "results: paper")
+    with pytest.raises(ExperimentError, match=r"page\.md: results: pape: no reproduction's name begins so"):
+        pages.page("<!-- results: pape -->\n<!-- end -->\n", "page.md")
 
 
 @pytest.mark.parametrize(("name", "why"), [("paper-fig3", "no result of it is kept"), ("x", "no such reproduction")])
