@@ -68,6 +68,8 @@ def test_list_says_what_there_is_in_every_format(call: Call) -> None:
         (["lotto-tabel2"], "did you mean lotto-table2"),
         (["qqqq"], "there are lotto-fig1b, "),
         ([], "testbed reproduce --list"),
+        (["lotto-table2", "--scale", "real"], "--scale real: lotto-table2: no such scale; there are small and paper"),
+        (["lotto-table2", "--seeds", "2"], "--seeds: lotto-table2: the repetitions are fixed; leave --seeds out"),
     ],
 )
 def test_bad_names_are_one_line(call: Call, arguments: list[str], said: str) -> None:
