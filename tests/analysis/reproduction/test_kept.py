@@ -9,7 +9,7 @@ import pytest
 from analysis.reproduction import kept, pages, verification
 from analysis.reproduction.contract import Origin, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.presentation import listed, outcome, write
-from analysis.reproduction.verdicts import Claim, below, true
+from analysis.reproduction.verdicts import Claim, below, counts, true
 from testbed.errors import ExperimentError
 
 
@@ -162,4 +162,4 @@ def test_a_claim_that_counts_elsewhere_is_shown_and_not_counted(tmp_path: Path) 
     shared = ReproductionResult(claims=[Claim("c", "m", [true("a", True)], counted_in="paper-table9")])
     assert "agrees (counted in paper-table9)" in outcome(shared)
     write(OTHER, shared, "small", tmp_path)
-    assert sum(verification.counts(kept.read(tmp_path / "result.json").result.claims).values()) == 0
+    assert sum(counts(kept.read(tmp_path / "result.json").result.claims).values()) == 0
