@@ -17,6 +17,11 @@ from testbed.network.masked_vectors import Elements, MaskedVector, Masks
 
 FIXED_POINT_BITS = 32
 _LIMIT = 2.0**62
+# With this added, a float64 below 2^51 is rounded to an integer as `rint` does (half to even), and its bits are that
+# integer more than those of the constant: one pass instead of three.
+_ROUNDING = 1.5 * 2.0**52
+_ROUNDING_BITS = int(np.float64(_ROUNDING).view(np.int64))
+_ROUNDED_BELOW = 2.0**51
 _CHUNK = 1 << 16  # elements: the working set stays in the second-level cache
 
 
@@ -78,18 +83,26 @@ def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> Sum:
     finite or so large that the sum could overflow; see `_one_shape` for what else it raises.
     """
     _one_shape(vectors)
-    length = len(vectors[0])
+    length, bound = len(vectors[0]), _LIMIT / max(1, len(vectors))
     total = np.zeros(length, np.int64)
     buffer = np.empty(min(_CHUNK, length), np.float64)
-    bound = _LIMIT / max(1, len(vectors))
-    for vector, weight in zip(vectors, weights, strict=True):
-        for begin in range(0, length, _CHUNK):
-            part = vector.values[begin : begin + _CHUNK]
-            scaled = np.multiply(part, float(weight) * 2.0**FIXED_POINT_BITS, out=buffer[: len(part)], dtype=np.float64)
-            np.rint(scaled, out=scaled)
-            if not (-bound < scaled.min() and scaled.max() < bound):
+    for begin in range(0, length, _CHUNK):
+        summed = total[begin : begin + _CHUNK]
+        scaled, shifted = buffer[: len(summed)], 0
+        for vector, weight in zip(vectors, weights, strict=True):
+            part, scale = vector.values[begin : begin + _CHUNK], float(weight) * 2.0**FIXED_POINT_BITS
+            least, most = float(part.min()) * scale, float(part.max()) * scale
+            if not (-bound < np.rint(least) and np.rint(most) < bound):  # not so either if it is not a number
                 raise RunError("an update is not finite or too large to sum; lower workload.learning_rate")
-            total[begin : begin + _CHUNK] += scaled.astype(np.int64)
+            scaled[:] = part
+            scaled *= scale
+            if least > -_ROUNDED_BELOW and most < _ROUNDED_BELOW:
+                scaled += _ROUNDING
+                summed += scaled.view(np.int64)
+                shifted += 1
+            else:
+                summed += np.rint(scaled, out=scaled).astype(np.int64)
+        summed -= np.array(shifted * _ROUNDING_BITS % 2**64, np.uint64).view(np.int64)
     return Sum(total, 0)
 
 

@@ -146,6 +146,7 @@ class Host:
             answer: Message | None = method(message) if private is None else method(message, private)
             return answer
 
+        specs[0].role.prepare(self.environment, map(self.client, delivery.recipients.tolist()), message)
         return self._each(delivery, handle)
 
     def _once_for_all(self, delivery: Delivery, handler: Callable[..., Message], message: Message) -> HostAnswers:

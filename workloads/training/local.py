@@ -77,22 +77,44 @@ class MomentumSGD(LocalOptimizer):
         self._velocities: list[Tensor | None] = [None] * len(self._parameters)
 
     def step(self) -> None:
-        with torch.no_grad():
-            # fused: one pass over gradient, momentum and weights instead of three.
-            sgd(
-                self._parameters,
-                self._gradients(),
-                self._velocities,
-                has_sparse_grad=False,
-                foreach=False,
-                fused=True,
-                weight_decay=self._weight_decay,
-                momentum=self._momentum,
-                lr=self._learning_rate,
-                dampening=0.0,
-                nesterov=False,
-                maximize=False,
-            )
+        sgd_step(
+            self._parameters,
+            self._gradients(),
+            self._velocities,
+            self._learning_rate,
+            self._momentum,
+            self._weight_decay,
+        )
+
+
+def sgd_step(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    velocities: list[Tensor | None],
+    learning_rate: float,
+    momentum: float,
+    weight_decay: float,
+) -> None:
+    """One step of torch.optim.SGD, in place; a velocity that is None begins with the gradient.
+
+    Gradients must lie in memory as their parameters do.
+    """
+    with torch.no_grad():
+        # fused: one pass over gradient, momentum and weights instead of three.
+        sgd(
+            parameters,
+            gradients,
+            velocities,
+            has_sparse_grad=False,
+            foreach=False,
+            fused=True,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            lr=learning_rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
 
 
 class AdamW(LocalOptimizer):
