@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 Values = Sequence[float] | npt.NDArray[np.float64] | pd.Series
 
@@ -30,7 +30,9 @@ class Proportion:
         """`count` times in `trials`; without trials nothing is known."""
         if trials == 0:
             return cls(0, 0, 0.0, 1.0)
-        interval = stats.binomtest(count, trials).proportion_ci(confidence, method="exact")
+        from scipy.stats import binomtest  # slow to import, and most tables have no proportions
+
+        interval = binomtest(count, trials).proportion_ci(confidence, method="exact")
         return cls(count, trials, float(interval.low), float(interval.high))
 
     @property
@@ -81,7 +83,7 @@ def ratio_interval(values: Values, others: Values) -> Interval:
         return Interval(ratio, None)
     variance = float(np.sum((above - ratio * below) ** 2)) / (count - 1)
     standard_error = np.sqrt(variance / count) / (total / count)
-    return Interval(ratio, float(stats.t.ppf(0.975, count - 1) * standard_error))
+    return Interval(ratio, float(stdtrit(count - 1, 0.975) * standard_error))
 
 
 def ratio_of_means(mean: Interval, other: Interval, count: int, others: int) -> Interval:
@@ -99,12 +101,12 @@ def ratio_of_means(mean: Interval, other: Interval, count: int, others: int) -> 
     if mean.half_width is None or other.half_width is None:
         return Interval(ratio, None)
     errors = [
-        each.half_width / stats.t.ppf(0.975, size - 1)
+        each.half_width / stdtrit(size - 1, 0.975)
         for each, size in ((mean, count), (other, others))
         if each.half_width is not None
     ]
     error = np.hypot(errors[0], ratio * errors[1]) / other.mean
-    return Interval(ratio, float(stats.t.ppf(0.975, min(count, others) - 1) * error))
+    return Interval(ratio, float(stdtrit(min(count, others) - 1, 0.975) * error))
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def paired_difference(values: Values, others: Values) -> PairedDifference:
     p = None
     if len(differences) >= 2 and differences.any():
         error = differences.std(ddof=1) / np.sqrt(len(differences))
-        p = float(2 * stats.t.sf(abs(differences.mean()) / error, len(differences) - 1)) if error > 0 else 0.0
+        p = float(2 * stdtr(len(differences) - 1, -abs(differences.mean()) / error)) if error > 0 else 0.0
     return PairedDifference(len(differences), found.mean, found.half_width, p)
 
 

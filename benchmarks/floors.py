@@ -32,6 +32,9 @@ def plain_network(model_name: str, height: int, width: int, classes: int) -> nn.
     elif model_name == "lenet":
         first = nn.Conv2d(1, 6, 5, padding=2) if height == 28 else nn.Conv2d(3, 6, 5)
         layers = [*_pooled(first), *_pooled(nn.Conv2d(6, 16, 5)), *_dense(400, 120, 84, classes)]
+    elif model_name == "cifar-cnn":
+        layers = [nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)]
+        layers += [nn.Flatten(), nn.Linear(12544, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, classes)]
     elif model_name == "vgg11":
         channels = 3
         for stage in ((64,), (128,), (256, 256), (512, 512), (512, 512)):
@@ -66,6 +69,7 @@ def bare_training_loop(
     momentum: float,
     threads: int,
     clock: Callable[[], float] = time.perf_counter,
+    device: str = "cpu",
 ) -> float:
     """One FedAvg round of local training with nothing around it: stock torch layers and torch.optim.SGD.
 
@@ -82,6 +86,7 @@ def bare_training_loop(
         momentum: of SGD, started anew for each client.
         threads: torch threads to use; the former number is set again afterwards.
         clock: what gives the seconds.
+        device: where the network is and the data are, moved there beforehand.
 
     Returns:
         Seconds of `clock` for all clients.
@@ -91,12 +96,15 @@ def bare_training_loop(
     former_threads = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        network = plain_network(model_name, height, width, classes)
+        network = plain_network(model_name, height, width, classes).to(device)
         network.train()
         loss_function = nn.CrossEntropyLoss()
         global_vector = nn.utils.parameters_to_vector(network.parameters()).detach().clone()
         shaped = [
-            (images.unsqueeze(1) if images.dim() == 3 else images.permute(0, 3, 1, 2).contiguous(), labels)
+            (
+                (images.unsqueeze(1) if images.dim() == 3 else images.permute(0, 3, 1, 2).contiguous()).to(device),
+                labels.to(device),
+            )
             for images, labels in client_data
         ]
         started = clock()
@@ -104,13 +112,13 @@ def bare_training_loop(
             nn.utils.vector_to_parameters(global_vector.clone(), network.parameters())
             optimizer = torch.optim.SGD(network.parameters(), lr=lr, momentum=momentum)
             for _ in range(epochs):
-                order = torch.randperm(len(labels))
+                order = torch.randperm(len(labels)).to(device)
                 for start in range(0, len(labels), batch_size):
                     chosen = order[start : start + batch_size]
                     optimizer.zero_grad()
                     loss_function(network(images[chosen]), labels[chosen]).backward()
                     optimizer.step()
-            _delta = nn.utils.parameters_to_vector(network.parameters()).detach() - global_vector
+            _delta = (nn.utils.parameters_to_vector(network.parameters()).detach() - global_vector).cpu()
         return clock() - started
     finally:
         torch.set_num_threads(former_threads)

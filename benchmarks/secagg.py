@@ -10,6 +10,7 @@ spread over the same cores in the same process. A peer for orientation: Flower 1
 
 import asyncio
 import os
+import resource
 import threading
 import time
 from dataclasses import dataclass
@@ -37,8 +38,11 @@ from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
 from testbed.training import Train, Trainer
 from workloads.contract import LocalUpdate
+from workloads.determinism import one_thread
 
 CHUNK_BYTES = 1 << 18
+MOST_TIMED = 5000
+SAMPLES = 20  # of each client: its weight
 
 
 class RandomUpdates:
@@ -46,19 +50,19 @@ class RandomUpdates:
 
     def __init__(self, clients: int, dimension: int) -> None:
         self.dimension = dimension
-        self.sample_counts = np.full(clients, 20, np.int64)
+        self.sample_counts = np.full(clients, SAMPLES, np.int64)
         generator = np.random.default_rng(0)
         self._deltas = [generator.uniform(-1, 1, dimension).astype(np.float32) for _ in range(min(clients, 8))]
 
     def train(self, client: int, model: npt.NDArray[np.float32], round_number: int) -> LocalUpdate:
         """The client's update; no training."""
-        return LocalUpdate(self._deltas[client % len(self._deltas)], 20, 0.0, 0)
+        return LocalUpdate(self._deltas[client % len(self._deltas)], SAMPLES, 0.0, 0)
 
     def expected(self, clients: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Mean of the clients' updates."""
-        sent = [self._deltas[client % len(self._deltas)] for client in clients.tolist()]
-        mean: npt.NDArray[np.float64] = np.mean(sent, axis=0)
-        return mean
+        times = np.bincount(clients % len(self._deltas), minlength=len(self._deltas))
+        return sum((count * delta.astype(np.float64) for count, delta in zip(times, self._deltas, strict=True)),
+                   np.zeros(self.dimension)) / len(clients)  # fmt: skip
 
 
 class LeaveBeforeInput:
@@ -82,6 +86,7 @@ class Measured:
     Attributes:
         seconds: wall time, all parties' work included.
         cpu_s: CPU seconds of this process meanwhile, all threads together.
+        peak_bytes: the most memory that this process has had so far.
         error: largest error of the mean.
         client_s: mean CPU seconds of a client.
         bytes_down, bytes_up: mean bytes that a client receives and sends.
@@ -89,6 +94,7 @@ class Measured:
 
     seconds: float
     cpu_s: float
+    peak_bytes: int
     error: float
     client_s: float
     bytes_down: float
@@ -103,7 +109,8 @@ def measured(
     `told`: the server knows the experiment's id, and verifies signatures as the clients do. `masks`: "symbolic" or
     "materialised" (`aggregation.masks`), which goes with measured compute.
     """
-    protocol.parameters.check_weights(clients, 20)
+    protocol.parameters.check_weights(clients, SAMPLES)
+    one_thread()  # as in every process of a run
     workload = RandomUpdates(clients, dimension)
     randomness = Randomness(1)
     results = Results() if masks == "symbolic" else None
@@ -140,7 +147,8 @@ def measured(
         network.end_round()
         stages = network.exchanges[training:]
         return Measured(
-            seconds, cpu_s, float(np.abs(aggregate.mean - workload.expected(aggregate.survivors)).max()),
+            seconds, cpu_s, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            float(np.abs(aggregate.mean - workload.expected(aggregate.survivors)).max()),
             *(float(sum(getattr(stage, what).sum() for stage in stages)) / clients
               for what in ("compute_s", "bytes_down", "bytes_up")),
         )  # fmt: skip
@@ -148,8 +156,20 @@ def measured(
     return asyncio.run(once())
 
 
-def floor_seconds(masks: int, length: int, cores: int, lane: type, prg: Prg = "aes-256-ctr") -> float:
-    """Seconds to expand and add `masks` masks of `length` elements on `cores` threads."""
+@dataclass(frozen=True)
+class Floor:
+    """What the masks alone take: wall time, and CPU seconds of all threads together."""
+
+    seconds: float
+    cpu_s: float
+
+
+def floor_of(masks: int, length: int, cores: int, lane: type, prg: Prg = "aes-256-ctr") -> Floor:
+    """To expand and add `masks` masks of `length` elements on `cores` threads.
+
+    The time is that of `MOST_TIMED` masks, in proportion, where there are more: half a million take many minutes.
+    """
+    timed = min(masks, MOST_TIMED)
     size = length * np.dtype(lane).itemsize
 
     def expand(count: int) -> None:
@@ -171,14 +191,15 @@ def floor_seconds(masks: int, length: int, cores: int, lane: type, prg: Prg = "a
                 part = total[begin // total.itemsize : (begin + width) // total.itemsize]
                 np.add(part, stream[:width].view(lane), out=part)
 
-    shares = [masks // cores + (worker < masks % cores) for worker in range(cores)]
+    shares = [timed // cores + (worker < timed % cores) for worker in range(cores)]
     threads = [threading.Thread(target=expand, args=(share,)) for share in shares]
-    began = time.perf_counter()
+    began, began_cpu = time.perf_counter(), time.process_time()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return time.perf_counter() - began
+    scale = masks / timed
+    return Floor((time.perf_counter() - began) * scale, (time.process_time() - began_cpu) * scale)
 
 
 def main() -> None:
@@ -198,14 +219,15 @@ def main() -> None:
     lane = np.uint16 if options.bits <= 16 else np.uint32 if options.bits <= 32 else np.uint64
     rows = []
     for _ in range(options.repeat):
-        floor_s = floor_seconds(masks, options.dimension + 1, options.cores, lane, options.prg)
+        floor = floor_of(masks, options.dimension + 1, options.cores, lane, options.prg)
         protocol = SecAgg(SecAggParameters(threshold=0.7, bits=options.bits, prg=options.prg))
         done = measured(
             protocol, options.clients, options.dimension, options.dropouts, options.cores, masks=options.masks
         )
         rows.append(
-            {"seconds": done.seconds, "floor_seconds": floor_s, "ratio": done.seconds / floor_s,
-             "largest_error": done.error}
+            {"seconds": done.seconds, "floor_seconds": floor.seconds, "ratio": done.seconds / floor.seconds,
+             "cpu_seconds": done.cpu_s, "floor_cpu_seconds": floor.cpu_s,
+             "peak_MB": done.peak_bytes / 1e6, "largest_error": done.error}
         )  # fmt: skip
     middle = sorted(rows, key=lambda row: row["ratio"])[len(rows) // 2]
     emit(

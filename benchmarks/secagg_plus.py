@@ -9,19 +9,16 @@ and its addition, on the same cores. With `--peer`, `secagg` is measured with th
 
 import operator
 import os
-import time
-
-import numpy as np
 
 from benchmarks.report import arguments, emit
-from benchmarks.secagg import Measured, floor_seconds, measured
+from benchmarks.secagg import SAMPLES, Measured, floor_of, measured
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import PeerGraph
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.aggregation.secagg_plus.protocol import SecAggPlus
-from testbed.crypto.masks import Prg
+from testbed.crypto.masks import Prg, word_dtype
 
 
 class Counting(SecAggPlus):
@@ -41,16 +38,15 @@ class Counting(SecAggPlus):
         return of_inputs + len(there) + sum(len(self.graph.peers(gone, there)) for gone in everybody[len(there) :])
 
 
-def row(name: str, done: Measured, masks: int, length: int, cores: int, prg: Prg) -> dict[str, object]:
+def row(name: str, done: Measured, masks: int, length: int, cores: int, bits: int, prg: Prg) -> dict[str, object]:
     """A line of the table; CPU seconds of both, because on a machine that others use they say more than the clock."""
-    began = time.process_time()
-    floor_s = floor_seconds(masks, length, cores, np.uint32, prg)
-    floor_cpu_s = time.process_time() - began
+    floor = floor_of(masks, length, cores, word_dtype(bits), prg)
     return {
-        "protocol": name, "seconds": done.seconds, "floor_seconds": floor_s, "ratio": done.seconds / floor_s,
-        "cpu_seconds": done.cpu_s, "floor_cpu_seconds": floor_cpu_s, "cpu_ratio": done.cpu_s / floor_cpu_s,
+        "protocol": name, "seconds": done.seconds, "floor_seconds": floor.seconds,
+        "ratio": done.seconds / floor.seconds,
+        "cpu_seconds": done.cpu_s, "floor_cpu_seconds": floor.cpu_s, "cpu_ratio": done.cpu_s / floor.cpu_s,
         "masks": masks, "client_ms": done.client_s * 1000, "client_kB_down": done.bytes_down / 1000,
-        "client_kB_up": done.bytes_up / 1000, "largest_error": done.error,
+        "client_kB_up": done.bytes_up / 1000, "peak_MB": done.peak_bytes / 1e6, "largest_error": done.error,
     }  # fmt: skip
 
 
@@ -68,17 +64,18 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true", help="measure secagg with the same clients, too")
     options = parser.parse_args()
     s, gone, length = options.clients, options.dropouts, options.dimension + 1
-    parameters = SecAggPlusParameters(dishonest=options.dishonest, prg=options.prg)
+    bits = max(32, (s * SAMPLES * 65535).bit_length())  # the default, or what the sum of so many weighted updates needs
+    parameters = SecAggPlusParameters(dishonest=options.dishonest, prg=options.prg, bits=bits)
     rows = []
     for _ in range(options.repeat):
         protocol = Counting(parameters)
         done = measured(protocol, s, options.dimension, gone, options.cores, told=True, masks=options.masks)
         masks = protocol.masks(s, gone)
-        rows.append(row("secagg-plus", done, masks, length, options.cores, options.prg))
+        rows.append(row("secagg-plus", done, masks, length, options.cores, bits, options.prg))
     middle = sorted(rows, key=operator.itemgetter("ratio"))[len(rows) // 2]
     if options.peer:
         done = measured(
-            SecAgg(SecAggParameters(threshold=0.7, prg=options.prg)),
+            SecAgg(SecAggParameters(threshold=0.7, prg=options.prg, bits=bits)),
             s,
             options.dimension,
             gone,
@@ -87,11 +84,12 @@ def main() -> None:
             masks=options.masks,
         )
         masks = (s - gone) * (s + 1 + gone)
-        rows.append(row("secagg", done, masks, length, options.cores, options.prg))
+        rows.append(row("secagg", done, masks, length, options.cores, bits, options.prg))
     chosen = parameters.neighbourhood(s)
     emit(
         {**middle, "clients": s, "dimension": options.dimension, "dropouts": gone, "neighbours": chosen.neighbours,
-         "threshold": chosen.threshold, "emulated": options.masks, "prg": options.prg, "cores": options.cores},
+         "threshold": chosen.threshold, "emulated": options.masks, "prg": options.prg, "cores": options.cores,
+         "bits": bits},
         rows,
         options.format == "json",
     )  # fmt: skip

@@ -62,7 +62,7 @@ def floor_of(timed: Experiment, participants: list[int], cores: int) -> float:
         trained_s = training.floor_seconds(pool, timed, participants, cores)["processes"]
     masks = len(participants) * (len(participants) + 1)
     lane = np.uint32 if RING_BITS <= 32 else np.uint64
-    return trained_s + secagg.floor_seconds(masks, PARAMETERS["FEMNIST"] + 1, cores, lane)
+    return trained_s + secagg.floor_of(masks, PARAMETERS["FEMNIST"] + 1, cores, lane).seconds
 
 
 def main() -> None:

@@ -56,5 +56,6 @@ WORKS = (
     Work("compare-runs", "the tables of 100 runs of 200 rounds", "compare_runs", target_s=20.0),
     Work("reconstruct", "40 clients' updates out of the sums of 40 rounds", "reconstruct"),
     Work("transfers", "10^5 concurrent transfers that share a link", "transfers", target_ratio=4.0),
+    Work("start", "from the command to the first round on Ray", "start", target_s=8.0),
     Work("scale", "a round of 10^6 clients on Ray, 100 participants", "scale"),
 )  # fmt: skip

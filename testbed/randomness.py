@@ -57,8 +57,12 @@ class Randomness:
 
     def generator(self, party: str | int, round_number: int, purpose: str) -> np.random.Generator:
         """A numpy generator for simulation, or for public choices; never for masks, keys or shares."""
-        key = int.from_bytes(_derived(self._root, "simulation", party, round_number, purpose)[:16], "big")
+        key = int.from_bytes(self.simulation_key(party, round_number, purpose)[:16], "big")
         return np.random.Generator(np.random.Philox(key=key))
+
+    def simulation_key(self, party: str | int, round_number: int, purpose: str) -> bytes:
+        """32 bytes for a key stream where that is faster than a `generator`; for the same uses, and no others."""
+        return _derived(self._root, "simulation", party, round_number, purpose)[:32]
 
 
 def _derived(root: bytes, kind: str, party: str | int, round_number: int, purpose: str) -> bytes:

@@ -1,5 +1,7 @@
 """Model broadcast and local training: the protocol between selection and aggregation in a round."""
 
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,9 +13,9 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Count, Message, RoundNumber, Vector, content_digest
 from testbed.network.contract import Network
-from testbed.parties.client import Role, handles
+from testbed.parties.client import Client, Environment, Role, handles
 from testbed.randomness import Randomness
-from testbed.workload.contract import LocalUpdate, Workload
+from testbed.workload.contract import BatchedWorkload, LocalUpdate, Workload
 
 # -- client side: what clients are asked to train, and the role that does ----------------------------------------------
 
@@ -54,8 +56,46 @@ class RoundUpdate(LocalUpdate):
     question: Train
 
 
+class TrainedTogether:
+    """What the clients of one host learn from one question, trained together when the first of them needs it.
+
+    Args:
+        workload: what trains them.
+        clients: those that are asked.
+        question: what the server asks.
+    """
+
+    def __init__(self, workload: BatchedWorkload, clients: Sequence[int], question: Train) -> None:
+        self.question = question
+        self._workload = workload
+        self._waiting = list(clients)
+        self._updates: dict[int, LocalUpdate] = {}
+
+    def update(self, client: int) -> LocalUpdate:
+        """One client's. Where training all of them fails, each is trained alone: it fails only for its own cause."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            with contextlib.suppress(Exception):
+                self._updates = dict(self._train(waiting))
+        update = self._updates.pop(client, None)
+        return self._train([client])[client] if update is None else update
+
+    def _train(self, clients: Sequence[int]) -> Mapping[int, LocalUpdate]:
+        return self._workload.train_together(clients, self.question.model.values, self.question.round)
+
+
 class Trainer(Role):
     """Client side: local training, real or (without a workload) none."""
+
+    @classmethod
+    def prepare(cls, environment: Environment, clients: Iterable[Client], question: Message) -> None:
+        """With `workload.clients_at_once`: those of a host are trained together."""
+        workload = environment.workload
+        if isinstance(question, Train) and isinstance(workload, BatchedWorkload) and workload.clients_at_once > 1:
+            asked = list(clients)
+            together = TrainedTogether(workload, [client.number for client in asked], question)
+            for client in asked:
+                client.prepared = together
 
     @handles(Train)
     def on_train(self, message: Train) -> Trained:
@@ -81,6 +121,9 @@ class Trainer(Role):
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
         """What this client makes of the model."""
+        prepared = self.client.prepared
+        if isinstance(prepared, TrainedTogether) and prepared.question is message:
+            return prepared.update(self.client.number)
         return workload.train(self.client.number, message.model.values, message.round)
 
     def charged_examples(self, update: LocalUpdate) -> int:

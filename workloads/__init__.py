@@ -28,6 +28,7 @@ __all__ = [
     "Scaling",
     "Workload",
     "build",
+    "one_thread",
 ]
 
 

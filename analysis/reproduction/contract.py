@@ -15,7 +15,7 @@ from analysis.reproduction.verdicts import Claim
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
-Scale = Literal["small", "paper"]
+Scale = Literal["small", "real", "paper"]
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,14 @@ class ReproductionContext:
     """What a reproduction works with.
 
     Attributes:
-        scale: "small" finishes in minutes on two cores; "paper" is the full experiment, for a cluster.
+        scale: "small" finishes in minutes on two cores; "real" has the paper's data and model, and as many rounds and
+            seeds as two cores do in hours; "paper" is the full experiment, for a cluster.
         out: existing directory for its runs and figures; what is finished there is not run again.
         run_experiment: runs an experiment (with or without a sweep) into a directory below `out`, resuming what is
             there, and returns the records of its points in the sweep's order.
         progress: shows one line to the person who waits.
         data: a folder with real data; None: reproductions use built-in or generated data.
+        seeds: repetitions instead of the scale's own, for those that say `takes_seeds`.
     """
 
     scale: Scale
@@ -36,6 +38,7 @@ class ReproductionContext:
     run_experiment: Callable[[Experiment, Path], list[RunRecords]]
     progress: Callable[[str], None]
     data: Path | None = None
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ class Reproduction:
         run: does the work.
         aliases: further names of the same: a table and the figure of the same runs are one reproduction.
         data_files: the real data that it can use, for people; empty when it needs none.
+        scales: at which it can be made.
+        takes_seeds: whether it heeds the context's `seeds`.
     """
 
     name: str
@@ -94,3 +99,5 @@ class Reproduction:
     run: Callable[[ReproductionContext], ReproductionResult]
     aliases: Sequence[str] = ()
     data_files: str = ""
+    scales: Sequence[Scale] = ("small", "paper")
+    takes_seeds: bool = False

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 
@@ -49,7 +50,7 @@ def read(path: Path) -> Kept:
             raise ValueError
         data = json.loads(path.read_bytes())
         claims = [Claim.of_data(claim) for claim in data["claims"]]
-        if data["scale"] not in ("small", "paper"):
+        if data["scale"] not in get_args(Scale):
             raise ValueError
         return Kept(
             str(data["name"]), data["scale"], Origin(**data["origin"]),

@@ -1,8 +1,9 @@
 """The tables of docs/papers, generated from kept results.
 
 A page has blocks between ``<!-- result: NAME -->`` and ``<!-- end -->``; what is between is the table, the claims and
-the remarks of the kept outcome. ``<!-- results: all -->`` is the table of all of them. `make papers` writes
-the blocks anew; `testbed reproduce --verify` says where a page differs.
+the remarks of the kept outcome. ``<!-- results: all -->`` is the table of all of them, ``<!-- results: lotto -->`` of
+those whose names begin so. `make papers` writes the blocks anew; `testbed reproduce --verify` says where a page
+differs.
 """
 
 import re
@@ -36,7 +37,10 @@ def page(text: str, where: str) -> str:
     def block(found: re.Match[str]) -> str:
         kind, name = found[1], found[2]
         if kind == "results":
-            text = overview(list(every.values()))
+            chosen = [one for one in every.values() if name == "all" or one.name.startswith(f"{name}-")]
+            if not chosen:
+                raise ExperimentError(f"{where}: results: {name}: no reproduction's name begins so")
+            text = overview(chosen)
         elif name not in every:
             raise ExperimentError(f"{where}: {name}: no such reproduction")
         elif (of_it := kept(every[name])) is None:

@@ -216,4 +216,5 @@ def _or(number: Any, otherwise: float) -> float:
 
 
 def _short(number: float) -> str:
-    return f"{number:.4g}"
+    """Four figures; counts in full, where the last figure decides."""
+    return f"{number:.0f}" if number == round(number) and abs(number) < 1e6 else f"{number:.4g}"

@@ -1,5 +1,6 @@
-"""The Ray actors: hosts of clients, the PKI, and the coordinator. Each is a thin shell around a class of `testbed`."""
+"""The Ray actors that hold clients, and the coordinator. Each is a thin shell around a class of `testbed`."""
 
+import asyncio
 import contextlib
 import functools
 import os
@@ -28,7 +29,7 @@ from testbed.network.live import Address, LiveClients, LiveNetwork
 from testbed.network.live.admission import connecting_s
 from testbed.network.sums import Sum, merged
 from testbed.parties.host import Host, owned_by
-from testbed.parties.pki import PKI, Directory
+from testbed.parties.pki import Directory
 from testbed.plugins import sources
 from testbed.records import RunDirectory
 from testbed.records.log import RunLog
@@ -113,30 +114,6 @@ class ClientHost:
         return {number: (vector.values, vector.bits) for number, vector in self.host.vectors(key, clients).items()}
 
 
-class PKIActor:
-    """Ray actor: the PKI, which the hosts' clients reach without going through the coordinator."""
-
-    def __init__(self) -> None:
-        self._pki: PKI | None = None
-
-    def prepare(self, experiment: Experiment, simulation_seed: int) -> None:
-        """Start with an empty key directory."""
-        self._pki = PKI(experiment.population, Plan(experiment, simulation_seed).randomness)
-
-    def register_many(self, requests: list[bytes]) -> list[bytes]:
-        """See `PKI.register_many`."""
-        assert self._pki is not None, "the PKI was not prepared"
-        return self._pki.register_many(requests)
-
-    def directory(self) -> Directory:
-        """See `PKI.directory`."""
-        assert self._pki is not None, "the PKI was not prepared"
-        return self._pki.directory()
-
-    def alive(self) -> None:
-        """Fails when this actor does not live any more."""
-
-
 class Coordinator:
     """Ray actor: the server. Runs rounds, records them, keeps the checkpoint."""
 
@@ -177,13 +154,16 @@ class Coordinator:
         last_round = 0 if checkpoint is None else checkpoint.round_number
         early: list[tuple[str, str, str]] = []
         self._hosts.on_event = lambda *event: early.append(event)
-        await self._hosts.prepare(experiment, simulation_seed, last_round)
+        # Here and on the hosts, where it takes seconds (to import torch, to read data), at the same time.
+        workload, _ = await asyncio.gather(
+            asyncio.to_thread(workloads.build, experiment.workload, experiment.population, plan.seed),
+            self._hosts.prepare(experiment, simulation_seed, plan.randomness, last_round),
+        )
         if self._records is not None:
             self._hosts.quarantined |= quarantined_before(self._records)
         keys = Directory.empty(experiment.population)
         if plan.needs_registration:
             keys = await self._hosts.register(plan.with_beacon)
-        workload = workloads.build(experiment.workload, experiment.population, plan.seed)
         plan.check_sums(workload)
         check_plugin_modules(experiment)
         live = functools.partial(

@@ -35,6 +35,7 @@ from testbed.network.live import Address
 from testbed.network.sums import Sum, merged
 from testbed.parties.host import chosen_on, owned_by, split
 from testbed.parties.pki import Directory
+from testbed.randomness import Randomness
 
 MAXIMUM_RESTARTS = 3  # of one host in one round: a host that dies again on the same messages will do so for ever
 MAXIMUM_QUARANTINED = 3  # clients of one host in one round; more, and it is the host that is ill (out of memory, say)
@@ -92,14 +93,16 @@ class RayHosts:
 
     # -- before the rounds -----------------------------------------------------------------------------------
 
-    async def prepare(self, experiment: Experiment, simulation_seed: int, last_round: int) -> None:
-        """Make the clients of an experiment on all hosts."""
+    async def prepare(
+        self, experiment: Experiment, simulation_seed: int, randomness: Randomness, last_round: int
+    ) -> None:
+        """Make the PKI of an experiment, which has this `randomness`, and its clients on all hosts."""
         self._experiment, self._seed, self._last_round = experiment, simulation_seed, last_round
         self._directory = self._address = None
         self._log.clear()
         self._restarts.clear()
         self.quarantined.clear()
-        await self._of_pki(self._pki.prepare.remote(experiment, simulation_seed))
+        await self._of_pki(self._pki.prepare.remote(experiment.population, randomness))
         await self._everywhere(self._prepare_one)
 
     async def _prepare_one(self, index: int) -> None:
@@ -116,10 +119,11 @@ class RayHosts:
         return directory
 
     async def _register_one(self, index: int) -> None:
-        actor, clients = self._actors[index], len(owned_by(index, len(self._actors), self._experiment.population))
-        for first in range(0, clients, REGISTERED_AT_ONCE):
+        actor, clients = self._actors[index], owned_by(index, len(self._actors), self._experiment.population)
+        for first in range(0, len(clients), REGISTERED_AT_ONCE):
+            senders = clients[first : first + REGISTERED_AT_ONCE]  # a host has the channels of its own clients only
             requests = actor.registrations.remote(first, REGISTERED_AT_ONCE)  # to the PKI and back by reference
-            await actor.accept_registrations.remote(self._pki.register_many.remote(requests))
+            await actor.accept_registrations.remote(self._pki.register_many.remote(requests, senders))
 
     # -- rounds ----------------------------------------------------------------------------------------------
 

@@ -3,13 +3,14 @@
 Before it, connecting to Ray or starting it here; and what Ray says when something is wrong, as the testbed's errors.
 """
 
+import contextlib
 import logging
 import os
 import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import ray._private.worker
 from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from cluster.hosts.actors import ClientHost, Coordinator, PKIActor
+from cluster.hosts.actors import ClientHost, Coordinator
+from cluster.hosts.pki import PKIActor
 from cluster.hosts.placement import alive_nodes, answers, living_nodes, spread
 from cluster.hosts.ray_hosts import PartyLost, start_host
 from testbed.engine.federation import Progress
@@ -52,19 +54,21 @@ def connect(address: str | None) -> bool:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     logging.getLogger("ray").setLevel(logging.ERROR)  # greetings are not results
     ray._private.worker._worker_logs_enabled = False  # or each process that dies has a page on standard output
-    environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
     try:
         if address is None:
-            ray.init(  # "local": without an address Ray would join whatever cluster was started here last
-                address="local",
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                configure_logging=False,
-                runtime_env=environment,
-            )
+            # Inherited by the processes that Ray starts here. As `runtime_env`, Ray would start each actor in a process
+            # made for it, half a second later, instead of in one of those that wait.
+            with _environment_variable("OMP_NUM_THREADS", "1"):
+                ray.init(  # "local": without an address Ray would join whatever cluster was started here last
+                    address="local",
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    configure_logging=False,
+                )
             return True
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, runtime_env=environment)
+        one_thread = {"env_vars": {"OMP_NUM_THREADS": "1"}}
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, runtime_env=one_thread)
     except (KeyboardInterrupt, SystemExit):  # what has been started goes at once, and not when it notices
         ray.shutdown()
         raise
@@ -73,6 +77,20 @@ def connect(address: str | None) -> bool:
         advice = authentication.advice(str(error))
         raise ClusterError(f"{where}: {advice or str(error).strip().splitlines()[0]}") from None
     return False
+
+
+@contextlib.contextmanager
+def _environment_variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable of this process for a while."""
+    former = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if former is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = former
 
 
 def disconnect() -> None:

@@ -34,6 +34,7 @@ UNITS = {
     "smallest_sum": "clients",
     "tolerated_dropouts": "clients",
     "clients_per_host": "clients",
+    "clients_at_once": "clients",
     "aggregation.threshold": "clients, or a share of them",
     "adversary.dishonest": "clients, or a share of them, or their numbers",
     "time.stage_quorums": "clients, or a share of them",

@@ -39,6 +39,7 @@ _NAME = "dp-sgd-random-participation"
 _VELOCITY = "dp_sgd_velocity"
 _UNREAD = (
     "epochs",
+    "clients_at_once",
     "batch_size",
     "optimizer",
     "learning_rate",

@@ -85,7 +85,7 @@ class PlainClient(NoisyRole):
             raise Refusal("plain.already-sent", f"the update of round {message.round} was sent before")
         self._sent_with_noise = True
         elements = self.noise.encoded(self, update, message.participants, message.round)
-        return NoisyUpdate(Vector(elements, self.parameters.bits))
+        return NoisyUpdate(Vector(np.asarray(elements), self.parameters.bits))
 
 
 class Plain(NoisyProtocol):

@@ -1,5 +1,7 @@
 """The `testbed` command, a thin layer over the library: which verbs there are, and in which groups help lists them."""
 
+import atexit
+import gc
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -107,6 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: done; 2: bad input; 3: the run failed; 130: stopped by SIGINT or SIGTERM.
     """
+    if arguments is None:  # the process ends with it, and need not look through torch for circles: half a second
+        atexit.register(gc.freeze)
     invocation = Invocation(tuple(sys.argv[1:] if arguments is None else arguments))
     try:
         with stopping_on_signals():

@@ -12,6 +12,13 @@ AGREED_KEY_BYTES = 32
 
 _DOMAIN = b"testbed/key-agreement/v1"
 _SHA256 = SHA256()
+_SMALL_ORDER = "the X25519 public key is of small order: the result is zero"
+_P = 2**255 - 19
+_SMALL_ORDER_POINTS = frozenset({
+    0, 1, _P - 1, _P, _P + 1,
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+})  # fmt: skip
 
 
 class PrivateKey:
@@ -39,6 +46,10 @@ class PrivateKey:
         """
         require_length(seed, SEED_BYTES, "an X25519 secret key")
         return cls(X25519PrivateKey.from_private_bytes(seed))
+
+    def __reduce__(self) -> tuple[object, tuple[bytes]]:
+        """A process of the emulator may need a key that lies in another."""
+        return PrivateKey.from_seed, (self._private.private_bytes_raw(),)
 
     def __repr__(self) -> str:
         return f"PrivateKey(public={self.public.hex()})"
@@ -74,7 +85,19 @@ class PrivateKey:
         try:
             return self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
         except ValueError:
-            raise InvalidKey("the X25519 public key is of small order: the result is zero") from None
+            raise InvalidKey(_SMALL_ORDER) from None
+
+
+def check_public(public: bytes) -> None:
+    """Raise `InvalidKey` for a public key with which `PrivateKey.exchange` would, whichever the private key.
+
+    A private key is a multiple of 8 and below 2**255, so the result is zero for a point of small order and for no
+    other (RFC 7748 section 6.1). Of small order are, in either half of the encodings, 0, 1, p - 1, two of order 8, and
+    what else is equal to 0 or 1 modulo p.
+    """
+    require_length(public, PUBLIC_KEY_BYTES, "an X25519 public key")
+    if int.from_bytes(public, "little") & (1 << 255) - 1 in _SMALL_ORDER_POINTS:
+        raise InvalidKey(_SMALL_ORDER)
 
 
 def _derived(secret: bytes, info: bytes) -> bytes:

@@ -37,15 +37,18 @@ stream and the zeros still fit a core's cache together.
 """
 
 _BLOCK_BYTES = 16
+STREAM_SLACK = _BLOCK_BYTES
+"""Bytes more that a buffer for a stretch of key stream must have than the stretch (the cipher asks for a block)."""
+
 _COUNTER_ZERO = CTR(bytes(_BLOCK_BYTES))
 _ZEROS = memoryview(bytes(_CHUNK_BYTES))
 
 
 class _Buffers(threading.local):
-    """Each thread's place for one chunk of key stream (the cipher asks for a block of slack)."""
+    """Each thread's place for one chunk of key stream."""
 
     def __init__(self) -> None:
-        self.stream = np.empty(_CHUNK_BYTES + _BLOCK_BYTES, np.uint8)
+        self.stream = np.empty(_CHUNK_BYTES + STREAM_SLACK, np.uint8)
 
 
 _buffers = _Buffers()
@@ -125,6 +128,18 @@ def add_masks(
 
 NextChunk = Callable[[NDArray[np.uint8], int], None]
 """Writes the next bytes of a key stream, so many, to the start of a buffer."""
+
+
+def key_stream(seed: bytes) -> NextChunk:
+    """AES-256-CTR from counter 0, from the start of the stream on, at most 2**18 bytes at a time.
+
+    Buffers must have room for `STREAM_SLACK` bytes more.
+
+    Raises:
+        InvalidKey: if the seed is not 32 bytes long.
+    """
+    require_length(seed, SEED_BYTES, "a key stream's seed")
+    return _aes_256_ctr(seed)
 
 
 def _aes_256_ctr(seed: bytes) -> NextChunk:

@@ -2,23 +2,25 @@
 
 A process holds many clients. A signature that 70 participants verify is verified 70 times on their phones, and could be
 once here; so could the key that two clients agree on, each with its own secret and the other's public key, and get the
-same. These functions are those of `signatures`, `vrf` and `key_agreement`, whose results they remember while somebody
-`remembers` them: by all of the input, a bounded number of them, and never a failure. What the work costs is charged by
-its callers each time. Where compute is measured nobody remembers anything.
+same; and what one of them seals for the other need not be deciphered. These functions are those of `signatures`, `vrf`,
+`key_agreement` and `shamir`, whose results they remember while somebody `remembers` them: by all of the input, a
+bounded number of them, and never a failure. What the work costs is charged by its callers each time. Where compute is
+measured nobody remembers anything.
 """
 
 import hashlib
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-from testbed.crypto import signatures, vrf
+from testbed.crypto import InvalidSignature, shamir, signatures, vrf
+from testbed.crypto.dealing import share_to_many
 from testbed.crypto.key_agreement import PrivateKey
 
-MOST_RESULTS = 1 << 19
-"""At about 300 bytes each, what a process remembers of all parties' work stays below 200 MB."""
+MOST_RESULTS = 1 << 20
+"""At about 250 bytes each, what a process remembers of all parties' work stays below 300 MB."""
 
 Result = TypeVar("Result")
 
@@ -40,11 +42,15 @@ class Results:
         if known is not self:
             return known
         made = compute()
+        self.note(key, made)
+        return made
+
+    def note(self, key: Hashable, result: object) -> None:
+        """Remember a result."""
         with self._turn:
             if len(self._found) >= self._most:
                 del self._found[next(iter(self._found))]
-            self._found[key] = made
-        return made
+            self._found[key] = result
 
     def __getstate__(self) -> int:
         """Results stay in their process."""
@@ -93,5 +99,55 @@ def agree(own: PrivateKey, peer_public: bytes, purpose: bytes) -> bytes:
     results = _results.get()
     if results is None:
         return own.agree(peer_public, purpose)
-    key = "agreement", purpose, frozenset((own.public, peer_public))
+    key = purpose, min(own.public, peer_public), max(own.public, peer_public)
     return results.of(key, lambda: own.agree(peer_public, purpose))
+
+
+Signed = tuple[bytes, bytes, bytes, bytes]
+"""Public key, domain, content, signature."""
+
+
+def all_verify(follows_from: bytes, signed: Callable[[], Iterable[Signed]]) -> bool:
+    """Whether all these signatures verify, where that is remembered; False says nothing: look at each.
+
+    Args:
+        follows_from: what the signatures, all keys and contents follow from.
+        signed: all of them.
+    """
+    results = _results.get()
+    if results is None:
+        return False
+
+    def verified() -> bool:
+        try:
+            for public, domain, content, signature in signed():
+                verify(public, domain, content, signature)
+        except InvalidSignature:
+            return False
+        return True
+
+    return results.of(("signatures", hashlib.sha256(follows_from).digest()), verified)
+
+
+def share_among_all(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) -> list[bytes]:
+    """See `shamir.share`; for secrets that many share among the same holders (`testbed.crypto.dealing`)."""
+    deal = shamir.share if _results.get() is None else share_to_many
+    return deal(secret, threshold, points, entropy)
+
+
+def note_sealed(sealed_as: Callable[[], bytes], plaintext: bytes) -> None:
+    """Somebody has sealed this here: `opened` need not decipher it.
+
+    Args:
+        sealed_as: 32 bytes that nothing else has that is opened: a digest of the ciphertext and of all that opens it.
+        plaintext: what is in it.
+    """
+    results = _results.get()
+    if results is not None:
+        results.note(sealed_as(), plaintext)
+
+
+def opened(sealed_as: Callable[[], bytes], opens: Callable[[], bytes]) -> bytes:
+    """What `opens` returns, or raises; known where it was sealed here (`note_sealed`)."""
+    results = _results.get()
+    return opens() if results is None else results.of(sealed_as(), opens)

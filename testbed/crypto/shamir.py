@@ -8,6 +8,7 @@ cancel, a public key does not match).
 
 import hmac
 from collections.abc import Sequence
+from math import prod
 from operator import mul
 
 import gmpy2
@@ -48,14 +49,8 @@ def share(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) 
     Raises:
         InvalidShares: if an argument is out of these ranges.
     """
-    if len(secret) != SECRET_BYTES or len(entropy) != ENTROPY_BYTES:
-        raise InvalidShares(
-            f"a secret has {SECRET_BYTES} bytes and its entropy {ENTROPY_BYTES}, got {len(secret)} and {len(entropy)}"
-        )
-    _check_points(points)
-    if not 1 <= threshold <= len(points):
-        raise InvalidShares(f"the threshold must be between 1 and the {len(points)} points, got {threshold}")
-    leading, *lower = _coefficients(secret, threshold, entropy)[::-1]
+    check_dealing(secret, threshold, points, entropy)
+    leading, *lower = coefficients(secret, threshold, entropy)[::-1]
     shares = []
     for point in points:
         value = leading
@@ -63,6 +58,17 @@ def share(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) 
             value = value * point + coefficient
         shares.append((value % PRIME).to_bytes(SHARE_BYTES, "big"))
     return shares
+
+
+def check_dealing(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) -> None:
+    """Raise `InvalidShares` where :func:`share` does."""
+    if len(secret) != SECRET_BYTES or len(entropy) != ENTROPY_BYTES:
+        raise InvalidShares(
+            f"a secret has {SECRET_BYTES} bytes and its entropy {ENTROPY_BYTES}, got {len(secret)} and {len(entropy)}"
+        )
+    _check_points(points)
+    if not 1 <= threshold <= len(points):
+        raise InvalidShares(f"the threshold must be between 1 and the {len(points)} points, got {threshold}")
 
 
 def reconstruct(points: Sequence[int], shares: Sequence[bytes], threshold: int) -> bytes:
@@ -99,17 +105,13 @@ class LagrangeWeights:
         """
         _check_points(points)
         self.points = tuple(points)
-        exact = [gmpy2.mpz(point) for point in points]
         product = gmpy2.mpz(1)
-        for point in exact:
+        for point in points:
             product = product * point % PRIME
-        self._weights = []
-        for own in exact:
-            denominator = own
-            for other in exact:
-                if other != own:
-                    denominator *= other - own
-            self._weights.append(product * gmpy2.invert(denominator % PRIME, PRIME) % PRIME)
+        # Each distance here has the other sign: in all, that of (-1)**(t - 1).
+        sign = -1 if len(points) % 2 == 0 else 1
+        below = [own * distances for own, distances in zip(points, products_of_distances(points), strict=True)]
+        self._weights = [sign * product * inverse % PRIME for inverse in inverses(below)]
 
     def reconstruct(self, shares: Sequence[bytes]) -> bytes:
         """The secret, 32 bytes, from one share for each point.
@@ -135,7 +137,26 @@ class LagrangeWeights:
         return secret.to_bytes(SECRET_BYTES, "big")
 
 
-def _coefficients(secret: bytes, threshold: int, entropy: bytes) -> list[int]:
+def products_of_distances(points: Sequence[int]) -> list[int]:
+    """`(m,)` the product of each point's distances to the others, own - other: distinct points, not reduced."""
+    exact = [int(point) for point in points]
+    return [prod([own - other for other in exact if other != own]) for own in exact]
+
+
+def inverses(numbers: Sequence[int]) -> list[int]:
+    """`(m,)` the inverses modulo the prime, for the price of one and three products each (Montgomery's trick)."""
+    before = [gmpy2.mpz(1)]
+    for number in numbers:
+        before.append(before[-1] * number % PRIME)
+    found = []
+    inverse = gmpy2.invert(before.pop(), PRIME)
+    for number in reversed(numbers):
+        found.append(inverse * before.pop() % PRIME)
+        inverse = inverse * number % PRIME
+    return found[::-1]
+
+
+def coefficients(secret: bytes, threshold: int, entropy: bytes) -> list[int]:
     """The coefficients of 1, x, x^2, ...: the secret, then t-1 uniform ones (modulo PRIME, up to 2**-255)."""
     key = hmac.digest(entropy, b"testbed/shamir/v1" + threshold.to_bytes(8, "big") + secret, "sha256")
     stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(_COEFFICIENT_BYTES * (threshold - 1)))

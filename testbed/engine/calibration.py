@@ -75,7 +75,6 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     shares = shamir.share(seed, THRESHOLD, points, seed)[:THRESHOLD]
     weights = shamir.LagrangeWeights(points[:THRESHOLD])
     keys = np.frombuffer(os.urandom(32 * 10_000), np.uint8).reshape(-1, 32)
-    rounding = np.random.default_rng(1)
     delta = np.random.default_rng(0).normal(0, 0.1, DIMENSION).astype(np.float32)
     words = np.zeros(DIMENSION, np.uint32)
     quantisation = Quantisation(1.0, 16, 32)
@@ -102,7 +101,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "shamir.share.term": (lambda: shamir.share(seed, THRESHOLD, points, seed), PEERS * THRESHOLD),
         "shamir.reconstruct.term": (lambda: weights.reconstruct(shares), THRESHOLD),
         "mask.element": (lambda: masks.add_masks(words, many, [1] * 8, 32), 8 * DIMENSION),
-        "quantise.element": (lambda: quantisation.encode(delta, 20, rounding), DIMENSION),
+        "quantise.element": (lambda: quantisation.encode(delta, 20, seed), DIMENSION),
         "rotate.element": (lambda: encoding.rotated(delta, 38, seed), encoding.length),
         "round.element": (lambda: rounded(fixed, 38, seed), encoding.length),
         "noise.element": (lambda: share.add_to(padded), encoding.length),

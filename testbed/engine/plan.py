@@ -32,7 +32,7 @@ from testbed.privacy.noise_plan import NoisePlan
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.randomness import Randomness
 from testbed.training import Broadcast, Trainer
-from testbed.workload.contract import LabelledWorkload, PartlySharedWorkload, Workload
+from testbed.workload.contract import BatchedWorkload, LabelledWorkload, PartlySharedWorkload, Workload
 
 
 class Plan:
@@ -259,6 +259,7 @@ class Plan:
         the adversary cannot do with it what it is to do.
         """
         self.aggregation_parameters.check_workload(workload)
+        self._check_training(workload)
         heaviest = int(workload.sample_counts.max(initial=1))
         self.aggregation_parameters.check_weights(self.maximum_participants, heaviest)
         self.aggregation_parameters.check_dimension(self.maximum_participants, workload.dimension)
@@ -266,3 +267,20 @@ class Plan:
             self.adversary.check_workload(workload)
         self.noise_plan(workload.dimension)
         self.reports_training(workload.dimension)
+
+    def _check_training(self, workload: Workload) -> None:
+        """Raise `ExperimentError` where clients are to be trained together, and something here trains one at a time."""
+        section = self.experiment.workload
+        if section.clients_at_once == 1:
+            return
+        if not isinstance(workload, BatchedWorkload) or workload.clients_at_once != section.clients_at_once:
+            raise ExperimentError(
+                f"workload.clients_at_once: {section.dataset} trains one client at a time; leave the key out, or see "
+                "BatchedWorkload in testbed/workload/contract.py"
+            )
+        for spec in self.roles:
+            if spec.only is None and issubclass(spec.role, Trainer) and spec.role.learn is not Trainer.learn:
+                raise ExperimentError(
+                    f"workload.clients_at_once: in {self.experiment.aggregation.protocol} {spec.role.__name__} trains "
+                    "each client by itself; leave the key out"
+                )

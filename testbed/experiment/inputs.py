@@ -137,6 +137,8 @@ def secrets_context(experiment: Experiment) -> bytes:
     if isinstance(experiment.aggregation, SecAggParameters):  # how masks are emulated has no effect either
         as_usual = experiment.aggregation.model_copy(update={"masks": None})
         experiment = experiment.model_copy(update={"aggregation": as_usual})
+    one_by_one = experiment.workload.model_copy(update={"clients_at_once": 1})  # but for rounding, nor has this
+    experiment = experiment.model_copy(update={"workload": one_by_one})
     plain = {name: _plain(value) for name, value in _chosen(experiment) if name not in _WITHOUT_EFFECT}
     return hashlib.sha256(_DOMAIN + json.dumps(_without_paths(plain), sort_keys=True).encode()).digest()
 

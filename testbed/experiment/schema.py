@@ -141,6 +141,11 @@ class Experiment(Section):
             section = "workload"
             if self.workload.training == "simulated" and self.time.compute != "modelled":
                 raise ValueError("training: simulated costs no time that could be measured; set time.compute: modelled")
+            if self.workload.clients_at_once > 1 and not self.time.work_is_modelled:
+                raise ValueError(
+                    "clients_at_once: clients that are trained together take no time of their own that could be "
+                    "measured or waited for; leave it out, or set time.compute: modelled and time.clock: virtual"
+                )
         except ValueError as error:
             raise ValueError(f"{section}.{error}") from None
         check_goals(self.targets, self.stop_at, self.workload)

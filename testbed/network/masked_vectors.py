@@ -7,48 +7,125 @@ added; sums of them (`testbed.network.sums`) add the elements and count the seed
 nothing is left to expand, and where it does not (a wrong share, a mask whose other end has gone) its mask is expanded
 then, with the very bits that it would have had all along.
 
+Nor need anybody know a seed that two clients agree on. It follows from their public keys, so it is counted by these,
+and agreed on when its mask is expanded, with the private key of either. The elements of one input are made when they
+are needed, too: `Elements` are added to a sum without lying anywhere in between.
+
 Whoever asks for the elements, `MaskedVector.values`, gets them with all masks in them: to an adversary, a socket or a
 subclass it is a vector like any other. What the work would have cost is charged by who masks, whichever way it goes.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
-from testbed.crypto import require_length
+from testbed.crypto import remembered, require_length
+from testbed.crypto.key_agreement import PUBLIC_KEY_BYTES, PrivateKey
 from testbed.crypto.masks import SEED_BYTES, Prg, add_masks
+from testbed.errors import ProtocolError
 from testbed.messages import Vector
 
-Masks = Mapping[bytes, int]
-"""By seed, how often its mask is added; negative: subtracted. None is 0."""
+AgreedSeed = tuple[bytes, bytes, bytes]
+"""The seed that two agree on: its purpose, and their public keys in ascending order."""
+
+Seed = bytes | AgreedSeed
 
 
-def counted(seeds: Sequence[bytes], signs: Sequence[int]) -> dict[bytes, int]:
-    """The masks of `seeds`, each with its sign.
+def agreed_seed(own_public: bytes, peer_public: bytes, purpose: bytes) -> AgreedSeed:
+    """What `PrivateKey.agree` gives to the owner of either key for this purpose, without computing it."""
+    return (purpose, own_public, peer_public) if own_public < peer_public else (purpose, peer_public, own_public)
 
-    Raises `InvalidKey` for a seed that is not 32 bytes long.
+
+class Masks:
+    """Masks of one generator that nobody has expanded.
+
+    Args:
+        seeds: of each mask.
+        signs: how often it is added, aligned; negative: subtracted.
+        prg: what expands them.
+        keys: whose seeds are agreed on: for each of these one of its two ends.
+
+    Attributes:
+        counts: by seed, how often its mask is added; none is 0.
+
+    Raises:
+        InvalidKey: a seed or a public key is not 32 bytes long.
     """
-    found: dict[bytes, int] = {}
-    for seed, sign in zip(seeds, signs, strict=True):
-        require_length(seed, SEED_BYTES, "a mask's seed")
-        found[seed] = found.get(seed, 0) + sign
-    return {seed: count for seed, count in found.items() if count}
+
+    __slots__ = ("_keys", "counts", "prg")
+
+    def __init__(
+        self,
+        seeds: Sequence[Seed] = (),
+        signs: Sequence[int] = (),
+        prg: Prg = "aes-256-ctr",
+        keys: Iterable[PrivateKey] = (),
+    ) -> None:
+        self.prg = prg
+        self.counts: dict[Seed, int] = {}
+        self._keys = {key.public: key for key in keys}
+        for seed, sign in zip(seeds, signs, strict=True):
+            if isinstance(seed, bytes):
+                require_length(seed, SEED_BYTES, "a mask's seed")
+            else:
+                require_length(seed[1], PUBLIC_KEY_BYTES, "an X25519 public key")
+                require_length(seed[2], PUBLIC_KEY_BYTES, "an X25519 public key")
+            left = self.counts.pop(seed, 0) + sign
+            if left:
+                self.counts[seed] = left
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    def add(self, more: "Masks") -> None:
+        """Count some more; what cancels is gone. Raises `ProtocolError` when they are of another generator."""
+        if not more.counts:
+            return
+        if self.counts and more.prg != self.prg:
+            raise ProtocolError(f"masks to sum differ: some are expanded by {self.prg}, some by {more.prg}")
+        self.prg = more.prg
+        self._keys |= more._keys
+        counts = self.counts
+        for seed, count in more.counts.items():
+            left = counts.pop(seed, 0) + count
+            if left:
+                counts[seed] = left
+
+    def expanded(self) -> tuple[list[bytes], list[int]]:
+        """Seeds and signs, aligned, as `testbed.crypto.masks.add_masks` takes them: a seed as often as it counts."""
+        seeds = [known for seed, count in self.counts.items() for known in [self._known(seed)] * abs(count)]
+        signs = [1 if count > 0 else -1 for count in self.counts.values() for _ in range(abs(count))]
+        return seeds, signs
+
+    def _known(self, seed: Seed) -> bytes:
+        if isinstance(seed, bytes):
+            return seed
+        purpose, first, second = seed
+        if first in self._keys:
+            return remembered.agree(self._keys[first], second, purpose)
+        return remembered.agree(self._keys[second], first, purpose)
+
+    def add_to(self, elements: npt.NDArray[Any], bits: int) -> None:
+        """Add the masks to `(d,)` `elements` modulo 2**bits, in place; see `add_masks`."""
+        add_masks(elements, *self.expanded(), bits, self.prg)
 
 
-def add_counts(total: dict[bytes, int], masks: Masks) -> None:
-    """Add `masks` to `total`, in place; what cancels leaves it."""
-    for seed, count in masks.items():
-        left = total.pop(seed, 0) + count
-        if left:
-            total[seed] = left
+class Elements(Protocol):
+    """`(d,)` ring elements that are made when they are needed, each time the same."""
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The words of the ring."""
 
-def expanded(masks: Masks) -> tuple[list[bytes], list[int]]:
-    """Seeds and signs, aligned, as `testbed.crypto.masks.add_masks` takes them: a seed as often as it counts."""
-    seeds = [seed for seed, count in masks.items() for _ in range(abs(count))]
-    signs = [1 if count > 0 else -1 for count in masks.values() for _ in range(abs(count))]
-    return seeds, signs
+    def __len__(self) -> int: ...
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """`(d,)` all of them."""
+
+    def add_to(self, total: npt.NDArray[Any]) -> None:
+        """Add them to `(d,)` `total` of the same words, in place, modulo their range."""
 
 
 class MaskedVector(Vector):
@@ -58,27 +135,29 @@ class MaskedVector(Vector):
         plain: `(d,)` of `word_dtype(bits)`, what the masks hide; below ``2**bits``.
         bits: of the ring, 1 to 64.
         masks: what hides it.
-        prg: what expands them.
     """
 
-    __slots__ = ("_plain", "masks", "prg")
+    __slots__ = ("_masked", "_plain", "masks")
 
-    def __init__(self, plain: npt.NDArray[Any], bits: int, masks: Masks, prg: Prg = "aes-256-ctr") -> None:
-        super().__init__(plain, bits)
+    def __init__(self, plain: npt.NDArray[Any] | Elements, bits: int, masks: Masks) -> None:
+        super().__init__(plain if isinstance(plain, np.ndarray) else np.empty(0, plain.dtype), bits)
         self._plain = plain
+        self._masked: npt.NDArray[Any] | None = None
         self.masks = masks
-        self.prg = prg
+
+    def __len__(self) -> int:
+        return len(self._plain)
 
     @property
-    def plain(self) -> npt.NDArray[Any]:
+    def plain(self) -> npt.NDArray[Any] | Elements:
         """`(d,)` what the masks hide: for sums over whole sets of masks only."""
         return self._plain
 
     @property
     def values(self) -> npt.NDArray[Any]:
         """`(d,)` the elements, all masks in them."""
-        if self._values is self._plain:
-            masked = self._plain.copy()
-            add_masks(masked, *expanded(self.masks), self.bits, self.prg)
-            self._values = masked
-        return self._values
+        if self._masked is None:
+            masked = np.array(self._plain)
+            self.masks.add_to(masked, self.bits)
+            self._masked = masked
+        return self._masked

@@ -112,6 +112,7 @@ class Client:
         agreed_participants: signing keys of this round's participants as this client has verified them; None when
             the selection protocol gives clients nothing to verify.
         attacks: what a dishonest client has done since its last answer, one line each, for the records.
+        prepared: what `Role.prepare` has left for it.
     """
 
     __slots__ = (
@@ -124,6 +125,7 @@ class Client:
         "last_round",
         "local_update",
         "number",
+        "prepared",
     )
 
     def __init__(self, number: int, environment: Environment, last_round: int = 0) -> None:
@@ -140,6 +142,7 @@ class Client:
         self.local_update: LocalUpdate | None = None
         self.agreed_participants: dict[int, bytes] | None = None
         self.attacks: list[str] = []
+        self.prepared: object = None
 
     def role(self, kind: "type[Role]", parameters: Any) -> "Role":
         """This round's instance of a role."""
@@ -213,6 +216,19 @@ class Role:
         self.client = client
         self.parameters = parameters
         self.environment = client.environment
+
+    @classmethod
+    def prepare(cls, environment: Environment, clients: Iterable[Client], question: Message) -> None:
+        """Before clients of a host answer a question, one after the other: what is better begun for all of them.
+
+        It is left in `Client.prepared`, and changes no answer. No work is metered here: clients are charged for their
+        own when they answer.
+
+        Args:
+            environment: what they share.
+            clients: those that are asked; made when they are first looked at.
+            question: the same object that the handlers get.
+        """
 
 
 def _marked(of: type) -> dict[type[Message], tuple[str, bool]]:

@@ -146,6 +146,7 @@ class Host:
             answer: Message | None = method(message) if private is None else method(message, private)
             return answer
 
+        specs[0].role.prepare(self.environment, map(self.client, delivery.recipients.tolist()), message)
         return self._each(delivery, handle)
 
     def _once_for_all(self, delivery: Delivery, handler: Callable[..., Message], message: Message) -> HostAnswers:
@@ -316,7 +317,8 @@ class LocalHosts:
         """Register every client with the PKI and read its bulletin board."""
         for host in self.hosts:
             for first in range(0, len(host.numbers), REGISTERED_AT_ONCE):
-                host.accept_registrations(pki.register_many(host.registrations(first, REGISTERED_AT_ONCE)))
+                senders = host.numbers[first : first + REGISTERED_AT_ONCE]
+                host.accept_registrations(pki.register_many(host.registrations(first, REGISTERED_AT_ONCE), senders))
         self.environment.directory = pki.directory()
 
     async def begin_round(self, round_number: int) -> None:

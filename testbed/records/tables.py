@@ -11,7 +11,6 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from testbed.errors import RunError, reason
 from testbed.files import parquet as parquet_files
@@ -41,6 +40,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("beacon_bytes_up", pa.int64()),
             ("accuracy", pa.float64()),  # null in rounds without an evaluation
             ("loss", pa.float64()),
+            ("recalls", pa.list_(pa.float64())),  # of each label; null also in runs of earlier versions
         ]
     ),
     # One row per client asked in a stage.
@@ -334,5 +334,5 @@ def stopped(path: Path, last_round: int) -> str:
             rows = parquet_files.read_table(path / "events.parquet", columns=columns)
     except (OSError, pa.ArrowException) as error:
         raise damaged(path, "events", error) from None
-    said = rows.filter((pc.field("round") == last_round) & (pc.field("kind") == STOPPED))["detail"]
-    return str(said[0].as_py()) if len(said) else ""
+    said = [row["detail"] for row in rows.to_pylist() if row["round"] == last_round and row["kind"] == STOPPED]
+    return str(said[0]) if said else ""

@@ -12,7 +12,9 @@ end and to compare, `ray_workers` (Ray) for runs on a cluster; in-process runs d
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -194,18 +196,22 @@ def run_all(
         all_points = list(points(experiment, where))
         runs = planned(all_points, out, resume=resume, accept_changed_code=accept_changed_code)
         watching.planned(runs)
-        unfinished = [run for run in runs if not run.rounds_finished]
-        if unfinished:
-            watching.doing("checking")
-            _check(unfinished, all_points, where, watching)
-        _run(runs, watching)
+        with WorkerPool(watching) as pool:
+            unfinished = [run for run in runs if not run.rounds_finished]
+            if unfinished:
+                watching.doing("checking")
+                plans = _plans(unfinished, all_points, where)
+                with _importing_workloads(unfinished):
+                    pool.join_ray(unfinished)
+                _check_with_data(unfinished, plans, where, watching)
+            _run(runs, watching, pool)
         for one in guarded:
             if one.failures > 1:
                 observer.warned(runs[-1], f"observer {one.name} failed {one.failures} times in all runs")
     return [run.path for run in runs]
 
 
-def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
+def _run(runs: Sequence[PlannedRun], observer: Observer, pool: "WorkerPool") -> None:
     """Run those that are not complete and summarise each when it has ended."""
     places = {run.path: place for place, run in enumerate(runs, 1)}
     opened: list[OpenRun] = []
@@ -222,9 +228,8 @@ def _run(runs: Sequence[PlannedRun], observer: Observer) -> None:
         observer.ended(run, summary)
 
     try:
-        with WorkerPool(observer, open_run) as pool:
-            for group in group_by_resources([run for run in runs if not run.complete]):
-                workers.run_all(group, pool.workers_for(group), summarised)
+        for group in group_by_resources([run for run in runs if not run.complete]):
+            workers.run_all(group, pool.workers_for(group, open_run), summarised)
     finally:
         for run in opened:  # at its end, and not summarised
             run.end()
@@ -265,12 +270,11 @@ class WorkerPool:
     """Makes the workers for groups of points, and keeps the connection to Ray that they share; a context manager.
 
     Args:
-        observer, open_run: see `PointWorker`.
+        observer: see `PointWorker`.
     """
 
-    def __init__(self, observer: Observer, open_run: Callable[[PlannedRun], OpenRun]) -> None:
+    def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self._open_run = open_run
         self._connected = False
         self._stack = contextlib.ExitStack()
 
@@ -280,52 +284,94 @@ class WorkerPool:
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def workers_for(self, group: Sequence[PlannedRun]) -> Sequence[PointWorker]:
-        """Workers for a group of `group_by_resources`.
+    def join_ray(self, runs: Sequence[PlannedRun]) -> None:
+        """Connect to Ray, or start it here, where one of the runs needs it; raises `ClusterError` when that cannot be.
+
+        All on Ray have one address (`check_addresses`).
+        """
+        clusters = [run.point.experiment.cluster for run in runs]
+        address = next((cluster.address for cluster in clusters if cluster.network == "ray"), None)
+        if self._connected or all(cluster.network == "in-process" for cluster in clusters):
+            return
+        from testbed.running import ray_workers
+
+        self._observer.doing("starting Ray" if address is None else f"joining Ray at {address}")
+        ray_workers.join(address, self._stack)
+        self._connected = True
+
+    def workers_for(
+        self, group: Sequence[PlannedRun], open_run: Callable[[PlannedRun], OpenRun]
+    ) -> Sequence[PointWorker]:
+        """Workers for a group of `group_by_resources`; `open_run`: see `PointWorker`.
 
         Raises:
             ClusterError: Ray cannot be reached or started.
         """
         first = group[0].point.experiment
         if first.cluster.network == "in-process":
-            return [LocalWorker(self._observer, self._open_run)]
+            return [LocalWorker(self._observer, open_run)]
         from testbed.running import ray_workers
 
-        if not self._connected:
-            address = first.cluster.address
-            self._observer.doing("starting Ray" if address is None else f"joining Ray at {address}")
-            ray_workers.join(address, self._stack)
-            self._connected = True
-            self._observer.doing("starting the hosts")
+        self.join_ray(group)
+        self._observer.doing("starting the hosts")
         exclusive = requires_exclusive_access(first)
-        return ray_workers.for_points(self._observer, self._open_run, first.cluster, 1 if exclusive else len(group))
+        return ray_workers.for_points(self._observer, open_run, first.cluster, 1 if exclusive else len(group))
 
 
-def _check(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str, observer: Observer) -> None:
-    """Raise, before anything runs, what only the data and the protocols' own classes can tell of these runs."""
+@contextlib.contextmanager
+def _importing_workloads(runs: Sequence[PlannedRun]) -> Iterator[None]:
+    """Import what the built-in workloads need (torch: a second) in another thread, as this one waits for Ray to start.
+
+    Without Ray nobody waits, and nothing is imported. Whoever needs it and finds that it cannot be imported says so.
+    """
+    experiments = [run.point.experiment for run in runs]
+    if not any(one.cluster.network == "ray" and one.workload.is_built_in for one in experiments):
+        yield
+        return
+    workloads.one_thread()  # before torch is there
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(importlib.import_module, "workloads.training.classification")
+        yield
+
+
+def _plans(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str) -> list[Plan]:
+    """The plans of these runs; raises, before anything is started, what the protocols' own classes can tell of them."""
     check_addresses([run.point.experiment for run in runs], where)
-    built: tuple[Any, Any] = (None, None)
-    stages: dict[int, tuple[str, ...]] = {}
+    plans = []
     for run in runs:
-        experiment = run.point.experiment
-        place = run.point.where(where)
-        try:
-            with locating_crashes(f"{place}: its preparation", then=""):
-                plan = Plan(experiment, run.simulation_seed)
-                check_plan(plan)
-                stages[id(experiment)] = plan.stages
-                key = (experiment.workload, experiment.population, plan.seed)
-                if built[0] != key:
-                    built = (key, workloads.build(*key))
-                plan.check_sums(built[1])
-                notes = plan.read_files(built[1])
-            for line in (*notes, *privacy_warnings(plan, built[1])):
-                observer.warned(run, line)
-        except (ExperimentError, TraceError) as error:
-            raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error
+        with _refusing_as(run, where):
+            plans.append(Plan(run.point.experiment, run.simulation_seed))
+            check_plan(plans[-1])
+    stages = {id(plan.experiment): plan.stages for plan in plans}
     check_points(
         [(point.where(where), point.experiment) for point in all_points],
         lambda one: stages.get(id(one)) or stages_of(one),
     )
+    return plans
+
+
+def _check_with_data(runs: Sequence[PlannedRun], plans: Sequence[Plan], where: str, observer: Observer) -> None:
+    """Raise, before anything runs, what only the data can tell of these runs, whose plans are at hand."""
+    built: tuple[Any, Any] = (None, None)
+    for run, plan in zip(runs, plans, strict=True):
+        with _refusing_as(run, where):
+            key = (run.point.experiment.workload, run.point.experiment.population, plan.seed)
+            if built[0] != key:
+                built = (key, workloads.build(*key))
+            plan.check_sums(built[1])
+            notes = [*plan.read_files(built[1]), *privacy_warnings(plan, built[1])]
+        for line in notes:
+            observer.warned(run, line)
     for line in warnings(name for run in runs for _, name in plugin_classes(run.point.experiment)):
         observer.warned(runs[0], line)
+
+
+@contextlib.contextmanager
+def _refusing_as(run: PlannedRun, where: str) -> Iterator[None]:
+    """Errors within are of this run's preparation, and their lines begin with its place."""
+    place = run.point.where(where)
+    try:
+        with locating_crashes(f"{place}: its preparation", then=""):
+            yield
+    except (ExperimentError, TraceError) as error:
+        raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error

@@ -3,6 +3,7 @@ its own, which names just these methods: whether a workload has them is asked wi
 parties or messages.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -43,6 +44,18 @@ class Evaluation:
     loss: float
     accuracy: float
     samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledEvaluation(Evaluation):
+    """The same of samples with one label each.
+
+    Attributes:
+        recalls: of each label, from 0, the share of its held-out samples that were classified correctly, 0 to 1; NaN
+            where it has none.
+    """
+
+    recalls: tuple[float, ...]
 
 
 @runtime_checkable
@@ -117,6 +130,24 @@ class GradientWorkload(Protocol):
 
         Returns:
             ``delta`` is the sum, no change of the model; ``examples_processed`` is k.
+        """
+
+
+@runtime_checkable
+class BatchedWorkload(Protocol):
+    """A workload that can train several clients as one computation (``workload.clients_at_once``)."""
+
+    @property
+    def clients_at_once(self) -> int:
+        """How many; 1: `Workload.train` is asked, for one after the other."""
+
+    def train_together(
+        self, clients: Sequence[int], model: npt.NDArray[np.float32], round_number: int
+    ) -> Mapping[int, LocalUpdate]:
+        """As `Workload.train` for each of the clients, any number of different ones; by client.
+
+        A client's update may differ from that of `Workload.train` by rounding, and does not depend on which others are
+        trained beside it: the number of hosts, and one that is replaced, would change the run.
         """
 
 

@@ -263,6 +263,15 @@ class WorkloadSection(BaseModel):
         le=1_000_000,
         description="Samples per local step (B); the last batch may be smaller.",
     )
+    clients_at_once: int = Field(
+        default=1,
+        ge=1,
+        le=4096,
+        exclude_if=lambda number: number == 1,
+        description="So many participants of a host are trained as one computation, which keeps a GPU busy with small "
+        "models; updates differ from those of 1 by rounding alone, whatever the number of hosts. Not with batch "
+        "normalisation, DP-SGD or measured compute (see docs/how-to/gpu.md).",
+    )
     learning_rate: float = Field(
         default=0.05, gt=0, le=1000, allow_inf_nan=False, description="Local learning rate of round 1 (eta)."
     )
@@ -316,6 +325,8 @@ class WorkloadSection(BaseModel):
     def _keys_fit_together(self) -> Self:
         """A key that the chosen data set would ignore is an error: an ignored key is a wrong experiment."""
         self._check_milestones()
+        if self.training == "simulated" and self.clients_at_once > 1:
+            raise ValueError("clients_at_once: simulated training computes nothing; leave it out")
         if self.is_built_in:
             spec = datasets()[self.dataset]
             self._check_model(spec)

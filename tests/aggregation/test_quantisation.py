@@ -9,13 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.aggregation import ring_elements
 from testbed.aggregation.ring_elements import Quantisation
-from testbed.crypto.masks import word_dtype
+from testbed.crypto.masks import mask, word_dtype
 from testbed.errors import ExperimentError, Refusal, RoundAborted
 
 
-def coins(seed: int = 0) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(key=seed))
+def coins(seed: int = 0) -> bytes:
+    return seed.to_bytes(32, "big")
+
+
+UNIT = 2**16
+"""A coin's last bit, in levels: to so much of one the exact value is known."""
 
 
 quantisations = st.builds(
@@ -39,7 +44,31 @@ def test_each_level_is_one_of_the_two_beside_the_exact_value(
         level, remainder = divmod(element, weight)
         assert remainder == 0
         assert 0 <= level <= quantisation.highest
-        assert exact - 1 - Fraction(1, 10**6) < level < exact + 1 + Fraction(1, 10**6)
+        assert exact - 1 - Fraction(1, UNIT) < level < exact + 1 + Fraction(1, UNIT)
+
+
+@given(quantisations, finite, st.integers(0, 100))
+def test_a_value_is_rounded_up_as_often_as_it_lies_above_its_level(
+    quantisation: Quantisation, value: float, seed: int
+) -> None:
+    """Over all coins that there are: the mean is exact to half a unit, whatever the value and the clip."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ring_elements, "key_stream", every_coin)
+        encoded = quantisation.encode(np.full(UNIT, value, np.float32), 1, coins(seed))[:-1]
+    clip = Fraction(quantisation.clip)
+    inside = min(max(Fraction(float(np.float32(value))), -clip), clip)
+    exact = (inside + clip) / (2 * clip) * quantisation.highest
+    assert abs(Fraction(int(encoded.sum(dtype=np.uint64)), UNIT) - exact) <= Fraction(1, 2 * UNIT) + exact / 2**50
+
+
+def every_coin(seed: bytes) -> Any:
+    """Instead of a key stream: the 16-bit words from 0 on."""
+    words = iter(np.arange(UNIT, dtype="<u2").reshape(-1, ring_elements._CHUNK))
+
+    def next_coins(stream: Any, count: int) -> None:
+        stream[:count] = next(words).view(np.uint8)
+
+    return next_coins
 
 
 @pytest.mark.parametrize("levels_bits", [1, 4, 10])
@@ -56,19 +85,16 @@ def test_rounding_is_right_on_average(levels_bits: int) -> None:
         assert abs(mean - clipped) <= 5 * deviation + 1e-12
 
 
-class HighestCoin(np.random.Generator):
-    """Draws the largest double below 1, for which a level plus a coin rounds up to the next level."""
+def test_the_highest_level_is_never_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def highest_coins(stream: np.ndarray[Any, Any], count: int) -> None:
+        stream[:count] = 255
 
-    def random(self, size: Any = None, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
-        out[:] = np.nextafter(1.0, 0.0)
-        return out
-
-
-def test_the_highest_level_is_never_exceeded() -> None:
-    quantisation = Quantisation(1.0, 16, 32)
-    encoded = quantisation.encode(np.ones(5, np.float32), 1, HighestCoin(np.random.Philox(0)))
-    assert np.float64(65535) + np.nextafter(1.0, 0.0) == 65536
-    assert encoded.tolist() == [65535] * 5 + [1]
+    monkeypatch.setattr(ring_elements, "key_stream", lambda seed: highest_coins)
+    for clip in (0.01, 0.3, 1.0, 7.7):
+        for levels_bits in (1, 8, 16, 17, 24):
+            quantisation = Quantisation(clip, levels_bits, 32)
+            encoded = quantisation.encode(np.array([clip, 2 * clip, np.inf], np.float32), 1, coins())
+            assert encoded.tolist() == [quantisation.highest] * 3 + [1]
 
 
 def test_rounding_errors_of_neighbours_and_of_clients_are_independent() -> None:
@@ -82,9 +108,12 @@ def test_a_chunk_is_rounded_like_the_whole() -> None:
     """The result does not depend on where chunks end: the coins are one stream."""
     quantisation, delta = Quantisation(1.0, 16, 32), np.random.default_rng(0).uniform(-1, 1, 100_001)
     encoded = quantisation.encode(delta.astype(np.float32), 3, coins(4))
-    exact = (delta.astype(np.float32).astype(np.float64) + 1) * (quantisation.highest / 2)
-    expected = np.minimum(np.floor(exact + coins(4).random(100_001)), quantisation.highest).astype(np.uint32) * 3
+    exact = np.rint((delta.astype(np.float32).astype(np.float64) + 1) * (quantisation.highest / 2) * UNIT)
+    expected = (exact.astype(np.uint64) + mask(coins(4), 100_001, 16)) // UNIT * 3
     assert np.array_equal(encoded[:-1], expected)
+    added = np.arange(100_002, dtype=np.uint32)
+    quantisation.quantised(delta.astype(np.float32), 3, coins(4)).add_to(added)
+    assert np.array_equal(added, encoded + np.arange(100_002, dtype=np.uint32))
 
 
 @given(
@@ -102,7 +131,7 @@ def test_the_decoded_mean_is_within_a_step_of_the_weighted_mean(
     weights = generator.integers(1, heaviest + 1, clients)
     total = np.zeros(dimension + 1, word_dtype(quantisation.bits))
     for delta, weight in zip(deltas, weights.tolist(), strict=True):
-        total += quantisation.encode(delta, weight, generator)
+        total += quantisation.encode(delta, weight, generator.bytes(32))
     mean, weight = quantisation.decode(total, clients)
     assert weight == weights.sum()
     exact = np.average(deltas.clip(-quantisation.clip, quantisation.clip).astype(np.float64), axis=0, weights=weights)

@@ -5,6 +5,7 @@ once for all parties (`testbed.crypto.remembered`), against everybody's own work
 """
 
 import asyncio
+import pickle
 import random
 from dataclasses import fields
 from typing import Any
@@ -14,15 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.aggregation.ring_elements import Quantisation
 from testbed.crypto import InvalidKey
+from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.masks import add_masks, mask, word_dtype
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, ProtocolError, TestbedError
 from testbed.experiment.schema import validated
 from testbed.messages import Vector, detach, encode
 from testbed.network import masked_vectors, sums
-from testbed.network.masked_vectors import MaskedVector, counted
-from testbed.network.sums import Sum, merged, ring_total
+from testbed.network.masked_vectors import MaskedVector, Masks, Seed, agreed_seed
+from testbed.network.sums import merged, ring_total
 from tests.engine.federations import Run
 from tests.fuzz.rounds import MIXES, ROUNDS, _federation
 from tests.thoroughness import examples
@@ -30,34 +33,55 @@ from tests.thoroughness import examples
 # -- vectors and their sums -------------------------------------------------------------------------------------------
 
 
-def expanded(plain: Any, masks: dict[bytes, int], bits: int) -> Any:
+PAIRS = [PrivateKey.from_seed(bytes([number]) * 32) for number in range(1, 5)]
+AGREED = {
+    agreed_seed(own.public, peer.public, purpose): own.agree(peer.public, purpose)
+    for own in PAIRS
+    for peer in PAIRS
+    for purpose in (b"one", b"another")
+    if own is not peer
+}
+SEEDS: list[Seed] = [*(bytes([number]) * 32 for number in range(3)), *AGREED]
+
+
+def known(seed: Seed) -> bytes:
+    return seed if isinstance(seed, bytes) else AGREED[seed]
+
+
+def expanded(plain: Any, masks: Masks, bits: int) -> Any:
     """The elements under their masks, one Python integer at a time."""
-    drawn = {seed: mask(seed, len(plain), bits) for seed in masks}
+    drawn = {seed: mask(known(seed), len(plain), bits) for seed in masks.counts}
     return [
-        (int(value) + sum(count * int(drawn[seed][k]) for seed, count in masks.items())) % 2**bits
+        (int(value) + sum(count * int(drawn[seed][k]) for seed, count in masks.counts.items())) % 2**bits
         for k, value in enumerate(plain)
     ]
 
 
-SEEDS = [bytes([number]) * 32 for number in range(5)]
+def one_end_of(draw: st.DrawFn, seeds: list[Seed]) -> list[PrivateKey]:
+    """Of each seed that is agreed on."""
+    ends = [draw(st.sampled_from(seed[1:])) for seed in seeds if isinstance(seed, tuple)]
+    return [pair for pair in PAIRS if pair.public in ends]
 
 
 @st.composite
 def masked(draw: st.DrawFn, bits: int, length: int) -> MaskedVector:
     plain = np.array([draw(st.integers(0, 2**bits - 1)) for _ in range(length)], word_dtype(bits))
     terms = draw(st.lists(st.tuples(st.sampled_from(SEEDS), st.sampled_from([1, -1])), max_size=8))
-    return MaskedVector(plain, bits, counted([seed for seed, _ in terms], [sign for _, sign in terms]))
+    seeds = [seed for seed, _ in terms]
+    return MaskedVector(plain, bits, Masks(seeds, [sign for _, sign in terms], keys=one_end_of(draw, seeds)))
 
 
 @given(st.data(), st.integers(1, 64), st.integers(0, 5))
 def test_a_masked_vector_is_what_its_masks_make_of_it(data: st.DataObject, bits: int, length: int) -> None:
     vector = data.draw(masked(bits, length))
-    before = vector.plain.tobytes()
-    assert vector.values.tolist() == expanded(vector.plain, dict(vector.masks), bits)
+    before = np.asarray(vector.plain).tobytes()
+    assert vector.values.tolist() == expanded(vector.plain, vector.masks, bits)
     plain = Vector(vector.values, bits)
     assert vector == plain
     assert (vector.pack(), vector.digest(), len(vector)) == (plain.pack(), plain.digest(), len(plain))
-    assert vector.plain.tobytes() == before
+    assert np.asarray(vector.plain).tobytes() == before
+    sent = pickle.loads(pickle.dumps(data.draw(masked(bits, length))))  # noqa: S301  # what was just written
+    assert sent.values.tolist() == expanded(sent.plain, sent.masks, bits)
 
 
 @given(st.data(), st.integers(1, 64), st.integers(0, 4), st.integers(1, 6))
@@ -69,10 +93,11 @@ def test_sums_are_the_same_whoever_has_expanded(data: st.DataObject, bits: int, 
     seeds = data.draw(st.lists(st.sampled_from(SEEDS), max_size=5))
     signs = data.draw(st.lists(st.sampled_from([1, -1]), min_size=len(seeds), max_size=len(seeds)))
     long_way = ring_total([Vector(v.values, bits) for v in vectors]).materialised()
-    add_masks(long_way, seeds, signs, bits)
+    add_masks(long_way, [known(seed) for seed in seeds], signs, bits)
+    more = Masks(seeds, signs, keys=PAIRS)
     cut = data.draw(st.integers(0, count))
     parts = [ring_total(part) for part in (mixed[:cut], mixed[cut:]) if part]
-    short_way = merged(parts).with_masks(seeds, signs).materialised()
+    short_way = merged(parts).with_masks(more).materialised()
     assert short_way.tolist() == long_way.tolist()
 
 
@@ -82,39 +107,67 @@ def test_masks_that_cancel_are_never_expanded(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(masked_vectors, "add_masks", look)
     monkeypatch.setattr(sums, "add_masks", look)
-    plain = np.arange(3, dtype=np.uint32)
-    pair = [MaskedVector(plain, 32, {SEEDS[0]: 1, SEEDS[1]: 1}), MaskedVector(plain, 32, {SEEDS[0]: -1})]
+    monkeypatch.setattr(PrivateKey, "exchange", look)
+    plain, agreed = np.arange(3, dtype=np.uint32), agreed_seed(PAIRS[0].public, PAIRS[1].public, b"one")
+    pair = [
+        MaskedVector(plain, 32, Masks([SEEDS[0], SEEDS[1], agreed], [1, 1, 1], keys=PAIRS[:1])),
+        MaskedVector(plain, 32, Masks([SEEDS[0], agreed], [-1, -1])),
+    ]
     total = ring_total(pair)
-    assert total.masks == {SEEDS[1]: 1}
-    assert total.with_masks([SEEDS[1]], [-1]).materialised().tolist() == [0, 2, 4]
+    assert total.masks.counts == {SEEDS[1]: 1}
+    assert total.with_masks(Masks([SEEDS[1]], [-1])).materialised().tolist() == [0, 2, 4]
     with pytest.raises(AssertionError, match="expanded"):
         total.materialised()
     with pytest.raises(AssertionError, match="expanded"):
         detach_and_look(pair[0])
 
 
-def detach_and_look(vector: Vector) -> None:
+def detach_and_look(vector: MaskedVector) -> None:
     from testbed.aggregation.secagg.messages import Masked
 
-    assert len(encode(Masked(Vector(vector.plain, 32)))) == detach(Masked(vector)).size  # type: ignore[attr-defined]
+    assert len(encode(Masked(Vector(np.asarray(vector.plain), 32)))) == detach(Masked(vector)).size
     encode(Masked(vector))
 
 
 def test_masks_of_different_generators_are_not_summed() -> None:
     plain = np.arange(3, dtype=np.uint32)
-    one = MaskedVector(plain, 32, {SEEDS[0]: 1})
-    other = MaskedVector(plain, 32, {SEEDS[1]: 1}, "aegis-256x4")
+    one = MaskedVector(plain, 32, Masks([SEEDS[0]], [1]))
+    other = MaskedVector(plain, 32, Masks([SEEDS[1]], [1], "aegis-256x4"))
     with pytest.raises(ProtocolError, match="aes-256-ctr, some by aegis-256x4"):
         ring_total([one, other])
     with pytest.raises(ProtocolError, match="masks to sum differ"):
-        ring_total([other]).with_masks([SEEDS[2]], [1])
+        ring_total([other]).with_masks(Masks([SEEDS[2]], [1]))
 
 
-def test_a_seed_of_another_length_is_refused_at_once() -> None:
+@pytest.mark.parametrize("seed", [bytes(31), b"", (b"", bytes(32), bytes(31)), (b"", bytes(33), bytes(32))])
+def test_a_seed_of_another_length_is_refused_at_once(seed: Seed) -> None:
     with pytest.raises(InvalidKey):
-        counted([bytes(31)], [1])
-    with pytest.raises(InvalidKey):
-        Sum(np.zeros(2, np.uint32), 32).with_masks([b""], [1])
+        Masks([seed], [1])
+
+
+quantisations = st.builds(
+    Quantisation, st.sampled_from([0.5, 1.0]), st.sampled_from([4, 16, 20]), st.sampled_from([12, 16, 32, 47, 64])
+)
+
+
+@given(quantisations, st.integers(0, 3), st.integers(1, 4), st.integers(0, 99))
+def test_elements_that_are_made_when_summed_are_those_that_were_made_before(
+    quantisation: Quantisation, length: int, count: int, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    weight = max(1, min(7, (2**quantisation.bits - 1) // quantisation.highest // count))
+    if weight * count * quantisation.highest >= 2**quantisation.bits:
+        return
+    made = [
+        quantisation.quantised(generator.uniform(-1, 1, length).astype(np.float32), weight, generator.bytes(32))
+        for _ in range(count)
+    ]
+    before = [Vector(np.asarray(one), quantisation.bits) for one in made]
+    late = [MaskedVector(one, quantisation.bits, Masks()) for one in made]
+    assert [len(one) for one in late] == [len(one) for one in before]
+    assert ring_total(late).materialised().tobytes() == ring_total(before).materialised().tobytes()
+    assert ring_total([*before[:1], *late[1:]]).values.tobytes() == ring_total(before).values.tobytes()
+    assert [one.pack() for one in late] == [one.pack() for one in before]
 
 
 # -- whole runs -------------------------------------------------------------------------------------------------------

@@ -137,6 +137,22 @@ print("slow:", sorted({{"ray", "torch", "pandas", "matplotlib", "scipy", "sklear
     assert done.stdout.splitlines()[-1] == "slow: []"
 
 
+def test_a_process_that_ends_is_not_searched_for_circles() -> None:
+    program = """
+import atexit, gc, sys
+atexit.register(lambda: print("frozen:", gc.get_freeze_count() > 0))
+from testbed.commands import main
+assert main(["--version"]) == 0
+sys.argv[1:] = ["--version"]
+if {as_the_command}:
+    assert main() == 0
+"""
+    for as_the_command in (True, False):
+        told = [sys.executable, "-c", program.replace("{as_the_command}", str(as_the_command))]
+        done = subprocess.run(told, capture_output=True, text=True, check=True)
+        assert done.stdout.splitlines()[-1] == f"frozen: {as_the_command}"
+
+
 def test_a_reader_that_has_gone_is_no_error(written: Callable[..., Path]) -> None:
     """`testbed schema | head -1`: no traceback, no message."""
     command = [sys.executable, "-m", "testbed", "schema"]

@@ -1,13 +1,14 @@
 """X25519 against RFC 7748, the derived keys against HKDF written out, and keys that must be refused."""
 
 import hmac
+import pickle
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.crypto import InvalidKey
-from testbed.crypto.key_agreement import PrivateKey
+from testbed.crypto.key_agreement import PrivateKey, check_public
 from testbed.errors import ProtocolError
 from tests.crypto.published import vectors
 
@@ -91,3 +92,22 @@ def test_any_bytes_give_a_key_or_a_typed_error(public):
         assert len(public) != 32 or int.from_bytes(public, "little") % 2**255 in SMALL_ORDER
     else:
         assert len(key) == 32
+
+
+@given(st.sampled_from([*SMALL_ORDER, 2**254]), st.integers(-3, 3), st.booleans(), seeds)
+def test_a_public_key_is_refused_just_when_every_exchange_with_it_is(near, off, high, seed):
+    public = ((near + off) % 2**255 | high << 255).to_bytes(32, "little")
+    try:
+        PrivateKey.from_seed(seed).exchange(public)
+    except InvalidKey as error:
+        with pytest.raises(InvalidKey, match=str(error)):
+            check_public(public)
+    else:
+        check_public(public)
+
+
+@given(seeds)
+def test_a_pair_is_the_same_in_another_process(seed):
+    pair, other = PrivateKey.from_seed(seed), PrivateKey.from_seed(bytes(range(32)))
+    sent = pickle.loads(pickle.dumps(pair))  # noqa: S301  # what was just written
+    assert (sent.public, sent.agree(other.public, b"x")) == (pair.public, other.agree(pair.public, b"x"))

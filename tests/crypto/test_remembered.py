@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.crypto import InvalidKey, InvalidProof, InvalidSignature, key_agreement, remembered, signatures, vrf
+from testbed.aggregation.secagg.messages import open_shares, seal_shares
+from testbed.crypto import (
+    InvalidKey,
+    InvalidProof,
+    InvalidSignature,
+    OpeningFailed,
+    encryption,
+    key_agreement,
+    remembered,
+    shamir,
+    signatures,
+    vrf,
+)
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.remembered import Results, remembers
 from testbed.crypto.signatures import SigningKey
@@ -126,3 +138,61 @@ def test_threads_of_one_round_share_results() -> None:
         return len(results)
 
     assert asyncio.run(round_()) == 1
+
+
+def signed(rows: Any) -> Any:
+    return [(SIGNING[key].public, b"d", content, SIGNING[signer].sign(b"d", content)) for key, signer, content in rows]
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.sampled_from(range(3)), st.sampled_from(range(3)), st.sampled_from([b"a", b"b"]))))
+)
+def test_a_list_is_known_to_be_signed_only_where_each_signature_holds(lists: Any) -> None:
+    with remembers(Results()):
+        for rows in lists:
+            found = signed(rows)
+            known = remembered.all_verify(repr(found).encode(), lambda found=found: found)  # type: ignore[misc]
+            assert known == all(key == signer for key, signer, _ in rows)
+    assert not remembered.all_verify(b"", list)  # where nobody remembers, each looks
+
+
+def test_a_list_that_is_known_is_not_looked_at_again() -> None:
+    with remembers(Results()):
+        assert remembered.all_verify(b"one", lambda: signed([(0, 0, b"a")]))
+        assert remembered.all_verify(b"one", lambda: pytest.fail("looked at again"))
+        assert not remembered.all_verify(b"another", lambda: signed([(0, 1, b"a")]))
+
+
+CHANGES: Any = {
+    "pair_key": bytes(31) + b"x", "dealer": 2, "holder": 3, "sealed": bytes(98), "associated": b"another", "none": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("known", [True, False])
+def test_what_was_sealed_here_opens_for_the_same_input_alone(what: str, known: bool) -> None:
+    given_: Any = {"pair_key": bytes(32), "dealer": 0, "holder": 1, "associated": b"round"}
+    with remembers(Results() if known else None):
+        sealed = seal_shares(shares=bytes(range(66)), **given_)
+        asked = {**given_, "sealed": sealed}
+        if what == "none":
+            assert open_shares(**asked) == bytes(range(66))
+            return
+        for _ in range(2):
+            with pytest.raises(OpeningFailed):
+                open_shares(**{**asked, what: CHANGES[what]})
+
+
+def test_what_was_sealed_here_is_not_deciphered(monkeypatch: pytest.MonkeyPatch) -> None:
+    with remembers(Results()):
+        sealed = seal_shares(bytes(32), 0, 1, bytes(66), b"")
+        monkeypatch.setattr(encryption, "open_sealed", None)
+        assert open_shares(bytes(32), 0, 1, sealed, b"") == bytes(66)
+
+
+@given(st.binary(min_size=32, max_size=32), st.integers(1, 5))
+def test_shares_among_all_are_those_of_each(secret: bytes, threshold: int) -> None:
+    expected = shamir.share(secret, threshold, range(1, 6), bytes(32))
+    for results in (Results(), None):
+        with remembers(results):
+            assert remembered.share_among_all(secret, threshold, range(1, 6), bytes(32)) == expected

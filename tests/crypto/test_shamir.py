@@ -94,7 +94,7 @@ def test_the_polynomial_depends_on_entropy_secret_and_threshold():
     assert len(slopes) == 3
     assert slope(SECRET, 1, ENTROPY) == 0
     assert shamir.share(SECRET, 2, [1, 2], ENTROPY) == shamir.share(SECRET, 2, [1, 2, 3], ENTROPY)[:2]
-    coefficients = [shamir._coefficients(SECRET, threshold, ENTROPY)[1:] for threshold in (5, 6)]
+    coefficients = [shamir.coefficients(SECRET, threshold, ENTROPY)[1:] for threshold in (5, 6)]
     assert not set(coefficients[0]) & set(coefficients[1])
     assert len(set(coefficients[1])) == 5
     assert max(coefficients[1]) > 2**250
@@ -174,3 +174,15 @@ def test_any_bytes_give_a_secret_or_a_typed_error(points, shares, threshold):
         return
     assert len(secret) == shamir.SECRET_BYTES
     assert all(len(one) == shamir.SHARE_BYTES for one in shares[:threshold])
+
+
+@given(point_lists)
+def test_weights_are_those_of_lagranges_formula(points):
+    for own, weight in zip(points, shamir.LagrangeWeights(points)._weights, strict=True):
+        assert weight == interpolate_at(0, points, [int(point == own) for point in points])
+    distances = shamir.products_of_distances(points)
+    for own, product, inverse in zip(points, distances, shamir.inverses(distances), strict=True):
+        expected = 1
+        for other in points:
+            expected *= own - other if other != own else 1
+        assert (product, product * inverse % P) == (expected, 1)

@@ -70,6 +70,21 @@ def test_long_sums_are_made_in_chunks_that_do_not_show() -> None:
     assert np.array_equal(merged(halves).materialised(), np.asarray(exact) * 2.0**-32)
 
 
+@pytest.mark.parametrize("largest", [2.0**18, 2.0**19 - 2.0**-5, 2.0**19, 2.0**20])
+def test_halves_go_to_even_also_where_fixed_point_is_near_its_border(largest: float) -> None:
+    """2^19 is 2^51 in fixed point, from which on rounding is done otherwise."""
+    halves = np.arange(-41, 42, dtype=np.float32) * np.float32(2.0**-33)
+    rows = [np.append(halves, np.float32(sign * largest)) for sign in (1, -1)]
+    exact = [sum(round(float(row[k]) * 3 * 2.0**32) for row in rows) for k in range(len(halves) + 1)]
+    assert float_total([Vector(row, 0) for row in rows], [3, 3]).values.tolist() == exact
+    assert float_total([Vector(rows[0], 0)], [1]).values.tolist() == [round(float(x) * 2.0**32) for x in rows[0]]
+
+
+def test_a_weight_of_zero_makes_nothing_of_infinity() -> None:
+    with pytest.raises(RunError, match="not finite or too large"):
+        float_total([Vector(np.array([-1, np.inf], np.float32), 0)], [0])
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2.0**31, -(2.0**31)])
 def test_what_cannot_be_summed_is_an_error_and_not_a_number(value: float) -> None:
     row = np.zeros(70_000, np.float32)

@@ -289,7 +289,7 @@ class Summing:
 
     def input(self, client: int, role: Any, vector: Any) -> Input:
         """What the server has from an input, and what the search knows of it."""
-        plain = role.encoded()
+        plain = np.asarray(role.encoded())
         earlier = [one for one in self.knowledge.inputs if one.update[:2] == (client, self.number)]
         same = [one.update for one in earlier if np.array_equal(one.plain, plain)]
         update = same[0] if same else Update(client, self.number, len({one.update for one in earlier}))

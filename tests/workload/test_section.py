@@ -35,7 +35,7 @@ from testbed.workload.section import Partition, WorkloadSection
         ({"model": "lenet"}, "lenet needs 28x28"),
         ({"dataset": "cifar10"}, "needs path: the folder with data_batch_1.bin"),
         ({"dataset": "cifar100"}, "needs path: the folder with train.bin"),
-        ({"dataset": "synthetic-cifar10", "model": "cnn"}, "allowed: auto, lenet, vgg11"),
+        ({"dataset": "synthetic-cifar10", "model": "cnn"}, "allowed: auto, lenet, cifar-cnn, vgg11"),
         ({"samples_per_client": 20, "partition": {"shared_samples": 20}}, "none of its own"),
         ({"options": {"depth": 3}}, "options are for a user-defined class"),
         ({"dataset": "synthetic-femnist", "partition": {"scheme": "dirichlet"}}, "each client is one writer"),

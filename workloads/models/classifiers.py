@@ -15,6 +15,9 @@
 - ``emnist-cnn``: the network of Hasircioglu and Gunduz (arXiv 2205.01556, Figure 8) for EMNIST ByClass, 156,526
   parameters at 62 classes: conv 8x8 1->16, stride 2, padding 3 (1,040), pool 2x2 by steps of 1, conv 4x4 16->32, stride
   2 (8,224), pool as before, dense 512->256 (131,328), dense 256->62 (15,934).
+- ``cifar-cnn``: the CNN of pfl-research's CIFAR-10 benchmark (Granqvist et al. 2024, arXiv 2404.06430; ``simple_cnn``
+  in its authors' published code), 1,626,442 parameters at ten classes: conv 3x3 3->32 (896), conv 3x3 32->64 (18,496),
+  pool, dense 12544->128 (1,605,760), dense 128->10 (1,290), dropout 0.25 and 0.5 before the dense layers.
 - ``lenet``: LeNet-5 of LeCun et al. 1998 ("Gradient-based learning applied to document recognition") as it is written
   today, with ReLU and maximum pooling: conv 5x5 ->6, pool, conv 5x5 6->16, pool, dense 400->120->84->classes. For
   colour images of 32x32 and ten classes 62,006 parameters (456, 2,416, 48,120, 10,164, 850); for grey ones of 28x28,
@@ -26,10 +29,12 @@ gradients); three things only make it faster on a CPU: images go through convolu
 before ReLU (they commute) and dropout draws one byte per unit.
 """
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from workloads.models.registry import Sizes
@@ -61,15 +66,26 @@ class SeededDropout(nn.Module):
         if self.threshold != probability * 256 or not 0 <= self.threshold < 256:
             raise ValueError(f"dropout probability {probability} is not a multiple of 1/256 in [0, 1)")
         self.random: np.random.Generator | None = None
+        self.masks: Iterator[Tensor] | None = None  # instead: those of several clients, drawn beforehand
 
     def forward(self, values: Tensor) -> Tensor:
-        if not self.training or self.random is None or self.threshold == 0:
+        if not self.training or self.threshold == 0:
             return values
-        count = values.numel()
-        words = self.random.bit_generator.random_raw((count + 7) // 8)
-        octets = torch.from_numpy(words.view(np.uint8)[:count]).to(values.device)
-        mask = (octets >= self.threshold).to(values.dtype).mul_(256.0 / (256 - self.threshold))
-        return values * mask.view(values.shape)
+        if self.masks is not None:
+            return values * next(self.masks)
+        if self.random is None:
+            return values
+        octets = torch.from_numpy(self.octets(self.random, values.numel())).to(values.device)
+        return values * self.mask(octets).view(values.shape)
+
+    @staticmethod
+    def octets(random: np.random.Generator, count: int) -> NDArray[np.uint8]:
+        """(count,) uint8, one for each unit, from whole words of the stream."""
+        return random.bit_generator.random_raw((count + 7) // 8).view(np.uint8)[:count]
+
+    def mask(self, octets: Tensor) -> Tensor:
+        """float32 of the same shape: zero for units that are dropped, and for the others what makes up for them."""
+        return (octets >= self.threshold).to(torch.float32).mul_(256.0 / (256 - self.threshold))
 
 
 def _pooled(convolution: nn.Conv2d, step: int = 2) -> tuple[nn.Module, ...]:
@@ -134,6 +150,21 @@ def emnist_cnn(sizes: Sizes) -> nn.Sequential:
         *_pooled(nn.Conv2d(1, 16, 8, stride=2, padding=3), step=1),
         *_pooled(nn.Conv2d(16, 32, 4, stride=2), step=1),
         *_dense(512, 256, sizes.outputs),
+    )
+
+
+def cifar_cnn(sizes: Sizes) -> nn.Sequential:
+    return nn.Sequential(
+        ChannelsLast(),
+        nn.Conv2d(3, 32, 3),
+        nn.ReLU(inplace=True),
+        *_pooled(nn.Conv2d(32, 64, 3)),
+        nn.Flatten(),
+        SeededDropout(0.25),
+        nn.Linear(12544, 128),
+        nn.ReLU(inplace=True),
+        SeededDropout(0.5),
+        nn.Linear(128, sizes.outputs),
     )
 
 

@@ -68,6 +68,12 @@ _MODELS = (
         summary="62,006 at ten classes in colour; 32x32 in colour or 28x28 in grey",
     ),
     Model(
+        name="cifar-cnn",
+        takes={Form.COLOUR: 32},
+        constructor="classifiers:cifar_cnn",
+        summary="pfl-research's for CIFAR-10; 1,626,442 at ten classes; 32x32 in colour",
+    ),
+    Model(
         name="vgg11",
         takes={Form.COLOUR: 32},
         constructor="classifiers:VGG11",

@@ -63,6 +63,16 @@ def declarations(network: nn.Module) -> FederatedModel | type[FederatedModel]:
     return FederatedModel
 
 
+def mixing_module(network: nn.Module) -> nn.Module | None:
+    """The first layer that mixes the samples of a batch or keeps statistics of them, or None: batch normalisation, and
+    whatever else has tensors that are not its parameters.
+    """
+    for module in network.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) or next(module.buffers(recurse=False), None) is not None:
+            return module
+    return None
+
+
 def _tensors(network: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
     """Parameters, then running statistics: (module, name, tensor), each once."""
     for module in network.modules():

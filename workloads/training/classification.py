@@ -13,6 +13,8 @@ may derive from it and bring only data::
             super().__init__("my-images", data, "cnn", section, seed)
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -26,6 +28,7 @@ from workloads.models import vector
 from workloads.models.registry import image_model, text_model
 from workloads.training import clipped_gradients
 from workloads.training.local import LocalTrainer, prepare_process
+from workloads.training.together import ClientsTogether
 
 _SMALL_IMAGE = 32 * 32
 
@@ -66,6 +69,11 @@ class TorchWorkload:
         self._seed = seed
         self._network = network
         self._device = prepare_process()
+        self.clients_at_once = section.clients_at_once
+        self._together: ClientsTogether | None = None
+        if section.clients_at_once > 1:
+            self._check_train_is_inherited()
+            self._together = ClientsTogether(network, section, seed, self._device, model)
         self._trainer = LocalTrainer(network, section, seed, self._device, evaluation_batch)
         self._held_out: Batch | None = None
 
@@ -77,10 +85,41 @@ class TorchWorkload:
         """Local training from `model` on the client's samples; see `LocalTrainer.train`."""
         samples = int(self.sample_counts[client])
         if samples == 0:
-            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), 0, 0.0, 0, 0.0)
+            return self._untrained()
         images, labels = self._on_device(self.data.shard(client))
         delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number)
         return LocalUpdate(delta, samples, loss, samples * self._section.epochs, squared_loss)
+
+    def train_together(
+        self, clients: Sequence[int], model: NDArray[np.float32], round_number: int
+    ) -> dict[int, LocalUpdate]:
+        """As `train` for each of them, `workload.clients_at_once` at the same time; see `ClientsTogether.train`."""
+        assert self._together is not None, "workload.clients_at_once is 1"
+        learning = [client for client in clients if self.sample_counts[client]]
+        results = self._together.train(learning, self.data.shard, model, round_number)
+        updates = {}
+        for client in clients:
+            samples = int(self.sample_counts[client])
+            if client in results:
+                result = results[client]
+                examples = samples * self._section.epochs
+                updates[client] = LocalUpdate(result.delta, samples, result.loss, examples, result.squared_loss)
+            else:
+                updates[client] = self._untrained()
+        return updates
+
+    def _untrained(self) -> LocalUpdate:
+        """Of a client without samples."""
+        return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), 0, 0.0, 0, 0.0)
+
+    def _check_train_is_inherited(self) -> None:
+        """A class that trains in its own way would not be asked."""
+        kind = type(self)
+        if kind.train is not TorchWorkload.train and kind.train_together is TorchWorkload.train_together:
+            raise ExperimentError(
+                f"workload.clients_at_once: {kind.__name__} has a train of its own, which trains one client at a time; "
+                "leave the key out, or override train_together, too"
+            )
 
     def check_gradient_sum(self) -> None:
         """Raise `ExperimentError` for a model whose single samples have no gradients; see `clipped_gradients.check`."""

@@ -18,7 +18,7 @@ from torch.linalg import vector_norm
 from torch.nn.functional import pad
 
 from testbed.errors import ExperimentError
-from workloads.models.vector import declarations
+from workloads.models import vector
 
 Losses = Callable[[Tensor, Tensor], Tensor]
 """From logits and labels of (n, ...) samples to their (n,) losses."""
@@ -37,13 +37,12 @@ def check(network: nn.Module, name: str) -> None:
         network: any; it may be on the meta device.
         name: what the experiment calls it.
     """
-    for module in network.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) or next(module.buffers(recurse=False), None) is not None:
-            raise ExperimentError(
-                f"workload.model: {name} has {type(module).__name__}, which mixes the samples of a batch, so that none "
-                "has a gradient of its own to clip; take a model without it"
-            )
-    if declarations(network).sent_twice:
+    if (module := vector.mixing_module(network)) is not None:
+        raise ExperimentError(
+            f"workload.model: {name} has {type(module).__name__}, which mixes the samples of a batch, so that none "
+            "has a gradient of its own to clip; take a model without it"
+        )
+    if vector.declarations(network).sent_twice:
         raise ExperimentError(
             f"workload.model: {name} sends some parameters twice, so that a clipped gradient would be longer than the "
             "clip; take another model"

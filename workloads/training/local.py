@@ -23,7 +23,7 @@ from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 from testbed.workload.section import WorkloadSection
-from workloads.contract import Evaluation
+from workloads.contract import Evaluation, LabelledEvaluation
 from workloads.data.clients.contract import IGNORED
 from workloads.determinism import Purpose, one_thread, stream
 from workloads.models import vector
@@ -77,22 +77,44 @@ class MomentumSGD(LocalOptimizer):
         self._velocities: list[Tensor | None] = [None] * len(self._parameters)
 
     def step(self) -> None:
-        with torch.no_grad():
-            # fused: one pass over gradient, momentum and weights instead of three.
-            sgd(
-                self._parameters,
-                self._gradients(),
-                self._velocities,
-                has_sparse_grad=False,
-                foreach=False,
-                fused=True,
-                weight_decay=self._weight_decay,
-                momentum=self._momentum,
-                lr=self._learning_rate,
-                dampening=0.0,
-                nesterov=False,
-                maximize=False,
-            )
+        sgd_step(
+            self._parameters,
+            self._gradients(),
+            self._velocities,
+            self._learning_rate,
+            self._momentum,
+            self._weight_decay,
+        )
+
+
+def sgd_step(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    velocities: list[Tensor | None],
+    learning_rate: float,
+    momentum: float,
+    weight_decay: float,
+) -> None:
+    """One step of torch.optim.SGD, in place; a velocity that is None begins with the gradient.
+
+    Gradients must lie in memory as their parameters do.
+    """
+    with torch.no_grad():
+        # fused: one pass over gradient, momentum and weights instead of three.
+        sgd(
+            parameters,
+            gradients,
+            velocities,
+            has_sparse_grad=False,
+            foreach=False,
+            fused=True,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            lr=learning_rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
 
 
 class AdamW(LocalOptimizer):
@@ -290,8 +312,9 @@ class LocalTrainer:
         return total
 
     def evaluate(self, images: Tensor, labels: Tensor, model: NDArray[np.float32]) -> Evaluation:
-        """Mean cross-entropy (natural logarithm) and accuracy of `model` on the given samples."""
-        loss_sum, correct, size = 0.0, 0, self._evaluation_batch
+        """Mean cross-entropy (natural logarithm), accuracy and recalls of `model` on the given samples."""
+        loss_sum, size = 0.0, self._evaluation_batch
+        correct = torch.zeros(labels.shape, dtype=torch.bool, device=self.device)
         with self._lock, torch.inference_mode():
             self._load(model)
             self._network.eval()
@@ -299,9 +322,17 @@ class LocalTrainer:
                 batch_labels = labels[start : start + size]
                 logits = cast(Tensor, self._network(images[start : start + size]))
                 loss_sum += float(cross_entropy(logits, batch_labels, reduction="sum"))
-                correct += int((logits.argmax(dim=1) == batch_labels).sum())
+                correct[start : start + size] = logits.argmax(dim=1) == batch_labels
         count = int((labels != IGNORED).sum())
-        return Evaluation(loss=loss_sum / count, accuracy=correct / count, samples=count)
+        loss, accuracy = loss_sum / count, int(correct.sum()) / count
+        if labels.dim() > 1:
+            return Evaluation(loss, accuracy, count)
+        return LabelledEvaluation(loss, accuracy, count, _recalls(correct, labels))
+
+
+def _recalls(correct: Tensor, labels: Tensor) -> tuple[float, ...]:
+    """Of each label, from 0: the share of its samples that are correct; NaN where there is none."""
+    return tuple((labels[correct].bincount(minlength=int(labels.max()) + 1) / labels.bincount()).tolist())
 
 
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:

@@ -33,7 +33,8 @@ from analysis.reproduction.multi_round_secagg.published import (
     Accuracies,
     Setting,
 )
-from analysis.reproduction.multi_round_secagg.training import Results, Trained, remarks, task_of, train
+from analysis.reproduction.multi_round_secagg.tasks import Task, scales_of, task_of
+from analysis.reproduction.multi_round_secagg.training import Results, Trained, remarks, train
 from analysis.reproduction.verdicts import Claim, above, between
 from analysis.statistics import Interval, mean_interval
 from analysis.style import PAGE_INCHES, house_style, save
@@ -43,10 +44,11 @@ Late = Mapping[str, Floats]
 """`(seeds,)` accuracy in percent, by scheme."""
 
 
-def table(results: Results, published: Mapping[str, Accuracies]) -> pd.DataFrame:
+def table(results: Results, published: Mapping[str, Accuracies], by_label: bool = False) -> pd.DataFrame:
     """One row per scheme: accuracies (percent, mean and half-width of 95% over seeds) beside the paper's, then T, F, C.
 
-    T is the smallest among the runs of a setting, F and C are means.
+    T is the smallest among the runs of a setting, F and C are means. Where dropouts depend on the label, there is the
+    recall of the label that is recognised least, too.
     """
     rows = []
     for scheme in SCHEMES:
@@ -56,6 +58,9 @@ def table(results: Results, published: Mapping[str, Accuracies]) -> pd.DataFrame
             row |= {f"{setting} %": late.mean, f"{setting} ±": late.half_width}
             if published:
                 row[f"{setting} % (paper)"] = published[scheme].of(setting)
+            if by_label and setting == "non-IID":
+                worst = mean_interval(results[setting][scheme].worst)
+                row |= {"worst label %": worst.mean, "worst label ±": worst.half_width}
         for setting in [setting for setting in SETTINGS if setting in results]:
             row |= _metrics(setting, results[setting][scheme])
         rows.append(row)
@@ -69,28 +74,55 @@ def _metrics(setting: Setting, of_scheme: Trained) -> dict[str, Any]:
         f"{setting} T weak": weak,
         f"{setting} T strong": strong,
         f"{setting} F": float(of_scheme.fairness.mean()),
+        f"{setting} F completed": float(of_scheme.fairness_completed.mean()),
         f"{setting} C": float(of_scheme.cardinality.mean()),
         f"{setting} skipped %": float(100 * of_scheme.skipped.mean() / of_scheme.curves.total),
     }
 
 
-def claims(late: Mapping[Setting, Late]) -> list[Claim]:
-    """What the paper says of its figures and tables, of each setting that was run."""
-    found = []
+def claims(late: Mapping[Setting, Late], counted_in: Mapping[Setting, str] = {}) -> list[Claim]:
+    """What the paper says of its figures and tables, of each setting that was run.
+
+    Args:
+        late: the accuracies.
+        counted_in: the reproduction of the same runs under which a setting's claims count.
+    """
+    of_setting: dict[Setting, list[Claim]] = {}
     if "IID" in late:
-        found += [
+        of_setting["IID"] = [
             _worst("IID", late["IID"]),
             _comparable("IID", late["IID"], WEIGHTED),
             _comparable("IID", late["IID"], RANDOM),
         ]
     if "non-IID" in late:
-        found += [
+        of_setting["non-IID"] = [
             _worst("non-IID", late["non-IID"]),
             _comparable("non-IID", late["non-IID"], WEIGHTED),
             _better(late["non-IID"], [T3, T4], "T = 3 and T = 4 are better than random (non-IID)"),
             _better(late["non-IID"], [WEIGHTED], "weighted random is better than random (non-IID)"),
         ]
-    return found
+    return [
+        replace(claim, counted_in=counted_in.get(setting, ""))
+        for setting, found in of_setting.items()
+        for claim in found
+    ]
+
+
+def levels(results: Results, published: Mapping[str, Accuracies]) -> Claim:
+    """The accuracies themselves: no band of theirs can be held against ours, as the paper leaves the rounds open."""
+    said = {
+        setting: [
+            f"{scheme} {one.curves.late.mean():.1f} ({published[scheme].of(setting):.1f})"
+            for scheme, one in schemes.items()
+        ]
+        for setting, schemes in results.items()
+    }
+    return Claim(
+        "the accuracies of the table, as numbers",
+        "; ".join(f"{setting}: {', '.join(accuracies)}" for setting, accuracies in said.items()),
+        undetermined="after how many rounds they are, and whether of the last round or a mean",
+        seeds=len(next(iter(next(iter(results.values())).values())).curves.accuracy),
+    )
 
 
 NEVER = 0.05
@@ -230,17 +262,22 @@ class _Figure:
 
 def run_training(figure: _Figure, context: ReproductionContext) -> ReproductionResult:
     """Train with every scheme, setting and seed."""
-    task = task_of(figure.name, context.scale, context.data)
+    task = _task(figure.name, context)
     results, rates = train(context, task)
     panels = {
         f"({letter}) {setting}": results[setting] for letter, setting in zip(figure.panels, results, strict=False)
     }
     return ReproductionResult(
-        table(results, figure.published),
+        table(results, figure.published, task.by_label),
         figures=draw(panels, context.out / figure.name),
-        claims=claims(late_of(results)),
+        claims=[*claims(late_of(results), task.counted_in), levels(results, figure.published)],
         remarks=remarks(task, rates),
     )
+
+
+def _task(name: str, context: ReproductionContext) -> Task:
+    task = task_of(name, context.scale, context.data)
+    return task if context.seeds is None else replace(task, seeds=context.seeds)
 
 
 def late_of(results: Results) -> dict[Setting, Late]:
@@ -254,7 +291,7 @@ ABLATION_PANELS = {(240, 12): "a", (120, 24): "b"}
 
 def run_fig9(context: ReproductionContext) -> ReproductionResult:
     """Figure 9: other numbers of users and of participants, IID."""
-    task = task_of("multiround-fig9", context.scale, context.data)
+    task = _task("multiround-fig9", context)
     tables, verdicts, panels = [], list[Claim](), {}
     for (population, participants), letter in ABLATION_PANELS.items():
         size = replace(task, population=population, participants=participants)
@@ -285,6 +322,8 @@ def _reproduction(figure: _Figure, table_name: str, title: str, source: str, dat
         partial(run_training, figure),
         aliases=(table_name,),
         data_files=data_files,
+        scales=scales_of(figure.name),
+        takes_seeds=True,
     )
 
 
@@ -316,5 +355,7 @@ REPRODUCTIONS = (
         "So et al., Multi-RoundSecAgg, arXiv 2106.03328, Figure 9",
         run_fig9,
         data_files="CIFAR-10, python or binary version",
+        scales=scales_of("multiround-fig9"),
+        takes_seeds=True,
     ),
 )

@@ -46,14 +46,14 @@ from testbed.aggregation.secagg.noise import SecAggNoise, SharesAndNoise, Unmask
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph
-from testbed.crypto import InvalidSignature, OpeningFailed, remembered, shamir
-from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.masks import add_masks, word_dtype
+from testbed.crypto import OpeningFailed, remembered, shamir
+from testbed.crypto.key_agreement import PrivateKey, check_public
+from testbed.crypto.masks import word_dtype
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
-from testbed.network.masked_vectors import MaskedVector, counted
+from testbed.network.masked_vectors import Elements, MaskedVector, Masks, Seed, agreed_seed
 from testbed.parties.client import Client, handles
 from testbed.training import trained_update
 
@@ -180,7 +180,8 @@ class SecAggClient(Participant):
 
     def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
         """A share of one of the secrets for each holder."""
-        return shamir.share(secret, self.graph.threshold, points, self.secret(f"polynomial of {name}"))
+        share = remembered.share_among_all if self.graph.same_holders else shamir.share
+        return share(secret, self.graph.threshold, points, self.secret(f"polynomial of {name}"))
 
     def check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
         """Refuse keys that are not those of this round's participants, asked to train the same."""
@@ -199,14 +200,16 @@ class SecAggClient(Participant):
             raise Refusal("secagg.foreign-participant", "keys of a client that is not on the agreed list")
         if agreed is None:
             self.environment.look_up(adverts)
-        for client, advert in adverts.items():
-            if client == self.number:
-                continue
-            content = self.advert_content(client, advert.sealing_key, advert.mask_key)
-            try:
-                self.verify(self.registered(client), KEYS_DOMAIN, content, advert.signature)
-            except InvalidSignature:
-                raise self.not_signed(client) from None
+        said = {c: (advert.sealing_key, advert.mask_key, advert.signature) for c, advert in adverts.items()}
+        self.check_signatures(
+            KEYS_DOMAIN,
+            self.advert_content(0, b"", b""),
+            said,
+            lambda client: self.advert_content(client, *said[client][:2]),
+            self.not_signed,
+            shown_to_all=self.graph.same_holders,
+            but=self.number,
+        )
 
     def associated(self, sender: int, receiver: int) -> bytes:
         """What sealed shares are bound to: they open for a receiver that was shown the same keys."""
@@ -254,16 +257,21 @@ class SecAggClient(Participant):
         """`(d+1,)` the update as ring elements under a mask for each peer and one of its own; `(D+1,)` with noise."""
         elements, given = self.encoded(), self.parameters
         keys = [self.adverts[peer].mask_key for peer in peers]
-        seeds = [*(remembered.agree(self.mask, key, given.mask_purpose) for key in keys), self.self_mask]
+        seeds: list[Seed] = [agreed_seed(self.mask.public, key, given.mask_purpose) for key in keys]
+        seeds.append(self.self_mask)
         signs = [*(1 if peer > self.number else -1 for peer in peers), 1]
+        masks = Masks(seeds, signs, given.prg, [self.mask])
         meter("x25519.agree", len(peers))
         meter(given.mask_operation, len(elements) * len(seeds))
         if self.environment.symbolic_masks:
-            return MaskedVector(elements, given.bits, counted(seeds, signs), given.prg)
-        add_masks(elements, seeds, signs, given.bits, given.prg)
-        return Vector(elements, given.bits)
+            for key in keys:
+                check_public(key)
+            return MaskedVector(elements, given.bits, masks)
+        masked = np.asarray(elements)
+        masks.add_to(masked, given.bits)
+        return Vector(masked, given.bits)
 
-    def encoded(self) -> npt.NDArray[Any]:
+    def encoded(self) -> npt.NDArray[Any] | Elements:
         """The update as ring elements, with this client's noise where participants add some."""
         update = trained_update(self, self.round)
         return self.noise.encoded(self, update, self.graph.participants, self.round)
@@ -339,11 +347,13 @@ class SecAggClient(Participant):
             raise Refusal("secagg.foreign-signature", "a signature twice, or of somebody who is no survivor")
         if count < self.graph.threshold:
             raise Refusal("secagg.too-few-signatures", f"{count} signatures, threshold {self.graph.threshold}")
-        for client, signature in signed.items():
-            try:
-                self.verify(self.registered(client), SURVIVORS_DOMAIN, self.survivors_signed, signature)
-            except InvalidSignature:
-                raise Refusal("secagg.inconsistent-survivors", f"client {client} signed another set") from None
+
+        def other_set(client: int) -> Refusal:
+            return Refusal("secagg.inconsistent-survivors", f"client {client} signed another set")
+
+        content, said = self.survivors_signed, {client: (signature,) for client, signature in signed.items()}
+        to_all = self.graph.same_holders
+        self.check_signatures(SURVIVORS_DOMAIN, content, said, lambda client: content, other_set, shown_to_all=to_all)
 
     def signers(self) -> set[int]:
         """Whose signatures count: the survivors', and where batches say so those of all that have shared."""

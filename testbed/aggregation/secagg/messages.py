@@ -17,7 +17,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.crypto import OpeningFailed
+from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto import encryption as sealing
 from testbed.crypto.encryption import TAG_BYTES
 from testbed.crypto.shamir import SHARE_BYTES
@@ -63,18 +63,31 @@ def sealed_bytes(secrets: int) -> int:
 
 def seal_shares(pair_key: bytes, dealer: int, holder: int, shares: bytes, associated: bytes) -> bytes:
     """The dealer's shares for a holder, 33 bytes for each secret, sealed kind by kind."""
-    return b"".join(
+    sealed = b"".join([
         sealing.seal(share_key(pair_key, dealer, holder, kind), _NONCE, part, associated)
         for kind, part in enumerate(_parts(shares, SHARE_BYTES))
-    )
+    ])  # fmt: skip
+    remembered.note_sealed(lambda: _sealed_as(pair_key, dealer, holder, sealed, associated), shares)
+    return sealed
 
 
 def open_shares(pair_key: bytes, dealer: int, holder: int, sealed: bytes, associated: bytes) -> bytes:
     """Inverse of `seal_shares`; raises `OpeningFailed`."""
-    return b"".join(
-        sealing.open_sealed(share_key(pair_key, dealer, holder, kind), _NONCE, part, associated)
-        for kind, part in enumerate(_parts(sealed, SHARE_BYTES + TAG_BYTES))
-    )
+
+    def opens() -> bytes:
+        return b"".join([
+            sealing.open_sealed(share_key(pair_key, dealer, holder, kind), _NONCE, part, associated)
+            for kind, part in enumerate(_parts(sealed, SHARE_BYTES + TAG_BYTES))
+        ])  # fmt: skip
+
+    return remembered.opened(lambda: _sealed_as(pair_key, dealer, holder, sealed, associated), opens)
+
+
+def _sealed_as(pair_key: bytes, dealer: int, holder: int, sealed: bytes, associated: bytes) -> bytes:
+    """32 bytes that stand for all that `open_shares` has."""
+    return hashlib.sha256(
+        b"%s%d %d %d " % (pair_key, dealer, holder, len(sealed)) + sealed + associated
+    ).digest()  # fmt: skip
 
 
 def open_share(key: bytes, sealed: bytes, kind: int, associated: bytes) -> bytes:

@@ -24,6 +24,7 @@ from testbed.aggregation.secagg.share_recovery import recover
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
 from testbed.messages import Message
+from testbed.network.masked_vectors import Elements
 from testbed.network.sums import add_in_threads
 from testbed.privacy.noise import Noise, NoiseShare, RemovableNoise, chain, seed_of
 from testbed.workload.contract import LocalUpdate
@@ -100,11 +101,14 @@ class WithoutNoise(SecAggNoise):
         """See `NoisePolicy.length`."""
         return dimension + 1
 
-    def encoded(self, role: NoisyRole, update: LocalUpdate, participants: int, round_number: int) -> npt.NDArray[Any]:
-        """See `NoisePolicy.encoded`."""
+    def encoded(
+        self, role: NoisyRole, update: LocalUpdate, participants: int, round_number: int
+    ) -> npt.NDArray[Any] | Elements:
+        """See `NoisePolicy.encoded`; made when they are needed, where masks are, too."""
         weight = update.samples if self._weighted else 1
-        rounding = role.environment.randomness.generator(role.client.number, round_number, "stochastic rounding")
-        return self._quantisation.encode(update.delta, weight, rounding)
+        coins = role.environment.randomness.simulation_key(role.client.number, round_number, "stochastic rounding")
+        quantised = self._quantisation.quantised(update.delta, weight, coins)
+        return quantised if role.environment.symbolic_masks else np.asarray(quantised)
 
     def mean(
         self, total: npt.NDArray[Any], updates: int, round_: AggregationRound

@@ -4,6 +4,7 @@ question it answers when (`testbed.parties.client`): once each and in order.
 Whoever could ask for a stage again, or go on after a refusal, could have both shares of a peer.
 """
 
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from testbed.aggregation.ring_elements import NoisyRole
@@ -18,9 +19,10 @@ from testbed.aggregation.secagg.messages import (
 )
 from testbed.aggregation.secagg.noise import UnmaskAndRemove
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.crypto import remembered
+from testbed.crypto import InvalidSignature, remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
+from testbed.messages import signed_content
 from testbed.parties.client import Client, Row, StageTable
 from testbed.training import RoundUpdate, training_digest
 
@@ -82,6 +84,56 @@ class Participant(NoisyRole):
         """Raise `InvalidSignature` unless it is one of the registered key's."""
         meter("ed25519.verify")
         remembered.verify(registered, domain + self.environment.experiment_id, content, signature)
+
+    def check_signatures(
+        self,
+        domain: bytes,
+        common: bytes,
+        said: Mapping[int, tuple[bytes, ...]],
+        content_of: Callable[[int], bytes],
+        refusal: Callable[[int], Refusal],
+        *,
+        shown_to_all: bool,
+        but: int | None = None,
+    ) -> None:
+        """Refuse unless all of these signatures verify: the first that does not says why.
+
+        Where it is known here that all do, as another participant was shown the same, none is looked at. That is
+        charged as if each had been.
+
+        Args:
+            domain: of the signatures.
+            common: what all contents follow from.
+            said: by client, what its content follows from beside that; and, last, its signature.
+            content_of: what a client has signed.
+            refusal: of a client's signature that does not verify.
+            shown_to_all: whether other participants are shown the same.
+            but: whose is not to be looked at.
+        """
+        if shown_to_all and self._known_to_be_signed(domain, common, said, content_of):
+            meter("ed25519.verify", len(said) - (but in said))
+            return
+        for client, (*_, signature) in said.items():
+            if client == but:
+                continue
+            try:
+                self.verify(self.registered(client), domain, content_of(client), signature)
+            except InvalidSignature:
+                raise refusal(client) from None
+
+    def _known_to_be_signed(
+        self, domain: bytes, common: bytes, said: Mapping[int, tuple[bytes, ...]], content_of: Callable[[int], bytes]
+    ) -> bool:
+        try:
+            keys = {client: self.registered(client) for client in said}
+        except Refusal:  # somebody whom the PKI does not know: is refused where each is looked at
+            return False
+        role, experiment = f"{type(self).__module__} {type(self).__qualname__}", self.environment.experiment_id
+        rows = [(client, key, *said[client]) for client, key in keys.items()]
+        return remembered.all_verify(
+            signed_content(role, domain, experiment, common, rows),
+            lambda: ((key, domain + experiment, content_of(c), said[c][-1]) for c, key in keys.items()),
+        )
 
     def registered(self, client: int) -> bytes:
         """A peer's signing key: of the list that was agreed on, and from nowhere else where one was."""

@@ -43,12 +43,14 @@ class PeerGraph(ABC):
         holders: how many clients hold shares of a client's secrets, itself among them, at most.
         threshold: t, the holders that must remain.
         min_survivors: how many clients must stay in the round until their inputs are there.
+        same_holders: whether everybody shares its secrets among the same clients.
     """
 
     participants: int
     holders: int
     threshold: int
     min_survivors: int
+    same_holders: bool = False
 
     @abstractmethod
     def peers(self, client: int, among: Iterable[int]) -> list[int]:
@@ -112,6 +114,8 @@ class CompleteGraph(PeerGraph):
         participants: s, of the round.
         threshold: t of s.
     """
+
+    same_holders = True
 
     def __init__(self, participants: int, threshold: int) -> None:
         self.participants = self.holders = participants

@@ -47,6 +47,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.network import Replies
 from testbed.network.contract import ids
+from testbed.network.masked_vectors import Masks, Seed, agreed_seed
 from testbed.network.sums import Sum
 from testbed.parties.client import RoleSpec
 from testbed.privacy.noise_plan import Guarantees
@@ -307,16 +308,16 @@ class SecAgg(NoisyProtocol):
     def _without_masks(self, state: SecAggRound, total: Sum, secrets: Secrets) -> Sum:
         """`total` without every mask that has not cancelled."""
         given = self.parameters
-        seeds = list(secrets.self_masks.values())
+        seeds: list[Seed] = list(secrets.self_masks.values())
         signs = [-1] * len(seeds)
         survivors = state.survivors.tolist()
         for client, key in secrets.mask_keys.items():
             for survivor in state.graph.peers(client, survivors):
-                seeds.append(remembered.agree(key, state.adverts[survivor].mask_key, given.mask_purpose))
+                seeds.append(agreed_seed(key.public, state.adverts[survivor].mask_key, given.mask_purpose))
                 signs.append(-1 if client > survivor else 1)
         meter("x25519.agree", len(seeds) - len(survivors))
         meter(given.mask_operation, len(total) * len(seeds))
-        return total.with_masks(seeds, signs, given.prg)
+        return total.with_masks(Masks(seeds, signs, given.prg, secrets.mask_keys.values()))
 
 
 async def _ask(state: SecAggRound, question: Question) -> Replies:

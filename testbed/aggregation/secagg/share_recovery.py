@@ -39,7 +39,7 @@ from testbed.aggregation.secagg.messages import (
     point_of,
 )
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.shamir import PRIME, SECRET_BYTES, LagrangeWeights
+from testbed.crypto.shamir import PRIME, SECRET_BYTES, LagrangeWeights, inverses, products_of_distances
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.network.contract import EXCLUDED, ids
@@ -198,14 +198,7 @@ def decode(points: Polynomial, values: Polynomial, t: int) -> Polynomial:
 
 def _barycentric(points: Polynomial) -> Polynomial:
     """`(m,)` the inverse of the product of each point's distances to the others."""
-    scales = []
-    for own in points:
-        product = gmpy2.mpz(1)
-        for other in points:
-            if other != own:
-                product = product * (own - other) % PRIME
-        scales.append(gmpy2.invert(product, PRIME))
-    return scales
+    return inverses(products_of_distances(points))
 
 
 def _at(polynomial: Polynomial, point: "gmpy2.mpz") -> "gmpy2.mpz":

@@ -13,8 +13,9 @@ What the model leaves out: packets, and whatever a round trip does to the share 
 together. Without flights a message of a few packets is faster here than on a real link; long transfers come out right.
 
 How it is computed: transfers that never fill the server's link take what their own links take. Otherwise, while
-rates are constant and nobody is cut off, `max_min` follows the level. Where they change or transfers are cut off, time
-is cut into `windows` of a limited number of events. So memory is bounded, and only contention costs time.
+rates are constant and nobody is cut off, `max_min` follows the level, or `cohort` does where all begin before one ends.
+Where they change or transfers are cut off, time is cut into `windows` of a limited number of events. So memory is
+bounded, and only contention costs time.
 """
 
 import math
@@ -27,6 +28,7 @@ import numpy.typing as npt
 from testbed.arrays import Floats, Ids
 from testbed.emulation.links.rates import Rates
 from testbed.emulation.transport.flights import Flights
+from testbed.network.fair_sharing.cohort import begin_before_any_ends, cohort_finish
 from testbed.network.fair_sharing.flights import Progress, Stretches, check_flights, first_gap, merged
 from testbed.network.fair_sharing.max_min import contended_finish
 from testbed.network.fair_sharing.windows import CLOCK_STEPS, NEGLIGIBLE, Transfers, contended
@@ -142,7 +144,10 @@ def _constant_finish(
         return alone
     at, count, which = distinct(np.stack((start, rate, size, alike))[:, order])
     who = order[at]
-    found = contended_finish(start[who], rate[who], flights.take(who), count, capacity)
+    if len(flights.size_bytes) == len(order) and begin_before_any_ends(start, size, rate, capacity):
+        found = cohort_finish(start[who], size[who], rate[who], count, capacity)
+    else:
+        found = contended_finish(start[who], rate[who], flights.take(who), count, capacity)
     finish = np.empty(len(order))
     finish[order] = found[which]
     return np.maximum(alone, finish)  # rounding makes nobody too fast

@@ -42,7 +42,7 @@ def exact(small: Any, clients: list[int]) -> list[int]:
     parameters = small.parameters
     total = np.zeros(small.workload.dimension + 1, object)
     for client in clients:
-        coins = small.randomness.generator(client, 1, "stochastic rounding")
+        coins = small.randomness.simulation_key(client, 1, "stochastic rounding")
         weight = int(small.workload.sample_counts[client])
         total += parameters.quantisation.encode(small.workload.deltas[client], weight, coins).astype(object)
     return [int(value) for value in total % 2**parameters.bits]

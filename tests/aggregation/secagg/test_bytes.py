@@ -85,7 +85,9 @@ def test_masked_inputs_look_uniform_and_plain_ones_do_not(bits: int) -> None:
     masked = masked_inputs(small)
     quantisation = small.parameters.quantisation
     for client in range(4):
-        plain = quantisation.encode(deltas[client], 1, small.randomness.generator(client, 1, "stochastic rounding"))
+        plain = quantisation.encode(
+            deltas[client], 1, small.randomness.simulation_key(client, 1, "stochastic rounding")
+        )
         of_masked, of_plain = (
             stats.chisquare(np.bincount(values.view(np.uint8), minlength=256)).pvalue
             for values in (masked[client], plain)

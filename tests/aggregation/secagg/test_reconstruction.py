@@ -53,7 +53,7 @@ def truth(small: Any, members: Collection[int]) -> Any:
     """The sum of what `members` have quantised, from their own rounding."""
     quantisation, total = small.parameters.quantisation, np.zeros(D + 1, np.uint32)
     for client in members:
-        rounding = small.randomness.generator(client, 1, "stochastic rounding")
+        rounding = small.randomness.simulation_key(client, 1, "stochastic rounding")
         total += quantisation.encode(small.workload.deltas[client], client + 3, rounding)
     return total
 

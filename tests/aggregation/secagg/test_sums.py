@@ -13,7 +13,7 @@ from testbed.aggregation.ring_elements import Quantisation
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.crypto.masks import add_masks, word_dtype
+from testbed.crypto.masks import add_masks, mask, word_dtype
 from testbed.engine.round import run_round
 from testbed.errors import ExperimentError, RoundAborted
 from testbed.network.sums import add_masks_in_threads
@@ -24,15 +24,14 @@ from tests.thoroughness import examples
 STAGES = ("train", *SecAgg.stages)
 
 
-def quantised(
-    delta: Any, weight: int, generator: np.random.Generator, *, clip: float, levels_bits: int, bits: int
-) -> list[int]:
+def quantised(delta: Any, weight: int, coins: bytes, *, clip: float, levels_bits: int, bits: int) -> list[int]:
     """What `Quantisation.encode` must give, one Python integer at a time."""
     highest = 2**levels_bits - 1
     row = []
-    for value, coin in zip(delta, generator.random(len(delta)), strict=True):
-        level = (min(max(float(value), -clip), clip) + clip) * (highest / (2 * clip))
-        row.append(min(math.floor(level + float(coin)), highest) * weight % 2**bits)
+    for value, coin in zip(delta, mask(coins, len(delta), 16).tolist(), strict=True):
+        inside = float(value) * (highest / (2 * clip) * 65536) + (highest / 2 * 65536 + 0.5)
+        exact = math.floor(min(max(inside, 0), highest * 65536 + 0.5))
+        row.append((exact + coin) // 65536 * weight % 2**bits)
     return [*row, weight % 2**bits]
 
 
@@ -91,10 +90,10 @@ def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(case: dict[str, 
     expected = [0] * (len(case["deltas"][0]) + 1)
     for i in survivors:
         weight = case["samples"][i] if parameters.weights == "samples" else 1
-        generator = small.randomness.generator(i, 1, "stochastic rounding")
+        coins = small.randomness.simulation_key(i, 1, "stochastic rounding")
         delta = np.asarray(case["deltas"][i], np.float32)
         row = quantised(
-            delta, weight, generator, clip=parameters.clip, levels_bits=parameters.levels_bits, bits=parameters.bits
+            delta, weight, coins, clip=parameters.clip, levels_bits=parameters.levels_bits, bits=parameters.bits
         )
         expected = [(a + b) % 2**parameters.bits for a, b in zip(expected, row, strict=True)]
     assert small.protocol.total == expected

@@ -170,7 +170,7 @@ def test_if_they_did_not_ask_the_update_would_be_out() -> None:
     small, attempt = attempted([RoleSpec(Trusting, SecAggPlusParameters(), honest)])
     assert attempt.vector is not None
     (victim,) = attempt.members
-    rounding = small.randomness.generator(victim, 1, "stochastic rounding")
+    rounding = small.randomness.simulation_key(victim, 1, "stochastic rounding")
     truth = small.parameters.quantisation.encode(DELTAS[victim], victim + 3, rounding)
     assert np.array_equal(attempt.vector, truth)
     assert small.refusals() == []

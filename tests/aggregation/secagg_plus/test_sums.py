@@ -44,7 +44,7 @@ def quantised_sum(small: Any, clients: list[int]) -> list[int]:
     """What the unmasked total must be: each client's quantised update, added in the ring."""
     rows = []
     for client in clients:
-        rounding = small.randomness.generator(client, 1, "stochastic rounding")
+        rounding = small.randomness.simulation_key(client, 1, "stochastic rounding")
         weight = int(small.workload.sample_counts[client])
         rows.append(small.parameters.quantisation.encode(small.workload.deltas[client], weight, rounding))
     total = np.asarray(np.sum(rows, axis=0, dtype=np.uint64))

@@ -9,7 +9,7 @@ import pytest
 from analysis.reproduction import kept, pages, verification
 from analysis.reproduction.contract import Origin, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.presentation import listed, outcome, write
-from analysis.reproduction.verdicts import Claim, below, true
+from analysis.reproduction.verdicts import Claim, below, counts, true
 from testbed.errors import ExperimentError
 
 
@@ -39,6 +39,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "made" / "result.json").rename(folder / "paper-table9.json")
     monkeypatch.setattr(kept, "RESULTS", folder)
     monkeypatch.setattr(pages, "catalogue", lambda: {one.name: one for one in (ONE, OTHER)})
+    monkeypatch.setattr(verification, "PAGES", tmp_path / "pages")  # this checkout's are of other reproductions
     return folder
 
 
@@ -135,6 +136,14 @@ def test_a_page_that_says_something_else_is_found(
     assert pages.differing(folder) == []
 
 
+def test_a_page_counts_one_papers_verdicts(results: Path) -> None:
+    assert pages.page("<!-- results: paper -->\n<!-- end -->\n", "page.md") == pages.page(
+        "<!-- results: all -->\n<!-- end -->\n", "page.md"
+    ).replace("results: all", "results: paper")
+    with pytest.raises(ExperimentError, match=r"page\.md: results: pape: no reproduction's name begins so"):
+        pages.page("<!-- results: pape -->\n<!-- end -->\n", "page.md")
+
+
 @pytest.mark.parametrize(("name", "why"), [("paper-fig3", "no result of it is kept"), ("x", "no such reproduction")])
 def test_a_block_of_nothing_is_one_line(results: Path, name: str, why: str) -> None:
     with pytest.raises(ExperimentError, match=f"page.md: {name}: {why}"):
@@ -153,4 +162,4 @@ def test_a_claim_that_counts_elsewhere_is_shown_and_not_counted(tmp_path: Path) 
     shared = ReproductionResult(claims=[Claim("c", "m", [true("a", True)], counted_in="paper-table9")])
     assert "agrees (counted in paper-table9)" in outcome(shared)
     write(OTHER, shared, "small", tmp_path)
-    assert sum(verification.counts(kept.read(tmp_path / "result.json").result.claims).values()) == 0
+    assert sum(counts(kept.read(tmp_path / "result.json").result.claims).values()) == 0

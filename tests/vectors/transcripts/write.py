@@ -113,7 +113,7 @@ class Recorder:
 
         def quantised(role: Any) -> Any:
             found = encoded(role)
-            self.quantised[str(role.client.number)] = found.tolist()
+            self.quantised[str(role.client.number)] = np.asarray(found).tolist()
             return found
 
         def summed(parameters: Any, total: Any, updates: int, round_: Any) -> Any:

@@ -24,6 +24,7 @@ SIZES = [
     ("mnist-cnn", 28, 10, 1_663_370),
     ("lenet", 28, 10, 61_706),
     ("lenet", 32, 10, 62_006),
+    ("cifar-cnn", 32, 10, 1_626_442),
     ("vgg11", 32, 100, 9_271_780),
     ("vgg11", 32, 10, 9_225_610),
 ]
@@ -115,7 +116,7 @@ def test_models_that_do_not_fit_are_refused() -> None:
     for name, size, channels, needed in (("mnist-cnn", 8, 1, 28), ("lenet", 32, 1, 28), ("vgg11", 64, 3, 32)):
         with pytest.raises(ExperimentError, match=f"{name} needs {needed}x{needed} images, these are {size}x{size}"):
             image_model(name, size, size, 10, channels)
-    with pytest.raises(ExperimentError, match="allowed: lenet, vgg11, mobilenet-v2"):
+    with pytest.raises(ExperimentError, match="allowed: lenet, cifar-cnn, vgg11, mobilenet-v2"):
         image_model("cnn", 32, 32, 10, channels=3)
     with pytest.raises(ExperimentError, match="allowed: logistic, mlp, cnn, femnist-cnn"):
         image_model("resnet", 28, 28, 10)

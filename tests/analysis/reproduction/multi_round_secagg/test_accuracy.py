@@ -8,7 +8,7 @@ import pytest
 
 from analysis.reproduction.catalogue import named
 from analysis.reproduction.contract import Reproduction, ReproductionContext
-from analysis.reproduction.multi_round_secagg import accuracy, training
+from analysis.reproduction.multi_round_secagg import accuracy, tasks
 from analysis.reproduction.multi_round_secagg.accuracy import ablation_claims, claims
 from analysis.reproduction.multi_round_secagg.published import (
     LEARNING_RATES,
@@ -24,16 +24,8 @@ from analysis.reproduction.multi_round_secagg.published import (
     WEIGHTED,
     Setting,
 )  # fmt: skip
-from analysis.reproduction.multi_round_secagg.training import (
-    DIGITS,
-    TASKS,
-    Task,
-    Trained,
-    dropout_probabilities,
-    experiment,
-    task_of,
-    train,
-)
+from analysis.reproduction.multi_round_secagg.tasks import DIGITS, TASKS, Task, Tasks, scales_of, task_of
+from analysis.reproduction.multi_round_secagg.training import Trained, dropout_probabilities, experiment, train
 from analysis.reproduction.training_runs import AccuracyCurves
 from analysis.reproduction.verdicts import Claim
 from testbed.errors import ExperimentError
@@ -47,7 +39,7 @@ TINY = replace(
 
 
 def _reproduction(name: str) -> Reproduction:
-    (found,) = named([name])
+    (found,) = [one for one in accuracy.REPRODUCTIONS if name in (one.name, *one.aliases)]
     return found
 
 
@@ -55,20 +47,40 @@ def _reproduction(name: str) -> Reproduction:
 
 
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_experiments_of_every_task_validate(name: str, place: int) -> None:
-    task = TASKS[name][place]
-    if task.workload["dataset"] in ("mnist", "cifar10", "cifar100"):
-        task = replace(task, workload={**task.workload, "path": "data"})
-    for setting in task.settings:
-        swept = experiment(task, setting, 1, list(SCHEMES.values()), task.rates)
-        assert len(list(points(swept, name))) == len(SCHEMES) * len(task.rates)
+def test_experiments_of_every_task_validate(name: str) -> None:
+    for task in TASKS[name].every:
+        if task.workload["dataset"] in ("mnist", "cifar10", "cifar100"):
+            task = replace(task, workload={**task.workload, "path": "data"})
+        for setting in task.settings:
+            swept = experiment(task, setting, 1, list(SCHEMES.values()), task.rates)
+            assert len(list(points(swept, name))) == len(SCHEMES) * len(task.rates)
 
 
 def test_every_task_keeps_the_papers_users_and_seeds() -> None:
     for each in TASKS.values():
-        assert {(task.population, task.participants, task.seeds) for task in each} == {(120, 12, 5)}
-    assert all(each[2].rates == LEARNING_RATES for each in TASKS.values())
+        assert {(task.population, task.participants) for task in each.every} == {(120, 12)}
+        assert {task.seeds for task in each.every if task is not each.real} == {5}
+    assert all(each.paper.rates == LEARNING_RATES for each in TASKS.values())
+
+
+def test_scale_real_has_the_papers_data_model_and_batches() -> None:
+    assert [name for name in TASKS if "real" in scales_of(name)] == [
+        "multiround-fig7", "multiround-fig8", "multiround-fig9",
+    ]  # fmt: skip
+    for each in TASKS.values():
+        if each.real is not None:
+            assert each.real.workload == each.paper.workload
+            assert each.real.settings == each.paper.settings
+            assert each.real.rounds < each.paper.rounds
+            assert "Left out" in " ".join(each.real.notes)
+
+
+def test_with_the_training_files_small_has_the_papers_clients(tmp_path: Path) -> None:
+    alone = task_of("multiround-fig7", "small", tmp_path)
+    (tmp_path / "train-images-idx3-ubyte.gz").touch()
+    assert (alone.workload["batch_size"], task_of("multiround-fig7", "small", tmp_path).workload["batch_size"]) == (
+        14, 100,
+    )  # fmt: skip
 
 
 def test_the_papers_tables_have_all_schemes() -> None:
@@ -116,9 +128,9 @@ def test_schemes_of_a_seed_have_data_model_and_absences_in_common(context: Repro
 
 
 def test_table_5_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = replace(TINY, settings={"non-IID": TINY.settings["non-IID"]})
-    monkeypatch.setitem(training.TASKS, "multiround-fig7", (task, task, task))
-    result = _reproduction("multiround-table5").run(context)
+    task = replace(TINY, settings={"non-IID": TINY.settings["non-IID"]}, counted_in={"non-IID": "another"})
+    monkeypatch.setitem(tasks.TASKS, "multiround-fig7", Tasks(task, task, task))
+    result = _reproduction("multiround-table5").run(replace(context, seeds=1))
     table = result.table.set_index("scheme")
     assert list(table.index) == list(SCHEMES)
     assert table.loc[T4, "non-IID % (paper)"] == 92.51
@@ -127,7 +139,11 @@ def test_table_5_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPa
     assert int(table.loc[T6, "non-IID T strong"]) >= 6
     assert table.loc[RANDOM, "non-IID C"] == 12
     assert table.loc[T6, "non-IID skipped %"] >= table.loc[T3, "non-IID skipped %"]
-    assert len(result.claims) == 4
+    assert (table["worst label %"] <= table["non-IID %"]).all()
+    assert (table["non-IID F completed"] >= table["non-IID F"]).all()
+    assert [claim.counted_in for claim in result.claims] == ["another"] * 4 + [""]
+    assert result.claims[-1].verdict == "undetermined"
+    assert {claim.seeds for claim in result.claims} == {1}
     assert [path.name for path in result.figures] == [f"multiround-fig7.{kind}" for kind in ("png", "pdf", "csv")]
     assert all(path.stat().st_size for path in result.figures)
     assert "digits" in result.remarks[0]
@@ -142,7 +158,7 @@ def test_the_better_of_two_learning_rates_is_taken(context: ReproductionContext)
 
 def test_figure_9_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     task = replace(TINY, settings={"IID": TINY.settings["IID"]}, by_label=False, rounds=2, seeds=1)
-    monkeypatch.setitem(training.TASKS, "multiround-fig9", (task, task, task))
+    monkeypatch.setitem(tasks.TASKS, "multiround-fig9", Tasks(task, task, task))
     monkeypatch.setattr(accuracy, "ABLATION_PANELS", {(24, 12): "a", (48, 24): "b"})
     result = _reproduction("multiround-fig9").run(context)
     assert result.table["N, K"].tolist() == ["24, 12"] * 6 + ["48, 24"] * 6
@@ -209,9 +225,9 @@ def test_comparable_is_within_the_papers_margin() -> None:
 
 def _trained(skipped: int, total: int = 100) -> Trained:
     accuracy = 50 + np.tile(NOISE[:, None], (1, 4))
-    seeds = np.full(5, float(skipped))
+    nothing, recalls = np.zeros(5), np.full((5, 10), 50.0)
     curves = AccuracyCurves(np.array([25, 50, 75, 100]), accuracy, total)
-    return Trained(curves, seeds.astype(np.int64), 24, True, 24, np.zeros(5), np.zeros(5))
+    return Trained(curves, np.full(5, skipped), 24, True, 24, nothing, nothing, nothing, recalls)
 
 
 def test_partition_fails_to_train_when_hardly_any_round_has_a_sum() -> None:

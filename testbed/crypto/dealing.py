@@ -1,0 +1,119 @@
+"""Shamir's secret sharing of many secrets to the same holders: the shares of `testbed.crypto.shamir.share`, faster.
+
+What depends on the points alone, their powers, is computed once; a secret's shares are then one product of a vector and
+a matrix modulo the prime. The product is made of exact ones in doubles: numbers are cut into limbs of 22 bits, and a
+sum of 2**9 products of two limbs stays below 2**53, whatever the order in which it is made.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import gmpy2
+import numpy as np
+import numpy.typing as npt
+
+from testbed.crypto.shamir import PRIME, SHARE_BYTES, check_dealing, coefficients, share
+
+LARGEST_MATRIX = 1 << 24
+"""Elements of 8 bytes; where the powers of all points would be more, shares are computed one by one."""
+
+_LIMB = 22  # bits
+_LIMBS = 12  # 264 bits hold a number below the prime, in 33 bytes
+_MASK = (1 << _LIMB) - 1
+_EXACT = 1 << (53 - 2 * _LIMB)  # products of limbs that a double sums exactly
+_ABOVE = 297  # the prime is 2**256 + 297
+_FOLD = _ABOVE << 8  # 2**264 is -_FOLD modulo the prime
+_TOP = 256 - _LIMB * (_LIMBS - 1)  # bits of the highest limb that are below 2**256
+
+Words = npt.NDArray[np.int64]
+
+
+def share_to_many(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) -> list[bytes]:
+    """What `shamir.share` returns, and what it raises; fast from the second secret on that goes to these points."""
+    if threshold * len(points) * _LIMBS > LARGEST_MATRIX:
+        return share(secret, threshold, points, entropy)
+    check_dealing(secret, threshold, points, entropy)
+    powers = _powers(tuple(points), threshold)
+    factors = limbs(coefficients(secret, threshold, entropy)).T
+    columns = np.zeros((2 * _LIMBS, len(points)), np.int64)
+    for begin in range(0, threshold, _EXACT):
+        part = slice(begin, begin + _EXACT)
+        products = (factors[:, part] @ powers[part]).reshape(_LIMBS, _LIMBS, -1).astype(np.int64)
+        for low, of_limb in enumerate(products):
+            columns[low : low + _LIMBS] += of_limb
+    joined = canonical(columns)
+    return [joined[at : at + SHARE_BYTES] for at in range(0, len(joined), SHARE_BYTES)]
+
+
+@lru_cache(maxsize=2)
+def _powers(points: tuple[int, ...], threshold: int) -> npt.NDArray[np.float64]:
+    """`(threshold, 12 n)` the limbs of the n points' powers from 0 on, all lowest limbs first."""
+    powers = np.empty((threshold, _LIMBS, len(points)))
+    bases = [gmpy2.mpz(point) for point in points]
+    row = [gmpy2.mpz(1)] * len(points)
+    for exponent in range(threshold):
+        powers[exponent] = limbs(row).T
+        row = [power * base % PRIME for power, base in zip(row, bases, strict=True)]
+    return powers.reshape(threshold, -1)
+
+
+def limbs(numbers: Sequence[Any]) -> npt.NDArray[np.float64]:
+    """`(n, 12)` the limbs of n numbers below 2**264, the lowest first."""
+    fours = np.zeros((len(numbers), 3, 16), np.uint8)  # four limbs are 11 bytes
+    whole = b"".join([number.to_bytes(SHARE_BYTES, "little") for number in numbers])
+    fours[:, :, :11] = np.frombuffer(whole, np.uint8).reshape(-1, 3, 11)
+    words = fours.view("<u8")
+    low, high = words[..., 0], words[..., 1]
+    cut = [low, low >> _LIMB, low >> (2 * _LIMB) | high << (64 - 2 * _LIMB), high >> (3 * _LIMB - 64)]
+    found: npt.NDArray[np.float64] = (np.stack(cut, axis=-1) & _MASK).reshape(-1, _LIMBS).astype(np.float64)
+    return found
+
+
+def canonical(columns: Words) -> bytes:
+    """n numbers modulo the prime, 33 bytes each, big-endian.
+
+    Args:
+        columns: `(24, n)` each below 2**60, and the numbers below 2**528: their sum, each times 2**22 to the power of
+            its row; overwritten.
+    """
+    _carry(columns)
+    number = columns[:_LIMBS]
+    number -= _FOLD * columns[_LIMBS:]
+    for _ in range(2):  # what is above 2**264 is a few bits after the first time
+        over = _carry(number)
+        number[0] -= _FOLD * over
+    number[-1] += _carry(number) << _LIMB
+    _subtract_prime(number, number[-1] >> _TOP)
+    _subtract_prime(number, np.where(number[-1] < 0, -1, 0))
+    _subtract_prime(number, _is_at_least_prime(number).astype(np.int64))
+    words = number.astype(np.uint64).reshape(3, 4, -1)
+    fours = np.empty((number.shape[1], 3, 2), "<u8")
+    fours[..., 0] = (words[:, 0] | words[:, 1] << _LIMB | words[:, 2] << (2 * _LIMB)).T
+    fours[..., 1] = (words[:, 2] >> (64 - 2 * _LIMB) | words[:, 3] << (3 * _LIMB - 64)).T
+    little = fours.view(np.uint8)[..., :11].reshape(-1, SHARE_BYTES)
+    return little[:, ::-1].tobytes()
+
+
+def _carry(columns: Words) -> Words:
+    """Bring each row to 0 up to 2**22, in place; `(n,)` what is left over at the top, which may be negative."""
+    over = np.zeros(columns.shape[1], np.int64)
+    for row in columns:
+        row += over
+        over = row >> _LIMB
+        row &= _MASK
+    return over
+
+
+def _subtract_prime(number: Words, times: Words) -> None:
+    """Take the prime `(n,)` times from `(12, n)` numbers, in place; the highest limb keeps the sign and any excess."""
+    number[-1] -= times << _TOP
+    number[0] -= _ABOVE * times
+    number[-1] += _carry(number[:-1])
+
+
+def _is_at_least_prime(number: Words) -> npt.NDArray[np.bool_]:
+    above = number[-1] >= 1 << _TOP
+    exactly = (number[-1] == 1 << _TOP) & ~number[1:-1].any(axis=0)
+    found: npt.NDArray[np.bool_] = above & ~(exactly & (number[0] < _ABOVE))
+    return found

@@ -1,0 +1,87 @@
+"""Shares that are dealt by products of matrices are those that are dealt one by one."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.crypto import InvalidShares, dealing, shamir
+from testbed.crypto.dealing import canonical, limbs, share_to_many
+from tests.thoroughness import examples
+
+P = 2**256 + 297
+SECRET, ENTROPY = bytes(range(32)), bytes(range(32, 64))
+bytes32 = st.one_of(st.binary(min_size=32, max_size=32), st.sampled_from([bytes(32), b"\xff" * 32]))
+points = st.one_of(st.integers(1, 20), st.integers(1, 2**32), st.integers(2**32 - 9, 2**32))
+
+
+@settings(max_examples=examples(60))
+@given(bytes32, bytes32, st.lists(points, min_size=1, max_size=20, unique=True), st.data())
+def test_the_shares_are_the_same(secret: bytes, entropy: bytes, to: list[int], data: st.DataObject) -> None:
+    threshold = data.draw(st.integers(1, len(to)))
+    assert share_to_many(secret, threshold, to, entropy) == shamir.share(secret, threshold, to, entropy)
+
+
+@pytest.mark.parametrize("threshold", [511, 512, 513, 700])
+def test_sums_longer_than_a_double_holds_are_made_in_parts(threshold: int) -> None:
+    to = [*range(1, 701), *range(2**32 - 3, 2**32 + 1)]
+    dealt = share_to_many(SECRET, threshold, to, ENTROPY)
+    some = slice(0, None, 70)
+    assert dealt[some] == shamir.share(SECRET, threshold, to, ENTROPY)[some]
+    assert dealt[-4:] == shamir.share(SECRET, threshold, to, ENTROPY)[-4:]
+
+
+def test_the_largest_sum_of_a_part_is_exact() -> None:
+    largest = np.full(dealing._EXACT, float(dealing._MASK))
+    assert int(largest @ largest) == dealing._EXACT * dealing._MASK**2 < 2**53
+
+
+def test_more_points_than_fit_in_memory_are_dealt_to_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dealing, "LARGEST_MATRIX", 12 * 3 * 5 - 1)
+    monkeypatch.setattr(dealing, "_powers", None)
+    assert share_to_many(SECRET, 3, range(1, 6), ENTROPY) == shamir.share(SECRET, 3, range(1, 6), ENTROPY)
+
+
+@pytest.mark.parametrize("threshold", [0, 4])
+def test_what_cannot_be_dealt_is_refused(threshold: int) -> None:
+    with pytest.raises(InvalidShares, match="threshold"):
+        share_to_many(SECRET, threshold, [1, 2, 3], ENTROPY)
+    with pytest.raises(InvalidShares, match="same point"):
+        share_to_many(SECRET, 1, [1, 1], ENTROPY)
+
+
+@given(st.lists(st.integers(0, 2**264 - 1), min_size=1, max_size=5))
+def test_limbs_are_the_numbers(numbers: list[int]) -> None:
+    found = limbs(numbers)
+    assert found.shape == (len(numbers), 12)
+    assert [sum(int(limb) << 22 * place for place, limb in enumerate(row)) for row in found] == numbers
+
+
+near = st.builds(lambda k, off: max(0, k * P + off), st.sampled_from([0, 1, 2, 255, 2**250]), st.integers(-400, 400))
+
+
+@given(st.lists(st.one_of(near, st.integers(0, 2**527), st.just(2**527)), min_size=1, max_size=5), st.data())
+def test_numbers_are_reduced_whatever_their_limbs(numbers: list[int], data: st.DataObject) -> None:
+    """Rows hold more than a limb: each may have borrowed from the next one."""
+    columns = np.array([[number >> 22 * place & 2**22 - 1 for number in numbers] for place in range(24)], np.int64)
+    for place in range(23):
+        for at in range(len(numbers)):
+            borrowed = data.draw(st.integers(0, min(2**37, int(columns[place + 1, at]))))
+            columns[place + 1, at] -= borrowed
+            columns[place, at] += borrowed << 22
+    assert canonical(columns) == b"".join((number % P).to_bytes(33, "big") for number in numbers)
+
+
+def test_powers_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    dealing._powers.cache_clear()
+    for secret in (SECRET, ENTROPY, bytes(32)):
+        share_to_many(secret, 4, range(1, 9), ENTROPY)
+    assert dealing._powers.cache_info().misses == 1
+
+
+def test_memory_is_bounded() -> None:
+    held: Any = dealing._powers(tuple(range(1, 11)), 7)
+    assert held.nbytes == 8 * 7 * 10 * 12
+    assert (dealing._powers.cache_info().maxsize or 0) * 8 * dealing.LARGEST_MATRIX <= 2**28

@@ -1,0 +1,363 @@
+"""Several clients trained as one computation, which is what keeps a GPU busy: the models of one client are too small.
+
+Parameters of `slots` clients lie one beside the other; torch.func's vmap makes of a network's operations those of that
+many networks (products of matrices in batches, grouped convolutions), and one backward pass gives everybody's
+gradients, since no loss depends on another client's parameters. A slot is given the next client as soon as one is
+done, the longest first, so that clients of unequal length waste little, and a client's parameters move in its own steps
+only. Batches are those of `LocalTrainer`, from the same streams, and so are dropout's masks; what is left of a last,
+smaller batch is filled with a sample that is labelled `IGNORED`: it has no loss and no gradient.
+
+Every computation has the same shape, whoever is in it and however few they are, so a client's update does not depend on
+those beside it, and the number of hosts changes no bit. On a CPU that takes one thing more: its products of matrices
+round by where in memory the numbers lie. There each client has the slot of its number, and may wait for it while others
+are free. Against `LocalTrainer` sums have other orders: equal but for rounding.
+"""
+
+import copy
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.functional import log_softmax
+
+from testbed.errors import ExperimentError
+from testbed.workload.section import WorkloadSection
+from workloads.data.clients.contract import IGNORED, Batch
+from workloads.determinism import Purpose, stream
+from workloads.models import vector
+from workloads.models.classifiers import SeededDropout
+from workloads.training.stacked_optimizers import stacked_optimizer
+
+_SAMPLE_BYTES = 1 << 29  # of the clients whose samples are on the device at the same time
+_ALIGNED = 32  # elements: every parameter begins at a multiple
+
+
+def check(network: nn.Module, name: str) -> None:
+    """Raise `ExperimentError` for a network that cannot be trained for several clients at once.
+
+    Args:
+        network: any; it may be on the meta device.
+        name: what the experiment calls it.
+    """
+    if (module := vector.mixing_module(network)) is not None:
+        raise ExperimentError(
+            f"workload.clients_at_once: {name} has {type(module).__name__}, whose statistics are of a whole batch, and "
+            "batches of several clients are filled up; leave the key out, or take a model without it"
+        )
+    for module in network.modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            raise ExperimentError(
+                f"workload.clients_at_once: {name} has {type(module).__name__}, which draws from torch's own "
+                "generator; leave the key out, or take workloads.models.classifiers.SeededDropout"
+            )
+
+
+class LocalResult(NamedTuple):
+    """One client's training, as `LocalTrainer.train` gives it.
+
+    Attributes:
+        delta: (d,) float32, the local model minus the one that was given.
+        loss: the mean over all examples processed.
+        squared_loss: the mean of its square.
+    """
+
+    delta: NDArray[np.float32]
+    loss: float
+    squared_loss: float
+
+
+class ClientsTogether:
+    """Local training of several clients at once.
+
+    Calls from several threads are safe and run one after the other.
+
+    Args:
+        network: on the meta device, accepted by `check`; it is copied.
+        section: as for `LocalTrainer`; `clients_at_once` is the number of slots.
+        seed: the experiment's.
+        device: where to compute.
+        name: what the experiment calls the network.
+    """
+
+    def __init__(
+        self, network: nn.Module, section: WorkloadSection, seed: int, device: torch.device, name: str
+    ) -> None:
+        check(network, name)
+        self._network = copy.deepcopy(network)
+        self._dimension = vector.dimension(network)
+        vector.attach(self._network, torch.empty(self._dimension, device="meta"))
+        self._network.train()
+        self._name = name
+        self._section = section
+        self._seed = seed
+        self._device = device
+        self._copies = vector.copies(network)
+        self._slots = section.clients_at_once
+        self._any_slot = device.type != "cpu"
+        self._places: dict[str, tuple[slice, torch.Size]] = {}  # of each parameter in a slot's row
+        self._width = 0
+        for key, parameter in self._network.named_parameters():
+            self._places[key] = slice(self._width, self._width + parameter.numel()), parameter.shape
+            self._width += _ALIGNED * math.ceil(parameter.numel() / _ALIGNED)
+        self._dropout = _Dropout(self._network, self._slots, section.batch_size, device)
+        self._rows = self._gradients = torch.zeros(0)  # (slots, width) once they are needed
+        self._lock = threading.Lock()
+
+    def train(
+        self,
+        clients: Sequence[int],
+        samples_of: Callable[[int], Batch],
+        model: NDArray[np.float32],
+        round_number: int,
+    ) -> dict[int, LocalResult]:
+        """Train each client on its samples, from `model`.
+
+        Args:
+            clients: different ones; they name the streams for the order of the samples and for dropout.
+            samples_of: a client's samples and labels, at least one, on the CPU.
+            model: (d,) float32, not changed.
+            round_number: names the streams, too.
+
+        Raises:
+            ExperimentError: the network does something that cannot be done for several clients at once.
+        """
+        if model.shape != (self._dimension,) or model.dtype != np.float32:
+            raise ValueError(
+                f"a model of shape ({self._dimension},) and dtype float32 is needed, "
+                f"not {model.shape} and {model.dtype}"
+            )
+        results: dict[int, LocalResult] = {}
+        with self._lock:
+            waiting, held = [], 0
+            for position, client in enumerate(clients):
+                inputs, labels = samples_of(client)
+                waiting.append(_Training(client, inputs, labels, self._section, self._seed, round_number))
+                held += inputs.nbytes
+                full = held >= _SAMPLE_BYTES and len(waiting) >= self._slots
+                if full or position == len(clients) - 1:
+                    results |= self._train(waiting, model, round_number)
+                    waiting, held = [], 0
+        return results
+
+    def _train(
+        self, trainings: list["_Training"], model: NDArray[np.float32], round_number: int
+    ) -> dict[int, LocalResult]:
+        if not self._rows.numel():
+            self._rows = torch.zeros((self._slots, self._width), device=self._device)
+            self._gradients = torch.zeros_like(self._rows)
+        optimizer = stacked_optimizer(self._section, self._rows, self._section.learning_rate_in(round_number))
+        initial = self._row(model)
+        samples = torch.cat([training.inputs for training in trainings]).to(self._device)
+        labels = torch.cat([training.labels for training in trainings]).to(self._device, torch.int64)
+        self._dropout.look(self._network, self._views(initial), samples[:1])
+        first = 0
+        for training in trainings:
+            training.first, first = first, first + len(training.labels)
+        queues = self._queues(trainings)
+        slots: list[_Training | None] = [None] * self._slots
+        sums = torch.zeros((2, self._slots), dtype=torch.float64, device=self._device)  # of losses, of their squares
+        results: dict[int, LocalResult] = {}
+        while any(queues) or any(slots):
+            begun = []
+            for slot, queue in enumerate(queues):
+                if slots[slot] is None and queue:
+                    slots[slot] = queue.pop()
+                    begun.append(slot)
+            if begun:
+                self._rows[begun] = initial
+                optimizer.begin(begun)
+                sums[:, begun] = 0.0
+            chosen, counts = self._next_batches(slots)
+            there = torch.from_numpy(np.arange(chosen.shape[1]) < counts[:, None]).to(self._device)
+            index = torch.from_numpy(chosen.ravel()).to(self._device)
+            inputs = samples.index_select(0, index).unflatten(0, chosen.shape)
+            targets = labels.index_select(0, index).unflatten(0, chosen.shape)
+            targets = targets.masked_fill(~there.view(*there.shape, *[1] * (targets.dim() - 2)), IGNORED)
+            self._backward(inputs, targets, self._dropout.draw(slots, counts), counts, sums)
+            optimizer.step(self._gradients)
+            done = [(slot, one) for slot, one in enumerate(slots) if one is not None and not one.steps_left]
+            if done:
+                results |= self._results(done, model, sums)
+                for slot, _ in done:
+                    slots[slot] = None
+        return results
+
+    def _queues(self, trainings: Sequence["_Training"]) -> list[list["_Training"]]:
+        """For each slot those that wait for it, the longest last, which is taken first; on a GPU all wait for any."""
+        queue = sorted(trainings, key=lambda training: training.steps_left)
+        if self._any_slot:
+            return [queue] * self._slots
+        return [[one for one in queue if self._slot_of(one.client) == slot] for slot in range(self._slots)]
+
+    def _slot_of(self, client: int) -> int:
+        """Where a client is trained on a CPU: multiplicative hashing, which spreads every n-th client evenly."""
+        return (client * 0x9E3779B1 % 2**32) * self._slots >> 32
+
+    def _row(self, model: NDArray[np.float32]) -> Tensor:
+        """(width,) the parameters of a model as a slot has them."""
+        row = np.zeros(self._width, np.float32)
+        start = 0
+        for place, shape in self._places.values():
+            row[place] = model[start : start + shape.numel()]
+            start += shape.numel()
+        return torch.from_numpy(row).to(self._device)
+
+    def _views(self, rows: Tensor) -> dict[str, Tensor]:
+        """The parameters in (..., width) rows, (..., *shape) each."""
+        return {key: rows[..., place].unflatten(-1, shape) for key, (place, shape) in self._places.items()}
+
+    def _next_batches(self, slots: Sequence["_Training | None"]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(slots, batch) which samples are next, and (slots,) how many of each row count."""
+        chosen = np.zeros((self._slots, self._section.batch_size), np.int64)
+        counts = np.zeros(self._slots, np.int64)
+        for slot, training in enumerate(slots):
+            if training is not None:
+                batch = training.next_batch()
+                chosen[slot, : len(batch)] = batch
+                chosen[slot, len(batch) :] = batch[0]
+                counts[slot] = len(batch)
+        return chosen, counts
+
+    def _backward(
+        self, inputs: Tensor, labels: Tensor, masks: list[Tensor], counts: NDArray[np.int64], sums: Tensor
+    ) -> None:
+        """Everybody's gradients at the samples, (slots, batch, ...); the losses are added to `sums`."""
+        parameters = {key: view.detach().requires_grad_() for key, view in self._views(self._rows).items()}
+
+        def logits_of(parameters: dict[str, Tensor], inputs: Tensor, masks: list[Tensor]) -> Tensor:
+            self._dropout.use(iter(masks))
+            return cast(Tensor, functional_call(self._network, parameters, (inputs,)))
+
+        try:
+            logits = vmap(logits_of)(parameters, inputs, masks)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise ExperimentError(
+                f"workload.clients_at_once: {self._name} cannot be trained for several clients at once; leave the key "
+                f"out ({str(error).strip().splitlines()[0]})"
+            ) from error
+        there = labels != IGNORED
+        likelihoods = log_softmax(logits, 2).gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2)
+        likelihoods = likelihoods.masked_fill(~there, 0.0)
+        losses = -likelihoods.flatten(1).sum(dim=1) / there.flatten(1).sum(dim=1)
+        gradients = torch.autograd.grad(losses.sum(), [*parameters.values()])
+        for view, gradient in zip(self._views(self._gradients).values(), gradients, strict=True):
+            view.copy_(gradient)
+        with torch.no_grad():
+            single = likelihoods
+            if labels.dim() > 2:
+                single = likelihoods.sum(dim=2) / there.sum(dim=2).clamp(min=1)
+            sums[0].add_(losses.double() * torch.from_numpy(counts).to(self._device))
+            sums[1].add_(single.double().square().sum(dim=1))
+
+    def _results(
+        self, done: Sequence[tuple[int, "_Training"]], model: NDArray[np.float32], sums: Tensor
+    ) -> dict[int, LocalResult]:
+        """What has come out in some slots."""
+        slots = [slot for slot, _ in done]
+        rows, losses = self._rows[slots].cpu().numpy(), sums[:, slots].T.tolist()
+        results = {}
+        for (_, training), row, (loss, squared) in zip(done, rows, losses, strict=True):
+            local = np.concatenate([row[place] for place, _ in self._places.values()])
+            local = np.concatenate([local, *(local[there] for there, _ in self._copies)])
+            results[training.client] = LocalResult(
+                np.subtract(local, model, out=local), loss / training.examples, squared / training.examples
+            )
+        return results
+
+
+class _Training:
+    """One client's local training: which samples come next.
+
+    Attributes:
+        client: its number.
+        inputs, labels: its samples.
+        first: where they begin among those on the device.
+        steps_left: how many batches are to come.
+        examples: samples times epochs.
+        dropout: the stream of its masks.
+    """
+
+    def __init__(
+        self, client: int, inputs: Tensor, labels: Tensor, section: WorkloadSection, seed: int, round_number: int
+    ) -> None:
+        self.client = client
+        self.inputs, self.labels = inputs, labels
+        self.first = 0
+        self.steps_left = section.epochs * math.ceil(len(labels) / section.batch_size)
+        self.examples = section.epochs * len(labels)
+        self.dropout = stream(seed, Purpose.DROPOUT, client, round_number)
+        self._order = stream(seed, Purpose.BATCHES, client, round_number)
+        self._size = section.batch_size
+        self._batches = self._all_batches()
+
+    def next_batch(self) -> NDArray[np.int64]:
+        """The samples of the next step, by their place on the device."""
+        self.steps_left -= 1
+        return next(self._batches) + self.first
+
+    def _all_batches(self) -> Iterator[NDArray[np.int64]]:
+        while True:
+            order = self._order.permutation(len(self.labels))
+            for start in range(0, len(order), self._size):
+                yield order[start : start + self._size]
+
+
+class _Dropout:
+    """The masks of all slots, drawn before each step as `SeededDropout` would draw them for each client alone."""
+
+    def __init__(self, network: nn.Module, slots: int, batch_size: int, device: torch.device) -> None:
+        self._modules = [m for m in network.modules() if isinstance(m, SeededDropout) and m.threshold]
+        self._slots, self._batch, self._device = slots, batch_size, device
+        self._calls: list[tuple[SeededDropout, torch.Size]] | None = None  # in the order of one forward pass
+
+    def use(self, masks: Iterator[Tensor]) -> None:
+        """Let the modules take these, one after the other."""
+        for module in self._modules:
+            module.masks = masks
+
+    def look(self, network: nn.Module, parameters: dict[str, Tensor], sample: Tensor) -> None:
+        """Learn which masks one forward pass needs, the first time."""
+        if self._calls is not None:
+            return
+        calls: list[tuple[SeededDropout, torch.Size]] = []
+
+        def remember(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            assert isinstance(module, SeededDropout)
+            calls.append((module, inputs[0].shape))
+
+        hooks = [module.register_forward_hook(remember) for module in self._modules]
+        try:
+            if hooks:
+                with torch.no_grad():
+                    functional_call(network, parameters, (sample,))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if any(shape[0] != 1 for _, shape in calls):
+            raise ExperimentError(
+                "workload.clients_at_once: a SeededDropout of this model is given values whose first dimension is not "
+                "the samples; leave the key out"
+            )
+        self._calls = [(module, shape[1:]) for module, shape in calls]
+
+    def draw(self, slots: Sequence[_Training | None], counts: NDArray[np.int64]) -> list[Tensor]:
+        """(slots, batch, ...) float32 for each call; of samples that do not count, any."""
+        assert self._calls is not None, "look comes first"
+        octets = [np.zeros((self._slots, self._batch * shape.numel()), np.uint8) for _, shape in self._calls]
+        for slot, training in enumerate(slots):
+            if training is not None:
+                for (module, shape), drawn in zip(self._calls, octets, strict=True):
+                    count = int(counts[slot]) * shape.numel()
+                    drawn[slot, :count] = module.octets(training.dropout, count)
+        return [
+            module.mask(torch.from_numpy(drawn).to(self._device)).view(self._slots, self._batch, *shape)
+            for (module, shape), drawn in zip(self._calls, octets, strict=True)
+        ]
