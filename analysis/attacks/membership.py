@@ -7,7 +7,7 @@ is there. Whatever test it uses: (epsilon, delta) holds only if Pr[yes | with] -
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import exp, expm1, sqrt
+from math import exp, expm1, hypot, sqrt
 
 import numpy as np
 from scipy.stats import beta
@@ -48,11 +48,17 @@ class Advantage:
         return low - exp(self.epsilon) * high
 
     def interval(self, confidence: float = 0.95) -> Interval:
-        """delta, and the half-width that covers what both rates' Clopper-Pearson bounds allow for it."""
-        error = (1 - confidence) / 4
-        ends = [_ends(yes, self.trials, error) for yes in (self.yes_with, self.yes_without)]
-        low, high = (ends[0][one] - exp(self.epsilon) * ends[1][1 - one] for one in (0, 1))
-        return Interval(self.delta, max(self.delta - low, high - self.delta))
+        """delta, and the half-width of its interval: both rates' (Clopper and Pearson's), added as variances are.
+
+        Newcombe 1998, Interval estimation for the difference between independent proportions, method 10; of its two
+        unequal sides the longer.
+        """
+        error = (1 - confidence) / 2
+        low, high = _ends(self.yes_with, self.trials, error)
+        least, most = _ends(self.yes_without, self.trials, error)
+        with_x, without, factor = self.yes_with / self.trials, self.yes_without / self.trials, exp(self.epsilon)
+        below, above = hypot(with_x - low, factor * (most - without)), hypot(high - with_x, factor * (without - least))
+        return Interval(self.delta, max(below, above))
 
 
 def _ends(yes: int, trials: int, error: float) -> tuple[float, float]:

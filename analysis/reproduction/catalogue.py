@@ -33,6 +33,7 @@ MODULES = (
     "random_participation.curves",
     "random_participation.unsound",
     "random_participation.accuracy",
+    "secagg_plus.graphs",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 

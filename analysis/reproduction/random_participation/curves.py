@@ -81,7 +81,7 @@ def run_projection(
         ]
     )
     return ReproductionResult(
-        table,
+        _summary(table, ["analysis", "d"], x_label, y_label),
         figures=_draw_projection(table, x_label, y_label, context.out / name),
         claims=_ordering(table, y_label),
         remarks=[
@@ -97,6 +97,19 @@ def _of(table: pd.DataFrame, label: str, size: int | None = None) -> pd.DataFram
     """The rows of one curve."""
     part = table[table["analysis"] == label]
     return part if size is None else part[part["d"] == size]
+
+
+_SHOWN = 5
+
+
+def _summary(table: pd.DataFrame, keys: list[str], x: str, y: str) -> pd.DataFrame:
+    """One row for each curve, with its values at five places; the figure's own data are beside it, as CSV."""
+    xs = np.unique(table[x].to_numpy())
+    places = xs[np.linspace(0, len(xs) - 1, min(_SHOWN, len(xs))).round().astype(int)]
+    part = table[table[x].isin(places)]
+    wide = part.pivot_table(index=keys, columns=x, values=y, sort=False, dropna=False).dropna(how="all")
+    wide.columns = pd.Index([f"{y}, {x} {place:.3g}" for place in wide.columns])
+    return wide.reset_index()
 
 
 def _draw_projection(table: pd.DataFrame, x_label: str, y_label: str, path: Path) -> list[Path]:
@@ -188,7 +201,7 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
         for name, curve in curves.items()
     ]
     return ReproductionResult(
-        pd.DataFrame.from_records(rows),
+        _summary(pd.DataFrame.from_records(rows), ["analysis"], "delta", "epsilon"),
         claims=[
             Claim(
                 "the proposed scheme significantly improves upon random check-ins (Balle et al., arXiv 2007.06605)",
@@ -231,7 +244,7 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
     ]
     axes = {"xscale": "log", "xlabel": "q, at p q = 1e-4", "ylabel": "epsilon at delta = 1e-6"}
     return ReproductionResult(
-        table,
+        _summary(table, ["analysis"], "q", "epsilon"),
         figures=_draw(context.out / "random-participation-fig5", 3.0, 2, lines, **axes),
         claims=_over_rates(table),
         remarks=[

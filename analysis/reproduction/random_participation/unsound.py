@@ -39,7 +39,9 @@ from analysis.reproduction.verdicts import Claim, between, within
 from analysis.statistics import Interval
 from analysis.style import PAGE_INCHES, house_style, save
 
-TRIALS = {"small": 100_000_000, "paper": 1_000_000_000}
+TRIALS = {"small": 20_000_000, "paper": 1_000_000_000}
+"""Simulated rounds with x', and as many without; half as many of those that share their coins."""
+
 FEDERATED_ROUNDS = {"small": 4_400, "paper": 44_000}
 """Of the first scenario's federation: each is one trial for every one of its 23,264 clients, half of them with x'."""
 
@@ -114,7 +116,7 @@ def _found(scenario: Scenario, context: ReproductionContext) -> Found:
     context.progress(f"{scenario.title}: {trials:,} rounds with the sample, and as many without")
     random = np.random.default_rng((_SEED, 1556, who.local_samples))
     seen = attack_membership(who, sigma, EPSILON, trials, random)
-    coupled = coupled_delta(who, sigma, EPSILON, trials // 10, random)
+    coupled = coupled_delta(who, sigma, EPSILON, trials // 2, random)
     return Found(scenario, *worst_angle(who, sigma, EPSILON), Interval(*coupled), seen)
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.attacks.membership import Advantage
@@ -13,7 +14,7 @@ from analysis.reproduction.contract import Reproduction, ReproductionContext
 from analysis.reproduction.random_participation import curves, unsound
 from analysis.reproduction.random_participation.published import DELTA, EPSILON, FEW_CLIENTS, MANY_CLIENTS, PROPOSED
 from analysis.reproduction.random_participation.unsound import Found
-from analysis.reproduction.verdicts import counts
+from analysis.reproduction.verdicts import Claim, counts
 from analysis.statistics import Interval
 
 
@@ -29,7 +30,21 @@ def test_projections_keep_their_order_and_are_no_bound(place: int, context: Repr
     result = few_points(curves.REPRODUCTIONS[place], 5).run(context)
     assert [claim.verdict for claim in result.claims] == ["agrees", "agrees", "agrees", "disagrees"]
     assert [claim.counted_in for claim in result.claims] == ["", "", "", "random-participation-unsound"]
-    table = result.table.copy()
+    assert len(result.table) == 3 + 2 * 3
+    assert result.table.iloc[:, 2:].notna().all(axis=None)
+
+
+def test_claims_about_order_follow_the_curves(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[pd.DataFrame] = []
+
+    def ordering(table: pd.DataFrame, y_label: str) -> list[Claim]:
+        given.append(table)
+        return []
+
+    with monkeypatch.context() as patched:
+        patched.setattr(curves, "_ordering", ordering)
+        few_points(curves.REPRODUCTIONS[1], 4).run(context)
+    (table,) = given
     measure = str(table.columns[-1])
     table.loc[table["analysis"] == "Theorem 4.1 (no guarantee)", measure] *= 1e6
     broken = curves._ordering(table, measure)
