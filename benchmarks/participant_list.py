@@ -5,7 +5,8 @@
 
 Timed is the client's real handler (`LottoClient.on_list`): every registration key is looked up at the PKI's board,
 every number compared with the threshold, every proof but the client's own verified, and the list signed. Keys, proofs
-and the board are real. Target: at most 35 ms for 70. The floor is as many Ed25519 verifications by pyca/cryptography
+and the board are real. Proofs are verified on all cores, as where compute time is modelled, and each for the first
+time. Target: at most 12 ms for 70. The floor is as many Ed25519 verifications by pyca/cryptography
 (OpenSSL) and one signature, in turn with it, in the same process.
 """
 
@@ -15,6 +16,7 @@ import time
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.report import arguments, emit
+from testbed.crypto.remembered import Results, remembers
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.parties.client import Client, Environment
 from testbed.parties.host import LocalHosts
@@ -24,7 +26,7 @@ from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantEnt
 from testbed.selection.lotto.variants import ClientCentricClient, ClientCentricParameters
 
 EXPERIMENT_ID = bytes(16)
-TARGET_MS = 35.0
+TARGET_MS = 12.0
 
 
 class Parties:
@@ -67,9 +69,10 @@ class Parties:
             key = self.hosts.environment.directory.signing_key(role.client.number)
             entries.append(ParticipantEntry(role.client.number, key, claim.output, claim.proof))
         message = ParticipantList(round_number, s, entries)
-        began, cpu = time.perf_counter(), time.thread_time()
-        roles[0].on_list(message)
-        return time.perf_counter() - began, time.thread_time() - cpu
+        began, cpu = time.perf_counter(), time.process_time()
+        with remembers(Results()):  # nothing is known yet; it also lets proofs be verified on all cores
+            roles[0].on_list(message)
+        return time.perf_counter() - began, time.process_time() - cpu
 
 
 def floor_seconds(count: int) -> float:

@@ -111,7 +111,7 @@ class TimedCoordinator(Coordinator):
             del network.end_round  # the class's own again
         ended = time.time()
         times = {ROUND: ended - began, "began": began, "ended": ended, **parts_of(began, self._marks, ended)}
-        times["emulated_bytes"] = float(sum(int(s.bytes_down.sum() + s.bytes_up.sum()) for s in network.exchanges))
+        times["emulated_bytes"] = float(sum(s.total("bytes_down") + s.total("bytes_up") for s in network.exchanges))
         self.__dict__.setdefault("_timed", []).append(times)
         return finished
 

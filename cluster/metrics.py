@@ -14,7 +14,6 @@ import os
 from collections import Counter as Tally
 from collections.abc import Sequence
 
-import numpy as np
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from testbed.display import visible
@@ -151,15 +150,14 @@ class RunMetrics:
             self._add("testbed_virtual_seconds_total", lasted_s)
             self._add("testbed_stage_seconds_total", lasted_s, stage=name)
             self._histograms["testbed_stage_duration_seconds"].observe(lasted_s, {"stage": name})
-            for metric, down, up in (
-                ("testbed_bytes_total", stage.bytes_down, stage.bytes_up),
-                ("testbed_transport_bytes_total", stage.transport_down, stage.transport_up),
-                ("testbed_pki_bytes_total", stage.pki_bytes_down, stage.pki_bytes_up),
+            for metric, columns in (
+                ("testbed_bytes_total", "bytes"),
+                ("testbed_transport_bytes_total", "transport"),
+                ("testbed_pki_bytes_total", "pki_bytes"),
             ):
-                self._add(metric, int(down.sum()), stage=name, direction="down")
-                self._add(metric, int(up.sum()), stage=name, direction="up")
-            counts = np.bincount(stage.outcome, minlength=len(OUTCOMES))
-            for word, count in zip(OUTCOMES, counts.tolist(), strict=True):
+                for direction in ("down", "up"):
+                    self._add(metric, stage.total(f"{columns}_{direction}"), stage=name, direction=direction)
+            for word, count in zip(OUTCOMES, stage.outcomes().tolist(), strict=True):
                 self._add("testbed_asked_clients_total", count, stage=name, outcome=word)
 
     def _count_events(self, events: Sequence[Event]) -> None:

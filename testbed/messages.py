@@ -30,9 +30,11 @@ _CHUNK = 1 << 15  # elements packed at a time, a multiple of 8: what a chunk nee
 Digest32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Key32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Signature64 = Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]
-ClientId = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+MOST_CLIENTS = 2**40
+"""Of a population: client numbers and counts on the wire go no further."""
+ClientId = Annotated[int, msgspec.Meta(ge=0, le=MOST_CLIENTS)]
 RoundNumber = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_CLIENTS)]
 
 
 class Vector:

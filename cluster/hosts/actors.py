@@ -162,7 +162,9 @@ class Coordinator:
         if self._records is not None:
             self._hosts.quarantined |= quarantined_before(self._records)
         keys = Directory.empty(experiment.population)
-        if plan.needs_registration:
+        if plan.derives_identities:
+            keys = await self._hosts.share(plan.derived_board())
+        elif plan.needs_registration:
             keys = await self._hosts.register(plan.with_beacon)
         plan.check_sums(workload)
         check_plugin_modules(experiment)

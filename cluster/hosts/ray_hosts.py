@@ -84,6 +84,7 @@ class RayHosts:
         self._log: list[tuple[list[Delivery], Any]] = []  # this round's deliveries, for replay
         self._restarts: Counter[int] = Counter()  # of each host in this round
         self._directory: Any = None
+        self._registers = False  # whether clients ask the PKI for their keys
         self._address: Address | None = None  # of the live network, if there is one
         self._own_node = ray.get_runtime_context().get_node_id()
         self.processes = [0] * len(self._actors)
@@ -99,6 +100,7 @@ class RayHosts:
         """Make the PKI of an experiment, which has this `randomness`, and its clients on all hosts."""
         self._experiment, self._seed, self._last_round = experiment, simulation_seed, last_round
         self._directory = self._address = None
+        self._registers = False
         self._log.clear()
         self._restarts.clear()
         self.quarantined.clear()
@@ -112,8 +114,12 @@ class RayHosts:
 
     async def register(self, completed: Callable[[Directory], Directory] = lambda directory: directory) -> Directory:
         """Every client registers with the PKI; the key directory goes to all hosts, as `completed` has it."""
+        self._registers = True
         await self._everywhere(self._register_one)
-        directory = completed(await self._of_pki(self._pki.directory.remote()))
+        return await self.share(completed(await self._of_pki(self._pki.directory.remote())))
+
+    async def share(self, directory: Directory) -> Directory:
+        """The key directory goes to all hosts."""
         self._directory = ray.put(directory)
         await self._everywhere(lambda index: self._actors[index].set_key_directory.remote(self._directory))
         return directory
@@ -319,8 +325,9 @@ class RayHosts:
                 "or with fewer hosts"
             ) from None
         await self._prepare_one(index)
-        if self._directory is not None:
+        if self._registers:
             await self._register_one(index)
+        if self._directory is not None:
             await self._actors[index].set_key_directory.remote(self._directory)
         for piece, vectors in [*((parts[index], vectors) for parts, vectors in self._log), *handled]:
             if len(piece.recipients):

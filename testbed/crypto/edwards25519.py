@@ -192,6 +192,7 @@ FIELD_ELEMENT_BYTES = 48
 """L of RFC 9380 section 8.5: 128 bits more than the prime has, so that reduction leaves no bias."""
 
 MONTGOMERY_A = 486662
+_A24 = (MONTGOMERY_A + 2) // 4
 _EVEN_ROOT_EXPONENT = (PRIME + 3) // 8
 _ZERO_BLOCK = bytes(128)  # Z_pad: one input block of SHA-512
 
@@ -248,6 +249,53 @@ def map_to_curve(u: int) -> tuple[int, int, int]:
     if z == 0:
         return gmpy2.mpz(0), gmpy2.mpz(1), gmpy2.mpz(1)
     return _SCALE * s * (s + 1) % PRIME, (s - 1) * t % PRIME, z
+
+
+def montgomery_u(u: int) -> int:
+    """Elligator 2 onto curve25519, the first coordinate alone (RFC 9380 section 6.7.1): no square root is needed."""
+    s: int = -MONTGOMERY_A * gmpy2.invert(1 + 2 * u * u, PRIME) % PRIME
+    if gmpy2.legendre(s * (s * s + MONTGOMERY_A * s + 1) % PRIME, PRIME) >= 0:
+        return s
+    return -s - MONTGOMERY_A
+
+
+def double_u(u: int, times: int) -> bytes | None:
+    """The first coordinate of 2**times P from that of a public point P on curve25519, 32 bytes (RFC 7748 section 5).
+
+    None for the point at infinity.
+    """
+    x, z = u, gmpy2.mpz(1)
+    for _ in range(times):
+        square, other = (x + z) * (x + z), (x - z) * (x - z)
+        difference = square - other
+        x, z = square * other % PRIME, difference * (other + _A24 * difference) % PRIME
+    if z == 0:
+        return None
+    return int(x * gmpy2.invert(z, PRIME) % PRIME).to_bytes(POINT_BYTES, "little")
+
+
+def multiply_u(scalar: bytes, u: bytes) -> bytes | None:
+    """X25519 of RFC 7748, in constant time: the first coordinate of scalar * P, the scalar clamped; None if that is 0.
+
+    Of the two points with this coordinate, P and -P, the products have the same one.
+    """
+    try:
+        product: bytes = bindings.crypto_scalarmult(scalar, u)
+    except exceptions.CryptoError:
+        return None
+    return product
+
+
+def edwards_pair(u: bytes) -> tuple[bytes, bytes] | None:
+    """The two points on edwards25519, encoded, whose image on curve25519 has this coordinate (RFC 7748 section 4.1).
+
+    None where the map is not defined.
+    """
+    coordinate = gmpy2.mpz(int.from_bytes(u, "little"))
+    if (coordinate + 1) % PRIME == 0:
+        return None
+    y = int((coordinate - 1) * gmpy2.invert(coordinate + 1, PRIME) % PRIME)
+    return y.to_bytes(POINT_BYTES, "little"), (y | 1 << 255).to_bytes(POINT_BYTES, "little")
 
 
 def encode_to_curve(message: bytes, domain: bytes) -> bytes:

@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-from testbed.crypto import InvalidSignature, shamir, signatures, vrf
+from testbed.crypto import InvalidProof, InvalidSignature, shamir, signatures, vrf
 from testbed.crypto.dealing import share_to_many
 from testbed.crypto.key_agreement import PrivateKey
+from testbed.crypto.threads import each
 
 MOST_RESULTS = 1 << 20
 """At about 250 bytes each, what a process remembers of all parties' work stays below 300 MB."""
@@ -44,6 +45,9 @@ class Results:
         made = compute()
         self.note(key, made)
         return made
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._found
 
     def note(self, key: Hashable, result: object) -> None:
         """Remember a result."""
@@ -73,6 +77,12 @@ def remembers(results: Results | None) -> Iterator[None]:
         _results.reset(token)
 
 
+def once(key: Hashable, compute: Callable[[], Result]) -> Result:
+    """What `compute` returns, which follows from `key` and which nobody changes; it is computed once, as all here."""
+    results = _results.get()
+    return compute() if results is None else results.of(key, compute)
+
+
 def verify(public: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
     """See `signatures.verify`."""
     results = _results.get()
@@ -89,6 +99,28 @@ def verify_output(public: bytes, alpha: bytes, proof: bytes) -> bytes:
     if results is None:
         return vrf.verify(public, alpha, proof)
     return results.of(("output", public, alpha, proof), lambda: vrf.verify(public, alpha, proof))
+
+
+def verify_outputs(claims: Sequence[tuple[bytes, bytes, bytes]]) -> None:
+    """Verify proofs on all cores, so that `verify_output` of each (key, alpha, proof) then finds its result.
+
+    Of those that do not hold nothing is kept: they are found out when they are asked for. Does nothing where nobody
+    remembers anything.
+    """
+    results = _results.get()
+    if results is None:
+        return
+    new = [claim for claim in dict.fromkeys(claims) if ("output", *claim) not in results]
+
+    def verified(claim: tuple[bytes, bytes, bytes]) -> bytes | None:
+        try:
+            return vrf.verify(*claim)
+        except InvalidProof:
+            return None
+
+    for claim, output in zip(new, each(verified, new), strict=True):
+        if output is not None:
+            results.note(("output", *claim), output)
 
 
 def agree(own: PrivateKey, peer_public: bytes, purpose: bytes) -> bytes:

@@ -14,6 +14,8 @@ is refused.
 from enum import Enum
 from hashlib import sha512
 
+from nacl import bindings
+
 from testbed.crypto import InvalidProof, edwards25519, require_length
 
 SEED_BYTES = 32
@@ -69,10 +71,7 @@ class SecretKey:
         Raises:
             InvalidKey: if the seed is not 32 bytes long.
         """
-        require_length(seed, SEED_BYTES, "a VRF secret key")
-        hashed = sha512(seed).digest()
-        scalar = bytes([hashed[0] & 248]) + hashed[1:31] + bytes([hashed[31] & 127 | 64])
-        return cls(scalar, hashed[32:])
+        return cls(*_expanded(seed))
 
     def __repr__(self) -> str:
         return f"SecretKey(public={self.public.hex()})"
@@ -94,6 +93,49 @@ class SecretKey:
         c = challenge(self.public, h, gamma, u, v, suite)
         s = edwards25519.add_scalars(k, edwards25519.multiply_scalars(c + _PADDING, self._scalar))
         return proof_to_hash(gamma, suite), gamma + c + s
+
+
+def _expanded(seed: bytes) -> tuple[bytes, bytes]:
+    """(scalar, nonce key) of a seed; raises `InvalidKey`."""
+    require_length(seed, SEED_BYTES, "a VRF secret key")
+    hashed = sha512(seed).digest()
+    return bytes([hashed[0] & 248]) + hashed[1:31] + bytes([hashed[31] & 127 | 64]), hashed[32:]
+
+
+def public_key(seed: bytes) -> bytes:
+    """The public key of `SecretKey.from_seed`, and no more: it is the seed's Ed25519 key.
+
+    Raises:
+        InvalidKey: if the seed is not 32 bytes long.
+    """
+    require_length(seed, SEED_BYTES, "a VRF secret key")
+    public: bytes = bindings.crypto_sign_seed_keypair(seed)[0]
+    return public
+
+
+def either_output(seed: bytes, public: bytes, alpha: bytes) -> tuple[bytes, bytes] | None:
+    """Two values of 64 bytes one of which is `SecretKey.output`; which one, takes twice the time to say.
+
+    Whoever asks only whether a number is below a threshold has his answer when neither is. On curve25519 the mapping to
+    the curve needs no square root, and X25519 does not have to look whether a point that was made here has prime order.
+    It gives one coordinate of 8 Gamma = x (64 P), P being what the input is mapped to; 8 Gamma is one of two points.
+
+    Args:
+        seed: of the secret key, 32 bytes.
+        public: its public key.
+        alpha: the input.
+
+    Returns:
+        Both, in no order that means anything; None for one of the few inputs that are mapped to no such pair.
+    """
+    scalar, _ = _expanded(seed)
+    point = edwards25519.montgomery_u(edwards25519.hash_to_field(public + alpha, _ELLIGATOR_DOMAIN))
+    base = edwards25519.double_u(point, 6)
+    product = None if base is None else edwards25519.multiply_u(scalar, base)
+    pair = None if product is None else edwards25519.edwards_pair(product)
+    if pair is None:
+        return None
+    return _hash_cofactor_gamma(pair[0], Suite.ELL2), _hash_cofactor_gamma(pair[1], Suite.ELL2)
 
 
 def verify(public: bytes, alpha: bytes, proof: bytes, suite: Suite = Suite.ELL2) -> bytes:

@@ -82,7 +82,9 @@ def _registered(
         experiment.population, environment, plan.roles, hosts=hosts, last_round=last_round, on_crash=experiment.on_crash
     )
     board = Directory.empty(experiment.population)
-    if plan.needs_registration:
+    if plan.derives_identities:
+        board = environment.directory = plan.derived_board()
+    elif plan.needs_registration:
         local.register(PKI(experiment.population, plan.randomness))
         board = environment.directory = plan.with_beacon(environment.directory)
     return local, board

@@ -118,6 +118,16 @@ class Plan:
         return self.selection.needs_registration or self.aggregation.needs_registration
 
     @property
+    def derives_identities(self) -> bool:
+        """Whether clients have the keys that follow from the seed, without having registered; see `derived_keys`."""
+        derivable = self.experiment.time.work_is_modelled and not self.randomness.secrets_from_system
+        return self.needs_registration and derivable
+
+    def derived_board(self) -> Directory:
+        """The bulletin board where that is so."""
+        return self.with_beacon(Directory.derived(self.experiment.population, self.randomness))
+
+    @property
     def roles(self) -> list[RoleSpec]:
         """The client sides of all protocols of the run."""
         specs = [*self.selection.roles, RoleSpec(Trainer, None), *self.aggregation.roles]
@@ -186,6 +196,7 @@ class Plan:
             client_rate=self.selection.client_rate,
             reports_training=self.reports_training(workload.dimension),
             symbolic_masks=self.symbolic_masks,
+            derives_identities=self.derives_identities,
             results=self.results,
         )
 

@@ -1,6 +1,6 @@
 """What is kept of a run's rounds: the tables, the log, the checkpoint. Nothing here decides anything."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint, RoundAggregate
 from testbed.records.clients import clients_table
 from testbed.records.log import RunLog
-from testbed.records.tables import SCHEMAS, STOPPED, events_table, exchanges_table, participation_table
+from testbed.records.tables import SCHEMAS, STOPPED, events_table, exchanges_tables, participation_table
 from testbed.records.writer import changed_after
 from testbed.workload.contract import Evaluation, LabelledEvaluation
 
@@ -93,12 +93,12 @@ class RunRecorder:
         seen = None
         if aggregate is not None and self._plan.experiment.records.keeps(number):
             seen = RoundAggregate(ended.model_before, aggregate.mean, aggregate.weight)
-        tables = self._tables(number, ended)
-        self.records.append_round(tables, checkpoint, seen)
-        self._log(tables["rounds"].to_pylist()[0], wall_s)
+        rounds, others = self._rounds_table(number, ended), self._tables(number, ended)
+        self.records.append_round({"rounds": rounds, **others}, checkpoint, seen)
+        self._log(rounds.to_pylist()[0], wall_s)
         self._log_crashes(number)
 
-    def _tables(self, number: int, ended: EndedRound) -> dict[str, pa.Table]:
+    def _rounds_table(self, number: int, ended: EndedRound) -> pa.Table:
         network, outcome, evaluation = self._network, ended.outcome, ended.evaluation
         row = {
             "round": number,
@@ -112,20 +112,23 @@ class RunRecorder:
             "candidates": outcome.candidates,
             "participants": len(outcome.participants),
             "survivors": len(outcome.survivors),
-            "bytes_down": sum(int(stage.bytes_down.sum()) for stage in network.exchanges),
-            "bytes_up": sum(int(stage.bytes_up.sum()) for stage in network.exchanges),
+            "bytes_down": sum(stage.total("bytes_down") for stage in network.exchanges),
+            "bytes_up": sum(stage.total("bytes_up") for stage in network.exchanges),
             "beacon_bytes_down": network.beacon_bytes_down,
             "beacon_bytes_up": network.beacon_bytes_up,
             "accuracy": None if evaluation is None else float(evaluation.accuracy),
             "loss": None if evaluation is None else float(evaluation.loss),
             "recalls": list(evaluation.recalls) if isinstance(evaluation, LabelledEvaluation) else None,
         }
+        return pa.Table.from_pylist([row], schema=SCHEMAS["rounds"])
+
+    def _tables(self, number: int, ended: EndedRound) -> dict[str, pa.Table | Iterable[pa.Table]]:
+        network, outcome = self._network, ended.outcome
         events = network.events
         if ended.why_last and number < self._plan.experiment.rounds:
             events = [*events, Event("after round", "coordinator", STOPPED, ended.why_last)]
-        tables = {
-            "rounds": pa.Table.from_pylist([row], schema=SCHEMAS["rounds"]),
-            "exchanges": exchanges_table(number, network.exchanges),
+        tables: dict[str, pa.Table | Iterable[pa.Table]] = {
+            "exchanges": exchanges_tables(number, network.exchanges),
             "participation": participation_table(number, outcome.participants, outcome.survivors, self._plan.dishonest),
             "events": events_table(number, events),
         }

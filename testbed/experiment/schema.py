@@ -39,6 +39,7 @@ from testbed.experiment.sections import (
     Time,
 )
 from testbed.experiment.validation import validated_as
+from testbed.messages import MOST_CLIENTS
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters
@@ -59,7 +60,12 @@ class Experiment(Section):
         description="Same seed (and modelled compute): same bytes. Without: protocol secrets from the operating system",
     )
     rounds: int = Field(10, gt=0, le=10_000_000, description="Rounds of training")
-    population: int = Field(100, gt=0, le=10_000_000, description="Number of clients (n)")
+    population: int = Field(
+        100,
+        gt=0,
+        le=MOST_CLIENTS,
+        description="Number of clients (n), as many as the memory holds: `testbed validate` warns where it cannot",
+    )
     on_crash: Literal["stop", "drop"] = Field(
         "stop",
         description="When a client's code crashes (a bug, not a refusal): stop ends the run, --resume goes on with it; "

@@ -12,7 +12,7 @@ the file can write its digest. Files without one (of earlier versions, or of oth
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -49,8 +49,14 @@ def writer(file: IO[bytes], schema: pa.Schema, **options: Any) -> Iterator[pq.Pa
 
 def write_table(table: pa.Table, file: IO[bytes]) -> None:
     """Write `table` as a file of its own; see `writer`."""
-    with writer(file, table.schema) as opened:
-        opened.write_table(table)
+    write_blocks([table], table.schema, file)
+
+
+def write_blocks(blocks: Iterable[pa.Table], schema: pa.Schema, file: IO[bytes]) -> None:
+    """Write tables with the same columns below one another as one file; see `writer`."""
+    with writer(file, schema) as opened:
+        for block in blocks:
+            opened.write_table(block)
 
 
 def verified(path: Path) -> bool:

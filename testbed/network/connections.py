@@ -23,6 +23,7 @@ from testbed.emulation.transport.section import HANDSHAKES, Transport
 from testbed.emulation.transport.senders import Path, Senders
 from testbed.emulation.transport.windows import Sending
 from testbed.network.fair_sharing.transfers import distinct
+from testbed.network.kinds import Kinds
 
 DOWN, UP = 0, 1
 FIRST_TIME_OUT_S = 1.0  # of the two packets that open a connection, before a round trip is known (RFC 6298)
@@ -99,7 +100,12 @@ class Connections:
     def begin_round(self) -> None:
         """A round begins: connections that last for one are gone."""
         if self.transport.connection != "persistent":
-            self.close(np.flatnonzero(np.isfinite(self._open_s)))
+            self._close_all()
+
+    def _close_all(self) -> None:
+        self._open_s[:] = np.inf
+        self._rest.clear()
+        self._known = (_KnownSenders(self.transport), _KnownSenders(self.transport))
 
     def close(self, clients: Ids) -> None:
         """These clients, `(m,)` ascending, have no connection any more."""
@@ -109,6 +115,39 @@ class Connections:
                 del self._rest[client]
             for known in self._known:
                 known.forget(clients)
+
+    def begin_stage(self, clients: Ids) -> None:
+        """A stage begins, and has something for these `(m,)` clients, ascending: some connections last no longer."""
+        if self.transport.connection == "per-stage":
+            self.close(clients)
+
+    def differ(self, largest: int) -> bool:
+        """Whether it matters which client it is that sends or gets messages of up to so many bytes.
+
+        Losses are drawn for each, and whoever has sent what a window held back knows something of his path.
+        """
+        return self._lossy or self._held_back(np.array([largest])) is not None
+
+    def state(self, clients: Ids, now_s: float) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_]]:
+        """`(m,)` who of the clients is connected, None: all alike; and `(m,)` who is about it, or was when cut off."""
+        if not len(self._open_s):
+            return None, np.zeros(len(clients), np.bool_)
+        open_s = self._open_s if len(clients) == len(self._open_s) else self._open_s[clients]
+        connected = open_s <= now_s
+        about = ~connected & (open_s < np.inf)
+        if self._rest:
+            about |= np.isin(clients, list(self._rest))
+        return connected, about
+
+    def same_for_all(self, kinds: Kinds) -> None:
+        """What is known of an example of each kind now holds for all of it."""
+        if kinds.which is None or not len(self._open_s):
+            return
+        self._open_s[kinds.clients] = kinds.spread(self._open_s[kinds.examples])
+        for kind in np.flatnonzero(kinds.count > 1).tolist() if self._rest else ():
+            rest = self._rest.get(int(kinds.examples[kind]))
+            if rest is not None:
+                self._rest.update(dict.fromkeys(kinds.clients[kinds.which == kind].tolist(), rest))
 
     def open(self, clients: Ids, now_s: float, word: int) -> Opening | None:
         """Connect those of `(m,)` clients, ascending, that are not; who is about it goes on.
@@ -123,8 +162,7 @@ class Connections:
         """
         if not self.transport.has_windows:
             return None
-        if self.transport.connection == "per-stage":
-            self.close(clients)
+        self.begin_stage(clients)
         open_s = self._open_s[clients]
         opens, connects = open_s == np.inf, open_s > now_s
         cost = HANDSHAKES[self.transport.handshake]
@@ -156,10 +194,11 @@ class Connections:
         """So far the `opening` of `(m,)` clients has come when their stage ends; the rest is the next one's."""
         counted = opening.carried(np.full(len(clients), elapsed_s))
         rest = np.stack((opening.bytes_down, opening.bytes_up)) - counted
-        for client, (down, up) in zip(clients.tolist(), rest.T.tolist(), strict=True):
-            self._rest.pop(client, None)
-            if down or up:
-                self._rest[client] = (down, up)
+        for client in self._rest.keys() & set(clients.tolist()) if self._rest else ():
+            del self._rest[client]
+        cut = rest.any(axis=0)
+        for client, (down, up) in zip(clients[cut].tolist(), rest.T[cut].tolist(), strict=True):
+            self._rest[client] = (down, up)
 
     def plan(
         self, way: int, clients: Ids, now_s: float, start_s: Floats, size: Ids, wire_bytes: Ids, word: int
@@ -245,7 +284,7 @@ class Connections:
 
     def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:
         """Resume with what `to_checkpoint` gave."""
-        self.close(np.flatnonzero(np.isfinite(self._open_s)))
+        self._close_all()
         if not saved:
             return
         self._open_s[saved["connected"]] = saved["connected_s"]

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,6 @@ class Replies(Mapping[int, Any]):
 
     Attributes:
         ids: `(m,)` int64, sorted clients that answered.
-        latency_s: `(m,)` float64, seconds from the stage's start to each answer, by the server's clock.
         waited_s: seconds from the stage's start until the server continued, by the same clock; at least each latency.
         missing: the others.
 
@@ -68,6 +68,7 @@ class Replies(Mapping[int, Any]):
         kind: the type of the answers.
         headers: the encoded answers, vectors detached, of those that do not share one.
         summing: sums the answers' vectors where they lie.
+        latency_s: the attribute, or what makes it when it is first asked for.
         shared: the encoded answer of all others, where a stage has one.
     """
 
@@ -78,7 +79,7 @@ class Replies(Mapping[int, Any]):
         headers: Mapping[int, bytes],
         missing: Missing,
         summing: Summing,
-        latency_s: npt.NDArray[np.float64],
+        latency_s: npt.NDArray[np.float64] | Callable[[], npt.NDArray[np.float64]],
         waited_s: float,
         shared: bytes | None = None,
     ) -> None:
@@ -88,9 +89,14 @@ class Replies(Mapping[int, Any]):
         self._decoded: dict[int, Message] = {}
         self._summing = summing
         self.ids = clients
-        self.latency_s = latency_s
+        self._latency_s = latency_s
         self.waited_s = waited_s
         self.missing = missing
+
+    @cached_property
+    def latency_s(self) -> npt.NDArray[np.float64]:
+        """`(m,)` float64, seconds from the stage's start to each answer, by the server's clock."""
+        return self._latency_s() if callable(self._latency_s) else self._latency_s
 
     def __getitem__(self, client: int) -> Any:
         decoded = self._decoded.get(client)
@@ -111,10 +117,14 @@ class Replies(Mapping[int, Any]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def valid(self) -> dict[int, Any]:
-        """Decoded answers of those whose answer decodes; the others are treated as non-responsive."""
+    def valid(self, *, shared: bool = True) -> dict[int, Any]:
+        """Decoded answers of those whose answer decodes; the others are treated as non-responsive.
+
+        Args:
+            shared: also of those who share one that depends on nothing of their own: there may be millions.
+        """
         kept = {}
-        for client in self:
+        for client in self if shared else filter(self._answered, sorted(self._headers)):
             try:
                 kept[client] = self[client]
             except ProtocolError:

@@ -24,7 +24,8 @@ from testbed.messages import detach
 from testbed.network.connections import DOWN, UP, Opening, Plan, stage_word
 from testbed.network.contract import Ask, Replies, Timing
 from testbed.network.fair_sharing.transfers import transfer
-from testbed.network.hosts import Delivery, Hosts
+from testbed.network.hosts import Delivery, HostAnswers, Hosts
+from testbed.network.kinds import FEW_CLIENTS, Kinds, classes, is_among
 from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundRecorder, Stage
 from testbed.network.sums import Sum
 
@@ -113,12 +114,12 @@ class EmulatedNetwork(RoundRecorder):
         self._stage = kind.stage
         self.on_stage(kind.stage, self.now_s)
 
-        stage = Stage(kind, recipients, detached.size, private, len(self.exchanges))
+        number = len(self.exchanges)
         presence = self._presence(recipients)
         stays = presence.reachable & ~presence.drops
-        working = recipients[stays]
+        working = recipients if stays.all() else recipients[stays]
         delivery = Delivery(
-            key=(self.round_number, stage.number),
+            key=(self.round_number, number),
             kind=kind,
             header=detached.header,
             vectors=detached.vectors,
@@ -129,7 +130,10 @@ class EmulatedNetwork(RoundRecorder):
         answers = await self.hosts.deliver(delivery)
         self._check(answers.crashes)
         self._note_announced(asked.message, recipients, stays, answers)
+        kinds = None if private is not None else self._kinds(recipients, presence, detached.size, answers)
+        stage = Stage(kind, recipients, detached.size, private, number, kinds)
         stage.place(answers)
+        presence = presence.take(stage.kinds.first)
         stage.outcome[~presence.reachable] = OFFLINE
         stage.outcome[presence.drops] = DROPPED
         limit_s = self.timing.limit_s(kind.stage, asked.deadline_s)
@@ -140,6 +144,29 @@ class EmulatedNetwork(RoundRecorder):
         self.now_s = end_s
         self._start_server_work()
         return replies
+
+    @functools.cached_property
+    def _classes(self) -> npt.NDArray[np.uint32] | None:
+        """`(n,)` clients of one class have the same links and devices; None: they differ."""
+        return classes([*self.links.columns, self.speed_factors])
+
+    def _kinds(self, asked: Ids, presence: Presence, size: int, answers: HostAnswers) -> Kinds | None:
+        """Which of the clients `(m,)` that are asked fare alike; None: it is not worth asking, or nobody does.
+
+        Whoever answers for himself, leaves, or is about to connect is taken to differ from all others.
+        """
+        shared = answers.shared
+        largest = max(size, 0 if shared is None else shared.size, int(answers.sizes.max(initial=0)))
+        if 4 * len(answers.clients) > len(asked) or len(asked) < FEW_CLIENTS:
+            return None
+        if self.connections.differ(largest) or self._classes is None:
+            return None
+        connected, connecting = self.connections.state(asked, self.now_s)
+        single = connecting | (presence.leaves_s < np.inf)
+        single[np.searchsorted(asked, answers.clients)] = True
+        answering = np.zeros(len(asked), np.bool_) if shared is None else is_among(asked, shared.clients)
+        class_of = self._classes if len(asked) == len(self._classes) else self._classes[asked]
+        return Kinds.of(asked, [class_of, presence.reachable, presence.drops, answering, connected], single)
 
     def _run_clock(self, stage: Stage, presence: Presence, limit_s: float, quorum: int | None) -> float:
         """Decide when each answer arrives, who leaves and who is late; return when the stage ends (virtual seconds)."""
@@ -155,6 +182,7 @@ class EmulatedNetwork(RoundRecorder):
             self._time_transfers(stage, presence, end_s, under_way, leaving)
         if leaving.opening is not None:
             self.connections.opened(stage.recipients, leaving.opening, end_s - self.now_s)
+        self.connections.same_for_all(stage.kinds)
         for way, plan in leaving.plans.items():
             if plan is not None:
                 through_s = np.where(leaving.begin_s[way] < end_s, leaving.through_s[way], np.nan)
@@ -169,6 +197,7 @@ class EmulatedNetwork(RoundRecorder):
     def _connected(self, stage: Stage, presence: Presence) -> _Leaving:
         """Connect those who are there."""
         there, word = np.flatnonzero(presence.reachable), stage_word(self.round_number, stage.number)
+        self.connections.begin_stage(stage.kinds.members(presence.reachable))  # all of each kind
         opening = self.connections.open(stage.recipients[there], self.now_s, word)
         return _Leaving(word, None if opening is None else opening.spread(there, len(stage.recipients)))
 
@@ -247,7 +276,7 @@ class EmulatedNetwork(RoundRecorder):
         sent = whole.astype(np.float64) if plan is None else plan.flights.total_bytes
         headers = headers if plan is None else headers + plan.resent(whole)
         flights = None if plan is None else plan.flights
-        carried = transfer(start_s, sent, rates, capacity_bytes_s, stop_s, flights)
+        carried = transfer(start_s, sent, rates, capacity_bytes_s, stop_s, flights, stage.kinds.count)
         if first and plan is not None:
             leaving.begin_s[way], leaving.through_s[way] = start_s, carried.finish_s
         share = np.divide(carried.delivered_bytes, sent, out=np.zeros(len(size)), where=sent > 0)
@@ -265,9 +294,11 @@ class EmulatedNetwork(RoundRecorder):
         else:
             unheard |= left | ~there
         end_s = last_s if unheard.any() else float(heard_of.max(initial=self.now_s))
-        arrivals = stage.arrival_s[heard & (stage.outcome == ANSWERED)]
-        if quorum is not None and 0 < quorum <= len(arrivals):
-            end_s = min(end_s, float(np.partition(arrivals, quorum - 1)[quorum - 1]))
+        answered = heard & (stage.outcome == ANSWERED)
+        arrivals, count = stage.arrival_s[answered], stage.kinds.count[answered]
+        if quorum is not None and 0 < quorum <= count.sum():
+            order = np.argsort(arrivals)
+            end_s = min(end_s, float(arrivals[order][np.searchsorted(np.cumsum(count[order]), quorum)]))
         return end_s
 
 

@@ -108,13 +108,13 @@ class SharedAnswer:
 
     Attributes:
         clients: `(m,)` int64, sorted.
-        header: the encoded answer.
+        header: the encoded answer; None: they say nothing.
         size: bytes of it on the wire.
         compute_s: seconds on the reference machine that it takes each of them.
     """
 
     clients: Ids
-    header: bytes
+    header: bytes | None
     size: int
     compute_s: float
 

@@ -1,14 +1,14 @@
 """What every network keeps of a round: its stages' exchanges, events, the server's own work, and who has gone."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import Floats, Ids
+from testbed.arrays import Floats, Ids, once
 from testbed.crashes import Crash, OnCrash
 from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel, Meter, metered, thread_cpu_s
@@ -17,6 +17,7 @@ from testbed.messages import Message
 from testbed.network.connections import Connections
 from testbed.network.contract import Missing, Replies, RoundNetwork, Summing, Timing, ids
 from testbed.network.hosts import HostAnswers
+from testbed.network.kinds import Kinds, is_among
 
 _ANNOUNCED = "rounds heard of"  # among the arrays of a checkpoint: see `AnnouncedRounds`
 _CONNECTIONS = "connections: "  # likewise, before the names of `Connections`
@@ -41,6 +42,63 @@ class Exchanges:
     pki_bytes_up: Ids
     compute_s: Floats
     outcome: npt.NDArray[np.int8]
+
+    def total(self, column: str) -> int:
+        """The sum of a column of bytes."""
+        return int(getattr(self, column).sum())
+
+    def outcomes(self) -> Ids:
+        """`(outcomes,)` int64: how many clients each of `OUTCOMES` has befallen."""
+        return np.bincount(self.outcome, minlength=len(OUTCOMES))
+
+    def blocks(self, rows: int) -> Iterator["Exchanges"]:
+        """The same, at most so many rows at a time."""
+        for first in range(0, len(self.clients), rows):
+            yield self._part(slice(first, first + rows))
+
+    def _part(self, part: slice) -> "Exchanges":
+        return replace(self, clients=self.clients[part], **{name: getattr(self, name)[part] for name in COLUMNS})
+
+
+COLUMNS = tuple(
+    field.name for field in fields(Exchanges) if field.name not in ("stage", "as_participant", "clients", "sent_s")
+)
+"""Of `Exchanges`, but for the clients: those with a value for each."""
+
+
+class ExchangesOfKinds(Exchanges):
+    """`Exchanges` of many clients of few kinds: what each one has is made when somebody asks for it.
+
+    Args:
+        kinds: the k kinds.
+        each: `(k,)` what a client of each kind has.
+    """
+
+    def __init__(self, kinds: Kinds, each: Exchanges) -> None:
+        self.__dict__.update(
+            stage=each.stage, as_participant=each.as_participant, clients=kinds.clients, sent_s=each.sent_s,
+            _kinds=kinds, _each=each,
+        )  # fmt: skip
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in COLUMNS:
+            raise AttributeError(name)
+        return self._kinds.spread(getattr(self._each, name))
+
+    def total(self, column: str) -> int:
+        """See `Exchanges.total`."""
+        return int((getattr(self._each, column) * self._kinds.count).sum())
+
+    def outcomes(self) -> Ids:
+        """See `Exchanges.outcomes`."""
+        counts = np.zeros(len(OUTCOMES), np.int64)
+        np.add.at(counts, self._each.outcome, self._kinds.count)
+        return counts
+
+    def _part(self, part: slice) -> Exchanges:
+        columns = {name: self._kinds.spread(getattr(self._each, name), part) for name in COLUMNS}
+        each: Exchanges = self._each
+        return replace(each, clients=self.clients[part], **columns)
 
 
 @dataclass(frozen=True)
@@ -82,7 +140,7 @@ class RoundRecorder(RoundNetwork):
         on_crash: OnCrash = "stop",
     ) -> None:
         self.links = links
-        self.speed_factors = speed_factors
+        self.speed_factors = once(speed_factors)
         self.availability = availability
         self.timing = timing
         self.compute = compute
@@ -290,15 +348,19 @@ class AnnouncedRounds:
 
 
 class Stage:
-    """What is known of one stage while it runs: arrays aligned with the clients that were asked.
+    """What is known of one stage while it runs: arrays aligned with the clients that were asked, or one of each kind.
 
     Args:
         kind: type of the question.
         recipients: `(m,)` sorted client numbers.
         size: bytes of the common part on the wire.
         private: encoded private part per client, or None.
+        number: names the stage within the round.
+        kinds: of these recipients; None: all may differ. Private parts do.
 
     Attributes:
+        recipients: `(m,)` clients with an array's row: those that were asked, or one of each of m kinds.
+        kinds: who is like whom.
         size_down, size_up: `(m,)` int64 bytes that are to be carried; `bytes_down`, `bytes_up` those that were.
         transport_down, transport_up: `(m,)` int64 transport headers and acknowledgements that went with them.
         pki_up, pki_down: `(m,)` int64 bytes exchanged with the PKI by the handler.
@@ -310,11 +372,18 @@ class Stage:
     """
 
     def __init__(
-        self, kind: type[Message], recipients: Ids, size: int, private: Mapping[int, bytes] | None, number: int
+        self,
+        kind: type[Message],
+        recipients: Ids,
+        size: int,
+        private: Mapping[int, bytes] | None,
+        number: int,
+        kinds: Kinds | None = None,
     ) -> None:
-        count = len(recipients)
+        self.kinds = Kinds.alone(recipients) if kinds is None else kinds
+        count = len(self.kinds)
         self.kind = kind
-        self.recipients = recipients
+        self.recipients = recipients = self.kinds.examples
         self.number = number
         self.size_down = np.full(count, size, np.int64)
         if private is not None:
@@ -338,14 +407,15 @@ class Stage:
         refused = np.fromiter((refusal.client for refusal in answers.refusals), np.int64)
         self.outcome[np.searchsorted(self.recipients, refused)] = REFUSED
         if (shared := answers.shared) is not None:
-            at = np.searchsorted(self.recipients, shared.clients)
-            self.size_up[at] = shared.size
-            self.compute_s[at] = shared.compute_s
-            self.outcome[at] = ANSWERED
+            sharing = is_among(self.recipients, shared.clients)
+            who = slice(None) if sharing is None else sharing
+            self.size_up[who] = shared.size
+            self.compute_s[who] = shared.compute_s
+            self.outcome[who] = SILENT if shared.header is None else ANSWERED
 
     def who(self, *outcomes: int) -> Ids:
         """Sorted numbers of the clients with one of these outcomes."""
-        return self.recipients[np.isin(self.outcome, outcomes)]
+        return self.kinds.members(np.isin(self.outcome, outcomes))
 
     def ride_on_answers(self, transport: Transport, speed_factors: Floats) -> None:
         """Take off `transport_up` the last acknowledgements of questions that were answered before they went alone."""
@@ -356,7 +426,7 @@ class Stage:
     def exchanges(self, sent_s: float, speed_factors: Floats) -> Exchanges:
         """The stage as it is recorded; `(n,)` `speed_factors` scale the compute time."""
         arrived = np.isfinite(self.arrival_s) & (self.outcome != LATE)
-        return Exchanges(
+        each = Exchanges(
             stage=self.kind.stage,
             as_participant=self.kind.as_participant,
             clients=self.recipients,
@@ -371,6 +441,7 @@ class Stage:
             compute_s=self.compute_s * speed_factors[self.recipients],
             outcome=self.outcome,
         )
+        return each if self.kinds.which is None else ExchangesOfKinds(self.kinds, each)
 
     def replies(self, answers: HostAnswers, summing: Summing, sent_s: float, end_s: float) -> Replies:
         """What the server gets of a stage that began at `sent_s` and ended at `end_s`."""
@@ -386,13 +457,14 @@ class Stage:
         )
         assert self.kind.Answer is not None
         answered = self.outcome == ANSWERED
+        after_s = self.arrival_s - sent_s
         return Replies(
             kind=self.kind.Answer,
-            clients=self.recipients[answered],
+            clients=self.kinds.members(answered),
             headers=answers.headers,
             missing=missing,
             summing=summing,
-            latency_s=self.arrival_s[answered] - sent_s,
+            latency_s=lambda: self.kinds.spread(after_s)[self.kinds.spread(answered)],
             waited_s=end_s - sent_s,
             shared=None if answers.shared is None else answers.shared.header,
         )

@@ -69,6 +69,8 @@ class Environment:
         client_rate: probability with which each available client takes part in a round, where that is independent.
         reports_training: whether clients say what their mean loss was, and how many samples they have.
         symbolic_masks: whether masks stay seeds until somebody looks (`testbed.network.masked_vectors`).
+        derives_identities: whether clients have the keys that follow from the seed, without having registered
+            (`testbed.parties.derived_keys`).
         results: of pure functions that several parties here need (`testbed.crypto.remembered`); None: not remembered.
     """
 
@@ -86,6 +88,7 @@ class Environment:
     client_rate: float | None = None
     reports_training: bool = True
     symbolic_masks: bool = False
+    derives_identities: bool = False
     results: Results | None = None
 
     def look_up(self, clients: Iterable[int]) -> Directory:
@@ -216,6 +219,25 @@ class Role:
         self.client = client
         self.parameters = parameters
         self.environment = client.environment
+
+    @classmethod
+    def certain_answer(
+        cls, message: Message, parameters: Any, environment: Environment
+    ) -> Callable[[bytes, bytes], bool] | None:
+        """A test of clients that stand at the same place: for whom it is true, they all answer the same.
+
+        The host then lets one of them answer for all. A number that is drawn with a key decides, so that is what the
+        test is given: a client's VRF seed and public key.
+
+        Args:
+            message: the question.
+            parameters: what an instance gets.
+            environment: what the clients share.
+
+        Returns:
+            The test; None: of no client can it be said beforehand, as of those of a class that overrides anything.
+        """
+        return None
 
     @classmethod
     def prepare(cls, environment: Environment, clients: Iterable[Client], question: Message) -> None:

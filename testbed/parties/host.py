@@ -20,7 +20,13 @@ from testbed.messages import Detached, Message, RefusalNotice, Vector, attach, d
 from testbed.network.hosts import ClientRefusal, Delivery, HostAnswers, SharedAnswer
 from testbed.network.sums import Sum, float_total, merged, ring_total
 from testbed.parties.client import Client, Environment, RoleSpec
-from testbed.parties.pki import PKI, SECRETS_BYTES, Identity
+from testbed.parties.idle_clients import Heard, IdleClients
+from testbed.parties.pki import PKI, Identity
+
+Handle = Callable[[Client, Message | None], Message | None]
+
+FEW_ALIKE = 64
+"""Fewer clients answer for themselves each, whatever can be said of them beforehand."""
 
 OTHER_PROTOCOL = "message.other-protocol"
 """The refusal of a question that belongs to no protocol of the run."""
@@ -50,12 +56,10 @@ class Host:
         self.numbers = numbers
         self.environment = environment
         self._roles = list(roles)
-        self._last_round = last_round
         self._on_crash = on_crash
         self._clients: dict[int, Client] = {}
+        self._idle = IdleClients(numbers, environment, last_round)
         self._registering: dict[int, Identity] = {}  # the PKI has been asked, and has not answered yet
-        self._secrets: npt.NDArray[np.uint8] | None = None  # (m, 96), of the clients that are `_registered`, (m,)
-        self._registered = np.zeros(0, np.bool_)
         self._active: set[int] = set()
         self._vectors: dict[tuple[int, int], dict[int, Vector]] = {}
 
@@ -63,9 +67,16 @@ class Host:
         """The client object, made when it is first needed."""
         client = self._clients.get(number)
         if client is None:
-            client = self._clients[number] = Client(number, self.environment, self._last_round)
-            client.identity = self._kept_identity(number)
+            client = self._clients[number] = self._idle.leave(number)
+            for heard in self._idle.heard:
+                self._catch_up(client, heard)
         return client
+
+    def _catch_up(self, client: Client, heard: Heard) -> None:
+        """What others have answered for this client, too, it now handles itself; the answer is known."""
+        at = int(np.searchsorted(heard.clients, client.number))
+        if at < len(heard.clients) and heard.clients[at] == client.number:
+            self._deliver(heard.delivery.restricted(heard.delivery.recipients == client.number), alike=False)
 
     @property
     def questions(self) -> dict[str, type[Message]]:
@@ -84,14 +95,9 @@ class Host:
 
     def accept_registrations(self, answers: Sequence[bytes]) -> None:
         """The PKI's answers to the latest `registrations`, in their order."""
-        if self._secrets is None:  # zeros: memory that is not written to yet is none
-            self._secrets = np.zeros((len(self.numbers), SECRETS_BYTES), np.uint8)
-            self._registered = np.zeros(len(self.numbers), np.bool_)
         for (number, identity), answer in zip(self._registering.items(), answers, strict=True):
             identity.accept(answer)
-            row = np.searchsorted(self.numbers, number)
-            self._secrets[row] = np.frombuffer(identity.secrets, np.uint8)
-            self._registered[row] = True
+            self._idle.keep(number, identity)
             if number in self._clients:
                 self._clients[number].identity = identity
         self._registering = {}
@@ -99,17 +105,8 @@ class Host:
     def _identity(self, number: int) -> Identity:
         """The identity that a client has, or now gets; it counts once the PKI has answered."""
         client = self._clients.get(number)
-        known = self._kept_identity(number) if client is None else client.identity
+        known = self._idle.identity(number) if client is None else client.identity
         return Identity(number, self.environment.randomness) if known is None else known
-
-    def _kept_identity(self, number: int) -> Identity | None:
-        """The identity of a client that is registered, recreated from its secrets."""
-        if self._secrets is None:
-            return None
-        row = int(np.searchsorted(self.numbers, number))
-        if row == len(self.numbers) or self.numbers[row] != number or not self._registered[row]:
-            return None
-        return Identity.restored(number, self._secrets[row].tobytes())
 
     # -- rounds ----------------------------------------------------------------------------------------------
 
@@ -118,6 +115,7 @@ class Host:
         for number in self._active:
             self._clients[number].forget_round()
         self._active.clear()
+        self._idle.begin_round()
         self._vectors.clear()
 
     def deliver(self, delivery: Delivery) -> HostAnswers:
@@ -125,7 +123,7 @@ class Host:
         with remembers(self.environment.results):
             return self._deliver(delivery)
 
-    def _deliver(self, delivery: Delivery) -> HostAnswers:
+    def _deliver(self, delivery: Delivery, alike: bool = True) -> HostAnswers:
         if len(delivery.recipients) == 0:
             return HostAnswers.empty()
         try:
@@ -146,8 +144,44 @@ class Host:
             answer: Message | None = method(message) if private is None else method(message, private)
             return answer
 
+        common = [spec for spec in specs if spec.only is None]
+        if alike and len(common) == 1 and delivery.private is None and self.environment.results is not None:
+            test = common[0].role.certain_answer(message, common[0].parameters, self.environment)
+            if test is not None:
+                others = [number for spec in specs if spec.only is not None for number in spec.only]
+                return self._one_for_all(delivery, handle, test, others)
         specs[0].role.prepare(self.environment, map(self.client, delivery.recipients.tolist()), message)
         return self._each(delivery, handle)
+
+    def _one_for_all(
+        self, delivery: Delivery, handle: Handle, test: Callable[[bytes, bytes], bool], differing: Sequence[int]
+    ) -> HostAnswers:
+        """One of those who are certain to answer the same does so for all of them; the others answer for themselves.
+
+        Args:
+            delivery: the question.
+            handle: answers it.
+            test: says who is certain to, of clients with the common role.
+            differing: who plays another one.
+        """
+        at, recipients = self._idle.at_the_same_place(delivery), delivery.recipients
+        if differing:
+            at = at[~np.isin(recipients[at], differing)]
+        if len(at) >= FEW_ALIKE:
+            at = at[self._idle.certain(recipients[at], test)]
+        if len(at) < FEW_ALIKE:
+            return self._each(delivery, handle)
+        number, alike = int(recipients[at[0]]), recipients[at[1:]]
+        example = self._each(delivery.restricted(recipients == number), handle)
+        as_expected = not (example.refusals or example.crashes or example.attacks or example.pki_up.any())
+        others = np.ones(len(recipients), np.bool_)
+        others[at if as_expected else at[:1]] = False
+        answers = HostAnswers.merged([example, self._each(delivery.restricted(others), handle)])
+        if as_expected:
+            size, compute_s = int(example.sizes[0]), float(example.compute_s[0])
+            answers.shared = SharedAnswer(alike, example.headers.get(number), size, compute_s)
+            self._idle.heard.append(Heard(delivery, alike, self.client(number).last_round))
+        return answers
 
     def _once_for_all(self, delivery: Delivery, handler: Callable[..., Message], message: Message) -> HostAnswers:
         with metered() as meter:
@@ -163,7 +197,7 @@ class Host:
         answers.shared = SharedAnswer(delivery.recipients, answer.header, answer.size, spent)
         return answers
 
-    def _each(self, delivery: Delivery, handle: Callable[[Client, Message | None], Message | None]) -> HostAnswers:
+    def _each(self, delivery: Delivery, handle: Handle) -> HostAnswers:
         answers = HostAnswers.silent(delivery.recipients)
         for position, number in enumerate(delivery.recipients.tolist()):
             client = self.client(number)
@@ -195,7 +229,7 @@ class Host:
         self,
         delivery: Delivery,
         client: Client,
-        handle: Callable[[Client, Message | None], Message | None],
+        handle: Handle,
         answers: HostAnswers,
     ) -> Detached | None:
         """The client's answer; None where it says nothing, or its code has crashed."""
@@ -243,7 +277,7 @@ class Host:
         return {number: self._vectors[key][number] for number in clients.tolist()}
 
 
-def _raising(error: BaseException) -> Callable[[Client, Message | None], Message | None]:
+def _raising(error: BaseException) -> Handle:
     where = error.__traceback__
 
     def handle(client: Client, private: Message | None) -> Message | None:

@@ -19,6 +19,7 @@ from testbed.crypto import encryption, key_agreement, signatures, vrf
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.messages import ClientId, Key32, Message, Signature64, decode, encode, signed_content
+from testbed.parties.derived_keys import DerivedKeys, agreement_seed, signing_seed, vrf_seed
 from testbed.randomness import Randomness
 
 REGISTRATION_DOMAIN = b"testbed/pki/registration/v1"
@@ -63,14 +64,14 @@ class Directory:
     """The bulletin board as arrays, one row per client of the population.
 
     Attributes:
-        signing, agreement, vrf: `(n, 32)` uint8 public keys.
+        signing, agreement, vrf: `(n, 32)` uint8 public keys, which may be made when they are looked at.
         registered: `(n,)` bool.
         beacon: the randomness beacon's public key (`round_beacon`); empty where there is none.
     """
 
-    signing: npt.NDArray[np.uint8]
-    agreement: npt.NDArray[np.uint8]
-    vrf: npt.NDArray[np.uint8]
+    signing: npt.NDArray[np.uint8] | DerivedKeys
+    agreement: npt.NDArray[np.uint8] | DerivedKeys
+    vrf: npt.NDArray[np.uint8] | DerivedKeys
     registered: npt.NDArray[np.bool_]
     beacon: bytes = b""
 
@@ -80,19 +81,32 @@ class Directory:
         signing, agreement, vrf_keys = (np.zeros((population, 32), np.uint8) for _ in range(3))
         return cls(signing, agreement, vrf_keys, np.zeros(population, np.bool_))
 
+    @classmethod
+    def derived(cls, population: int, randomness: Randomness) -> "Directory":
+        """The board as it is when everybody has registered, of an experiment with a seed; see `derived_keys`."""
+        signing, agreement, vrf_keys = (
+            DerivedKeys(population, randomness, "signing"),
+            DerivedKeys(population, randomness, "agreement"),
+            DerivedKeys(population, randomness, "vrf"),
+        )
+        return cls(signing, agreement, vrf_keys, np.ones(population, np.bool_))
+
     def __contains__(self, client: int) -> bool:
         return 0 <= client < len(self.registered) and bool(self.registered[client])
 
     def signing_key(self, client: int) -> bytes:
         """The client's Ed25519 registration key; raises `Refusal` for a client that the PKI does not know."""
-        if client not in self:
-            raise Refusal("pki.unknown-client", f"client {client} is not registered with the PKI")
+        self._check_known(client)
         return bytes(self.signing[client])
 
     def vrf_key(self, client: int) -> bytes:
         """The client's VRF public key; raises `Refusal` for a client that the PKI does not know."""
-        self.signing_key(client)
+        self._check_known(client)
         return bytes(self.vrf[client])
+
+    def _check_known(self, client: int) -> None:
+        if client not in self:
+            raise Refusal("pki.unknown-client", f"client {client} is not registered with the PKI")
 
 
 class PKI:
@@ -104,7 +118,8 @@ class PKI:
     """
 
     def __init__(self, population: int, randomness: Randomness) -> None:
-        self._board = Directory.empty(population)
+        self._signing, self._agreement, self._vrf = (np.zeros((population, 32), np.uint8) for _ in range(3))
+        self._board = Directory(self._signing, self._agreement, self._vrf, np.zeros(population, np.bool_))
         self._randomness = randomness
         self._vrf_secrets = np.zeros((population, 32), np.uint8)  # drawn once: no second draw for who asks again
 
@@ -133,7 +148,7 @@ class PKI:
             signatures.verify(asked.signing_key, REGISTRATION_DOMAIN, keys, asked.signature)
         except ProtocolError as error:
             raise Refusal("pki.not-by-the-client", str(error)) from None
-        if client in board and board.signing[client].tobytes() != asked.signing_key:
+        if client in board and board.signing_key(client) != asked.signing_key:
             raise Refusal("pki.already-registered", f"client {client} has registered another key before")
         secret = self._vrf_secret(client)
         public = vrf.SecretKey.from_seed(secret).public
@@ -149,9 +164,9 @@ class PKI:
         if client not in board:
             self._vrf_secrets[client] = np.frombuffer(secret, np.uint8)
         for rows, key in (
-            (board.signing, asked.signing_key),
-            (board.agreement, asked.agreement_key),
-            (board.vrf, public),
+            (self._signing, asked.signing_key),
+            (self._agreement, asked.agreement_key),
+            (self._vrf, public),
         ):
             rows[client] = np.frombuffer(key, np.uint8)
         board.registered[client] = True
@@ -161,7 +176,7 @@ class PKI:
         """The client's one VRF secret: with secrets from the operating system a new draw would be another key."""
         if client in self._board:
             return bytes(self._vrf_secrets[client])
-        return self._randomness.identity_secret("pki", client, "vrf key")
+        return vrf_seed(self._randomness, client)
 
     def register_many(self, requests: Sequence[bytes], senders: Ids) -> list[bytes]:
         """`register` for each of a host's clients.
@@ -192,9 +207,16 @@ class Identity:
     __slots__ = ("agreement", "client", "secrets", "signing", "vrf")
 
     def __init__(self, client: int, randomness: Randomness) -> None:
-        self._expand(
-            client, b"".join(randomness.identity_secret(client, 0, f"{of} key") for of in ("signing", "agreement"))
-        )
+        self._expand(client, signing_seed(randomness, client) + agreement_seed(randomness, client))
+
+    @classmethod
+    def derived(cls, client: int, randomness: Randomness) -> "Identity":
+        """The identity that a client has once it is registered, of an experiment with a seed; see `derived_keys`."""
+        identity = cls(client, randomness)
+        seed = vrf_seed(randomness, client)
+        identity.vrf = vrf.SecretKey.from_seed(seed)
+        identity.secrets += seed
+        return identity
 
     @classmethod
     def restored(cls, client: int, secrets: bytes) -> "Identity":

@@ -26,7 +26,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -259,11 +259,13 @@ class RunDirectory:
 
     def append_round(
         self,
-        tables: Mapping[str, pa.Table],
+        tables: Mapping[str, pa.Table | Iterable[pa.Table]],
         checkpoint: Checkpoint,
         aggregate: arrays.RoundAggregate | None = None,
     ) -> None:
         """Record a finished round: its rows (and what the server saw), then the checkpoint that makes them count.
+
+        The rows of a table may come in blocks, one after the other.
 
         With a mirror, the round before must have been pushed by now, and this one's push begins.
         """
@@ -279,7 +281,8 @@ class RunDirectory:
             raise cannot_write(part, error.strerror or str(error)) from None
         for name, table in tables.items():
             with replacing(part / f"{name}.parquet") as file:
-                parquet_files.write_table(table, file)
+                blocks = [table] if isinstance(table, pa.Table) else table
+                parquet_files.write_blocks(blocks, SCHEMAS[name], file)
         arrays.write_aggregate(self.path, checkpoint.round_number, aggregate)
         arrays.write_checkpoint(self.path, checkpoint, keep_last=not self.lost)
         self.lost = ""

@@ -36,7 +36,7 @@ from testbed.running.observers import Guarded, Observer, Serialised
 from testbed.running.observers.catalogue import made as made_observers
 from testbed.running.open_runs import OpenRun
 from testbed.running.preparation import PlannedRun, default_directory, planned
-from testbed.running.validation import check_addresses, check_plan, warnings
+from testbed.running.validation import check_addresses, check_plan, memory_error, memory_warning, warnings
 from testbed.running.workers import LocalWorker, PointWorker
 from testbed.signals import stopping_on_signals
 
@@ -360,6 +360,7 @@ def _check_with_data(runs: Sequence[PlannedRun], plans: Sequence[Plan], where: s
                 built = (key, workloads.build(*key))
             plan.check_sums(built[1])
             notes = [*plan.read_files(built[1]), *privacy_warnings(plan, built[1])]
+            notes += filter(None, [memory_warning(run.point.experiment.population)])
         for line in notes:
             observer.warned(run, line)
     for line in warnings(name for run in runs for _, name in plugin_classes(run.point.experiment)):
@@ -375,3 +376,5 @@ def _refusing_as(run: PlannedRun, where: str) -> Iterator[None]:
             yield
     except (ExperimentError, TraceError) as error:
         raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error
+    except MemoryError:
+        raise ExperimentError(f"{place}: {memory_error(run.point.experiment.population)}") from None

@@ -4,6 +4,7 @@
 user's own are imported only when that is asked for; what depends on them is then not checked, which the output says.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,8 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
                     checked.imported |= {(key, name): _file_of(name) for key, name in names}
         except (ExperimentError, TraceError) as error:
             lines += [f"{point.where(where)}: {line}" for line in str(error).splitlines()]
+        except MemoryError:
+            lines.append(f"{point.where(where)}: {memory_error(point.experiment.population)}")
         lines += [f"{point.where(where)}: {line}" for line in missing(point.experiment)]
     if lines:
         raise ExperimentError("\n".join(dict.fromkeys(lines)))
@@ -78,7 +81,30 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     if None not in stages.values():
         _check_schedules(points, {stage for found in stages.values() for stage in found or ()}, where)
     checked.warnings = warnings(name for _, name in checked.imported)
+    too_large = {one.where(where): memory_warning(one.experiment.population) for one in points}
+    checked.warnings += [f"{place}: {line}" for place, line in too_large.items() if line]
     return checked
+
+
+BYTES_PER_CLIENT = 90
+"""At least: what a round takes of memory for each client that is not asked to train (docs/explanation/scale.md)."""
+
+
+def memory_warning(population: int) -> str:
+    """That so many clients do not fit into this machine's memory, in one line; empty where they may."""
+    has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    needs = population * BYTES_PER_CLIENT
+    if needs <= has:
+        return ""
+    return (
+        f"population: {population:,} clients take at least {needs / 1e9:,.0f} GB of memory, and this machine has "
+        f"{has / 1e9:,.0f}; take fewer, or a machine with more"
+    )
+
+
+def memory_error(population: int) -> str:
+    """The line for an experiment whose parts did not fit into memory."""
+    return memory_warning(population) or f"population: there is no memory left for {population:,} clients"
 
 
 def check_addresses(experiments: Sequence[Experiment], where: str) -> None:

@@ -167,3 +167,26 @@ def test_multiplying_by_zero_or_a_bad_point_is_refused(refused_edwards_keys):
     for bad in refused_edwards_keys:
         with pytest.raises(ValueError, match="prime order"):
             edwards25519.multiply(one, bad)
+
+
+@given(st.integers(0, edwards25519.PRIME - 1))
+def test_the_first_coordinate_is_that_of_elligator_2(u):
+    _, y, z = edwards25519.map_to_curve(u)
+    first = edwards25519.montgomery_u(u) % edwards25519.PRIME
+    if (z - y) % edwards25519.PRIME:  # y / z = (s - 1) / (s + 1)
+        assert (z + y) * pow(int(z - y), -1, int(edwards25519.PRIME)) % edwards25519.PRIME == first
+
+
+@given(st.binary(min_size=32, max_size=32), st.integers(0, 7), st.binary(min_size=32, max_size=32))
+def test_on_curve25519_points_are_doubled_and_multiplied_as_on_edwards25519(seed, times, clamped):
+    point = edwards25519.multiply_base(hashlib.sha256(seed).digest())
+    u = bindings.crypto_sign_ed25519_pk_to_curve25519(point)
+    doubled = edwards25519.double_u(int.from_bytes(u, "little"), times)
+    expected = edwards25519.multiply((2**times).to_bytes(32, "little"), point)
+    assert doubled == bindings.crypto_sign_ed25519_pk_to_curve25519(expected)
+    scalar = bytes([clamped[0] & 248]) + clamped[1:31] + bytes([clamped[31] & 127 | 64])
+    product = edwards25519.multiply_u(scalar, u)
+    assert product is not None
+    pair = edwards25519.edwards_pair(product)
+    assert pair is not None
+    assert edwards25519.multiply(scalar, point) in pair

@@ -196,3 +196,21 @@ def test_shares_among_all_are_those_of_each(secret: bytes, threshold: int) -> No
     for results in (Results(), None):
         with remembers(results):
             assert remembered.share_among_all(secret, threshold, range(1, 6), bytes(32)) == expected
+
+
+def test_proofs_that_were_verified_together_are_known_and_bad_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [vrf.SecretKey.from_seed(bytes([number]) * 32) for number in range(12)]
+    claims = [(key.public, b"x", key.prove(b"x")[1]) for key in keys]
+    bad = [(keys[0].public, b"y", claims[0][2]), (b"", b"x", b""), (keys[1].public, b"x", claims[2][2])]
+    results = Results()
+    with remembers(results):
+        remembered.verify_outputs([*claims, *bad, *claims])
+        assert len(results) == len(claims)
+        monkeypatch.setattr(vrf, "verify", lambda *claim: pytest.fail("computed again"))
+        remembered.verify_outputs(claims)
+        assert [remembered.verify_output(*claim) for claim in claims] == [key.output(b"x") for key in keys]
+        monkeypatch.undo()
+        for claim in bad:
+            with pytest.raises(InvalidProof):
+                remembered.verify_output(*claim)
+    remembered.verify_outputs(bad)  # nobody remembers: nothing happens

@@ -260,3 +260,32 @@ def test_random_proofs_under_a_good_key_are_refused_with_a_typed_error(proof, su
     public = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
     with pytest.raises(ProtocolError):
         vrf.verify(public, b"", proof, suite)
+
+
+@settings(max_examples=examples(60))
+@given(seeds, inputs)
+def test_one_of_two_outputs_is_the_output(seed, alpha):
+    key = vrf.SecretKey.from_seed(seed)
+    assert vrf.public_key(seed) == key.public
+    either = vrf.either_output(seed, key.public, alpha)
+    assert either is not None
+    assert key.output(alpha) in either
+    assert either[0] != either[1]
+
+
+def test_one_of_two_outputs_is_that_of_rfc_9381(published):
+    for vector in [vector for suite, vector in published if suite is vrf.Suite.ELL2]:
+        either = vrf.either_output(vector["sk"], vector["pk"], vector["alpha"])
+        assert either is not None
+        assert vector["beta"] in either
+
+
+def test_there_are_no_two_outputs_where_the_map_has_none(monkeypatch):
+    """No input is known for which that is so."""
+    key = vrf.SecretKey.from_seed(bytes(32))
+    for none in (0, 1, P - 1):
+        monkeypatch.setattr(edwards25519, "montgomery_u", lambda u, none=none: none)
+        assert vrf.either_output(bytes(32), key.public, b"") is None
+    monkeypatch.undo()
+    monkeypatch.setattr(edwards25519, "multiply_u", lambda scalar, u: (P - 1).to_bytes(32, "little"))
+    assert vrf.either_output(bytes(32), key.public, b"") is None

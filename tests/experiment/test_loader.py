@@ -76,7 +76,7 @@ def test_keys_and_names_that_do_not_exist(text: str, line: str, mistake: Callabl
         ("rounds: 0", "rounds: should be greater than 0, not 0"),
         ("rounds: -3", "rounds: should be greater than 0, not -3"),
         ("seed: -1", "seed: should be greater than or equal to 0, not -1"),
-        ("population: 20000000", "population: should be less than or equal to 10000000, not 20000000"),
+        ("population: 2000000000000", "population: should be less than or equal to 1099511627776, not 2000000000000"),
         ("name: 5", "name: should be a valid string, not 5"),
         ("name: ''", "name: String should have at least 1 character, not ''"),
         ("time: {deadline_s: soon}", "time.deadline_s: should be a valid number, not 'soon'"),

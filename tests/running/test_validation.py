@@ -89,3 +89,29 @@ def test_a_schedule_is_an_instruction_and_is_read(
     error = capsys.readouterr().err
     assert says in error
     assert error.startswith(f"error: {file}: {schedule}: ") or not says
+
+
+def test_a_population_that_memory_cannot_hold_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "large.yaml"
+    file.write_text(yaml.safe_dump(BASE | {"population": 30_000_000}))
+    monkeypatch.setattr("os.sysconf", lambda name: 4096 if name == "SC_PAGE_SIZE" else 1_000_000)
+    assert main(["validate", str(file)]) == 0
+    assert not capsys.readouterr().err
+    file.write_text(yaml.safe_dump(BASE | {"population": 50_000_000}))
+    assert main(["validate", str(file)]) == 0
+    error = " ".join(capsys.readouterr().err.split())
+    assert "population: 50,000,000 clients take at least 4 GB of memory, and this machine has 4" in error
+
+
+def test_a_population_that_cannot_even_be_planned_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "endless.yaml"
+    lotto = {"selection": {"protocol": "lotto-server-centric"}, "population": 10**12}
+    file.write_text(yaml.safe_dump(BASE | lotto))
+    assert main(["validate", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "population: 1,000,000,000,000 clients take at least 90,000 GB" in said
+    assert said.count("\n") == 1

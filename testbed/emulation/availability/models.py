@@ -38,9 +38,13 @@ class Presence:
     @classmethod
     def of(cls, reachable: Mask, drops: Mask | None = None, leaves_s: Floats | None = None) -> "Presence":
         """With nobody dropping and nobody leaving where that is not said."""
-        nobody = np.zeros(len(reachable), np.bool_)
-        never = np.full(len(reachable), np.inf)
+        nobody = np.broadcast_to(np.False_, reachable.shape)
+        never = np.broadcast_to(np.inf, reachable.shape)
         return cls(reachable, nobody if drops is None else drops & reachable, never if leaves_s is None else leaves_s)
+
+    def take(self, positions: Ids) -> "Presence":
+        """What becomes of the clients at some positions, in that order."""
+        return Presence(self.reachable[positions], self.drops[positions], self.leaves_s[positions])
 
 
 @runtime_checkable

@@ -26,7 +26,7 @@ from testbed.errors import ExperimentError
 from testbed.randomness import Randomness
 
 _MOST_QUESTIONS = 1_000_000_000  # clients x rounds
-_MOST_CLIENTS = 10_000_000  # of an experiment
+_MOST_CLIENTS = 100_000_000  # at 8 bytes for each and 24 for each interval
 _MOST_INTERVALS = 50_000_000
 
 
@@ -53,7 +53,7 @@ def synthesize(
     if clients < 1 or not 0 < horizon_s < math.inf:
         raise ExperimentError(f"{clients} clients for {horizon_s:g} s; a trace needs at least one client and some time")
     if clients > _MOST_CLIENTS:
-        raise ExperimentError(f"{clients} clients; an experiment has at most {_MOST_CLIENTS:,}")
+        raise ExperimentError(f"{clients} clients; a trace of more than {_MOST_CLIENTS:,} does not fit into memory")
     name = model.model
     if isinstance(model, Traced | Scheduled):
         raise ExperimentError(f"model {name}: it replays a file; there is nothing to synthesize")

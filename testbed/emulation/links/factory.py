@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from testbed.arrays import Floats, Ids
+from testbed.arrays import Floats, Ids, once
 from testbed.emulation.links.rates import Rates
 from testbed.emulation.links.section import (
     MOST_LOSS,
@@ -85,7 +86,15 @@ class ClientLinks:
         loses = loss if self.loss_trace is None else self.loss_trace.maximum()
         if not self.transport.has_windows and (loses.any() or (buffer_s < np.inf).any()):
             raise ValueError("a loss or a buffer needs a transport that sends again what is lost, e.g. TCP")
-        self.loss, self.buffer_s = (np.broadcast_to(column, self.latency_s.shape) for column in (loss, buffer_s))
+        self.loss, self.buffer_s = (once(np.broadcast_to(of, self.latency_s.shape)) for of in (loss, buffer_s))
+        self.latency_s = once(np.asarray(self.latency_s))
+
+    @property
+    def columns(self) -> list[npt.NDArray[Any]]:
+        """`(n,)` each: clients for which all of these are equal have the same links."""
+        followed = [rates for rates in (self.down, self.up, self.latency_trace, self.loss_trace) if rates is not None]
+        of_rates = [column for rates in followed for column in (rates.trace_of, rates.phase_s, rates.scale)]
+        return [*of_rates, self.latency_s, self.loss, self.buffer_s]
 
     def latency_at(self, now_s: float, clients: Ids) -> Floats:
         """`(m,)` one-way seconds of these clients at a moment of the run."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import Floats, Ids
+from testbed.arrays import Floats, Ids, once
 from testbed.emulation.traces.bandwidth import BandwidthTraces
 
 CONSTANT = -1  # in `trace_of`: the client has no trace
@@ -48,7 +48,8 @@ class Rates:
             raise ValueError(f"rates must have one dimension, not {rate.ndim}")
         if not (rate >= 0).all():
             raise ValueError("a rate must be at least 0 bytes per second")
-        return cls(None, np.full(len(rate), CONSTANT, np.int64), np.zeros(len(rate)), rate)
+        no_trace: Ids = np.broadcast_to(np.int64(CONSTANT), rate.shape)
+        return cls(None, no_trace, np.broadcast_to(np.float64(0), rate.shape), once(rate))
 
     @classmethod
     def traced(

@@ -39,11 +39,12 @@ from testbed.errors import TraceError
 from testbed.files import limits
 from testbed.files import parquet as parquet_files
 from testbed.files.atomic import atomic_write
+from testbed.messages import MOST_CLIENTS
 
 COLUMNS = ("round", "client", "stage", "fate")
 FATES = ("participant", "offline", "dropped")
 PARTICIPANT, OFFLINE, DROPPED = range(3)
-_LARGEST = 10_000_000  # rounds and clients of an experiment
+_LARGEST = {"round": 10_000_000, "client": MOST_CLIENTS}  # of an experiment
 _LONGEST_NAME = 200
 _BATCH = 65_536
 
@@ -196,8 +197,8 @@ class _Reading:
             number = int(text)
         except ValueError:
             raise self.error(row, f"{column} {_shown(text)} is not a whole number") from None
-        if not least <= number <= _LARGEST:
-            raise self.error(row, f"{column} {_shown(text)}; it must be from {least} to {_LARGEST}")
+        if not least <= number <= _LARGEST[column]:
+            raise self.error(row, f"{column} {_shown(text)}; it must be from {least} to {_LARGEST[column]}")
         return number
 
     def schedule(self) -> Schedule:

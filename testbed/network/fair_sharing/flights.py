@@ -89,6 +89,23 @@ class Stretches:
         part = np.where(self.end_s < stop, self.size_bytes, part)
         return np.bincount(self.who, part, len(stop_s)).astype(np.float64)
 
+    def exceed(self, rate: Floats, order: Ids, count: Ids, capacity: float) -> bool:
+        """Whether `peak_load` is above the capacity where there are `(n,)` `count` transfers like each.
+
+        Where rounding could decide, they are added one by one.
+        """
+        load, adds = self.peak_load(rate * count, order), 4 * int(count[self.who].sum())
+        if load == math.inf or abs(load - capacity) > adds * np.finfo(np.float64).eps * load:
+            return load > capacity
+        begins = np.cumsum(count) - count  # where those that are like each are to stand
+        copies = count[self.who]
+        nth = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
+        who = np.repeat(begins[self.who], copies) + nth
+        each = Stretches(who, *(np.repeat(of, copies) for of in (self.begin_s, self.end_s, self.size_bytes)))
+        in_order = np.repeat(begins[order], count[order])
+        in_order += np.arange(len(in_order)) - np.repeat(np.cumsum(count[order]) - count[order], count[order])
+        return each.peak_load(np.repeat(rate, count), in_order) > capacity
+
     def peak_load(self, rate: Floats, order: Ids) -> float:
         """The largest sum of rates at any moment; ends count before begins.
 

@@ -223,7 +223,7 @@ class LiveClients:
             notice = RefusalNotice(OTHER_PROTOCOL, f"{question.name!r}: nobody here answers it"[:_LONGEST_LINE])
             return wire.REFUSED, encode(notice), _NO_WORK
         answers, kind, key = self._delivered(client, question)
-        if answers.shared is not None:
+        if answers.shared is not None and answers.shared.header is not None:
             return wire.ANSWERED, answers.shared.header, (answers.shared.compute_s, 0, 0)
         work = (float(answers.compute_s[0]), int(answers.pki_up[0]), int(answers.pki_down[0]))
         if answers.crashes:

@@ -137,13 +137,18 @@ def under_threshold(output: bytes, factor: Fraction, participants: int, populati
     return beta * population * factor.denominator < factor.numerator * participants << (8 * len(output))
 
 
+def first_not_under(factor: Fraction, participants: int, population: int, size: int) -> int:
+    """The smallest number that is not `under_threshold`, where numbers have `size` bytes; it may have more itself."""
+    return -(-(factor.numerator * participants << (8 * size)) // (population * factor.denominator))
+
+
 def which_under_threshold(outputs: Bytes, parameters: AgreedListParameters, population: int) -> npt.NDArray[np.bool_]:
     """`(m,)` bool: which of `(m, 32)` outputs are `under_threshold`.
 
     The leading 8 bytes decide; ties are compared in full.
     """
     factor = parameters.factor
-    limit = -(-(factor.numerator * parameters.participants << 256) // (population * factor.denominator))
+    limit = first_not_under(factor, parameters.participants, population, 32)
     if limit >> 256:
         return np.ones(len(outputs), np.bool_)
     leading = outputs[:, :8].copy().view(">u8")[:, 0].astype(np.uint64)

@@ -203,13 +203,15 @@ class LottoServer(SelectionProtocol):
             raise RoundAborted(f"too-few-{what}", f"{count} of {needed} needed")
 
 
-async def ask_groups(round_: SelectionRound, groups: GroupMessages) -> tuple[dict[int, Any], list[ClientRefusal]]:
-    """Ask each group in turn; the answers that decode by client, and the refusals."""
+async def ask_groups(
+    round_: SelectionRound, groups: GroupMessages, *, shared: bool = True
+) -> tuple[dict[int, Any], list[ClientRefusal]]:
+    """Ask each group in turn; the answers that decode by client (see `Replies.valid`), and the refusals."""
     answers: dict[int, Any] = {}
     refusals: list[ClientRefusal] = []
     for clients, message in groups:
         replies = await round_.network.ask(clients, message)
-        answers.update(replies.valid())
+        answers.update(replies.valid(shared=shared))
         refusals += replies.missing.refusals
     return answers, refusals
 

@@ -9,6 +9,7 @@ client's public key on the bulletin board, so that everybody can recompute it. C
 predict future rounds.
 """
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -18,10 +19,12 @@ from testbed.arrays import Ids
 from testbed.crypto import prf, remembered, vrf
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
+from testbed.messages import Message
 from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
-from testbed.parties.client import RoleSpec, handles
+from testbed.parties.client import Environment, RoleSpec, handles
 from testbed.parties.pki import Directory
+from testbed.parties.round_beacon import randomness_of
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.client import STAGES, LottoClient
@@ -31,12 +34,16 @@ from testbed.selection.lotto.messages import (
     Candidacy,
     ParticipantEntry,
     ParticipantList,
+    first_not_under,
     proves,
+    selection_input,
     under_threshold,
     which_under_threshold,
 )
 from testbed.selection.lotto.parameters import AnnouncedParameters, LottoParameters
 from testbed.selection.lotto.server import GroupMessages, LottoServer, ask_groups
+
+_BLOCK = 1 << 18  # clients whose numbers the server has in memory at the same time
 
 # -- rounds that are announced, and proven numbers ---------------------------------------------------------------------
 
@@ -116,6 +123,12 @@ class AnnouncedClient(LottoClient):
         if self.claim is None or (entry.output, entry.proof) != (self.claim.output, self.claim.proof):
             raise Refusal("lotto.own-entry-changed", "the list holds another number or proof for this client")
 
+    def verify_together(self, message: ParticipantList, directory: Directory) -> None:
+        """Verify the proofs on all cores."""
+        alpha = self.selection_input(message.round)
+        others = [entry for entry in message.participants if entry.client != self.client.number]
+        remembered.verify_outputs([(directory.vrf_key(entry.client), alpha, entry.proof) for entry in others])
+
     def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:
         """The proof must be valid under the key that the PKI has for this client, and give this number."""
         meter("vrf.verify")
@@ -132,7 +145,10 @@ class AnnouncingServer(LottoServer):
     """Server side. A malicious one may also override `announcement_for`."""
 
     async def announce(self, pool: Ids, round_: SelectionRound) -> tuple[dict[int, Candidacy], list[ClientRefusal]]:
-        """Stage 1: begin the round; the answers that decode, by client, and the refusals."""
+        """Stage 1: begin the round; the answers that decode, by client, and the refusals.
+
+        Those that many share are left out: who has nothing of his own to say is no candidate.
+        """
         factor = self.parameters.factor
         pulse = await self.open_round(round_)
         message = Announce(
@@ -143,7 +159,7 @@ class AnnouncingServer(LottoServer):
             factor_denominator=factor.denominator,
             pulse=pulse,
         )
-        return await ask_groups(round_, self.announcement_for(pool, message))
+        return await ask_groups(round_, self.announcement_for(pool, message), shared=False)
 
     def announcement_for(self, everyone: Ids, message: Announce) -> GroupMessages:
         """Who is told that which round begins: everybody (of a refined population) the same."""
@@ -196,6 +212,27 @@ class ClientCentricClient(AnnouncedClient, answers=(Announce, *STAGES.rows)):
             return self.prove(message.round)
         return Candidacy() if self.parameters.unselected == "acknowledge" else None
 
+    @classmethod
+    def certain_answer(
+        cls, message: Message, parameters: ClientCentricParameters, environment: Environment
+    ) -> Callable[[bytes, bytes], bool] | None:
+        """See `Role.certain_answer`: whoever is certain to be no candidate says the same as all others who are."""
+        if cls is not ClientCentricClient or not isinstance(message, Announce):
+            return None
+        size = cls.output_bytes
+        limit = first_not_under(parameters.factor, message.participants, message.population, size)
+        if limit >> (8 * size):
+            return None
+        drawn_by_all = b"" if message.pulse is None else randomness_of(message.pulse)
+        alpha = selection_input(environment.experiment_id, message.round, drawn_by_all)
+        least = limit.to_bytes(size, "big")
+
+        def is_no_candidate(seed: bytes, public: bytes) -> bool:
+            outputs = vrf.either_output(seed, public, alpha)
+            return outputs is not None and min(outputs) >= least
+
+        return is_no_candidate
+
 
 class ClientCentricServer(AnnouncingServer):
     """Server side."""
@@ -211,6 +248,14 @@ class ClientCentricServer(AnnouncingServer):
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         answers, refusals = await self.announce(self.pool(round_), round_)
+        vrf_input = self.selection_input(round_)
+        remembered.verify_outputs(
+            [
+                (round_.directory.vrf_key(client), vrf_input, answer.proof)
+                for client, answer in answers.items()
+                if client in round_.directory and answer.proof is not None
+            ]
+        )
         claims = {client: answer for client, answer in answers.items() if self.is_candidate(client, answer, round_)}
         candidates = ids(list(claims))
         self.require_candidates(candidates, round_, refusals)
@@ -291,15 +336,25 @@ class ServerCentricServer(LottoServer):
         present = await check_in(round_, self.pool(round_))
         present = present[round_.directory.registered[present]]
         await self.open_round(round_)
-        outputs = self.outputs(round_.directory, present, round_)
-        candidates = present[which_under_threshold(outputs, self.parameters, self.population)]
+        candidates, outputs = self.candidates_among(present, round_)
         self.require_candidates(candidates, round_)
         chosen = self.choose(candidates, round_)
         entries = [
             ParticipantEntry(client, round_.directory.signing_key(client), outputs[row].tobytes(), b"")
-            for client, row in zip(chosen.tolist(), np.searchsorted(present, chosen), strict=True)
+            for client, row in zip(chosen.tolist(), np.searchsorted(candidates, chosen), strict=True)
         ]
         return await self.agree(entries, len(candidates), round_)
+
+    def candidates_among(self, present: Ids, round_: SelectionRound) -> tuple[Ids, Bytes]:
+        """The candidates among `(m,)` clients, sorted, and their numbers, `(c, 32)`."""
+        found = []
+        for first in range(0, max(1, len(present)), _BLOCK):
+            some = present[first : first + _BLOCK]
+            outputs = self.outputs(round_.directory, some, round_)
+            below = which_under_threshold(outputs, self.parameters, self.population)
+            found.append((some[below], outputs[below]))
+        candidates, numbers = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        return candidates, numbers
 
     def outputs(self, directory: Directory, clients: Ids, round_: SelectionRound) -> Bytes:
         """`(m, 32)` uint8: the PRF of this round for each client."""

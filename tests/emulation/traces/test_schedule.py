@@ -63,7 +63,7 @@ def test_what_is_written_is_read_in_order(rows: list[tuple], tmp_path_factory: p
         ("round,client,fate\n1,2,offline\n", "the columns must be round,client,stage,fate; found 'round', 'client', "),
         (HEAD + "1,2,,offline\n1,3,,away\n", "row 2: unknown fate 'away'; allowed: participant, offline, dropped"),
         (HEAD + "0,2,,offline\n", "row 1: round '0'; it must be from 1 to 10000000"),
-        (HEAD + "1,-2,,offline\n", "row 1: client '-2'; it must be from 0 to 10000000"),
+        (HEAD + "1,-2,,offline\n", "row 1: client '-2'; it must be from 0 to 1099511627776"),
         (HEAD + "1,99999999999999999999999,,offline\n", "row 1: client '99999999999999999999999'; it must be"),
         (HEAD + "1.5,2,,offline\n", "row 1: round '1.5' is not a whole number"),
         (HEAD + "nan,2,,offline\n", "row 1: round 'nan' is not a whole number"),
