@@ -14,7 +14,7 @@ DOCS   := $(VENV)/.ready-docs
 LOWEST ?= .venv-lowest
 LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/records tests/engine tests/network
 
-.PHONY: demo test browser docs test-all coverage test-lowest lint fuzz search bench hashes faults wheel clean
+.PHONY: demo test browser docs papers test-all coverage test-lowest lint fuzz search bench hashes faults wheel clean
 
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
@@ -71,6 +71,10 @@ search: $(READY)
 # All of them in one table, and in bench.json; python -m benchmarks.compare OLD.json NEW.json sets two such files side by side.
 bench: $(READY)
 	$(BIN)/python -m benchmarks --out bench.json
+
+# The tables of docs/papers, from the kept results of analysis/reproduction/results.
+papers: $(READY)
+	$(BIN)/python -m analysis.reproduction.pages docs/papers
 
 # constraints.txt with the SHA-256 of every file, for this Python and machine: pip install --require-hashes -r requirements-hashed.txt
 hashes: $(READY)

@@ -102,23 +102,33 @@ class Measured:
 
 
 def measured(
-    protocol: SecAgg, clients: int, dimension: int, dropouts: int, cores: int, *, told: bool = False, masks: str
+    protocol: SecAgg,
+    clients: int,
+    dimension: int,
+    dropouts: int,
+    cores: int,
+    *,
+    told: bool = False,
+    masks: str,
+    compute: str | None = None,
 ) -> Measured:
     """Run the protocol once; the last `dropouts` clients leave before they send their input.
 
     `told`: the server knows the experiment's id, and verifies signatures as the clients do. `masks`: "symbolic" or
-    "materialised" (`aggregation.masks`), which goes with measured compute.
+    "materialised" (`aggregation.masks`). `compute`: "modelled", where pure functions are computed once, or "measured",
+    where everybody computes everything; default: with masks that are materialised.
     """
     protocol.parameters.check_weights(clients, SAMPLES)
     one_thread()  # as in every process of a run
     workload = RandomUpdates(clients, dimension)
     randomness = Randomness(1)
-    results = Results() if masks == "symbolic" else None
-    compute = ComputeModel(masks == "materialised", REFERENCE_COSTS)
+    everything = compute == "measured" if compute else masks == "materialised"
+    results = None if everything else Results()
+    model = ComputeModel(everything, REFERENCE_COSTS)
     environment = Environment(
         population=clients,
         randomness=randomness,
-        compute=compute,
+        compute=model,
         directory=Directory.empty(clients),
         workload=workload,  # type: ignore[arg-type]  # clients only train
         symbolic_masks=masks == "symbolic",
@@ -129,7 +139,7 @@ def measured(
     everybody = np.arange(clients, dtype=np.int64)
     network = EmulatedNetwork(
         hosts, ClientLinks.of(Links(), clients), np.ones(clients), LeaveBeforeInput(clients, dropouts),
-        Timing(60.0), compute,
+        Timing(60.0), model,
     )  # fmt: skip
 
     async def once() -> Measured:
@@ -211,6 +221,8 @@ def main() -> None:
     parser.add_argument("--bits", type=int, default=32, help="ring width")
     parser.add_argument("--cores", type=int, default=os.cpu_count(), help="hosts of clients, each a thread")
     parser.add_argument("--masks", choices=["symbolic", "materialised"], default="materialised")
+    parser.add_argument("--compute", choices=["modelled", "measured"], help="measured: nobody remembers anything; "
+                        "default with masks that are materialised")  # fmt: skip
     parser.add_argument("--prg", choices=["aes-256-ctr", "aegis-256x4"], default="aes-256-ctr")
     parser.add_argument("--repeat", type=int, default=3, help="times; the median pair counts")
     options = parser.parse_args()
@@ -222,7 +234,13 @@ def main() -> None:
         floor = floor_of(masks, options.dimension + 1, options.cores, lane, options.prg)
         protocol = SecAgg(SecAggParameters(threshold=0.7, bits=options.bits, prg=options.prg))
         done = measured(
-            protocol, options.clients, options.dimension, options.dropouts, options.cores, masks=options.masks
+            protocol,
+            options.clients,
+            options.dimension,
+            options.dropouts,
+            options.cores,
+            masks=options.masks,
+            compute=options.compute,
         )
         rows.append(
             {"seconds": done.seconds, "floor_seconds": floor.seconds, "ratio": done.seconds / floor.seconds,

@@ -7,12 +7,13 @@ is there. Whatever test it uses: (epsilon, delta) holds only if Pr[yes | with] -
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import exp, expm1, sqrt
+from math import exp, expm1, hypot, sqrt
 
 import numpy as np
 from scipy.stats import beta
 
 from analysis.bounds.random_participation import Participation, inner_epsilon, rates_across
+from analysis.statistics import Interval
 from testbed.arrays import Floats
 
 _PER_DEVIATION = 1024  # points at which the threshold is tabulated
@@ -42,9 +43,28 @@ class Advantage:
     def least_delta(self, confidence: float = 0.95) -> float:
         """What delta exceeds with this confidence: Clopper-Pearson bounds on both rates, the error shared equally."""
         error = (1 - confidence) / 2
-        low = beta.ppf(error, self.yes_with, self.trials - self.yes_with + 1) if self.yes_with else 0.0
-        high = beta.ppf(1 - error, self.yes_without + 1, self.trials - self.yes_without)
-        return float(low - exp(self.epsilon) * high)
+        low, _ = _ends(self.yes_with, self.trials, error)
+        _, high = _ends(self.yes_without, self.trials, error)
+        return low - exp(self.epsilon) * high
+
+    def interval(self, confidence: float = 0.95) -> Interval:
+        """delta, and the half-width of its interval: both rates' (Clopper and Pearson's), added as variances are.
+
+        Newcombe 1998, Interval estimation for the difference between independent proportions, method 10; of its two
+        unequal sides the longer.
+        """
+        error = (1 - confidence) / 2
+        low, high = _ends(self.yes_with, self.trials, error)
+        least, most = _ends(self.yes_without, self.trials, error)
+        with_x, without, factor = self.yes_with / self.trials, self.yes_without / self.trials, exp(self.epsilon)
+        below, above = hypot(with_x - low, factor * (most - without)), hypot(high - with_x, factor * (without - least))
+        return Interval(self.delta, max(below, above))
+
+
+def _ends(yes: int, trials: int, error: float) -> tuple[float, float]:
+    """Of a rate, each missed with probability `error` at most."""
+    low = float(beta.ppf(error, yes, trials - yes + 1)) if yes else 0.0
+    return low, float(beta.ppf(1 - error, yes + 1, trials - yes)) if yes < trials else 1.0
 
 
 def attack_membership(
@@ -55,7 +75,7 @@ def attack_membership(
     Each round is simulated whole: whether the client takes part, how many of its other samples it uses, whether it uses
     x', and the noise in the two directions in which anything can differ.
     """
-    threshold = _Threshold(who, sigma, epsilon)
+    threshold = Threshold(who, sigma, epsilon)
     yes = [0, 0]
     for with_x in (0, 1):
         for rounds in _portions(trials):
@@ -78,7 +98,7 @@ def coupled_delta(
     Such rounds differ only when x' is used, so only those are run twice: Pr[yes | with] - Pr[yes | without] is p q
     times the share in which x' makes the observer say yes. What is left, (e^epsilon - 1) Pr[yes | without], is small.
     """
-    threshold, unit = _Threshold(who, sigma, epsilon), who.clip / sigma
+    threshold, unit = Threshold(who, sigma, epsilon), who.clip / sigma
     changed = yes = 0
     for rounds in _portions(trials):
         across = random.standard_normal(rounds) + unit * random.binomial(who.local_samples, who.sample_rate, rounds)
@@ -93,7 +113,7 @@ def coupled_delta(
     return used * difference - expm1(epsilon) * without, 1.959964 * sqrt(variance / trials)
 
 
-class _Threshold:
+class Threshold:
     """Above which `along`, given `across`, the likelihood ratio exceeds e^epsilon (the test of Neyman and Pearson).
 
     With unit = C / sigma the ratio is 1 - r + r exp(along unit - unit^2 / 2), r = q times how likely participation is.

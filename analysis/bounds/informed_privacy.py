@@ -388,6 +388,11 @@ def _of_dp_sgd(training: _Training, accountant: SubsampledGaussianAccountant) ->
     honest = Guarantee("honest but curious", found, found, because)
     aggregation = training.plan.experiment.aggregation
     if isinstance(aggregation, RandomParticipationParameters) and aggregation.server == "untrusted":
-        return [honest, Guarantee("malicious", found, found, f"{because}, and adds noise of its own")]
+        if aggregation.hides_participation:
+            return [honest, Guarantee("malicious", found, found, f"{because}, and adds noise of its own")]
+        asked = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate)
+        always = PrivacyCost(asked.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
+        why = "only local sampling: the server says who takes part, and may ask a client in every round"
+        return [honest, Guarantee("malicious", always, always, why)]
     nothing = PrivacyCost(inf, None, None, reason="the server is trusted with the sums before it adds noise")
     return [honest, Guarantee("malicious", nothing, nothing, nothing.reason)]

@@ -9,8 +9,11 @@ parameters; `analysis.bounds.lotto_rounds` is about many rounds.
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, sqrt
 from numbers import Integral
+
+import numpy as np
+from scipy.stats import binom
 
 from analysis.bounds.rows import require_at_least, require_inside
 from analysis.bounds.tails import survival
@@ -74,6 +77,34 @@ def dishonest_fraction_exceeds(
     p = selection_probability(participants, over_selection, least)
     most = allowed(population, dishonest, participants, eta)
     return 0.0 if most >= participants else survival(most, dishonest, p)
+
+
+def share_factor(population: int, over_selection: float | Fraction, min_population: int) -> float:
+    """lambda = a n_true / n: about how many times their share of the population dishonest clients have of a round, in
+    expectation, when the server keeps all of them and announces n = n_min (section 3.4).
+    """
+    require_at_least(1, population=population, min_population=min_population)
+    return float(_factor(over_selection) * population / min_population)
+
+
+def expected_share(
+    population: int, dishonest: int, participants: int, over_selection: float | Fraction, min_population: int
+) -> float:
+    """E[x/s, given |C| >= s]: the share of dishonest participants that such a server may expect in a round that is run.
+
+    The paper has lambda c / n_true for it, without the condition and with x beyond s; this is the sum itself.
+
+    The arguments are those of `dishonest_fraction_exceeds`.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+    check_counts(population, dishonest, participants, min_population)
+    p = float(selection_probability(participants, over_selection, min_population))
+    mean, wide = dishonest * p, 40 + ceil(12 * sqrt(dishonest * p * (1 - p)))  # beyond: less than 10^-30
+    x = np.arange(max(0, floor(mean) - wide), min(dishonest, ceil(mean) + wide) + 1)
+    happens = binom.pmf(x, dishonest, p) * binom.sf(participants - x - 1, population - dishonest, p)
+    return float((np.minimum(x, participants) * happens).sum() / happens.sum() / participants)
 
 
 def secagg_fails(

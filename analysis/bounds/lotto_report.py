@@ -41,6 +41,8 @@ def lotto_bounds(
         "threshold": lotto.threshold_of(participants, threshold),
         "selection_probability": float(p),
         "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection),
+        "share_factor": lotto.share_factor(population, over_selection, least),
+        "dishonest_share_expected": lotto.expected_share(population, dishonest, participants, over_selection, least),
         "dishonest_allowed": allowed,
         "dishonest_fraction_exceeds": lotto.dishonest_fraction_exceeds(
             population, dishonest, participants, over_selection, eta, least
@@ -90,6 +92,8 @@ def lotto_dp_costs(training: Training, population: int, *, parallel_lists: bool 
         **_cost("client_centric", cost_with_lotto(training, "client-centric")),
         **(_cost("parallel_lists", cost_with_parallel_lists(training, population)) if parallel_lists else {}),
         **_cost("server_centric", cost_with_lotto(training, "server-centric")),
+        **_cost("client_centric_dropouts", cost_with_lotto(training, "client-centric", claimed_dropouts=True)),
+        **_cost("server_centric_dropouts", cost_with_lotto(training, "server-centric", claimed_dropouts=True)),
         **_cost("insecure", cost_without_lotto(training)),
     }
 
@@ -209,6 +213,8 @@ _GIVEN = {
 _LABELS = {
     "selection_probability": "a client is a candidate",
     "candidates_suffice": "at least s candidates (Theorem 1)",
+    "share_factor": "growth of the dishonest share, about (lambda)",
+    "dishonest_share_expected": "share of dishonest participants, expected",
     "dishonest_fraction_exceeds": "more than {dishonest_allowed} of {participants} dishonest (Theorem 2)",
     "secagg_fails": "SecAgg fails: more than {dishonest_tolerated} dishonest (Corollary 1)",
     "some_round_fails": "SecAgg fails in some round of {rounds}",
@@ -219,6 +225,8 @@ _LABELS = {
     "client_centric_epsilon": "epsilon, client-centric (Corollary 2)",
     "parallel_lists_epsilon": "epsilon, client-centric, several lists a round",
     "server_centric_epsilon": "epsilon, server-centric (Corollary 3)",
+    "client_centric_dropouts_epsilon": "client-centric, drop-outs claimed",
+    "server_centric_dropouts_epsilon": "server-centric, drop-outs claimed",
     "insecure_epsilon": "epsilon, the server chooses",
 }
 _PLAN_LABELS = {

@@ -32,10 +32,10 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.bounds.lotto import selection_probability, smallest, tolerated
+from analysis.bounds.lotto import selection_probability, smallest, threshold_of, tolerated
 from analysis.bounds.rows import require_at_least, require_inside
 from analysis.bounds.tails import log10_survival, survival, survivals, survivals_over_trials
-from testbed.privacy.accounting import Divergences, Skellam, epsilon
+from testbed.privacy.accounting import Skellam, epsilon
 
 Variant = Literal["client-centric", "server-centric"]
 
@@ -108,15 +108,28 @@ class PrivacyCost:
     reason: str = field(default="", compare=False)
 
 
-def cost_with_lotto(training: Training, variant: Variant, again: Callable[[int], float] | None = None) -> PrivacyCost:
+def cost_with_lotto(
+    training: Training,
+    variant: Variant,
+    again: Callable[[int], float] | None = None,
+    *,
+    claimed_dropouts: bool = False,
+) -> PrivacyCost:
     """The least epsilon over all k and r, and which they are (Corollary 2 or 3).
 
-    `again` gives other q_r than the variant's, from r.
+    Args:
+        training: what is trained.
+        variant: whose corollary.
+        again: gives other q_r than the variant's, from r.
+        claimed_dropouts: the server says that as many participants as SecAgg bears, all of them honest, have dropped
+            out: the sum has (t - k)/s of the noise, where the corollaries have (s - k)/s.
     """
     p = too_many_dishonest(training)
     if p[-1] >= training.delta:
         return PrivacyCost(inf, None, None, reason=_too_many(training, p[-1]))
-    divergences = lru_cache(maxsize=None)(lambda k: _divergences(training, k))
+    s = training.participants
+    left = threshold_of(s, training.threshold) if claimed_dropouts else s
+    divergences = lru_cache(maxsize=None)(lambda k: training.mechanism.divergences((left - k) / s))
     return least_epsilon(
         training.delta,
         dishonest=p,
@@ -215,11 +228,6 @@ def repeated_by_participants(participants: int, r: int, rounds: int, p: Fraction
 def at_least_one(times: int, chance: float) -> float:
     """1 - (1 - chance)**times: Pr[it happens in one of so many independent trials], also where that is tiny."""
     return 1.0 if chance == 1 else -expm1(times * log1p(-chance))
-
-
-def _divergences(training: Training, k: int) -> Divergences:
-    s = training.participants
-    return training.mechanism.divergences((s - k) / s)
 
 
 def _too_many(training: Training, chance: float) -> str:

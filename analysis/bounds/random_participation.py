@@ -36,8 +36,8 @@ from testbed.arrays import Floats
 Mixture = tuple[Floats, Floats]
 """Weights and means, in standard deviations of the noise, of Gaussians with variance 1."""
 
-_NEGLIGIBLE = 1e-30  # binomial weights below it are left out
-_REACH = 39.0  # standard deviations; beyond, a density is 0 in double precision
+NEGLIGIBLE = 1e-30  # binomial weights below it are left out
+REACH = 39.0  # standard deviations; beyond, a density is 0 in double precision
 _PER_DEVIATION = 256  # points at which an integral over the other samples' direction is summed
 _TOGETHER = 10_000  # points whose density is one matrix product
 _PER_SIGN = 16  # points per deviation among which changes of sign are looked for
@@ -78,7 +78,7 @@ class Participation:
         """`(k,)` how many of its d samples a participant may use, and how likely that is; negligible ones left out."""
         count = np.arange(self.local_samples + 1)
         weight = binom.pmf(count, self.local_samples, self.sample_rate)
-        kept = weight > _NEGLIGIBLE
+        kept = weight > NEGLIGIBLE
         return count[kept].astype(np.float64), weight[kept]
 
 
@@ -176,7 +176,7 @@ def rates_across(who: Participation, sigma: float, per_deviation: int) -> tuple[
         per_deviation: points per standard deviation, from far below 0 to far above the furthest mean.
     """
     means = who.others[0] * who.clip / sigma
-    points = np.arange(-_REACH, means.max() + _REACH, 1 / per_deviation)
+    points = np.arange(-REACH, means.max() + REACH, 1 / per_deviation)
     present = who.client_rate * density((who.others[1], means), points)
     seen = present + (1 - who.client_rate) * density((np.ones(1), np.zeros(1)), points)
     return points, seen, who.sample_rate * np.divide(present, seen, out=np.zeros_like(seen), where=seen > 0)
@@ -221,7 +221,7 @@ def hockey_stick(upper: Mixture, lower: Mixture, epsilon: float) -> float:
     """
     used = (upper[0] > 0) | (lower[0] > 0)
     means = upper[1][used]
-    grid = np.arange(means.min() - _REACH, means.max() + _REACH, 1 / _PER_SIGN)
+    grid = np.arange(means.min() - REACH, means.max() + REACH, 1 / _PER_SIGN)
 
     def is_positive(points: Floats) -> npt.NDArray[np.bool_]:
         positive: npt.NDArray[np.bool_] = density(upper, points) > np.exp(epsilon) * density(lower, points)

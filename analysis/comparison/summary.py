@@ -140,6 +140,7 @@ def _multi_round(run: RunRecords, time_limit_s: float) -> dict[str, Any]:
     weak = weak_privacy_of(run, matrix, time_limit_s) if matrix.any() else None
     return {
         "fairness_gap": fairness_gap(matrix) if len(matrix) else None,
+        "fairness_gap_completed": fairness_gap(matrix, completed_only=True) if weak else None,
         "aggregation_cardinality": aggregation_cardinality(matrix) if len(matrix) else None,
         "multi_round_privacy_strong": strong_privacy(matrix) if weak else None,
         "multi_round_privacy_weak": weak.value if weak else None,

@@ -45,6 +45,7 @@ class OverRounds:
         lower_bound: int64, no reachable combination has fewer clients; where it equals `weak`, that is T.
         rank: int64, of P(t).
         fairness: float64, F(t).
+        fairness_completed: float64, F(t) by the rounds that gave a sum.
         cardinality: float64, C(t).
         proof: what has shown each lower bound.
     """
@@ -54,6 +55,7 @@ class OverRounds:
     lower_bound: Integers
     rank: Integers
     fairness: Floats
+    fairness_completed: Floats
     cardinality: Floats
     proof: tuple[str, ...]
     _combinations: dict[int, tuple[int, ...]]
@@ -79,7 +81,9 @@ class OverRounds:
 
     def frame(self) -> pd.DataFrame:
         """One row per round: its number (from 1), the metrics under their names here, certified and proof."""
-        names = ("strong", "weak", "lower_bound", "certified", "rank", "fairness", "cardinality")
+        names = (
+            "strong", "weak", "lower_bound", "certified", "rank", "fairness", "fairness_completed", "cardinality",
+        )  # fmt: skip
         columns: dict[str, Any] = {name: getattr(self, name) for name in names}
         return pd.DataFrame({"round": np.arange(1, len(self) + 1), **columns, "proof": list(self.proof)})
 
@@ -110,6 +114,7 @@ def over_rounds(
         lower_bound=bound,
         rank=chain.ranks,
         fairness=fairness_gaps(matrix),
+        fairness_completed=fairness_gaps(matrix, completed_only=True),
         cardinality=cardinalities(matrix),
         proof=tuple(proof),
         _combinations={rank: state.word.combination for rank, state in states.items()},

@@ -20,23 +20,25 @@ def checked(participation: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     return matrix.astype(np.bool_)
 
 
-def fairness_gap(participation: npt.ArrayLike) -> float:
+def fairness_gap(participation: npt.ArrayLike, completed_only: bool = False) -> float:
     """F: the largest difference between two clients' shares of rounds (section 6); 0 before the first round.
 
     Args:
         participation: `(rounds, clients)` bool or 0/1.
+        completed_only: shares of the rounds that gave a sum, which skipped rounds do not make smaller.
     """
-    gaps = fairness_gaps(checked(participation))
+    gaps = fairness_gaps(checked(participation), completed_only)
     return float(gaps[-1]) if len(gaps) else 0.0
 
 
-def fairness_gaps(matrix: npt.NDArray[np.bool_]) -> Floats:
-    """`(rounds,)` F(t) after each round."""
+def fairness_gaps(matrix: npt.NDArray[np.bool_], completed_only: bool = False) -> Floats:
+    """`(rounds,)` F(t) after each round; see `fairness_gap`."""
     gaps = np.zeros(len(matrix))
-    counts = np.zeros(matrix.shape[1], np.int64)
+    counts, rounds = np.zeros(matrix.shape[1], np.int64), 0
     for number, row in enumerate(matrix):  # not a matrix of counts: it would be eight times as large as P
         counts += row
-        gaps[number] = np.ptp(counts) / (number + 1) if len(counts) else 0.0
+        rounds += not completed_only or bool(row.any())
+        gaps[number] = np.ptp(counts) / rounds if rounds and len(counts) else 0.0
     return gaps
 
 

@@ -122,7 +122,7 @@ def _text(run: Measured) -> str:
         "  attained by": _combination(certificate),
         "  which leaves": _clients(certificate["clients"]),
         "  certified": f"in {certified} of {len(run.metrics)} rounds",
-        "F": f"{row['fairness']:.4g}",
+        "F": f"{row['fairness']:.4g}" + _of_completed(row),
         "C": f"{row['cardinality']:.4g}",
     }
     body = render_table(Table((), list(lines.items()), ruled=False, indent=2), "text")
@@ -130,6 +130,12 @@ def _text(run: Measured) -> str:
     if len(run.metrics) < run.planned:
         rounds = f"{len(run.metrics)} of {run.planned} rounds (not finished)"
     return f"{visible(run.label)}: {rounds}, {run.population} clients\n{body}"
+
+
+def _of_completed(row: "pd.Series[Any]") -> str:
+    """F by completed rounds, where others make a difference."""
+    gap = row["fairness_completed"]
+    return "" if gap == row["fairness"] else f" ({gap:.4g} by completed rounds alone)"
 
 
 def _combination(certificate: dict[str, Any]) -> str:

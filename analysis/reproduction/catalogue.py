@@ -13,6 +13,7 @@ MODULES = (
     "lotto.fig4",
     "lotto.fig5",
     "lotto.worked_example",
+    "lotto.table1",
     "lotto.tables",
     "lotto.fig8",
     "lotto.fig9",
@@ -22,12 +23,17 @@ MODULES = (
     "multi_round_secagg.table1",
     "multi_round_secagg.fig3",
     "multi_round_secagg.fig4",
+    "multi_round_secagg.fairness",
+    "multi_round_secagg.theory",
     "multi_round_secagg.fig10",
+    "multi_round_secagg.v1_fig8",
     "multi_round_secagg.fig11",
     "multi_round_secagg.accuracy",
+    "multi_round_secagg.label_dropouts",
     "random_participation.curves",
     "random_participation.unsound",
     "random_participation.accuracy",
+    "secagg_plus.graphs",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 

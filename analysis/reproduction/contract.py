@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import pandas as pd
 
+from analysis.reproduction.verdicts import Claim
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
-Scale = Literal["small", "paper"]
-Agreement = Literal["yes", "no", "partly"]
+Scale = Literal["small", "real", "paper"]
 
 
 @dataclass(frozen=True)
@@ -24,12 +23,14 @@ class ReproductionContext:
     """What a reproduction works with.
 
     Attributes:
-        scale: "small" finishes in minutes on two cores; "paper" is the full experiment, for a cluster.
+        scale: "small" finishes in minutes on two cores; "real" has the paper's data and model, and as many rounds and
+            seeds as two cores do in hours; "paper" is the full experiment, for a cluster.
         out: existing directory for its runs and figures; what is finished there is not run again.
         run_experiment: runs an experiment (with or without a sweep) into a directory below `out`, resuming what is
             there, and returns the records of its points in the sweep's order.
         progress: shows one line to the person who waits.
         data: a folder with real data; None: reproductions use built-in or generated data.
+        seeds: repetitions instead of the scale's own, for those that say `takes_seeds`.
     """
 
     scale: Scale
@@ -37,29 +38,27 @@ class ReproductionContext:
     run_experiment: Callable[[Experiment, Path], list[RunRecords]]
     progress: Callable[[str], None]
     data: Path | None = None
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)
-class Claim:
-    """One statement of the paper, compared with what was measured.
+class Origin:
+    """Of which code an outcome is, and what it took.
 
     Attributes:
-        claim: what the paper says, with its number.
-        measured: what we found, with its number (and interval, where it is an estimate).
-        agrees: yes, no, or partly; None where this scale cannot tell.
+        seconds: of all attempts together, from command to outcome.
+        version: of the testbed.
+        git_commit: of its checkout; None without one.
+        processor, cpus: of the machine.
+        ended: when, in UTC.
     """
 
-    claim: str
-    measured: str
-    agrees: Agreement | None
-
-
-def agreement(*conditions: bool | np.bool) -> Agreement:
-    """Yes where every condition holds, partly where some do, no where none does.
-
-    A strict condition and a weaker one that follows from it make a scale of three.
-    """
-    return "yes" if all(conditions) else "partly" if any(conditions) else "no"
+    seconds: float = 0.0
+    version: str = ""
+    git_commit: str | None = None
+    processor: str | None = None
+    cpus: int | None = None
+    ended: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,8 @@ class Reproduction:
         run: does the work.
         aliases: further names of the same: a table and the figure of the same runs are one reproduction.
         data_files: the real data that it can use, for people; empty when it needs none.
+        scales: at which it can be made.
+        takes_seeds: whether it heeds the context's `seeds`.
     """
 
     name: str
@@ -98,3 +99,5 @@ class Reproduction:
     run: Callable[[ReproductionContext], ReproductionResult]
     aliases: Sequence[str] = ()
     data_files: str = ""
+    scales: Sequence[Scale] = ("small", "paper")
+    takes_seeds: bool = False

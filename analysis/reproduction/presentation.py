@@ -6,7 +6,8 @@ Numbers are rounded for people (text, Markdown) and whole for programs (JSON, CS
 import json
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduction, ReproductionResult, Scale
+from analysis.reproduction.contract import Origin, Reproduction, ReproductionResult, Scale
+from analysis.reproduction.kept import kept
+from analysis.reproduction.verdicts import Claim, counts
 from analysis.tables import WIDTH, Table, require_format, to_json
 from analysis.tables import render as render_table
 from testbed.errors import ExperimentError, RunError
@@ -22,11 +25,12 @@ from testbed.files.atomic import atomic_write
 
 Format = Literal["text", "markdown", "json"]
 FILES = ("result.md", "result.json", "table.csv")
-_UNDECIDED = "cannot tell"
 _NOTHING = "–"
 
 
-def render(one: Reproduction, result: ReproductionResult, scale: Scale, format: str = "text") -> str:
+def render(
+    one: Reproduction, result: ReproductionResult, scale: Scale, format: str = "text", origin: Origin = Origin()
+) -> str:
     """The outcome, ending in a line feed.
 
     Args:
@@ -34,36 +38,58 @@ def render(one: Reproduction, result: ReproductionResult, scale: Scale, format: 
         result: the outcome.
         scale: at which it was run.
         format: ``text`` (at most 118 columns wide where the table's own cells allow it), ``markdown`` or ``json``.
+        origin: what JSON says of where it is from.
 
     Raises `ExperimentError` for another format.
     """
     require_format(format, "text", "markdown", "json")
-    renderers: dict[str, Callable[[Reproduction, ReproductionResult, Scale], str]]
-    renderers = {"text": _text, "markdown": _markdown, "json": _json}
-    return renderers[format](one, result, scale)
+    if format == "json":
+        return _json(one, result, scale, origin)
+    return (_text if format == "text" else _markdown)(one, result, scale)
 
 
 def listed(every: Sequence[Reproduction], format: str = "text") -> str:
-    """What can be reproduced: names, what it is, where it is from and the files that it can use."""
+    """What can be reproduced: names, what it is, where it is from, the files that it can use, and how it went last.
+
+    That is what a kept result says: at which scale, how long it took, and how many claims have which verdict.
+    """
     require_format(format, "text", "markdown", "json")
     if format == "json":
-        return to_json(
-            [
-                {
-                    "name": one.name,
-                    "also": one.aliases,
-                    "title": one.title,
-                    "source": one.source,
-                    "reads": one.data_files,
-                }
-                for one in every
-            ]
-        )
+        return to_json([_listing(one) for one in every])
     if format == "markdown":
-        cells = [(", ".join(f"`{name}`" for name in _names(one)), one.title, one.source) for one in every]
-        return render_table(Table(["Name", "What", "Source"], cells, is_markup=True), format)
+        cells = [
+            (", ".join(f"`{name}`" for name in _names(one)), one.title, one.source, _last(one) or "not run")
+            for one in every
+        ]
+        return render_table(Table(["Name", "What", "Source", "Last"], cells, is_markup=True), format)
     rows = [row for one in every for row in zip_longest(_names(one), _about(one), fillvalue="")]
     return render_table(Table((), rows, ruled=False), format)
+
+
+def _listing(one: Reproduction) -> dict[str, Any]:
+    last = kept(one)
+    return {
+        "name": one.name, "also": one.aliases, "title": one.title, "source": one.source, "reads": one.data_files,
+        "last": None if last is None else {
+            "scale": last.scale, "seconds": last.origin.seconds, "verdicts": counts(last.result.claims)
+        },
+    }  # fmt: skip
+
+
+def _last(one: Reproduction) -> str:
+    """How the kept result came out, in a few words; nothing where none is kept."""
+    last = kept(one)
+    if last is None:
+        return ""
+    found = ", ".join(f"{count} {verdict}" for verdict, count in counts(last.result.claims).items() if count)
+    return f"{last.scale}, {duration(last.origin.seconds)}: {found or 'no claims'}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, minutes or hours, for a person."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _names(one: Reproduction) -> list[str]:
@@ -71,7 +97,9 @@ def _names(one: Reproduction) -> list[str]:
 
 
 def _about(one: Reproduction) -> list[str]:
-    return [one.title, one.source, *([f"--data: {one.data_files}"] if one.data_files else [])]
+    files = [f"--data: {one.data_files}"] if one.data_files else []
+    last = _last(one)
+    return [one.title, one.source, *files, *([f"last: {last}"] if last else [])]
 
 
 def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
@@ -89,12 +117,14 @@ def refuse_foreign(one: Reproduction, scale: Scale, directory: Path) -> None:
         )
 
 
-def write(one: Reproduction, result: ReproductionResult, scale: Scale, directory: Path) -> list[Path]:
+def write(
+    one: Reproduction, result: ReproductionResult, scale: Scale, directory: Path, origin: Origin = Origin()
+) -> list[Path]:
     """Write `FILES` into `directory`, each completely or not at all; returns what was written.
 
     ``table.csv`` is left out when there is no table. Raises `RunError` when a file cannot be written.
     """
-    contents = [render(one, result, scale, "markdown"), render(one, result, scale, "json")]
+    contents = [render(one, result, scale, "markdown"), render(one, result, scale, "json", origin)]
     if not result.table.empty:
         contents.append(str(result.table.to_csv(index=False, lineterminator="\n")))
     paths = [directory / name for name in FILES[: len(contents)]]
@@ -120,7 +150,7 @@ def _text(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
     if not result.table.empty:
         parts += [render_table(grid, "text") for grid in _grids(result.table)]
     if result.claims:
-        claims = Table(["claim in the paper", "what we measured", "agrees?"], _claims(result), widths=[46, 55, 11])
+        claims = Table(_CLAIM_HEADINGS, _claims(result), widths=[34, 38, 26, 13])
         parts.append(render_table(claims, "text"))
     if result.figures:
         parts.append("".join(["figures:\n", *(f"  {path}\n" for path in result.figures)]))
@@ -157,23 +187,36 @@ def _grid(columns: dict[str, list[str]], keys: Sequence[str]) -> Table:
 
 def _markdown(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
     parts = [f"## {one.name}: {one.title}\n", f"{one.source}. Scale: {scale}.\n"]
+    if result.figures:
+        parts.append("".join(f"![{path.stem}]({path.name})\n" for path in result.figures if path.suffix == ".png"))
+    return "\n".join([*parts, outcome(result)])
+
+
+def outcome(result: ReproductionResult) -> str:
+    """Table, claims and remarks as Markdown, without a heading and without the figures; ends in a line feed."""
+    parts = []
     if not result.table.empty:
         columns, keys = _columns(result.table), _keys(result.table)
         rows = list(zip(*columns.values(), strict=True))
         table = Table(list(columns), rows, left=range(len(keys)), is_markup=True)
         parts.append(render_table(table, "markdown"))
     if result.claims:
-        claims = Table(["Claim in the paper", "What we measured", "Agrees?"], _claims(result), is_markup=True)
+        claims = Table([heading.capitalize() for heading in _CLAIM_HEADINGS], _claims(result), is_markup=True)
         parts.append(render_table(claims, "markdown"))
-    if result.figures:
-        parts.append("".join(f"![{path.stem}]({path.name})\n" for path in result.figures if path.suffix == ".png"))
     if result.remarks:
         parts.append("".join(f"- {remark}\n" for remark in result.remarks))
     return "\n".join(parts)
 
 
-def _claims(result: ReproductionResult) -> list[tuple[str, str, str]]:
-    return [(claim.claim, claim.measured, claim.agrees or _UNDECIDED) for claim in result.claims]
+_CLAIM_HEADINGS = ["claim in the paper", "what we measured", "judged by", "verdict"]
+
+
+def _claims(result: ReproductionResult) -> list[tuple[str, str, str, str]]:
+    return [(claim.claim, claim.measured, claim.judged, _verdict(claim)) for claim in result.claims]
+
+
+def _verdict(claim: Claim) -> str:
+    return f"{claim.verdict} (counted in {claim.counted_in})" if claim.counted_in else claim.verdict
 
 
 def _keys(table: pd.DataFrame) -> list[str]:
@@ -206,17 +249,17 @@ def _cell(value: Any) -> str:
 # -- for programs ---------------------------------------------------------------------------------------------------
 
 
-def _json(one: Reproduction, result: ReproductionResult, scale: Scale) -> str:
-    claims = [{"claim": claim.claim, "measured": claim.measured, "agrees": claim.agrees} for claim in result.claims]
+def _json(one: Reproduction, result: ReproductionResult, scale: Scale, origin: Origin) -> str:
     return to_json(
         {
             "name": one.name,
             "title": one.title,
             "source": one.source,
             "scale": scale,
+            "origin": asdict(origin),
             "table": result.table,
-            "claims": claims,
-            "figures": [str(path) for path in result.figures],
+            "claims": [claim.as_data() for claim in result.claims],
+            "figures": [path.name for path in result.figures],
             "remarks": list(result.remarks),
         }
     )

@@ -63,6 +63,11 @@ class AccuracyCurves:
         """
         return np.asarray(self.accuracy[:, self.rounds > (1 - _LATE) * self.total].mean(axis=1), np.float64)
 
+    @property
+    def last(self) -> Floats:
+        """`(seeds,)` in percent: at the last evaluation."""
+        return np.asarray(self.accuracy[:, -1], np.float64)
+
     def plot(self, axes: Axes, *, color: str, linestyle: str, label: str) -> Floats:
         """Draw the mean over the seeds with a band of its 95% intervals; returns the mean, `(e,)`."""
         intervals = [mean_interval(values) for values in self.accuracy.T]
@@ -71,6 +76,20 @@ class AccuracyCurves:
         axes.plot(self.rounds, mean, color=color, linestyle=linestyle, label=label)
         axes.fill_between(self.rounds, mean - half, mean + half, color=color, alpha=0.13, linewidth=0)
         return mean
+
+
+def late_recalls(runs: Sequence[RunRecords]) -> Floats:
+    """`(seeds, labels)` in percent: each label's recall, the mean over the evaluations of a run's last tenth of rounds.
+
+    NaN, one label, where the records of a run (of an earlier version, or of words) do not say.
+    """
+    found = []
+    for run in runs:
+        late = run.rounds[run.rounds["round"] > (1 - _LATE) * len(run.rounds)]
+        found.append([recalls for recalls in late["recalls"] if recalls is not None])
+    if not all(found):
+        return np.full((len(runs), 1), np.nan)
+    return np.array([100 * np.mean([list(recalls) for recalls in of_run], axis=0) for of_run in found])
 
 
 def runs_by_scheme(

@@ -1,5 +1,6 @@
 """The Ray actor that is the PKI; apart, as its process starts without what hosts and the coordinator need."""
 
+from testbed.arrays import Ids
 from testbed.parties.pki import PKI, Directory
 from testbed.randomness import Randomness
 
@@ -14,10 +15,10 @@ class PKIActor:
         """Start with an empty key directory."""
         self._pki = PKI(population, randomness)
 
-    def register_many(self, requests: list[bytes]) -> list[bytes]:
+    def register_many(self, requests: list[bytes], senders: Ids) -> list[bytes]:
         """See `PKI.register_many`."""
         assert self._pki is not None, "the PKI was not prepared"
-        return self._pki.register_many(requests)
+        return self._pki.register_many(requests, senders)
 
     def directory(self) -> Directory:
         """See `PKI.directory`."""

@@ -125,10 +125,11 @@ class RayHosts:
         return directory
 
     async def _register_one(self, index: int) -> None:
-        actor, clients = self._actors[index], len(owned_by(index, len(self._actors), self._experiment.population))
-        for first in range(0, clients, REGISTERED_AT_ONCE):
+        actor, clients = self._actors[index], owned_by(index, len(self._actors), self._experiment.population)
+        for first in range(0, len(clients), REGISTERED_AT_ONCE):
+            senders = clients[first : first + REGISTERED_AT_ONCE]  # a host has the channels of its own clients only
             requests = actor.registrations.remote(first, REGISTERED_AT_ONCE)  # to the PKI and back by reference
-            await actor.accept_registrations.remote(self._pki.register_many.remote(requests))
+            await actor.accept_registrations.remote(self._pki.register_many.remote(requests, senders))
 
     # -- rounds ----------------------------------------------------------------------------------------------
 

@@ -46,6 +46,11 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
         "beacon_bytes_up": (_BYTES, "From the server to the randomness beacon."),
         "accuracy": ("share, 0 to 1", "Of the global model after the round, on held-out samples; null: not evaluated."),
         "loss": ("", "Mean loss of the global model on held-out samples; null: not evaluated."),
+        "recalls": (
+            "share, 0 to 1",
+            "Of each label, from 0, the held-out samples that the model classifies correctly; null: not evaluated, or "
+            "samples have no label of their own, or the run is of an earlier version.",
+        ),
     },
     "exchanges": {
         "round": ("", "Number of the round."),
@@ -155,6 +160,7 @@ SUMMARY: dict[str, tuple[str, str]] = {
     "best_perplexity": ("", "The best that was measured."),
     "training": ("", "`real` or `simulated`."),
     "fairness_gap": ("", "F: largest less smallest share of rounds that a client has taken part in."),
+    "fairness_gap_completed": ("", "The same by rounds that gave a sum, which skipped ones do not make smaller."),
     "aggregation_cardinality": (_CLIENTS, "C: mean number of updates in a round's sum, failed rounds counted as 0."),
     "multi_round_privacy_strong": (_CLIENTS, "T strong (equation 5 of Multi-RoundSecAgg)."),
     "multi_round_privacy_weak": (_CLIENTS, "T weak: the fewest clients whose sum the server can compute."),

@@ -8,11 +8,13 @@ steps against the gradient. A round that nobody takes part in is one like any ot
 
 Where the server is not trusted, each client adds such noise of its own; and to hide from it who takes part, every
 available client gets the model and answers: those that do not take part send noise alone. Modelled compute charges all
-of them the same, as if they answered after a fixed time.
+of them the same, as if they answered after a fixed time. With ``answers: participants`` only those that take part send
+(the second variant of section 5.5): the server sees who does, and what holds is Theorem 5.2 (WCS).
 
 How many samples each client holds is public: what is protected is which they are (`subsampled_gaussian`).
 """
 
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -31,7 +33,7 @@ from testbed.errors import ExperimentError, Refusal, RoundAborted, RoundSkipped,
 from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.privacy.gaussian import SubsampledGaussianAccountant, coins, with_noise
-from testbed.privacy.noise_plan import Guarantees
+from testbed.privacy.noise_plan import Guarantees, NoisePlan
 from testbed.training import Train, Trained, Trainer, trained_update
 from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload
 
@@ -76,8 +78,18 @@ class RandomParticipationParameters(AggregationParameters):
         description="trusted: participants alone answer, and the server adds the noise; untrusted: every available "
         "client answers, each with noise of its own",
     )
+    answers: Literal["everybody", "participants"] = Field(
+        "everybody",
+        description="To a server that is not trusted. everybody: every available client, so that it does not learn who "
+        "takes part; participants: only those, with their noise, which saves the traffic and shows who they are",
+    )
     learning_rate: float = Field(0.05, gt=0, le=1000, allow_inf_nan=False, description="The server's step (eta)")
     momentum: float = Field(0.0, ge=0, lt=1, description="Of the server's steps, kept from round to round")
+
+    @property
+    def hides_participation(self) -> bool:
+        """Whether every available client answers, so that the server does not learn who takes part."""
+        return self.server == "untrusted" and self.answers == "everybody"
 
     def clip_for(self, held: int) -> float | None:
         """What a client that holds so many samples clips to; None: gradients are not clipped.
@@ -94,6 +106,8 @@ class RandomParticipationParameters(AggregationParameters):
             raise ValueError(f"sigma: {self.sigma:g}; must be at least {_LEAST_SIGMA:g}, or 0 for no privacy at all")
         if self.sigma > _LARGEST_SIGMA:
             raise ValueError(f"sigma: {self.sigma:g}; must be at most {_LARGEST_SIGMA:g}, or noise is not exact")
+        if self.server == "trusted" and self.answers != "everybody":
+            raise ValueError("answers: participants goes with server: untrusted; a trusted one asks nobody else anyway")
         if self.weights != "samples":
             raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same, leave it out")
 
@@ -174,8 +188,8 @@ class GradientTrainer(Trainer):
         return Trained(update.samples, float("nan"))
 
     def _takes_part(self, round_number: int) -> bool:
-        """Whom a trusted server asks has been drawn; any other server asks everybody, and is not told."""
-        if self.parameters.server == "trusted":
+        """Who is asked where participants alone answer has been drawn; else everybody is asked, and nobody is told."""
+        if not self.parameters.hides_participation:
             return True
         rate = self.environment.client_rate
         if rate is None:
@@ -219,8 +233,8 @@ class RandomParticipation(AggregationProtocol):
 
     @property
     def broadcasts_to_all(self) -> bool:
-        """Every available client gets the model and answers a server that is not trusted."""
-        return self.parameters.server == "untrusted"
+        """Every available client gets the model and answers, so that nobody learns who takes part."""
+        return self.parameters.hides_participation
 
     def guarantees(self, participants: int) -> Guarantees:
         """Sums are seen as they are; all of the noise is in them, whoever drops out."""
@@ -229,14 +243,21 @@ class RandomParticipation(AggregationProtocol):
     def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> SubsampledGaussianAccountant:
         """What a client's rounds cost.
 
-        With a trusted server they are those that it took part in. With another one they are all in which it answered,
-        of which the server does not know in which it took part; then give the client rate, without which each counts
-        as if it had.
+        Where participants alone answer they are those that it took part in. Where everybody does they are all in which
+        it answered, of which the server does not know in which it took part; then give the client rate, without which
+        each counts as if it had.
         """
         given = self.parameters
-        rate = client_rate if given.server == "untrusted" else 1.0
+        rate = client_rate if given.hides_participation else 1.0
         noise_multiplier = given.sigma / given.clip if given.clip != "none" else 0.0
         return SubsampledGaussianAccountant(noise_multiplier, given.sample_rate, rate)
+
+    def noise_plan(self, smallest: int, largest: int, dimension: int, client_rate: float | None) -> NoisePlan | None:
+        """See `AggregationProtocol.noise_plan`; what an untrusted server gets has its noise from each client."""
+        plan = super().noise_plan(smallest, largest, dimension, client_rate)
+        if plan is None or self.parameters.server == "trusted":
+            return plan
+        return replace(plan, source="clients")
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -95,8 +95,8 @@ def bound_lotto(
 ) -> None:
     """Lotto in one round: enough candidates, too many dishonest participants, SecAgg broken.
 
-    Theorem 1, Theorem 2 and Corollary 1 of the Lotto paper; with --rounds, the last one over the rounds that a server
-    announces.
+    Theorem 1, lambda, Theorem 2 and Corollary 1 of the Lotto paper; with --rounds, the last one over the rounds that a
+    server announces.
     """
     from analysis.bounds.lotto_report import lotto_bounds, text
     from analysis.bounds.rows import render

@@ -22,9 +22,9 @@ from testbed.commands.terminal import Console, echo, messages
 from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from analysis.reproduction.contract import Reproduction
+    from analysis.reproduction.contract import Origin, Reproduction, ReproductionContext, Scale
     from testbed.experiment.schema import Experiment
     from testbed.records import RunRecords
 
@@ -35,7 +35,9 @@ REPRODUCE_EPILOG = examples(
     "testbed reproduce lotto-table2 --set links.transport=none --out reproductions/without-tcp",
     "testbed reproduce lotto-table2 --scale paper --address HEAD:6379 --out reproductions/table2",
     "testbed reproduce multiround-table5 --data ~/mnist",
+    "testbed reproduce multiround-table5 --scale real --data ~/mnist --seeds 1",
     "testbed reproduce all",
+    "testbed reproduce --verify",
     then="What is finished in the directory is not run again: the same command resumes it after Ctrl-C. To repeat it, "
     "give another --out or delete the directory.",
 )
@@ -45,7 +47,11 @@ def reproduce(
     context: typer.Context,
     names: Annotated[list[str] | None, argument("NAME", "Which ones; all: every one.")] = None,
     scale: Annotated[
-        Literal["small", "paper"], typer.Option(help="small: minutes on two cores; paper: the paper's, for a cluster.")
+        Literal["small", "real", "paper"],
+        typer.Option(
+            help="small: minutes on two cores; real: the paper's data and model for fewer rounds, hours on two cores; "
+            "paper: the paper's, for a cluster."
+        ),
     ] = "small",
     out: Annotated[
         Path | None,
@@ -60,12 +66,29 @@ def reproduce(
             "DIR", "Real data, for those that can use them (--list says which files); default: built in or generated."
         ),
     ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Repetitions, for those that train; default: the scale's own. More of them later add to those that "
+            "are there.",
+        ),
+    ] = None,
     address: Annotated[str | None, option("RAY", "A running Ray cluster; default: Ray is started here.")] = None,
     network: Annotated[
         Literal["ray", "in-process"] | None, typer.Option(help="in-process: no Ray, everything in this process.")
     ] = None,
     overrides: Overrides = None,
     listing: Annotated[bool, flag("List what can be reproduced, and exit.", "--list")] = False,
+    verify: Annotated[
+        bool,
+        flag(
+            "Compute every verdict again from kept results (with --out: from result.json there), compare the pages of "
+            "docs/papers where they are, and exit with 1 where something differs.",
+            "--verify",
+        ),
+    ] = False,
     format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="How to print it.")] = "text",
     quiet: Quiet = False,
     debug: Debug = False,
@@ -76,13 +99,21 @@ def reproduce(
     Writes result.md, result.json and table.csv beside the figures and the runs.
     """
     from analysis.reproduction import catalogue, presentation
+    from analysis.reproduction.contract import ReproductionContext
 
     if listing:
         echo(presentation.listed(catalogue.named(names or [catalogue.ALL]), format), nl=False)
         return
+    if verify:
+        from analysis.reproduction import verification
+
+        found = verification.verify(catalogue.named(names or [catalogue.ALL]), out)
+        echo(verification.shown(found, format), nl=False)
+        raise typer.Exit(int(bool(found.differing)))
     if not names:
         raise ExperimentError("which one? name it, e.g. lotto-table2; `testbed reproduce --list` says what there is")
     wanted = catalogue.named(names)
+    _check_scale(wanted, scale, seeds)
     data = _folder(data, wanted)
     directories = [_directory(one.name, scale, out, len(wanted)) for one in wanted]
     for one, directory in zip(wanted, directories, strict=True):
@@ -96,11 +127,35 @@ def reproduce(
             if place:
                 echo("")
             files = data if one.data_files else None
-            _make(one, scale, directory, format, runner, files)
+            task = ReproductionContext(scale, directory, runner, _progress(one, runner), files, seeds)
+            _make(one, task, format, runner)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
         console.print(f"stopped; resume with: {invocation.again}")
         raise typer.Exit(STOPPED) from None
+
+
+def _check_scale(wanted: "list[Reproduction]", scale: "Scale", seeds: int | None) -> None:
+    """A scale or a number of seeds that one of them cannot have is an error before anything runs."""
+    lacking = [one for one in wanted if scale not in one.scales]
+    if lacking:
+        raise ExperimentError(
+            f"--scale {scale}: {', '.join(one.name for one in lacking)}: no such scale; there are "
+            f"{' and '.join(lacking[0].scales)}"
+        )
+    fixed = [one.name for one in wanted if seeds is not None and not one.takes_seeds]
+    if fixed:
+        raise ExperimentError(f"--seeds: {', '.join(fixed)}: the repetitions are fixed; leave --seeds out")
+
+
+def _progress(one: "Reproduction", runner: "_Runner") -> "Callable[[str], None]":
+    """Shows a line of one reproduction, unless nothing is to be shown."""
+
+    def progress(line: str) -> None:
+        if not runner.quiet:
+            runner.console.print(f"{one.name}: {line}")
+
+    return progress
 
 
 def _folder(data: Path | None, wanted: "list[Reproduction]") -> Path | None:
@@ -120,7 +175,7 @@ def _directory(name: str, scale: str, out: Path | None, count: int) -> Path:
     return out if count == 1 else out / f"{name}-{scale}"
 
 
-def _prepare(one: "Reproduction", scale: Literal["small", "paper"], directory: Path) -> None:
+def _prepare(one: "Reproduction", scale: "Scale", directory: Path) -> None:
     """The directory is there, can be written to, and holds nothing that would be overwritten: known before hours of
     work, not after.
     """
@@ -130,37 +185,41 @@ def _prepare(one: "Reproduction", scale: Literal["small", "paper"], directory: P
     presentation.refuse_foreign(one, scale, directory)
 
 
-def _make(
-    one: "Reproduction",
-    scale: Literal["small", "paper"],
-    directory: Path,
-    format: str,
-    runner: "_Runner",
-    data: Path | None,
-) -> None:
+def _make(one: "Reproduction", task: "ReproductionContext", format: str, runner: "_Runner") -> None:
     from analysis.reproduction import presentation
-    from analysis.reproduction.contract import ReproductionContext
+    from analysis.reproduction.elapsed import elapsed
 
-    def progress(line: str) -> None:
-        if not runner.quiet:
-            runner.console.print(f"{one.name}: {line}")
-
+    scale, directory = task.scale, task.out
     runner.called = False
-    try:
-        result = one.run(ReproductionContext(scale, directory, runner, progress, data))
-    except ExperimentError as error:
-        _, of_data, what = str(error).partition("workload.path: ")
-        if data is None or not of_data:
-            raise
-        raise ExperimentError(f"--data: {one.name}: {what}") from None  # the option that the key was made of
+    with elapsed(directory) as seconds:
+        try:
+            result = one.run(task)
+        except ExperimentError as error:
+            _, of_data, what = str(error).partition("workload.path: ")
+            if task.data is None or not of_data:
+                raise
+            # the option that the key was made of
+            raise ExperimentError(f"--data: {one.name}: {what}") from None
     if runner.overrides:
         if not runner.called:
             raise ExperimentError(f"--set: {one.name} runs no experiment of which a key could be set; leave --set out")
         said = f"Set by hand, in all experiments: {', '.join(runner.overrides)}."
         result = replace(result, remarks=[said, *result.remarks])
-    written = presentation.write(one, result, scale, directory)
-    echo(presentation.render(one, result, scale, format), nl=False)
+    origin = _origin(seconds())
+    written = presentation.write(one, result, scale, directory, origin)
+    echo(presentation.render(one, result, scale, format, origin), nl=False)
     runner.console.print(f"\nwritten: {', '.join(str(path) for path in written)}")
+
+
+def _origin(seconds: float) -> "Origin":
+    from analysis.reproduction.contract import Origin
+    from testbed.running.open_runs import now, provenance
+
+    known = provenance()
+    machine = known["machine"]
+    return Origin(
+        seconds, known["versions"]["testbed"], known["git_commit"], machine["processor"], machine["cpus"], now()
+    )
 
 
 @dataclass

@@ -77,6 +77,12 @@ def remembers(results: Results | None) -> Iterator[None]:
         _results.reset(token)
 
 
+def once(key: Hashable, compute: Callable[[], Result]) -> Result:
+    """What `compute` returns, which follows from `key` and which nobody changes; it is computed once, as all here."""
+    results = _results.get()
+    return compute() if results is None else results.of(key, compute)
+
+
 def verify(public: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
     """See `signatures.verify`."""
     results = _results.get()

@@ -12,6 +12,7 @@ from math import prod
 from operator import mul
 
 import gmpy2
+import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
@@ -139,8 +140,13 @@ class LagrangeWeights:
 
 def products_of_distances(points: Sequence[int]) -> list[int]:
     """`(m,)` the product of each point's distances to the others, own - other: distinct points, not reduced."""
-    exact = [int(point) for point in points]
-    return [prod([own - other for other in exact if other != own]) for own in exact]
+    exact = np.array([int(point) for point in points], np.int64)
+    away = exact[:, None] - exact
+    np.fill_diagonal(away, 1)
+    together = max(1, 63 // int(np.abs(away).max()).bit_length())  # so many are multiplied in one word
+    factors = np.ones((len(exact), -(-len(exact) // together) * together), np.int64)
+    factors[:, : len(exact)] = away
+    return [prod(row) for row in factors.reshape(len(exact), -1, together).prod(axis=2).tolist()]
 
 
 def inverses(numbers: Sequence[int]) -> list[int]:

@@ -21,7 +21,7 @@ from testbed.records.clients import clients_table
 from testbed.records.log import RunLog
 from testbed.records.tables import SCHEMAS, STOPPED, events_table, exchanges_tables, participation_table
 from testbed.records.writer import changed_after
-from testbed.workload.contract import Evaluation
+from testbed.workload.contract import Evaluation, LabelledEvaluation
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,7 @@ class RunRecorder:
             "beacon_bytes_up": network.beacon_bytes_up,
             "accuracy": None if evaluation is None else float(evaluation.accuracy),
             "loss": None if evaluation is None else float(evaluation.loss),
+            "recalls": list(evaluation.recalls) if isinstance(evaluation, LabelledEvaluation) else None,
         }
         return pa.Table.from_pylist([row], schema=SCHEMAS["rounds"])
 

@@ -351,7 +351,8 @@ class LocalHosts:
         """Register every client with the PKI and read its bulletin board."""
         for host in self.hosts:
             for first in range(0, len(host.numbers), REGISTERED_AT_ONCE):
-                host.accept_registrations(pki.register_many(host.registrations(first, REGISTERED_AT_ONCE)))
+                senders = host.numbers[first : first + REGISTERED_AT_ONCE]
+                host.accept_registrations(pki.register_many(host.registrations(first, REGISTERED_AT_ONCE), senders))
         self.environment.directory = pki.directory()
 
     async def begin_round(self, round_number: int) -> None:

@@ -6,6 +6,7 @@ so that a client cannot grind for lucky keys, and returns it sealed to the clien
 the bulletin board, `Directory`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import Ids
 from testbed.crypto import encryption, key_agreement, signatures, vrf
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
@@ -121,7 +123,7 @@ class PKI:
         self._randomness = randomness
         self._vrf_secrets = np.zeros((population, 32), np.uint8)  # drawn once: no second draw for who asks again
 
-    def register(self, request: bytes, sender: int | None = None) -> bytes:
+    def register(self, request: bytes, sender: int) -> bytes:
         """Answer an encoded `Registration` with an encoded `Registered`.
 
         Repeating one's own registration gives the same VRF key again (a client that was restarted), sealed to the
@@ -129,7 +131,7 @@ class PKI:
 
         Args:
             request: the encoded request.
-            sender: the client at the other end of the authenticated channel; None: the one that the request names.
+            sender: the client at the other end of the authenticated channel, whatever the request says.
         """
         try:
             asked = decode(Registration, request)
@@ -138,7 +140,7 @@ class PKI:
         board, client = self._board, asked.client
         if client >= len(board.registered):
             raise Refusal("pki.unknown-client", f"client {client} is outside the population")
-        if sender is not None and sender != client:
+        if sender != client:
             raise Refusal("pki.not-by-the-client", f"client {sender} asks to register client {client}")
         keys = signed_content(client, asked.signing_key, asked.agreement_key)
         try:
@@ -176,9 +178,14 @@ class PKI:
             return bytes(self._vrf_secrets[client])
         return vrf_seed(self._randomness, client)
 
-    def register_many(self, requests: list[bytes]) -> list[bytes]:
-        """`register` for each of a host's clients."""
-        return [self.register(request) for request in requests]
+    def register_many(self, requests: Sequence[bytes], senders: Ids) -> list[bytes]:
+        """`register` for each of a host's clients.
+
+        Args:
+            requests: as many as there are senders.
+            senders: whose channels they came over, by who owns which clients and not by the host's word.
+        """
+        return [self.register(request, sender) for request, sender in zip(requests, senders.tolist(), strict=True)]
 
     def directory(self) -> Directory:
         """The bulletin board."""

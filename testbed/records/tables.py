@@ -40,6 +40,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("beacon_bytes_up", pa.int64()),
             ("accuracy", pa.float64()),  # null in rounds without an evaluation
             ("loss", pa.float64()),
+            ("recalls", pa.list_(pa.float64())),  # of each label; null also in runs of earlier versions
         ]
     ),
     # One row per client asked in a stage.

@@ -3,7 +3,8 @@ Privacy Leakage in Federated Learning (Multi-RoundSecAgg), AAAI 2023, arXiv 2106
 
 The N users are split into batches of T. A round takes K/T whole batches all of whose members are available, so that
 any sum of rounds is a sum over groups of at least T equally weighted users. `batch-partition` samples uniformly
-among the admissible sets, or (fair) among those that hold an available user with the fewest participations.
+among the admissible sets, or (fair, the printed Algorithm 2) among those that hold an available user with the fewest
+participations, or (least-total, what the paper's public code does) among those with the least sum of participations.
 The paper enumerates the family of C(N/T, K/T) sets; sampling eligible batches without replacement is the same
 distribution in O(N). `partition` is the case T = K, `random` the case T = 1.
 
@@ -30,9 +31,11 @@ class BatchPartitionParameters(SelectionParameters):
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["batch-partition"] = "batch-partition"
     privacy: int = Field(5, gt=0, description="Batch size T: the multi-round privacy guarantee")
-    mode: Literal["uniform", "fair"] = Field(
+    mode: Literal["uniform", "fair", "least-total"] = Field(
         "fair",
-        description="uniform: all users equally often; fair: prefer users with the fewest participations",
+        description="Which of the available sets of batches; uniform: any of them; fair: one with the user who took "
+        "part least often (Algorithm 2 as printed); least-total: one with the least sum of participations, which keeps "
+        "users even when their drop-out probabilities differ",
     )
 
     def check(self, population: int) -> None:
@@ -93,7 +96,7 @@ class BatchPartitionSelection(BatchSelection):
 
     def __init__(self, parameters: BatchPartitionParameters | PartitionParameters, population: int) -> None:
         super().__init__(parameters, population)
-        self.fair = parameters.mode == "fair"
+        self.mode = parameters.mode
         self.batches = Batches.consecutive(population, parameters.privacy)
         self.wanted = parameters.participants // parameters.privacy
 
@@ -113,8 +116,10 @@ class BatchPartitionSelection(BatchSelection):
         eligible = self.batches.whole(present)
         if len(eligible) < self.wanted:
             raise RoundSkipped("too-few-whole-batches", f"{len(eligible)} whole batches, {self.wanted} wanted")
-        if not self.fair:
+        if self.mode == "uniform":
             return np.sort(rng.choice(eligible, self.wanted, replace=False))
+        if self.mode == "least-total":
+            return self._least_total(eligible, participations, rng)
         # Algorithm 2 names the available user of minimum participation and says nothing for the case that this
         # user's own batch is not whole: the minimum is taken over the users of eligible batches, ties uniformly.
         users = self.batches.members(eligible)
@@ -122,3 +127,13 @@ class BatchPartitionSelection(BatchSelection):
         first = int(self.batches.of[rng.choice(fewest)])
         others = rng.choice(eligible[eligible != first], self.wanted - 1, replace=False)
         return np.sort(np.append(others, first).astype(np.int64))
+
+    def _least_total(self, eligible: Ids, participations: Ids, rng: np.random.Generator) -> Ids:
+        """The K/T batches with the least totals, which are the set with the least sum; of equal sets any, uniformly.
+
+        Sets of equal sum differ only in which of the batches whose total is the K/T-th they take.
+        """
+        totals = np.bincount(self.batches.of, participations, len(self.batches))[eligible]
+        last = np.partition(totals, self.wanted - 1)[self.wanted - 1]
+        sure, tied = eligible[totals < last], eligible[totals == last]
+        return np.sort(np.append(sure, rng.choice(tied, self.wanted - len(sure), replace=False)))

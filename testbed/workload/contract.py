@@ -46,6 +46,18 @@ class Evaluation:
     samples: int
 
 
+@dataclass(frozen=True, slots=True)
+class LabelledEvaluation(Evaluation):
+    """The same of samples with one label each.
+
+    Attributes:
+        recalls: of each label, from 0, the share of its held-out samples that were classified correctly, 0 to 1; NaN
+            where it has none.
+    """
+
+    recalls: tuple[float, ...]
+
+
 @runtime_checkable
 class Workload(Protocol):
     """What clients learn, as a federation needs it; `workloads.contract` shows a complete one.

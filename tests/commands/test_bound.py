@@ -31,6 +31,8 @@ def test_lotto_prints_the_papers_numbers(call: Callable[..., Any]) -> None:
         "n = 200000, c = 1000, s = 200, a = 1.3, n_min = 200000, eta = 10, t = 106",
         "a client is a candidate                             0.0013",
         "at least s candidates (Theorem 1)                   0.999953",
+        "growth of the dishonest share, about (lambda)       1.3",
+        "share of dishonest participants, expected           0.00650008",
         "more than 10 of 200 dishonest (Theorem 2)           1.3132e-07",
         "SecAgg fails: more than 11 dishonest (Corollary 1)  1.39609e-08",
     ]
@@ -40,7 +42,7 @@ def test_lotto_over_rounds_that_a_server_may_skip(call: Callable[..., Any]) -> N
     given = ("--population", 100, "--dishonest", 20, "--participants", 10, "--threshold", 9, "--rounds", 3000)
     lines = call("bound", "lotto", *given, "--round-gap", 3).out.splitlines()
     assert lines[0] == "n = 100, c = 20, s = 10, a = 1.3, n_min = 100, eta = 10, t = 9, R = 3000, G = 3"
-    assert lines[4:] == [
+    assert lines[6:] == [
         "SecAgg fails: more than 7 dishonest (Corollary 1)       0.00239005",
         "SecAgg fails in some round of 3000                      0.999237",
         "rounds of 3000 in which it fails, expected              7.17015",
@@ -50,7 +52,7 @@ def test_lotto_over_rounds_that_a_server_may_skip(call: Callable[..., Any]) -> N
     ]
     unbounded = call("bound", "lotto", *given).out.splitlines()
     assert unbounded[0].endswith("R = 3000")
-    assert [line.split()[-1] for line in unbounded[5:]] == ["0.999237", "7.17015", "0.999237", "1", "0.999237"]
+    assert [line.split()[-1] for line in unbounded[7:]] == ["0.999237", "7.17015", "0.999237", "1", "0.999237"]
     found = object_in(call("bound", "lotto", *given, "--format", "json").out)
     assert (found["round_gap"], found["failing_share_expected"]) == (None, 1.0)
     nobody = object_in(call("bound", "lotto", *given, "--dishonest", 0, "--format", "json").out)
@@ -100,6 +102,8 @@ def test_lotto_dp(call: Callable[..., Any]) -> None:
     assert ended.out.splitlines()[2:] == [
         "epsilon, client-centric (Corollary 2)  1.77416  (k = 12, r = 6)",
         "epsilon, server-centric (Corollary 3)  2.0784  (k = 12, r = 8)",
+        "client-centric, drop-outs claimed      2.19135  (k = 12, r = 6)",
+        "server-centric, drop-outs claimed      2.56691  (k = 12, r = 8)",
         "epsilon, the server chooses            265.259  (k = 199, r = 50)",
     ]
     found = object_in(call("bound", "lotto-dp", *PAPER, *DP, "--format", "json").out)

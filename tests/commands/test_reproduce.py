@@ -68,6 +68,8 @@ def test_list_says_what_there_is_in_every_format(call: Call) -> None:
         (["lotto-tabel2"], "did you mean lotto-table2"),
         (["qqqq"], "there are lotto-fig1b, "),
         ([], "testbed reproduce --list"),
+        (["lotto-table2", "--scale", "real"], "--scale real: lotto-table2: no such scale; there are small and paper"),
+        (["lotto-table2", "--seeds", "2"], "--seeds: lotto-table2: the repetitions are fixed; leave --seeds out"),
     ],
 )
 def test_bad_names_are_one_line(call: Call, arguments: list[str], said: str) -> None:
@@ -80,9 +82,9 @@ def test_bad_names_are_one_line(call: Call, arguments: list[str], said: str) -> 
 def test_a_table_is_made_printed_and_written(finished: tuple[Path, str]) -> None:
     out, printed = finished
     assert "Cli-Ctr, silent" in printed
-    assert "agrees?" in printed
+    assert "judged by" in printed
     table = pd.read_csv(out / "table.csv")
-    assert len(table) == 8  # two tables of costs, four protocols
+    assert len(table) == 10  # two tables of costs, five protocols
     rand = table[table["protocol"] == "Rand"]
     assert (rand["server ×"] == 1).all()
     assert (table["server min"] > 0).all()

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.reproduction.multi_round_secagg import training
-from analysis.reproduction.multi_round_secagg.training import DIGITS, MNIST_TEST_FILES
+from analysis.reproduction.multi_round_secagg import tasks
+from analysis.reproduction.multi_round_secagg.tasks import DIGITS, MNIST_TEST_FILES, Tasks
 
 Call = Callable[..., Any]
 
@@ -20,13 +20,13 @@ Call = Callable[..., Any]
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figure 7 with 12 clients, who all take part; two rounds of one seed, IID."""
     settings = {"IID": DIGITS.settings["IID"]}
-    small = [
+    built_in, small = [
         replace(
             task, workload={**task.workload, "model": "logistic"}, settings=settings, population=12, rounds=2, seeds=1
         )
         for task in (DIGITS, MNIST_TEST_FILES)
     ]
-    monkeypatch.setitem(training.TASKS, "multiround-fig7", (*small, small[1]))
+    monkeypatch.setitem(tasks.TASKS, "multiround-fig7", Tasks(built_in, small, small))
 
 
 def _write_test_files(folder: Path) -> None:

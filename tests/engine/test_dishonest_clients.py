@@ -111,6 +111,26 @@ def test_false_candidates_are_found_out_by_the_server(proof: str, server: list[s
     assert not chosen & claimed
 
 
+@pytest.mark.parametrize("proof", ["genuine", "made-up"])
+def test_a_server_that_verifies_nobody_leaves_false_candidates_to_the_participants(proof: str, run: Callable) -> None:
+    """With the paper's server a lie that is drawn ends the round; honest participants find it out, and nobody else."""
+    adversary = {"dishonest": 0.4, "clients": [{"claim-candidacy": {"proof": proof}}]}
+    selection = LOTTO | {"server_verifies": "none"}
+    done = run(PLAIN | {"selection": selection, "adversary": adversary}, "here").rounds()
+    claimed = {(event["round"], event["party"]) for event in events_of(done, "attack")}
+    assert not events_of(done, "misbehaviour")
+    ended = set()
+    for number, outcome in enumerate(done.outcomes, 1):
+        listed = {f"client:{row['client']}" for row in done.rows("participation") if row["round"] == number}
+        lies = {party for round_number, party in claimed if round_number == number}
+        if lies & listed:
+            assert outcome.state == "aborted"
+            ended.add(number)
+    assert len(ended) > 2
+    refused = {event["detail"].split(":")[0] for event in events_of(done, "refusal")}
+    assert refused <= {"lotto.over-threshold", "lotto.invalid-proof"}
+
+
 @pytest.mark.parametrize("protocol", ["lotto-client-centric", "lotto-server-centric"])
 def test_wrong_signers_end_the_round_where_all_must_sign(protocol: str, run: Callable) -> None:
     adversary = {"dishonest": 0.2, "clients": ["wrong-signature"]}

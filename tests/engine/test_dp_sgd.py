@@ -150,6 +150,24 @@ def test_nobody_available_is_a_round_that_is_skipped(learn: Callable) -> None:
     )  # fmt: skip
 
 
+def test_participants_alone_answer_an_untrusted_server_with_their_noise(learn: Callable) -> None:
+    """The second variant of section 5.5: as many noises as participants, and no message of anybody else."""
+    sigma = 2.0
+    given = {"server": "untrusted", "answers": "participants"}
+    silent, noisy = (learn(keys(sigma=value, **given), f"noise {value:g}").rounds(1) for value in (0.0, sigma))
+    trusted = learn(keys()).rounds(1)
+    took_part = noisy.outcomes[0].participants
+    assert took_part.tolist() == trusted.outcomes[0].participants.tolist()
+    assert 0 < len(took_part) < noisy.outcomes[0].candidates
+    assert stage(noisy, 1, "train").clients.tolist() == took_part.tolist()
+    available = stage(silent, 1, "check-in")
+    batch = P * Q * Points(40).sample_counts[available.clients[available.outcome == 0]].sum()
+    added = (noisy.outcomes[0].model - silent.outcomes[0].model) * -batch / ETA
+    assert kstest(added / (sigma * math.sqrt(len(took_part))), norm.cdf).pvalue > SUSPICIOUS
+    charged = {row["client"] for row in noisy.rows("privacy") if row["epsilon"] > 0}
+    assert charged == set(took_part.tolist())
+
+
 def test_an_untrusted_server_sees_the_same_of_everybody(learn: Callable) -> None:
     done = learn(keys(server="untrusted", sigma=1.0)).rounds()
     took: dict[tuple[str, int], set[float]] = {}
@@ -266,6 +284,7 @@ def test_without_a_seed_noise_and_coins_are_the_systems(learn: Callable) -> None
         ("selection", "client_rate", 1.01, "selection.client_rate"),
         ("selection", "participants", 5, "leave out one of the two"),
         ("selection", "protocol", "random", "selection"),
+        ("aggregation", "answers", "participants", "goes with server: untrusted"),
         ("workload", "epochs", 3, "does not read workload.epochs"),
         ("workload", "learning_rate", 0.7, "set aggregation.learning_rate"),
         ("workload", "training", "simulated", "set workload.training to real"),
@@ -302,8 +321,12 @@ def test_without_noise_nothing_is_promised(clip: Any) -> None:
 
 
 def test_the_accountant_counts_what_the_server_sees() -> None:
-    for server, rates in (("trusted", (1.0, 1.0)), ("untrusted", (1.0, 0.01))):
-        parameters = RandomParticipationParameters(sample_rate=0.1, clip=0.5, sigma=0.6, server=server)
+    for server, answers, rates in (
+        ("trusted", "everybody", (1.0, 1.0)),
+        ("untrusted", "everybody", (1.0, 0.01)),
+        ("untrusted", "participants", (1.0, 1.0)),
+    ):
+        parameters = RandomParticipationParameters(sample_rate=0.1, clip=0.5, sigma=0.6, server=server, answers=answers)
         protocol = RandomParticipation(parameters)
         assert protocol.accountant(10, 100).client_rate == rates[0]
         accountant = protocol.accountant(10, 100, client_rate=0.01)

@@ -38,7 +38,7 @@ PROTOCOLS = (
          "selection.particpants: unknown key; did you mean 'participants'? allowed: participants, protocol"),
         ("selection: {protocol: lotto-client-centric, n_min: 3}",
          "selection.n_min: unknown key; allowed: beacon_latency_ms, max_round_gap, min_population, "
-         "over_selection, participants, protocol, refine, round_beacon, signatures, unselected"),
+         "over_selection, participants, protocol, refine, round_beacon, server_verifies, signatures, unselected"),
         ("selection: {protocol: lotto-server-centric, refine: {exclud: 0.1}}",
          "selection.refine.exclud: unknown key; did you mean 'exclude'? allowed: by, combine, exclude"),
         ("selection: {protocol: randm}",

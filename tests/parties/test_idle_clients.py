@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
+from testbed.errors import Refusal
 from testbed.parties import host as hosts_module
 from testbed.parties.client import Environment
 from testbed.parties.host import Host, LocalHosts, owned_by
@@ -40,7 +41,7 @@ PEER = Identity(99, Randomness(5))
 def test_a_restored_identity_is_the_one_that_was_registered(from_system: bool) -> None:
     randomness = Randomness(7, secrets_from_system=from_system)
     registered = Identity(3, randomness)
-    registered.accept(PKI(POPULATION, randomness).register(registered.registration()))
+    registered.accept(PKI(POPULATION, randomness).register(registered.registration(), 3))
     assert len(registered.secrets) == SECRETS_BYTES
     assert keys(Identity.restored(3, registered.secrets)) == keys(registered)
 
@@ -53,7 +54,7 @@ def test_a_hosts_clients_have_the_identities_that_the_board_shows(from_system: b
     assert early.identity is None
     pki = PKI(POPULATION, randomness)
     for first in (0, 4, 8):
-        host.accept_registrations(pki.register_many(host.registrations(first, 4)))
+        host.accept_registrations(pki.register_many(host.registrations(first, 4), host.numbers[first : first + 4]))
     board = pki.directory()
     assert np.flatnonzero(board.registered).tolist() == host.numbers.tolist()
     for number in host.numbers.tolist():
@@ -65,7 +66,7 @@ def test_a_hosts_clients_have_the_identities_that_the_board_shows(from_system: b
         assert identity.vrf.public == board.vrf_key(number)
     assert host.client(4) is early
     again = host.registrations()  # the same keys, also when they were drawn by the operating system
-    host.accept_registrations(pki.register_many(again))
+    host.accept_registrations(pki.register_many(again, host.numbers))
     assert np.array_equal(pki.directory().vrf, board.vrf)
 
 
@@ -74,6 +75,17 @@ def test_a_request_that_is_repeated_before_the_answer_has_the_same_keys() -> Non
     assert host.registrations() == host.registrations()
     with pytest.raises(ValueError, match="shorter"):
         host.accept_registrations([])
+
+
+def test_in_a_run_a_client_cannot_register_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Identity.registration
+    monkeypatch.setattr(
+        Identity, "registration", lambda self: own(Identity(9, Randomness(2)) if self.client == 4 else self)
+    )
+    hosts = LocalHosts(POPULATION, environment(Randomness(2)), [], hosts=2)
+    with pytest.raises(Refusal, match="client 4 asks to register client 9") as refused:
+        hosts.register(PKI(POPULATION, Randomness(2)))
+    assert refused.value.check == "pki.not-by-the-client"
 
 
 def test_registering_by_parts_gives_the_same_board(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def altered(number: int, seed: int = 1, **changes: Any) -> bytes:
     return encode(msgspec.structs.replace(request, **changes))
 
 
-def check_of(pki: PKI, request: bytes, sender: int | None = None) -> str:
+def check_of(pki: PKI, request: bytes, sender: int = 0) -> str:
     with pytest.raises(Refusal) as refused:
         pki.register(request, sender)
     return refused.value.check
@@ -58,7 +58,9 @@ def check_of(pki: PKI, request: bytes, sender: int | None = None) -> str:
 
 def test_a_client_gets_the_key_that_the_board_shows(pki: PKI) -> None:
     clients = [identity(client) for client in range(POPULATION)]
-    for client, answer in zip(clients, pki.register_many([c.registration() for c in clients]), strict=True):
+    for client, answer in zip(
+        clients, pki.register_many([c.registration() for c in clients], np.arange(POPULATION)), strict=True
+    ):
         client.accept(answer)
     board = pki.directory()
     assert board.registered.all()
@@ -72,7 +74,7 @@ def test_a_client_gets_the_key_that_the_board_shows(pki: PKI) -> None:
 
 
 def test_the_key_is_sealed_to_the_client_alone(pki: PKI) -> None:
-    answer = pki.register(identity(0).registration())
+    answer = pki.register(identity(0).registration(), 0)
     with pytest.raises(ProtocolError):
         identity(1).accept(answer)
     with pytest.raises(ProtocolError):
@@ -80,7 +82,7 @@ def test_the_key_is_sealed_to_the_client_alone(pki: PKI) -> None:
 
 
 def test_a_key_that_is_not_the_announced_one_is_refused_by_the_client(pki: PKI) -> None:
-    answer = decode(Registered, pki.register(identity(0).registration()))
+    answer = decode(Registered, pki.register(identity(0).registration(), 0))
     with pytest.raises(Refusal) as refused:
         identity(0).accept(encode(msgspec.structs.replace(answer, vrf_public=bytes(32))))
     assert refused.value.check == "pki.key-mismatch"
@@ -90,16 +92,16 @@ def test_a_restarted_client_gets_the_same_key_and_cannot_grind_for_another() -> 
     for randomness in (Randomness(1), Randomness(1, secrets_from_system=True)):
         pki = PKI(POPULATION, randomness)
         client = identity(2)
-        keys = {decode(Registered, pki.register(client.registration())).vrf_public for _ in range(3)}
+        keys = {decode(Registered, pki.register(client.registration(), 2)).vrf_public for _ in range(3)}
         assert len(keys) == 1
-        client.accept(pki.register(client.registration()))
+        client.accept(pki.register(client.registration(), 2))
         assert client.vrf is not None
         assert client.vrf.public == pki.directory().vrf_key(2)
 
 
 def test_keys_from_the_system_are_not_those_of_the_seed() -> None:
     keys = {
-        decode(Registered, PKI(POPULATION, randomness).register(identity(0).registration())).vrf_public
+        decode(Registered, PKI(POPULATION, randomness).register(identity(0).registration(), 0)).vrf_public
         for randomness in (Randomness(1), *(Randomness(1, secrets_from_system=True) for _ in range(2)))
     }
     assert len(keys) == 3
@@ -117,6 +119,16 @@ def test_registering_somebody_else_is_refused(pki: PKI) -> None:
     assert not pki.directory().registered.any()
 
 
+def test_a_host_speaks_for_nobody_but_the_clients_whose_channels_it_has(pki: PKI) -> None:
+    """What a request says of itself does not count: the whole batch of a host that names another client is refused."""
+    requests = [identity(client).registration() for client in (0, 2)]
+    with pytest.raises(Refusal, match="client 1 asks to register client 2"):
+        pki.register_many(requests, np.array([0, 1]))
+    assert pki.directory().registered.tolist() == [True, *[False] * (POPULATION - 1)]
+    with pytest.raises(ValueError, match="shorter"):
+        pki.register_many(requests, np.array([0]))
+
+
 def test_a_second_registration_with_another_key_is_refused_and_changes_nothing(pki: PKI) -> None:
     pki.register(identity(0).registration(), sender=0)
     before = [rows.copy() for rows in (pki.directory().signing, pki.directory().agreement, pki.directory().vrf)]
@@ -129,7 +141,7 @@ def test_a_second_registration_with_another_key_is_refused_and_changes_nothing(p
 
 @pytest.mark.parametrize("client", [POPULATION, POPULATION + 1, 2**40])
 def test_outside_of_the_population_is_refused(pki: PKI, client: int) -> None:
-    assert check_of(pki, identity(client).registration()) == "pki.unknown-client"
+    assert check_of(pki, identity(client).registration(), client) == "pki.unknown-client"
 
 
 @pytest.mark.parametrize("key", BAD_SIGNING)
@@ -146,7 +158,7 @@ def test_agreement_keys_of_small_order_are_refused(pki: PKI, key: bytes) -> None
     weak.agreement = type("Key", (), {"public": key})()
     assert check_of(pki, weak.registration()) == "pki.invalid-agreement-key"
     assert not pki.directory().registered.any()
-    pki.register(identity(0).registration())  # the number is not burnt
+    pki.register(identity(0).registration(), 0)  # the number is not burnt
 
 
 @given(st.binary(max_size=300))
@@ -169,7 +181,7 @@ def test_no_changed_request_registers_anybody(position: int, bit: int) -> None:
 
 
 def test_the_board_refuses_to_speak_of_strangers(pki: PKI) -> None:
-    pki.register(identity(3).registration())
+    pki.register(identity(3).registration(), 3)
     board = pki.directory()
     assert 3 in board
     for stranger in (0, -1, POPULATION, 2**40):

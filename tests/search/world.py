@@ -103,7 +103,7 @@ class Federation:
         self.environment: Environment = self.plan.environment(Learning(mix.population))
         host = Host(np.arange(mix.population), self.environment, self.plan.roles, on_crash="raise")
         pki = PKI(mix.population, self.plan.randomness)
-        host.accept_registrations(pki.register_many(host.registrations()))
+        host.accept_registrations(pki.register_many(host.registrations(), host.numbers))
         self.environment.directory = pki.directory()
         if beacon.used_by(self.plan):
             self.environment.directory = self.plan.with_beacon(self.environment.directory)

@@ -23,7 +23,7 @@ from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 from testbed.workload.section import WorkloadSection
-from workloads.contract import Evaluation
+from workloads.contract import Evaluation, LabelledEvaluation
 from workloads.data.clients.contract import IGNORED
 from workloads.determinism import Purpose, one_thread, stream
 from workloads.models import vector
@@ -312,8 +312,9 @@ class LocalTrainer:
         return total
 
     def evaluate(self, images: Tensor, labels: Tensor, model: NDArray[np.float32]) -> Evaluation:
-        """Mean cross-entropy (natural logarithm) and accuracy of `model` on the given samples."""
-        loss_sum, correct, size = 0.0, 0, self._evaluation_batch
+        """Mean cross-entropy (natural logarithm), accuracy and recalls of `model` on the given samples."""
+        loss_sum, size = 0.0, self._evaluation_batch
+        correct = torch.zeros(labels.shape, dtype=torch.bool, device=self.device)
         with self._lock, torch.inference_mode():
             self._load(model)
             self._network.eval()
@@ -321,9 +322,17 @@ class LocalTrainer:
                 batch_labels = labels[start : start + size]
                 logits = cast(Tensor, self._network(images[start : start + size]))
                 loss_sum += float(cross_entropy(logits, batch_labels, reduction="sum"))
-                correct += int((logits.argmax(dim=1) == batch_labels).sum())
+                correct[start : start + size] = logits.argmax(dim=1) == batch_labels
         count = int((labels != IGNORED).sum())
-        return Evaluation(loss=loss_sum / count, accuracy=correct / count, samples=count)
+        loss, accuracy = loss_sum / count, int(correct.sum()) / count
+        if labels.dim() > 1:
+            return Evaluation(loss, accuracy, count)
+        return LabelledEvaluation(loss, accuracy, count, _recalls(correct, labels))
+
+
+def _recalls(correct: Tensor, labels: Tensor) -> tuple[float, ...]:
+    """Of each label, from 0: the share of its samples that are correct; NaN where there is none."""
+    return tuple((labels[correct].bincount(minlength=int(labels.max()) + 1) / labels.bincount()).tolist())
 
 
 def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:

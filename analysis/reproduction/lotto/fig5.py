@@ -6,8 +6,9 @@ import pandas as pd
 
 from analysis.bounds.lotto import largest_exclusion
 from analysis.marks import marks
-from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import PAPER
+from analysis.reproduction.verdicts import Claim, equal
 from analysis.style import one_panel, save
 
 TARGETS = (0.1, 0.2, 0.3, 0.4)
@@ -39,7 +40,7 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
             Claim(
                 "5% dishonest at first, at most 20% wanted: exclude at most 75%",
                 f"{100 * at:.4g}%",
-                agreement(at == 0.75),
+                [equal("largest exclusion", float(at), 0.75)],
             )
         ],
         remarks=["In the worst case all excluded clients are honest: d = 1 - initial rate / target rate."],

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.marks import marks
-from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import (
     BATCH_SIZE,
     EPOCHS,
@@ -26,6 +26,8 @@ from analysis.reproduction.lotto.published import (
     PARAMETERS,
     derived,
 )
+from analysis.reproduction.verdicts import Claim, above, between
+from analysis.statistics import Interval, mean_interval
 from analysis.style import PAGE_INCHES, house_style, save
 from testbed.arrays import Floats
 from testbed.engine.plan import Plan
@@ -124,38 +126,48 @@ class HeterogeneityScale:
     Attributes:
         setting: the clients.
         snapshots: rounds after which everybody's data quality is looked at, ascending.
+        seeds: repetitions; the figure shows the first.
     """
 
     setting: Setting
     snapshots: tuple[int, ...]
+    seeds: int
 
 
 SCALES: dict[str, HeterogeneityScale] = {
-    "small": HeterogeneityScale(Setting(150, 15, model="mlp"), (1, 10, 30)),
-    "paper": HeterogeneityScale(Setting(), (1, 10, 50)),
+    "small": HeterogeneityScale(Setting(150, 15, model="mlp"), (1, 10, 30), seeds=8),
+    "paper": HeterogeneityScale(Setting(), (1, 10, 50), seeds=3),
 }
 
 
 def run_fig8(context: ReproductionContext) -> ReproductionResult:
     """Train with random selection up to each snapshot, and ask every client there."""
     scale = SCALES[context.scale]
-    swept = experiment(scale.setting, "fig8", scale.snapshots[-1], {"protocol": "random"}, {"rounds": scale.snapshots})
-    runs = context.run_experiment(swept, context.out / "runs" / "fig8")
-    quality = {}
-    for rounds, run in zip(scale.snapshots, runs, strict=True):
-        context.progress(f"data quality of {scale.setting.population} clients after round {rounds}")
-        quality[rounds] = qualities(run)
-    factors = Plan(_experiment(runs[-1]), 0).speed_factors()
+    every = [_look(context, scale, seed) for seed in range(1, scale.seeds + 1)]
     return ReproductionResult(
-        _table(quality, factors),
-        figures=draw(quality, factors, context.out),
-        claims=claims(quality, factors),
+        _table(*every[0]),
+        figures=draw(*every[0], context.out),
+        claims=claims(every),
         remarks=[
             *remarks(scale.setting),
             "The paper draws the distributions and states no numbers for them, other than that at most 5% of clients "
             "are among the worst 20% by both measures.",
+            f"Table and figure are of the first of {scale.seeds} seeds, claims of all of them.",
         ],
     )
+
+
+Seen = tuple[dict[int, Floats], Floats]
+"""Of one seed: `(n,)` data quality by snapshot, and `(n,)` compute times relative to the fastest."""
+
+
+def _look(context: ReproductionContext, scale: HeterogeneityScale, seed: int) -> Seen:
+    swept = experiment(scale.setting, "fig8", scale.snapshots[-1], {"protocol": "random"}, {"rounds": scale.snapshots})
+    swept = swept.model_copy(update={"seed": seed})
+    context.progress(f"seed {seed} of {scale.seeds}: data quality of {scale.setting.population} clients")
+    runs = context.run_experiment(swept, context.out / "runs" / f"fig8-seed-{seed}")
+    quality = {rounds: qualities(run) for rounds, run in zip(scale.snapshots, runs, strict=True)}
+    return quality, Plan(_experiment(runs[-1]), 0).speed_factors()
 
 
 def _experiment(run: RunRecords) -> Experiment:
@@ -206,22 +218,43 @@ def worst_by_both(quality: Floats, factors: Floats) -> float:
     return len(np.intersect1d(poor, slow)) / len(quality)
 
 
-def claims(quality: Mapping[int, Floats], factors: Floats) -> list[Claim]:
-    """What section 5.3 says about the figure."""
-    shares = {rounds: worst_by_both(values, factors) for rounds, values in quality.items()}
-    within = [share <= 0.05 for share in shares.values()]
-    measured = ", ".join(f"{100 * share:.1f}% (round {rounds})" for rounds, share in shares.items())
-    spread = [float(np.quantile(values, 0.9) / np.quantile(values, 0.1)) for values in quality.values()]
+MOST_BY_BOTH = 5.0
+"""Percent of the clients: the paper's figure, "observed to be at most 5%"; unrelated measures have 4% in common."""
+
+DIFFERENT = 1.5
+"""From which ratio of the 90% to the 10% quantile on clients' data are said to differ; the paper states no number."""
+
+
+def claims(every: Sequence[Seen]) -> list[Claim]:
+    """What section 5.3 says about the figure, of each seed's data qualities and compute times."""
+    snapshots = list(every[0][0])
+    shares = {
+        at: mean_interval([100 * worst_by_both(quality[at], factors) for quality, factors in every]) for at in snapshots
+    }
+    spreads = {
+        at: mean_interval([float(np.divide(*np.quantile(quality[at], [0.9, 0.1]))) for quality, _ in every])
+        for at in snapshots
+    }
     return [
         Claim(
-            "at most 5% of clients are among the worst 20% by speed and by data quality", measured, agreement(*within)
+            "at most 5% of clients are among the worst 20% by speed and by data quality",
+            "; ".join(f"round {at}: {_said(share)}%" for at, share in shares.items()),
+            [between(f"% of clients, round {at}", share, most=MOST_BY_BOTH) for at, share in shares.items()],
+            seeds=len(every),
         ),
         Claim(
             "clients' data differ in quality in every snapshot",
-            "90% quantile over 10% quantile: " + ", ".join(f"{ratio:.1f}×" for ratio in spread),
-            agreement(min(spread) > 1.5),
+            "90% quantile over 10% quantile: "
+            + "; ".join(f"round {at}: {_said(ratio)}" for at, ratio in spreads.items()),
+            [above(f"ratio of quantiles, round {at}", ratio, DIFFERENT) for at, ratio in spreads.items()],
+            seeds=len(every),
         ),
     ]
+
+
+def _said(interval: Interval) -> str:
+    half = float("inf") if interval.half_width is None else interval.half_width
+    return f"{interval.mean:.1f} ± {half:.1f}"
 
 
 def draw(quality: Mapping[int, Floats], factors: Floats, out: Path) -> list[Path]:

@@ -1,5 +1,6 @@
 """Lotto's Figure 9: time to accuracy of informed selection (Jiang et al., arXiv 2401.02880, section 5.3)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.marks import marks
-from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.fig8 import EXCLUDE, Setting, experiment, remarks
+from analysis.reproduction.verdicts import Check, Claim
 from analysis.statistics import mean_interval
 from analysis.style import one_panel, save
 from testbed.arrays import Floats
@@ -60,6 +62,10 @@ _COLOURS = {
     "Lotto, and": "#56B4E9",
     "Lotto, joint": "#009E73",
 }
+SPREAD = 1.2
+"""The factor to either side of a published speed-up that counts as the same: the paper's own ratio of Lotto (or) to
+Oort is 1.1 on two data sets and "nearly identical" on the third, and ours are of generated data."""
+
 _PUBLISHED = {"Rand": 1.0, "Oort": 2.1 / 1.1, "Lotto, or": 2.1}  # FEMNIST: or is 2.1 times Rand, 1.1 times Oort
 
 
@@ -136,23 +142,26 @@ def _table(runs: Mapping[str, Sequence[RunRecords]], times: Mapping[str, Floats]
 def claims(times: Mapping[str, Floats]) -> list[Claim]:
     """Section 5.3, for FEMNIST."""
 
-    def compare(claim: str, slower: str, faster: str, at_least: float = 1.0) -> Claim:
+    def compare(claim: str, slower: str, faster: str, least: float, most: float = math.inf) -> Claim:
         ratio, low, high = speed_up(times[slower], times[faster])
+        seeds, what = len(times[slower]), f"time of {slower} over that of {faster}"
         if np.isnan(ratio):
-            return Claim(claim, "not every run reached the target", None)
-        measured = f"{ratio:.2f}× ({low:.2f} to {high:.2f}), time of {slower} over that of {faster}"
-        return Claim(claim, measured, agreement(low > at_least, high > at_least))
+            check = Check(what, None, -math.inf, math.inf, least, most)
+            return Claim(claim, "not every run reached the target", [check], seeds=seeds)
+        check = Check(what, ratio, low, high, least, most, strict=math.isinf(most) or math.isinf(least))
+        return Claim(claim, f"{ratio:.2f} ({low:.2f} to {high:.2f}): {what}", [check], seeds=seeds)
+
+    def published(claim: str, slower: str, ratio: float) -> Claim:
+        return compare(claim, slower, "Lotto, or", ratio / SPREAD, ratio * SPREAD)
 
     return [
-        compare("Lotto (or) is faster than Rand (2.1×)", "Rand", "Lotto, or"),
-        compare("Lotto (joint) is faster than Rand", "Rand", "Lotto, joint"),
-        compare("or is faster than and", "Lotto, and", "Lotto, or"),
-        compare(
-            "Lotto (or) is as fast as Oort, or faster (1.1×); judged: not more than 10% slower",
-            "Oort",
-            "Lotto, or",
-            0.9,
-        ),
+        compare("Lotto (or) is faster than Rand", "Rand", "Lotto, or", 1),
+        published("Lotto (or) reaches the target 2.1 times as fast as Rand", "Rand", _PUBLISHED["Lotto, or"]),
+        compare("Lotto (joint) is faster than Rand", "Rand", "Lotto, joint", 1),
+        compare("Lotto (and) is not faster than Rand", "Rand", "Lotto, and", -math.inf, 1),
+        compare("or is faster than and", "Lotto, and", "Lotto, or", 1),
+        compare("or is faster than joint", "Lotto, joint", "Lotto, or", 1),
+        published("Lotto (or) is close to Oort: 1.1 times as fast", "Oort", 1.1),
     ]
 
 

@@ -6,6 +6,7 @@ participations the privacy of many rounds hangs; with verifiable random function
 (`reserve-most-selected`): by prediction where there is one, else by guessing, from who has taken part most often.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,15 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import binom
 
-from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.verdicts import Check, Claim, above, equal
+from analysis.statistics import Proportion, mean_interval
+from testbed.arrays import Floats
 from testbed.experiment.schema import validated
 from testbed.records import RunRecords
 
 POPULATION, PARTICIPANTS, FACTOR = 100, 10, 1.3
-SCALES = {"small": (100, 2), "paper": (1000, 20)}  # rounds, and seeds
+SCALES = {"small": (100, 5), "paper": (1000, 20)}  # rounds, and seeds
 _VARIANTS = ("lotto-server-centric", "lotto-client-centric")
 _SERVERS: dict[str, list[str]] = {"honest": [], "reserves a place": ["reserve-most-selected"]}
 
@@ -62,7 +66,7 @@ def most_of(rounds: int, probability: float) -> float:
 def run_unpredictability(context: ReproductionContext) -> ReproductionResult:
     """Run both variants under both servers, and see how often the client with the most participations takes part."""
     rounds, seeds = SCALES[context.scale]
-    rows = []
+    rows, runs_of = [], {}
     for variant in _VARIANTS:
         for server in _SERVERS:
             context.progress(f"{variant}, server {server}: {rounds} rounds with each of {seeds} seeds")
@@ -71,6 +75,7 @@ def run_unpredictability(context: ReproductionContext) -> ReproductionResult:
                 experiment, context.out / experiment.name.replace(", ", "-").replace(" ", "-")
             )
             rows.append(_row(variant, server, rounds, runs))
+            runs_of[variant, server] = np.array([participations(run).max() for run in runs], np.float64)
     frame = pd.DataFrame(rows)
     remarks = (
         f"n = {POPULATION}, s = {PARTICIPANTS}, a = {FACTOR}, {rounds} rounds, means over {seeds} seeds; the paper "
@@ -80,7 +85,7 @@ def run_unpredictability(context: ReproductionContext) -> ReproductionResult:
         f"The expected maximum is {most_of(rounds, PARTICIPANTS / POPULATION):.1f} for clients that take part with "
         f"probability s/n, {most_of(rounds, FACTOR * PARTICIPANTS / POPULATION):.1f} for being a candidate (a s/n).",
     )
-    return ReproductionResult(frame, (), claims(frame), remarks)
+    return ReproductionResult(frame, (), claims(frame, runs_of), remarks)
 
 
 def _row(variant: str, server: str, rounds: int, runs: list[RunRecords]) -> dict[str, Any]:
@@ -98,29 +103,39 @@ def _row(variant: str, server: str, rounds: int, runs: list[RunRecords]) -> dict
     }
 
 
-def claims(frame: pd.DataFrame) -> list[Claim]:
-    """What the prediction brings."""
+def claims(frame: pd.DataFrame, most: Mapping[tuple[str, str], Floats]) -> list[Claim]:
+    """What the prediction brings.
+
+    Args:
+        frame: a row for each variant and server.
+        most: `(seeds,)` participations of the client with the most, by variant and server.
+    """
     rows = {(row["selection"], row["server"]): row for _, row in frame.iterrows()}
     predicted, guessed = (rows[variant, "reserves a place"] for variant in _VARIANTS)
     honest = [f"{rows[variant, 'honest']['most']:.1f}" for variant in _VARIANTS]
-    seeds = predicted["seeds"]
+    seeds = int(predicted["seeds"])
+    hit = Proportion.of(int(guessed["it is the most"]), seeds)
+    more = mean_interval(most[_VARIANTS[0], "reserves a place"] - most[_VARIANTS[1], "reserves a place"])
     return [
         Claim(
             "server-centric: the server predicts the client selected most often and reserves its place with certainty",
             f"named before round 1, that client took part most often of all with {predicted['it is the most']} of "
             f"{seeds} seeds: {predicted['first reserved']:.1f} times; under an honest server the most is {honest[0]}",
-            "yes" if predicted["it is the most"] == seeds else "partly",
+            [equal("share of the seeds", predicted["it is the most"] / seeds, 1)],
+            seeds=seeds,
         ),
         Claim(
             "client-centric: the server cannot predict who is selected most often until training stops",
             f"its first guess took part most often of all with {guessed['it is the most']} of {seeds} seeds",
-            agreement(guessed["it is the most"] < seeds),
+            [Check("share of the seeds", hit.rate, hit.low, hit.high, most=1, strict=True)],
+            seeds=seeds,
         ),
         Claim(
             "so the client-centric variant leaks less in the worst case",
             f"the most that a client takes part: {guessed['most']:.1f} by guessing, {predicted['most']:.1f} by "
             f"prediction; {honest[1]} and {honest[0]} under honest servers",
-            agreement(guessed["most"] < predicted["most"]),
+            [above("participations more by prediction than by guessing", more)],
+            seeds=seeds,
         ),
     ]
 

@@ -14,8 +14,9 @@ from analysis.bounds.batch_partition import average_cardinality
 from analysis.marks import marks
 from analysis.multi_round import aggregation_cardinality
 from analysis.multi_round.simulation import simulate
-from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult, agreement
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.multi_round_secagg.published import PAPER, PARTICIPANTS, POPULATION
+from analysis.reproduction.verdicts import Claim, between
 from analysis.statistics import mean_interval
 from analysis.style import one_panel, save
 from testbed.selection.batch_partition import BatchPartitionParameters
@@ -25,23 +26,29 @@ DROPOUTS = (0.1, 0.2, 0.3, 0.4, 0.5)
 SCALES = {"small": (1500, 5), "paper": (1500, 20)}
 """Rounds and seeds of the simulated check."""
 
+FURTHEST = 4.0
+"""Standard errors that the furthest of thirty means may be off: a right formula fails in one of 500 repetitions."""
+
 
 def run_fig3(context: ReproductionContext) -> ReproductionResult:
     """Theorem 1's C against T, and what the selection code does."""
     rounds, seeds = SCALES[context.scale]
     frame = trade_off(rounds, seeds, context)
-    inside = (frame["C simulated"] - frame["C (Theorem 1)"]).abs() <= _tolerance(frame, rounds, seeds)
-    falling = frame.groupby("p")["C (Theorem 1)"].apply(lambda values: bool((np.diff(values) <= 1e-12).all()))
+    off = (frame["C simulated"] - frame["C (Theorem 1)"]) / _standard_error(frame, rounds, seeds)
+    furthest = max(off.tolist(), key=abs)
+    rises = {str(p): float(np.diff(values).max()) for p, values in frame.groupby("p")["C (Theorem 1)"]}
     claims = [
         Claim(
             "C decreases as T grows (Remark 5)",
-            f"at p = {', '.join(f'{p:g}' for p in falling.index[falling])}",
-            agreement(falling.all()),
+            f"never rises from one T to the next, at p = {', '.join(rises)}",
+            [between("largest rise of C", rise, most=0.0) for rise in rises.values()],
         ),
         Claim(
             "Theorem 1 gives the average cardinality of the scheme",
-            f"{int(inside.sum())} of {len(frame)} simulated means within 4 standard errors",
-            agreement(inside.all(), inside.mean() > 0.9),
+            f"of {len(frame)} simulated means the furthest is {furthest:+.2f} standard errors off, "
+            f"{int((off.abs() <= 2).sum())} are within two",
+            [between("standard errors", furthest, -FURTHEST, FURTHEST)],
+            seeds=seeds,
         ),
     ]
     return ReproductionResult(
@@ -80,12 +87,12 @@ def trade_off(rounds: int, seeds: int, context: ReproductionContext) -> pd.DataF
     return pd.DataFrame.from_records(rows)
 
 
-def _tolerance(frame: pd.DataFrame, rounds: int, seeds: int) -> "pd.Series[float]":
-    """Four standard errors of the mean of rounds that have K users or none; at least four rounds' worth."""
+def _standard_error(frame: pd.DataFrame, rounds: int, seeds: int) -> "pd.Series[float]":
+    """Of the mean of rounds that have K users or none; at least one round's worth."""
     share = frame["C (Theorem 1)"] / PARTICIPANTS
     variance = (share * (1 - share) / (rounds * seeds)).clip(lower=1 / (rounds * seeds) ** 2)
-    tolerance: pd.Series[float] = 4 * PARTICIPANTS * np.sqrt(variance)
-    return tolerance
+    error: pd.Series[float] = PARTICIPANTS * np.sqrt(variance)
+    return error
 
 
 def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:

@@ -29,15 +29,7 @@ from analysis.bounds.random_participation import (
     weak_client_sampling,
 )
 from analysis.marks import marks
-from analysis.reproduction.contract import (
-    Agreement,
-    Claim,
-    Reproduction,
-    ReproductionContext,
-    ReproductionResult,
-    Scale,
-    agreement,
-)
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, Scale
 from analysis.reproduction.random_participation.published import (
     DELTA,
     EPSILON,
@@ -51,6 +43,7 @@ from analysis.reproduction.random_participation.published import (
     Scenario,
 )
 from analysis.reproduction.training_runs import AccuracyCurves, best_of, describe_data, runs_by_scheme
+from analysis.reproduction.verdicts import Claim, above, between
 from analysis.statistics import mean_interval
 from analysis.style import one_panel, save
 from testbed.errors import ExperimentError
@@ -312,14 +305,8 @@ def accuracy_claims(scenario: Scenario, results: Mapping[str, AccuracyCurves]) -
         mean, half = difference.mean, difference.half_width
         assert mean is not None
         shown = f"{better} {mean:+.1f}{'' if half is None else f' ± {half:.1f}'} points above {worse}"
-        found.append(Claim(says, shown, _sign(mean, half)))
+        found.append(Claim(says, shown, [above("points of difference", difference)], seeds=len(results[better].late)))
     return found
-
-
-def _sign(mean: float, half: float | None) -> Agreement | None:
-    if half is None or abs(mean) <= half:
-        return None
-    return agreement(mean > 0)
 
 
 def privacy_claim(scenario: Scenario, task: TrainingTask, frame: pd.DataFrame) -> Claim:
@@ -331,7 +318,8 @@ def privacy_claim(scenario: Scenario, task: TrainingTask, frame: pd.DataFrame) -
         f"the proposed scheme's sigma = {scenario.sigmas[PROPOSED]} makes every round ({EPSILON}, {DELTA:g})-DP",
         f"at sigma = {row['sigma']:.4g} a round loses epsilon {least:.3g} at least, and {most:.3g} at most (WCS); "
         f"{task.rounds} rounds {all_least:.3g} to {all_most:.3g}",
-        "no" if least > EPSILON else ("yes" if most <= EPSILON else None),
+        [between("epsilon that two data sets lose in a round", least, most=EPSILON)],
+        counted_in="random-participation-unsound",
     )
 
 

@@ -204,8 +204,8 @@ def _barycentric(points: Polynomial) -> Polynomial:
 def _at(polynomial: Polynomial, point: "gmpy2.mpz") -> "gmpy2.mpz":
     value = gmpy2.mpz(0)
     for coefficient in reversed(polynomial):
-        value = (value * point + coefficient) % PRIME
-    return value
+        value = value * point + coefficient  # reduced at the end only: a point is one limb
+    return value % PRIME
 
 
 def _trimmed(polynomial: Polynomial) -> Polynomial:

@@ -33,6 +33,7 @@ from testbed.aggregation.secagg.messages import (
 from testbed.aggregation.secagg.round import PeerGraph, Question, SecAggRound, listed
 from testbed.aggregation.secagg_plus.bound import Neighbourhood
 from testbed.arrays import Ids
+from testbed.crypto import remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
 from testbed.messages import ClientId, Count, Message, RoundNumber, signed_content
@@ -202,7 +203,8 @@ class RegularGraph(PeerGraph):
         self.holders = chosen.neighbours + 1
         self.threshold = chosen.threshold
         self.min_survivors = chosen.survivors
-        self._graph = NeighbourGraph(participants, chosen.neighbours, digest)
+        key = "graph", digest, len(self.listed), chosen.neighbours
+        self._graph = remembered.once(key, lambda: NeighbourGraph(self.listed, chosen.neighbours, digest))
         self._around: dict[int, frozenset[int]] = {}
         self._tags: defaultdict[int, list[MaskedWith]] | None = None
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.attacks.membership import Advantage, attack_membership, coupled_delta
+from analysis.attacks.membership_of_models import attack_models
 from analysis.bounds.random_participation import Participation, orthogonal_pair, recentred
 
 WHO, SIGMA, EPSILON = Participation(30, 0.1, 0.3), 1.0, 0.05
@@ -28,3 +29,27 @@ def test_it_breaks_the_published_bound_and_not_the_sound_one() -> None:
 def test_the_confidence_bound() -> None:
     assert Advantage(1000, 0, 0, 0.1).least_delta() < 0
     assert Advantage(1000, 900, 10, 0.1).least_delta() == pytest.approx(0.85, abs=0.03)
+
+
+def test_the_interval_covers_the_rates_it_is_made_of() -> None:
+    seen = Advantage(1000, 900, 10, 0.1)
+    interval = seen.interval()
+    assert interval.mean == seen.delta
+    assert interval.half_width == pytest.approx(0.0222, abs=0.001)
+    assert Advantage(1000, 0, 0, 0.1).interval().half_width == pytest.approx(0.00407, abs=0.0001)
+    assert Advantage(1000, 1000, 0, 0.1).interval().half_width < 0.01
+
+
+def test_the_models_of_a_federation_give_away_what_the_integral_says() -> None:
+    seen = attack_models(WHO, SIGMA, EPSILON, population=1000, rounds=20, seed=4)
+    assert seen.trials == 10_000
+    assert seen.delta == pytest.approx(orthogonal_pair(WHO, SIGMA, EPSILON), abs=4 * np.sqrt(2 * 0.05 / seen.trials))
+    rates = (seen.yes_with / seen.trials, seen.yes_without / seen.trials)
+    simulated = attack_membership(WHO, SIGMA, EPSILON, 1_000_000, np.random.default_rng(5))
+    expected = (simulated.yes_with / simulated.trials, simulated.yes_without / simulated.trials)
+    assert rates == pytest.approx(expected, abs=4 * np.sqrt(0.04 / seen.trials))
+
+
+def test_half_of_the_clients_hold_the_sample() -> None:
+    with pytest.raises(ValueError, match="population: 7"):
+        attack_models(WHO, SIGMA, EPSILON, population=7, rounds=1, seed=4)

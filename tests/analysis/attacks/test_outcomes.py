@@ -181,7 +181,7 @@ def test_reproductions_at_a_tiny_scale(tmp_path: Path, monkeypatch: pytest.Monke
     result = theorem.run(ReproductionContext("small", tmp_path / "theorem", run, notes.append))
     assert result.table["rounds"].tolist() == [8] * 6
     assert result.table["refused"].sum() == 0
-    assert [claim.agrees for claim in result.claims][2] == "yes"
+    assert [claim.verdict for claim in result.claims][3] == "agrees"
     assert [path.suffix for path in result.figures] == [".png", ".pdf", ".csv"]
     assert all(path.is_file() for path in result.figures)
     (prediction,) = unpredictability.REPRODUCTIONS

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from analysis.bounds.lotto import (
     candidates_suffice,
     dishonest_fraction_exceeds,
+    expected_share,
     secagg_fails,
     selection_probability,
+    share_factor,
     threshold_of,
     tolerated,
 )
@@ -80,6 +82,34 @@ def test_definitions_in_fractions(population: int, data: st.DataObject) -> None:
     found = dishonest_fraction_exceeds(population, dishonest, participants, factor, eta, least)
     assert found == pytest.approx(float(exceed), rel=1e-14, abs=0)
     assert secagg_fails(dishonest, participants, factor, least, t) == pytest.approx(float(fail), rel=1e-14, abs=0)
+
+
+def exactly(k: int, clients: int, p: Fraction) -> Fraction:
+    return comb(clients, k) * p**k * (1 - p) ** (clients - k)
+
+
+@given(st.integers(1, 40), FACTORS, st.data())
+def test_the_expected_share_is_the_sum_over_all_outcomes(population: int, factor: float, data: st.DataObject) -> None:
+    participants, dishonest = data.draw(st.integers(1, population)), data.draw(st.integers(0, population))
+    least = data.draw(st.integers(1, population))
+    p = selection_probability(participants, factor, least)
+    honest = population - dishonest
+    outcomes = {x: exactly(x, dishonest, p) * more_than(participants - x - 1, honest, p) for x in range(dishonest + 1)}
+    expected = sum(min(x, participants) * mass for x, mass in outcomes.items()) / sum(outcomes.values())
+    found = expected_share(population, dishonest, participants, factor, least)
+    assert found == pytest.approx(float(expected / participants), rel=1e-9, abs=1e-15)
+
+
+def test_lambda_is_what_the_expected_share_grows_by() -> None:
+    """Where candidates are enough for sure and x stays below s, the paper's approximation is the sum."""
+    assert share_factor(200_000, 1.3, 200_000) == 1.3
+    assert share_factor(200_000, 1.3, 100_000) == 2.6
+    for least in (200_000, 100_000):
+        share = expected_share(200_000, 1000, 200, 1.3, least)
+        assert share == pytest.approx(share_factor(200_000, 1.3, least) * 1000 / 200_000, rel=1e-4)
+    assert expected_share(100, 20, 10, 1.3, 100) == pytest.approx(0.27756, abs=1e-5)  # and not 0.26
+    assert expected_share(100, 0, 10, 1.3, 100) == 0.0
+    assert expected_share(100, 100, 10, 1.3, 100) == pytest.approx(1.0)
 
 
 @given(st.integers(2, 100), st.integers(1, 1000), FACTORS, st.integers(100, 10_000), st.data())

@@ -51,6 +51,22 @@ def test_the_papers_example_is_consistent_with_a_multiplier_of_6_27() -> None:
     assert (cost_without_lotto(PAPER).dishonest, cost_without_lotto(PAPER).rounds) == (199, 50)
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_claimed_dropouts_leave_the_noise_of_t_survivors(variant: Variant) -> None:
+    """k of them dishonest: (t - k)/s, at the delta that the k and r found leave over."""
+    for training in (PAPER, replace(SMALL, dishonest=5)):
+        found = cost_with_lotto(training, variant, claimed_dropouts=True)
+        assert found.dishonest is not None
+        assert found.rounds is not None
+        assert isinstance(training.threshold, int)
+        left = (training.delta - found.p_k - found.q_r) / (1 - found.p_k - found.q_r)
+        share = (training.threshold - found.dishonest) / training.participants
+        assert found.epsilon == pytest.approx(training.mechanism.epsilon(found.rounds, left, share), rel=1e-9)
+        assert found.epsilon > cost_with_lotto(training, variant).epsilon
+    everybody = replace(SMALL, dishonest=5, threshold=SMALL.participants)
+    assert cost_with_lotto(everybody, variant, claimed_dropouts=True) == cost_with_lotto(everybody, variant)
+
+
 @pytest.mark.parametrize("over_selection", [1, 1.3, 5])
 def test_p_and_q_in_fractions(over_selection: float) -> None:
     training = replace(SMALL, over_selection=over_selection, min_population=100, rounds=8)

@@ -81,6 +81,7 @@ def test_whole_batches_are_found_in_the_records(tmp_path: Path) -> None:
     assert (summary["multi_round_privacy_weak"], summary["multi_round_privacy_weak_certified"]) == (3, True)
     assert summary["multi_round_privacy_strong"] == 3
     assert summary["fairness_gap"] == pytest.approx(2 / 3)  # clients 6, 7 and 8 never took part
+    assert summary["fairness_gap_completed"] == summary["fairness_gap"]  # no round was skipped
 
 
 def test_a_lost_member_breaks_the_batch(tmp_path: Path) -> None:

@@ -171,6 +171,13 @@ def test_fairness_and_cardinality_count_skipped_rounds() -> None:
     assert aggregation_cardinality(rounds) == 0.75
 
 
+def test_fairness_can_be_of_completed_rounds_alone() -> None:
+    rounds = [[1, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 0]]
+    assert fairness_gap(rounds, completed_only=True) == 1
+    assert fairness_gap(rounds[1:2], completed_only=True) == 0
+    assert fairness_gap([[1, 0], [0, 1]], completed_only=True) == fairness_gap([[1, 0], [0, 1]]) == 0
+
+
 @pytest.mark.parametrize("wrong", [[1, 0], [[1, 2]], [[0.5, 1]], [[np.nan, 1]]])
 def test_anything_but_a_participation_matrix_is_refused(wrong: list[object]) -> None:
     for metric in (weak_privacy, strong_privacy, fairness_gap, aggregation_cardinality):

@@ -6,8 +6,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.presentation import FILES, render, write
+from analysis.reproduction.verdicts import Claim, below
 from testbed.errors import ExperimentError, RunError
 
 
@@ -27,7 +28,7 @@ MADE = ReproductionResult(
         }
     ),
     figures=[Path("out/figure.png"), Path("out/figure.pdf")],
-    claims=[Claim("costs little", "0.12", "yes"), Claim("is fast", "nothing ran", None)],
+    claims=[Claim("costs little", "0.12", [below("cost", 0.12, 1)]), Claim("is fast", "nothing ran")],
     remarks=["Smaller than the paper."],
 )
 
@@ -39,7 +40,7 @@ def test_text_rounds_and_leaves_gaps_visible() -> None:
     assert " 0.1235 " in text
     assert " 1235 " in text
     assert "–" in text
-    assert "cannot tell" in text
+    assert "not run" in text
     assert text.endswith("\n")
 
 
@@ -67,7 +68,7 @@ def test_json_holds_whole_numbers_and_null_where_nothing_is() -> None:
     assert data["table"][0]["cost"] == 0.123456789
     assert data["table"][2]["cost"] is None
     assert data["table"][1]["cost (paper)"] is None
-    assert data["claims"][1]["agrees"] is None
+    assert [claim["verdict"] for claim in data["claims"]] == ["agrees", "not run"]
 
 
 def test_another_format_is_refused() -> None:

@@ -226,6 +226,20 @@ def test_silence_costs_the_deadline_and_acknowledging_costs_messages() -> None:
     assert (answered.outcome == OUTCOMES.index("answered")).all()
 
 
+def test_a_server_that_verifies_nobody_selects_the_same_and_saves_the_verifications() -> None:
+    def selected(server_verifies: str) -> tuple[Any, float]:
+        parameters = ClientCentricParameters(participants=4, over_selection=2.0, server_verifies=server_verifies)
+        run = Selecting(ClientCentricServer(parameters, 50), 50)
+        chosen = run.select()
+        announced, shown = run.network.exchanges[:2]
+        return chosen, shown.sent_s - announced.sent_s
+
+    (checked, longer_s), (unchecked, shorter_s) = selected("all"), selected("none")
+    assert checked.participants.tolist() == unchecked.participants.tolist()
+    assert checked.candidates == unchecked.candidates > 4
+    assert longer_s - shorter_s == pytest.approx(checked.candidates * REFERENCE_COSTS["vrf.verify"])
+
+
 # -- losing participants ------------------------------------------------------------------------------------------
 
 

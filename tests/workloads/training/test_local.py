@@ -19,6 +19,7 @@ from benchmarks.floors import plain_network
 from testbed.workload.section import WorkloadSection
 from tests.repository import ROOT
 from workloads import ImageClassification, build
+from workloads.contract import LabelledEvaluation
 from workloads.determinism import Purpose, stream
 from workloads.training.local import LocalTrainer
 
@@ -257,5 +258,10 @@ def test_federated_averaging_learns_the_digits(scheme: str) -> None:
         losses.append(np.mean([update.loss for update in updates]))
     result = workload.evaluate(model)
     assert result.accuracy > 0.8
+    assert isinstance(workload, ImageClassification)
+    assert isinstance(result, LabelledEvaluation)
+    labels = workload.data.held_out()[1].numpy()
+    assert np.average(result.recalls, weights=np.bincount(labels)) == pytest.approx(result.accuracy)
+    assert min(result.recalls) < max(result.recalls) <= 1
     assert losses[-1] < losses[0] / 2
     assert result.samples == 359

@@ -51,7 +51,7 @@ def test_what_was_measured(result: ReproductionResult) -> None:
 
 
 def test_what_is_claimed(result: ReproductionResult) -> None:
-    assert [claim.agrees for claim in result.claims] == ["yes"] * 3
+    assert [claim.verdict for claim in result.claims] == ["agrees"] * 3
     assert result.claims[0].measured.startswith("s = 8: from x = 2 at t = 5, 4 at t = 6 on ")
     assert (
         "t = 6: contradict-dropouts from x = 4, shrink-the-sum from x = 4, split-the-sharing from x = 3"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from analysis.reproduction.catalogue import named
-from analysis.reproduction.contract import Claim, Reproduction, ReproductionContext
-from analysis.reproduction.multi_round_secagg import accuracy, training
+from analysis.reproduction.contract import Reproduction, ReproductionContext
+from analysis.reproduction.multi_round_secagg import accuracy, tasks
 from analysis.reproduction.multi_round_secagg.accuracy import ablation_claims, claims
 from analysis.reproduction.multi_round_secagg.published import (
     LEARNING_RATES,
@@ -24,17 +24,10 @@ from analysis.reproduction.multi_round_secagg.published import (
     WEIGHTED,
     Setting,
 )  # fmt: skip
-from analysis.reproduction.multi_round_secagg.training import (
-    DIGITS,
-    TASKS,
-    Task,
-    Trained,
-    dropout_probabilities,
-    experiment,
-    task_of,
-    train,
-)
+from analysis.reproduction.multi_round_secagg.tasks import DIGITS, TASKS, Task, Tasks, scales_of, task_of
+from analysis.reproduction.multi_round_secagg.training import Trained, dropout_probabilities, experiment, train
 from analysis.reproduction.training_runs import AccuracyCurves
+from analysis.reproduction.verdicts import Claim
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import points
 from testbed.records import RunRecords
@@ -46,7 +39,7 @@ TINY = replace(
 
 
 def _reproduction(name: str) -> Reproduction:
-    (found,) = named([name])
+    (found,) = [one for one in accuracy.REPRODUCTIONS if name in (one.name, *one.aliases)]
     return found
 
 
@@ -54,20 +47,40 @@ def _reproduction(name: str) -> Reproduction:
 
 
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_experiments_of_every_task_validate(name: str, place: int) -> None:
-    task = TASKS[name][place]
-    if task.workload["dataset"] in ("mnist", "cifar10", "cifar100"):
-        task = replace(task, workload={**task.workload, "path": "data"})
-    for setting in task.settings:
-        swept = experiment(task, setting, 1, list(SCHEMES.values()), task.rates)
-        assert len(list(points(swept, name))) == len(SCHEMES) * len(task.rates)
+def test_experiments_of_every_task_validate(name: str) -> None:
+    for task in TASKS[name].every:
+        if task.workload["dataset"] in ("mnist", "cifar10", "cifar100"):
+            task = replace(task, workload={**task.workload, "path": "data"})
+        for setting in task.settings:
+            swept = experiment(task, setting, 1, list(SCHEMES.values()), task.rates)
+            assert len(list(points(swept, name))) == len(SCHEMES) * len(task.rates)
 
 
 def test_every_task_keeps_the_papers_users_and_seeds() -> None:
     for each in TASKS.values():
-        assert {(task.population, task.participants, task.seeds) for task in each} == {(120, 12, 5)}
-    assert all(each[2].rates == LEARNING_RATES for each in TASKS.values())
+        assert {(task.population, task.participants) for task in each.every} == {(120, 12)}
+        assert {task.seeds for task in each.every if task is not each.real} == {5}
+    assert all(each.paper.rates == LEARNING_RATES for each in TASKS.values())
+
+
+def test_scale_real_has_the_papers_data_model_and_batches() -> None:
+    assert [name for name in TASKS if "real" in scales_of(name)] == [
+        "multiround-fig7", "multiround-fig8", "multiround-fig9",
+    ]  # fmt: skip
+    for each in TASKS.values():
+        if each.real is not None:
+            assert each.real.workload == each.paper.workload
+            assert each.real.settings == each.paper.settings
+            assert each.real.rounds < each.paper.rounds
+            assert "Left out" in " ".join(each.real.notes)
+
+
+def test_with_the_training_files_small_has_the_papers_clients(tmp_path: Path) -> None:
+    alone = task_of("multiround-fig7", "small", tmp_path)
+    (tmp_path / "train-images-idx3-ubyte.gz").touch()
+    assert (alone.workload["batch_size"], task_of("multiround-fig7", "small", tmp_path).workload["batch_size"]) == (
+        14, 100,
+    )  # fmt: skip
 
 
 def test_the_papers_tables_have_all_schemes() -> None:
@@ -115,9 +128,9 @@ def test_schemes_of_a_seed_have_data_model_and_absences_in_common(context: Repro
 
 
 def test_table_5_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = replace(TINY, settings={"non-IID": TINY.settings["non-IID"]})
-    monkeypatch.setitem(training.TASKS, "multiround-fig7", (task, task, task))
-    result = _reproduction("multiround-table5").run(context)
+    task = replace(TINY, settings={"non-IID": TINY.settings["non-IID"]}, counted_in={"non-IID": "another"})
+    monkeypatch.setitem(tasks.TASKS, "multiround-fig7", Tasks(task, task, task))
+    result = _reproduction("multiround-table5").run(replace(context, seeds=1))
     table = result.table.set_index("scheme")
     assert list(table.index) == list(SCHEMES)
     assert table.loc[T4, "non-IID % (paper)"] == 92.51
@@ -126,7 +139,11 @@ def test_table_5_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPa
     assert int(table.loc[T6, "non-IID T strong"]) >= 6
     assert table.loc[RANDOM, "non-IID C"] == 12
     assert table.loc[T6, "non-IID skipped %"] >= table.loc[T3, "non-IID skipped %"]
-    assert len(result.claims) == 4
+    assert (table["worst label %"] <= table["non-IID %"]).all()
+    assert (table["non-IID F completed"] >= table["non-IID F"]).all()
+    assert [claim.counted_in for claim in result.claims] == ["another"] * 4 + [""]
+    assert result.claims[-1].verdict == "undetermined"
+    assert {claim.seeds for claim in result.claims} == {1}
     assert [path.name for path in result.figures] == [f"multiround-fig7.{kind}" for kind in ("png", "pdf", "csv")]
     assert all(path.stat().st_size for path in result.figures)
     assert "digits" in result.remarks[0]
@@ -141,7 +158,7 @@ def test_the_better_of_two_learning_rates_is_taken(context: ReproductionContext)
 
 def test_figure_9_tiny(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     task = replace(TINY, settings={"IID": TINY.settings["IID"]}, by_label=False, rounds=2, seeds=1)
-    monkeypatch.setitem(training.TASKS, "multiround-fig9", (task, task, task))
+    monkeypatch.setitem(tasks.TASKS, "multiround-fig9", Tasks(task, task, task))
     monkeypatch.setattr(accuracy, "ABLATION_PANELS", {(24, 12): "a", (48, 24): "b"})
     result = _reproduction("multiround-fig9").run(context)
     assert result.table["N, K"].tolist() == ["24, 12"] * 6 + ["48, 24"] * 6
@@ -156,18 +173,18 @@ NOISE = np.array([-0.2, 0.1, 0.0, 0.2, -0.1])
 AS_PUBLISHED = {scheme: row.non_iid for scheme, row in TABLE_5.items()}
 
 
-def _judged(setting: Setting, means: dict[str, float], **spread: float) -> dict[str, str | None]:
+def _judged(setting: Setting, means: dict[str, float], **spread: float) -> dict[str, str]:
     """By claim, of five seeds that differ by little, in the named schemes by more."""
     late = {
         scheme: mean + (1 + spread.get(scheme.replace("-", "_").replace(" = ", ""), 0.0)) * np.roll(NOISE, place)
         for place, (scheme, mean) in enumerate(means.items())
     }
     found: list[Claim] = claims({setting: late})
-    return {claim.claim: claim.agrees for claim in found}
+    return {claim.claim: claim.verdict for claim in found}
 
 
-def _of(judged: dict[str, str | None], words: str) -> str | None:
-    (found,) = [agrees for claim, agrees in judged.items() if words in claim]
+def _of(judged: dict[str, str], words: str) -> str:
+    (found,) = [verdict for claim, verdict in judged.items() if words in claim]
     return found
 
 
@@ -177,38 +194,40 @@ def test_the_papers_own_numbers_agree_with_its_claims() -> None:
             setting: {scheme: row.of(setting) + np.roll(NOISE, i) for i, (scheme, row) in enumerate(table.items())}
             for setting in ("IID", "non-IID")
         }
-        assert {claim.agrees for claim in claims(late)} == {"yes"}
+        assert {claim.verdict for claim in claims(late)} == {"agrees"}
 
 
 def test_a_scheme_below_partition_is_seen() -> None:
-    assert _of(_judged("non-IID", AS_PUBLISHED), "partition is worst") == "yes"
+    assert _of(_judged("non-IID", AS_PUBLISHED), "partition is worst") == "agrees"
     assert _of(_judged("non-IID", AS_PUBLISHED | {T6: 70.0}), "partition is worst") == "partly"
-    assert _of(_judged("non-IID", dict.fromkeys(SCHEMES, 80.0) | {PARTITION: 90.0}), "partition is worst") == "no"
+    assert (
+        _of(_judged("non-IID", dict.fromkeys(SCHEMES, 80.0) | {PARTITION: 90.0}), "partition is worst") == "disagrees"
+    )
 
 
 def test_a_gap_that_may_be_chance_is_only_partly_a_gap() -> None:
     means = AS_PUBLISHED | {RANDOM: 93.0, T4: 93.6}
     clear, vague = _judged("non-IID", means), _judged("non-IID", means, random=20.0)
-    assert _of(clear, "T = 3 and T = 4 are better than random") == "yes"
+    assert _of(clear, "T = 3 and T = 4 are better than random") == "agrees"
     assert _of(vague, "T = 3 and T = 4 are better than random") == "partly"
     below = _judged("non-IID", means | {T3: 90.0, T4: 90.0, WEIGHTED: 90.0})
-    assert _of(below, "T = 3 and T = 4 are better than random") == "no"
-    assert _of(below, "weighted random is better than random") == "no"
+    assert _of(below, "T = 3 and T = 4 are better than random") == "disagrees"
+    assert _of(below, "weighted random is better than random") == "disagrees"
 
 
 def test_comparable_is_within_the_papers_margin() -> None:
     level = dict.fromkeys(SCHEMES, 90.0) | {PARTITION: 70.0}
-    assert _of(_judged("IID", level), "comparable to weighted random") == "yes"
-    assert _of(_judged("IID", level | {T3: 91.0, T4: 89.0}), "comparable to random") == "yes"
+    assert _of(_judged("IID", level), "comparable to weighted random") == "agrees"
+    assert _of(_judged("IID", level | {T3: 91.0, T4: 89.0}), "comparable to random") == "agrees"
     assert _of(_judged("IID", level | {T3: 80.0}), "comparable to random") == "partly"  # T = 4 is
-    assert _of(_judged("IID", level | {T3: 80.0, T4: 80.0}), "comparable to random") == "no"
+    assert _of(_judged("IID", level | {T3: 80.0, T4: 80.0}), "comparable to random") == "disagrees"
 
 
 def _trained(skipped: int, total: int = 100) -> Trained:
     accuracy = 50 + np.tile(NOISE[:, None], (1, 4))
-    seeds = np.full(5, float(skipped))
+    nothing, recalls = np.zeros(5), np.full((5, 10), 50.0)
     curves = AccuracyCurves(np.array([25, 50, 75, 100]), accuracy, total)
-    return Trained(curves, seeds.astype(np.int64), 24, True, 24, np.zeros(5), np.zeros(5))
+    return Trained(curves, np.full(5, skipped), 24, True, 24, nothing, nothing, nothing, recalls)
 
 
 def test_partition_fails_to_train_when_hardly_any_round_has_a_sum() -> None:
@@ -216,8 +235,8 @@ def test_partition_fails_to_train_when_hardly_any_round_has_a_sum() -> None:
         schemes = {scheme: _trained(0) for scheme in SCHEMES} | {PARTITION: _trained(skipped)}
         return ablation_claims(120, participants, schemes)[-1]
 
-    assert last(24, 99).agrees == "yes"
-    assert last(24, 60).agrees == "no"
+    assert last(24, 99).verdict == "agrees"
+    assert last(24, 60).verdict == "disagrees"
     assert "fails" not in last(12, 99).claim
 
 

@@ -13,7 +13,7 @@ from analysis.reproduction.multi_round_secagg import fig3, fig4, table1
 @pytest.fixture
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReproductionContext:
     """The scale small is tiny."""
-    monkeypatch.setitem(fig4.SCALES, "small", (140, 2))
+    monkeypatch.setitem(fig4.SCALES, "small", (140, 5))
     monkeypatch.setitem(fig3.SCALES, "small", (60, 2))
     monkeypatch.setattr(fig3, "DROPOUTS", (0.2, 0.5))
     monkeypatch.setattr(fig4, "SEED_TIME_S", 0.0)
@@ -25,26 +25,28 @@ def test_table1_is_exact(context: ReproductionContext) -> None:
     sizes = dict(zip(result.table["scheme"], result.table["family size"], strict=True))
     assert sizes["batch-partition, T = 3"] == 91390
     assert sizes["random"] == 10542859559688820
-    assert [claim.agrees for claim in result.claims] == ["yes", "yes", "yes", "yes", "no"]
+    assert [claim.verdict for claim in result.claims] == ["agrees"] * 4 + ["disagrees"]
+    assert "91389" in result.claims[-1].measured
 
 
 def test_fig3_holds_theorem_1_against_the_simulation(context: ReproductionContext) -> None:
     result = fig3.run_fig3(context)
     assert len(result.table) == 2 * len(fig3.PRIVACIES)
-    assert [claim.agrees for claim in result.claims] == ["yes", "yes"]
+    assert [claim.verdict for claim in result.claims] == ["agrees", "agrees"]
     assert all(path.is_file() for path in result.figures)
 
 
 def test_fig4_and_fig5a(context: ReproductionContext) -> None:
     result = fig4.run_fig4(context)
     assert list(result.table["scheme"]) == list(fig4.SCHEMES)
-    verdicts = {claim.claim: claim.agrees for claim in result.claims}
-    assert verdicts["T of random and weighted random drops to 1 at about N = 120 rounds (Remark 11)"] == "yes"
-    assert verdicts["partition has the worst cardinality"] == "yes"
+    verdicts = {claim.claim: claim.verdict for claim in result.claims}
+    assert verdicts["T of random and weighted random drops to 1 at about N = 120 rounds (Remark 11)"] == "agrees"
+    assert verdicts["partition has the worst cardinality"] == "agrees"
     assert any("not certified" in remark for remark in result.remarks)  # no time at all was given
     assert all(path.is_file() for path in result.figures)
     trade_off = fig4.run_fig5a(context)
-    assert [claim.agrees for claim in trade_off.claims] == ["yes"]
+    assert [claim.verdict for claim in trade_off.claims] == ["agrees"]
+    assert trade_off.claims[0].counted_in == "multiround-fig4"
     assert all(path.is_file() for path in trade_off.figures)
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from analysis.bounds.random_participation import Participation
-from analysis.reproduction.catalogue import named
 from analysis.reproduction.contract import ReproductionContext, Scale
 from analysis.reproduction.random_participation import accuracy
 from analysis.reproduction.random_participation.accuracy import DIGITS, RateSearch, TrainingTask
@@ -106,11 +105,13 @@ def learned(late: float) -> AccuracyCurves:
 
 def test_claims_follow_the_accuracies_seed_by_seed() -> None:
     results = {NONE: learned(80), PROPOSED: learned(70), WCS: learned(40), OLS: learned(10)}
-    assert [claim.agrees for claim in accuracy.accuracy_claims(MANY_CLIENTS, results)] == ["yes"] * 3
+    assert [claim.verdict for claim in accuracy.accuracy_claims(MANY_CLIENTS, results)] == ["agrees"] * 3
     results[OLS] = learned(60)
-    assert [claim.agrees for claim in accuracy.accuracy_claims(MANY_CLIENTS, results)] == ["yes", "no", "yes"]
+    assert [claim.verdict for claim in accuracy.accuracy_claims(MANY_CLIENTS, results)] == [
+        "agrees", "disagrees", "agrees",
+    ]  # fmt: skip
     noisy = AccuracyCurves(np.array([10]), np.array([[60.0], [10.0], [50.0]]), 10)
-    assert accuracy.accuracy_claims(MANY_CLIENTS, results | {OLS: noisy})[1].agrees is None
+    assert accuracy.accuracy_claims(MANY_CLIENTS, results | {OLS: noisy})[1].verdict == "partly"
 
 
 def test_the_proposed_noise_is_found_to_be_no_guarantee() -> None:
@@ -119,15 +120,14 @@ def test_the_proposed_noise_is_found_to_be_no_guarantee() -> None:
         noise = {PROPOSED: accuracy.required_noise(scenario)[PROPOSED]}
         frame = accuracy.table(scenario, task, noise, {PROPOSED: 0.03}, {PROPOSED: learned(70)})
         claim = accuracy.privacy_claim(scenario, task, frame)
-        assert claim.agrees == "no"
+        assert claim.verdict == "disagrees"
         assert frame["epsilon of a round, at least"].item() > EPSILON
         assert frame[["learning rate", "learning rate (paper)"]].iloc[0].tolist() == [0.03, 0.002]
 
 
 def test_the_papers_scale_needs_the_papers_data(context: ReproductionContext) -> None:
-    (one,) = named(["random-participation-fig7"])
     with pytest.raises(ExperimentError, match="--data DIR"):
-        one.run(replace(context, scale="paper"))
+        accuracy.run_training(FEW_CLIENTS, replace(context, scale="paper"))
 
 
 @pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])

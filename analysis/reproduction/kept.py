@@ -1,0 +1,81 @@
+"""Kept results: the outcome of each reproduction as it was last run, in `results/`, one ``result.json`` each.
+
+They are part of the package: what the documentation says of a paper is generated from them (`pages`), their verdicts
+are computed again by `testbed reproduce --verify`, and `--list` shows them.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import pandas as pd
+
+from analysis.reproduction.contract import Origin, Reproduction, ReproductionResult, Scale
+from analysis.reproduction.verdicts import Claim
+from testbed.errors import ExperimentError
+
+RESULTS = Path(__file__).parent / "results"
+_MOST_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An outcome that was written.
+
+    Attributes:
+        name: of the reproduction.
+        scale: at which it was run.
+        origin: of which code it is, and what it took.
+        result: table, claims, remarks; figures by name, without a folder.
+        written: the verdicts that the file says, in the claims' order; those of `result` are computed.
+    """
+
+    name: str
+    scale: Scale
+    origin: Origin
+    result: ReproductionResult
+    written: Sequence[str]
+
+
+def read(path: Path) -> Kept:
+    """The outcome in a file.
+
+    Raises:
+        ExperimentError: there is no such file, or it is no outcome of a reproduction.
+    """
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ValueError
+        data = json.loads(path.read_bytes())
+        claims = [Claim.of_data(claim) for claim in data["claims"]]
+        if data["scale"] not in get_args(Scale):
+            raise ValueError
+        return Kept(
+            str(data["name"]), data["scale"], Origin(**data["origin"]),
+            ReproductionResult(
+                pd.DataFrame.from_records(data["table"]), [Path(str(name)) for name in data["figures"]], claims,
+                [str(remark) for remark in data["remarks"]],
+            ),
+            [str(claim["verdict"]) for claim in data["claims"]],
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise ExperimentError(f"{path}: no such file; `testbed reproduce NAME` writes it") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ExperimentError(f"{path}: not a result.json of `testbed reproduce` of this version") from None
+
+
+def kept(one: Reproduction) -> Kept | None:
+    """The kept outcome of a reproduction; None where none is kept."""
+    path = RESULTS / f"{one.name}.json"
+    return read(path) if path.exists() else None
+
+
+def differences(found: Kept) -> list[str]:
+    """Verdicts that the file says and its numbers do not give, a line each."""
+    return [
+        f"{found.name}: {claim.claim!r} is written down as {written}, and its numbers say {claim.verdict}"
+        for claim, written in zip(found.result.claims, found.written, strict=True)
+        if claim.verdict != written
+    ]

@@ -1,0 +1,199 @@
+"""What Lotto's Tables 2 and 3 say, judged cell by cell and in both directions (Jiang et al., arXiv 2401.02880).
+
+A cell is predicted with the authors' costs and held against the paper's, more or less what the paper's own runs of the
+same work differ (`published.overhead_spread`, `published.minutes_spread`). Statements of its text about all cells are
+held against those of both tables of costs.
+"""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from analysis.reproduction.lotto.overhead import COST_TABLES, VERIFIED
+from analysis.reproduction.lotto.published import TABLE_2, minutes_spread, overhead_spread
+from analysis.reproduction.verdicts import Claim, between, within, within_factor
+
+SERVER, CLIENT = "server", "participant"
+_RATIO, _MINUTES = {SERVER: "server ×", CLIENT: "client ×"}, {SERVER: "server min", CLIENT: "client min"}
+_TRAFFIC = {SERVER: "server MB ×", CLIENT: "client MB ×"}
+_MEASURE = {SERVER: "server_min", CLIENT: "client_min"}
+
+ADDED_FACTOR = 1.5
+"""The factor to either side of the megabytes that the paper says Lotto adds: it prints one digit after the point (0.3
+is 0.25 to 0.35), and its messages are encoded otherwise."""
+
+
+def claims_of_table2(frame: pd.DataFrame) -> list[Claim]:
+    """Section 5.2, statement by statement, and then the table's cells."""
+    return [
+        at_most(frame, "Cli-Ctr", SERVER, {100: 6, 400: 8, 700: 10}, "less than 6, 8 and 10% more time"),
+        at_most(frame, "Srv-Ctr", SERVER, _printed(1, 4, 3), "1, 4 and 3% more time"),
+        _up_to_40(frame),
+        at_most(frame, "Srv-Ctr", CLIENT, dict.fromkeys((100, 400, 700), 4), "less than 4% more time"),
+        *(traffic(frame, protocol, who) for protocol in ("Cli-Ctr", "Srv-Ctr") for who in (SERVER, CLIENT)),
+        _added(frame),
+        *cells(frame, "Rand"),
+    ]
+
+
+def claims_of_table3(frame: pd.DataFrame) -> list[Claim]:
+    """Appendix C, statement by statement, and then the table's cells."""
+    return [
+        at_most(frame, "Cli-Ctr", SERVER, {100: 5, 400: 10, 700: 5}, "less than 5, 10 and 5% more time than Oort"),
+        at_most(frame, "Srv-Ctr", SERVER, _printed(2, 0, 0), "2, 0 and 0% more time than Oort"),
+        *(traffic(frame, protocol, SERVER) for protocol in ("Cli-Ctr", "Srv-Ctr")),
+        *cells(frame, "Oort"),
+    ]
+
+
+def _printed(*percents: float) -> dict[int, float]:
+    """The most that whole percents stand for, at 100, 400 and 700 clients."""
+    return {population: percent + 0.5 for population, percent in zip((100, 400, 700), percents, strict=True)}
+
+
+def at_most(frame: pd.DataFrame, protocol: str, who: str, limits: Mapping[int, float], claim: str) -> Claim:
+    """Whether the largest overhead of all applications stays within a limit, by population and table of costs.
+
+    Args:
+        frame: from `overhead.table`.
+        protocol: the paper's name.
+        who: `SERVER` or `CLIENT`.
+        limits: percent by population.
+        claim: what the paper says of it.
+    """
+    checks, found = [], []
+    for costs, title in COST_TABLES.items():
+        worst = {n: _percent_over(frame, protocol, who, costs, n) for n in limits}
+        checks += [between(f"most %, {n} clients", worst[n], most=limit) for n, limit in limits.items()]
+        found.append(f"{title}: {_said(worst)}")
+    return Claim(
+        f"{protocol} takes the {who} {claim}", "; ".join(found) + " at 100, 400 and 700 clients, most of any", checks
+    )
+
+
+def traffic(frame: pd.DataFrame, protocol: str, who: str) -> Claim:
+    """Less than 1% more bytes in every cell."""
+    rows = frame[(frame["protocol"] == protocol) & frame[_TRAFFIC[who]].notna()]
+    most = None if rows.empty else 100 * (float(rows[_TRAFFIC[who]].max()) - 1)
+    return Claim(
+        f"{protocol} adds less than 1% to the {who}'s traffic",
+        "no round was completed" if most is None else f"{most:+.2f}% at most",
+        [between("most % of any cell", most, most=1)],
+    )
+
+
+def cells(frame: pd.DataFrame, baseline: str) -> list[Claim]:
+    """Every cell of time that is predicted, against the paper's: overheads, then minutes.
+
+    Args:
+        frame: from `overhead.table`.
+        baseline: what overheads are over, Rand or Oort.
+    """
+    of_each = {str(name): rows for name, rows in frame[frame["costs"] == "authors"].groupby("application", sort=False)}
+    overheads = [
+        _overheads(rows, name, protocol, who, baseline)
+        for who in (SERVER, CLIENT)
+        for protocol in ("Cli-Ctr", "Srv-Ctr")
+        for name, rows in of_each.items()
+    ]
+    return overheads + [_minutes(rows, name, who) for who in (SERVER, CLIENT) for name, rows in of_each.items()]
+
+
+def _overheads(rows: pd.DataFrame, application: str, protocol: str, who: str, baseline: str) -> Claim:
+    margin = 100 * overhead_spread(_MEASURE[who])
+    ours = _by_population(rows, protocol, _RATIO[who])
+    papers = {
+        n: value for n, value in _by_population(rows, protocol, f"{_RATIO[who]} (paper)").items() if value is not None
+    }
+    measured = _said(ours)
+    if protocol == "Cli-Ctr" and who == SERVER:
+        measured += f" ({_said(_by_population(rows, VERIFIED, _RATIO[who]))} where the server verifies, too)"
+    return Claim(
+        f"{application}: {protocol} takes the {who} {_said(papers)} more than {baseline} at {_joined(papers)} clients",
+        measured,
+        [
+            within("points more than the paper", None if value is None else value - papers[n], 0, margin)
+            for n, value in ours.items()
+            if n in papers
+        ],
+    )
+
+
+def _minutes(rows: pd.DataFrame, application: str, who: str) -> Claim:
+    factor = minutes_spread(_MEASURE[who])
+    shown = rows[rows[f"{_MINUTES[who]} (paper)"].notna()]
+    if who == CLIENT:  # two of them were used to find the costs
+        shown = shown[~((shown["protocol"] == "Rand") & shown["population"].isin((100, 700)))]
+    ratios = (shown[_MINUTES[who]] / shown[f"{_MINUTES[who]} (paper)"].astype(float)).dropna()
+    return Claim(
+        f"{application}: the {who}'s minutes in the table's {len(shown)} predicted cells",
+        f"{ratios.min():.2f} to {ratios.max():.2f} times the paper's" if len(ratios) else "no round was completed",
+        [within_factor("times the paper's", float(ratio), 1, factor) for ratio in ratios],
+    )
+
+
+def _up_to_40(frame: pd.DataFrame) -> Claim:
+    """The largest of a participant's overheads, as large as the paper's."""
+    rows = frame[(frame["protocol"] == "Cli-Ctr") & frame[_RATIO[CLIENT]].notna()]
+    most = {
+        costs: None if of_it.empty else 100 * (float(of_it[_RATIO[CLIENT]].max()) - 1)
+        for costs in COST_TABLES
+        for of_it in [rows[rows["costs"] == costs]]
+    }
+    top = max(TABLE_2[a, n, "Cli-Ctr"].client_min / TABLE_2[a, n, "Rand"].client_min for a, n, _ in TABLE_2) - 1
+    margin = overhead_spread(_MEASURE[CLIENT])
+    return Claim(
+        "Cli-Ctr takes a participant up to 40% more time",
+        "; ".join(f"{COST_TABLES[costs]}: {_percent(value)} at most" for costs, value in most.items()),
+        [within("most % of any cell", value, 100 * top, 100 * margin) for value in most.values()],
+    )
+
+
+def _added(frame: pd.DataFrame) -> Claim:
+    """What Lotto adds to the server's traffic at the largest population."""
+    claim = "at 700 clients (Reddit) Cli-Ctr adds 1.3 MB to the server's traffic, Srv-Ctr 0.3 MB"
+    rows = frame[(frame["costs"] == "testbed") & (frame["population"] == frame["population"].max())]
+    megabytes = rows[rows["application"] == rows["application"].iloc[-1]].set_index("protocol")["server MB"]
+    added = {name: float(megabytes[name] - megabytes["Rand"]) for name in ("Cli-Ctr", "Srv-Ctr")}
+    where = f"{rows['population'].iloc[-1]} clients, {rows['application'].iloc[-1]}"
+    return Claim(
+        claim,
+        f"{', '.join(f'{name} {value:.2f} MB' for name, value in added.items())} ({where})",
+        [
+            within_factor(f"MB, {name}", added[name], paper, ADDED_FACTOR)
+            for name, paper in (("Cli-Ctr", 1.3), ("Srv-Ctr", 0.3))
+        ],
+    )
+
+
+# -- percentages ------------------------------------------------------------------------------------------------------
+
+Percents = Mapping[int, float | None]
+"""By population; None where no round was completed."""
+
+
+def _percent_over(frame: pd.DataFrame, protocol: str, who: str, costs: str, population: int) -> float | None:
+    """The largest overhead of all applications, in percent."""
+    chosen = (frame["protocol"] == protocol) & (frame["costs"] == costs) & (frame["population"] == population)
+    ratios = frame.loc[chosen, _RATIO[who]].dropna()
+    return None if ratios.empty else 100 * (float(ratios.max()) - 1)
+
+
+def _by_population(rows: pd.DataFrame, protocol: str, heading: str) -> Percents:
+    of_it = rows[rows["protocol"] == protocol]
+    return {
+        int(n): None if pd.isna(ratio) else 100 * (float(ratio) - 1)
+        for n, ratio in zip(of_it["population"], of_it[heading], strict=True)
+    }
+
+
+def _said(percents: Percents) -> str:
+    return " / ".join(_percent(value) for value in percents.values())
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.1f}%"
+
+
+def _joined(percents: Percents) -> str:
+    return " / ".join(str(n) for n in percents)

@@ -1,0 +1,82 @@
+"""`testbed reproduce --verify`: every verdict computed again from kept numbers, and the pages that show them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import analysis
+from analysis.reproduction.contract import Reproduction
+from analysis.reproduction.kept import Kept, differences, kept, read
+from analysis.reproduction.pages import differing
+from analysis.reproduction.verdicts import VERDICTS, counts
+from analysis.tables import Table, render, to_json
+from testbed.errors import ExperimentError
+
+PAGES = Path(analysis.__file__).parents[1] / "docs" / "papers"
+"""Of the checkout; an installed testbed has none."""
+
+
+@dataclass
+class Verification:
+    """What was looked at.
+
+    Attributes:
+        outcomes: the results whose verdicts were computed again.
+        missing: reproductions of which no result was there.
+        differing: what differs, a line each.
+    """
+
+    outcomes: list[Kept] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    differing: list[str] = field(default_factory=list)
+
+
+def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Verification:
+    """Compute the verdicts of kept results again, or of those below a directory.
+
+    Args:
+        every: of which reproductions.
+        directory: where `testbed reproduce` wrote: a ``result.json``, or a folder for each; None: the kept ones, and
+            the pages that are generated from them.
+
+    Raises:
+        ExperimentError: a file is not a result, or the directory has none.
+    """
+    found = Verification()
+    if directory is None:
+        for one in every:
+            if (of_it := kept(one)) is None:
+                found.missing.append(one.name)
+            else:
+                found.outcomes.append(of_it)
+        if PAGES.is_dir():
+            found.differing += differing(PAGES)
+    else:
+        names = {one.name for one in every}
+        files = [directory / "result.json", *sorted(directory.glob("*/result.json"))]
+        outcomes = [read(file) for file in files if file.exists()]
+        found.outcomes = [of_it for of_it in outcomes if of_it.name in names]
+        if not found.outcomes:
+            raise ExperimentError(f"--out: {directory} has no result.json of {', '.join(sorted(names))}")
+    for of_it in found.outcomes:
+        found.differing += differences(of_it)
+    return found
+
+
+def shown(found: Verification, format: str) -> str:
+    """What was found as text, Markdown or JSON, ending in a line feed."""
+    if format == "json":
+        return to_json(
+            {
+                "verdicts": {one.name: counts(one.result.claims) for one in found.outcomes},
+                "not_run": found.missing,
+                "differing": found.differing,
+            }
+        )
+    of_each = [(one, counts(one.result.claims)) for one in found.outcomes]
+    rows = [[one.name, one.scale, *(str(count or "") for count in of_it.values())] for one, of_it in of_each]
+    totals = [str(sum(of_it[verdict] for _, of_it in of_each)) for verdict in VERDICTS]
+    table = render(Table(["reproduction", "scale", *VERDICTS], [*rows, ["all", "", *totals]], left=range(2)), format)
+    lines = [f"no result is kept of {', '.join(found.missing)}"] if found.missing else []
+    lines += found.differing or ["every verdict is what its numbers say"]
+    return table + "\n" + "".join(f"{line}\n" for line in lines)

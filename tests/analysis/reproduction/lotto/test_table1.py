@@ -1,0 +1,37 @@
+"""Table 1, tiny: exponents of what is known, and of real rounds."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.reproduction.contract import ReproductionContext
+from analysis.reproduction.lotto import table1
+
+
+@given(st.floats(0, 1e6), st.floats(1e-3, 1e3), st.floats(0.5, 3.0), st.integers(3, 6))
+def test_the_exponent_is_that_of_what_grows(constant: float, factor: float, power: float, sizes: int) -> None:
+    values = [constant + factor * (10 * 2.0**doubling) ** power for doubling in range(sizes)]
+    found = table1.exponent(values)
+    if max(values) - min(values) > table1.FLAT * max(values):
+        assert found == pytest.approx(power, abs=1e-2)
+    else:
+        assert found == 0.0
+
+
+def test_what_does_not_grow_has_exponent_0() -> None:
+    assert table1.exponent([100.0, 100.5, 99.9, 101.0]) == 0.0
+    assert table1.exponent([100.0, 90.0, 200.0, 400.0]) == pytest.approx(2 / 3)
+
+
+def test_orders_are_held_against_real_rounds(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"n": [(60, 6), (120, 6), (240, 6)], "s": [(120, 5), (120, 10), (120, 20)]}
+    monkeypatch.setitem(table1.SIZES, "small", sizes)
+    monkeypatch.setattr(table1, "ROUNDS", 2)
+    result = table1.run_table1(context)
+    assert len(result.table) == 3 * 6
+    verdicts = {claim.claim: claim.verdict for claim in result.claims}
+    assert len(verdicts) == 8
+    assert verdicts["Client-Centric: the participant's computation is O(s)"] == "agrees"
+    assert verdicts["Client-Centric: the participant's communication is O(s)"] == "agrees"
+    table = result.table.set_index(["variant", "doubled", "n", "s"])["server compute s"]
+    assert table["Client-Centric, server verifies", "s", 120, 20] > 2 * table["Client-Centric", "s", 120, 20]

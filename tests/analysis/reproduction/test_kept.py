@@ -1,0 +1,165 @@
+"""Kept results: read back as they were, verified, and shown in pages that say the same."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.reproduction import kept, pages, verification
+from analysis.reproduction.contract import Origin, Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.presentation import listed, outcome, write
+from analysis.reproduction.verdicts import Claim, below, counts, true
+from testbed.errors import ExperimentError
+
+
+def _run(context: ReproductionContext) -> ReproductionResult:
+    return MADE
+
+
+ONE = Reproduction("paper-table9", "What a thing costs", "A. Author, arXiv 0000.00000, Table 9", _run)
+OTHER = Reproduction("paper-fig3", "How it looks", "A. Author, arXiv 0000.00000, Figure 3", _run)
+MADE = ReproductionResult(
+    table=pd.DataFrame(
+        {"who": ["a|b", "c"], "n": [10, 20], "cost": [0.123456789, float("nan")], "cost (paper)": [0.1, None]}
+    ),
+    figures=[Path("out/figure.png")],
+    claims=[Claim("costs little", "0.12", [below("cost", 0.12, 1)], seeds=3), Claim("is fast", "nothing ran")],
+    remarks=["Smaller than the paper."],
+)
+ORIGIN = Origin(130.0, "9.9", "0123456789abcdef", "P", 2, "2026-01-01T00:00:00+00:00")
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with one kept result, of a catalogue of two."""
+    write(ONE, MADE, "small", tmp_path / "made", ORIGIN)
+    folder = tmp_path / "results"
+    folder.mkdir()
+    (tmp_path / "made" / "result.json").rename(folder / "paper-table9.json")
+    monkeypatch.setattr(kept, "RESULTS", folder)
+    monkeypatch.setattr(pages, "catalogue", lambda: {one.name: one for one in (ONE, OTHER)})
+    monkeypatch.setattr(verification, "PAGES", tmp_path / "pages")  # this checkout's are of other reproductions
+    return folder
+
+
+def test_a_result_is_read_back_as_it_was_shown(results: Path) -> None:
+    found = kept.kept(ONE)
+    assert found is not None
+    assert (found.name, found.scale, found.origin) == ("paper-table9", "small", ORIGIN)
+    assert found.result.claims == [Claim(**{**vars(one), "checks": tuple(one.checks)}) for one in MADE.claims]
+    assert outcome(found.result) == outcome(MADE)
+    assert found.result.figures == [Path("figure.png")]
+    assert kept.kept(OTHER) is None
+
+
+def test_the_list_says_how_it_went(results: Path) -> None:
+    text = listed([ONE, OTHER])
+    assert "last: small, 2 min: 1 agrees, 1 not run" in text
+    assert json.loads(listed([ONE], "json"))[0]["last"]["verdicts"]["agrees"] == 1
+    assert "| not run |" in listed([OTHER], "markdown")
+
+
+def _changed(results: Path, change: dict[str, object]) -> Path:
+    file = results / "paper-table9.json"
+    data = json.loads(file.read_text())
+    data["claims"][0] |= change
+    file.write_text(json.dumps(data))
+    return file
+
+
+def test_a_verdict_that_its_numbers_do_not_give_is_found(results: Path) -> None:
+    assert verification.verify([ONE, OTHER]).missing == ["paper-fig3"]
+    _changed(results, {"verdict": "partly"})
+    (line,) = kept.differences(kept.read(results / "paper-table9.json"))
+    assert line == "paper-table9: 'costs little' is written down as partly, and its numbers say agrees"
+
+
+def test_a_number_that_was_changed_is_found(results: Path) -> None:
+    data = json.loads((results / "paper-table9.json").read_text())
+    check = data["claims"][0]["checks"][0] | {"value": 3.0, "low": 3.0, "high": 3.0}
+    _changed(results, {"checks": [check]})
+    assert len(kept.differences(kept.read(results / "paper-table9.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"name": "x"}', "[" * 100_000, '{"claims": [{"claim": "c"}]}', "\xff", "null"]
+)
+def test_another_file_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "result.json"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ExperimentError, match=r"not a result\.json of `testbed reproduce`") as refused:
+        kept.read(file)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_interval_whose_ends_are_swapped_is_refused(results: Path) -> None:
+    data = json.loads((results / "paper-table9.json").read_text())
+    file = _changed(results, {"checks": [data["claims"][0]["checks"][0] | {"low": 5.0, "high": 1.0}]})
+    with pytest.raises(ExperimentError, match="not a result"):
+        kept.read(file)
+
+
+def test_ones_own_results_are_verified_where_they_are(results: Path, tmp_path: Path) -> None:
+    write(ONE, MADE, "small", tmp_path / "own" / "paper-table9-small", ORIGIN)
+    assert [one.name for one in verification.verify([ONE], tmp_path / "own").outcomes] == ["paper-table9"]
+    assert verification.verify([ONE], tmp_path / "own" / "paper-table9-small").differing == []
+    with pytest.raises(ExperimentError, match=r"has no result\.json of paper-fig3"):
+        verification.verify([OTHER], tmp_path / "own")
+
+
+PAGE = "# Page\n\n<!-- result: paper-table9 -->\nold\n<!-- end -->\n\nprose\n\n<!-- results: all -->\n<!-- end -->\n"
+
+
+def test_pages_show_what_is_kept(results: Path, tmp_path: Path) -> None:
+    new = pages.page(PAGE, "page.md")
+    assert outcome(MADE) in new
+    assert "Scale small; 2 min on 2 processors; version 9.9, 0123456789." in new
+    assert "| `paper-table9` | small | 1 |" in new
+    assert "| `paper-fig3` | – |" in new
+    assert "\nprose\n" in new
+    assert "old" not in new
+    assert pages.page(new, "page.md") == new  # written anew, it stays
+
+
+def test_a_page_that_says_something_else_is_found(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    (folder / "page.md").write_text(pages.page(PAGE, "page.md"))
+    assert pages.differing(folder) == []
+    _changed(results, {"measured": "0.13"})
+    assert pages.differing(folder) == ["page.md: not what the kept results give; `make papers` writes it anew"]
+    monkeypatch.setattr("sys.argv", ["pages", str(folder)])
+    pages.main()
+    assert pages.differing(folder) == []
+
+
+def test_a_page_counts_one_papers_verdicts(results: Path) -> None:
+    assert pages.page("<!-- results: paper -->\n<!-- end -->\n", "page.md") == pages.page(
+        "<!-- results: all -->\n<!-- end -->\n", "page.md"
+    ).replace("results: all", "results: paper")
+    with pytest.raises(ExperimentError, match=r"page\.md: results: pape: no reproduction's name begins so"):
+        pages.page("<!-- results: pape -->\n<!-- end -->\n", "page.md")
+
+
+@pytest.mark.parametrize(("name", "why"), [("paper-fig3", "no result of it is kept"), ("x", "no such reproduction")])
+def test_a_block_of_nothing_is_one_line(results: Path, name: str, why: str) -> None:
+    with pytest.raises(ExperimentError, match=f"page.md: {name}: {why}"):
+        pages.page(f"<!-- result: {name} -->\n<!-- end -->\n", "page.md")
+
+
+def test_what_is_verified_is_shown_in_every_format(results: Path) -> None:
+    found = verification.Verification([kept.read(results / "paper-table9.json")], ["paper-fig3"], [])
+    assert "every verdict is what its numbers say" in verification.shown(found, "text")
+    assert json.loads(verification.shown(found, "json"))["not_run"] == ["paper-fig3"]
+    found.differing.append("page.md: not so")
+    assert "page.md: not so" in verification.shown(found, "markdown")
+
+
+def test_a_claim_that_counts_elsewhere_is_shown_and_not_counted(tmp_path: Path) -> None:
+    shared = ReproductionResult(claims=[Claim("c", "m", [true("a", True)], counted_in="paper-table9")])
+    assert "agrees (counted in paper-table9)" in outcome(shared)
+    write(OTHER, shared, "small", tmp_path)
+    assert sum(counts(kept.read(tmp_path / "result.json").result.claims).values()) == 0
