@@ -24,7 +24,7 @@ from analysis.comparison.time_to_target import targets_beside
 from analysis.multi_round.kept import FILE
 from benchmarks.report import arguments, emit
 from testbed.files import parquet
-from testbed.network.recorder import ANSWERED, DROPPED, OFFLINE, OUTCOMES
+from testbed.network.exchanges import ANSWERED, DROPPED, OFFLINE, OUTCOMES
 from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint, replacing, write_checkpoint
 from testbed.records.tables import MERGED_UP_TO, SCHEMAS

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from testbed.display import visible
-from testbed.network.recorder import OUTCOMES, Event, Exchanges
+from testbed.network.exchanges import OUTCOMES, Exchanges
+from testbed.network.recorder import Event
 
 _log = logging.getLogger(__name__)
 

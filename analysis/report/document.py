@@ -32,7 +32,7 @@ from analysis.report import curves, rounds, sheets
 from analysis.report.sheets import Sheet
 from analysis.style import protocol_colours, stage_colours
 from testbed.display import visible, visible_lines
-from testbed.network.recorder import OUTCOMES
+from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
 from testbed.version import VERSION
 from testbed.workload.target import Target

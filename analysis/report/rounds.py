@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from testbed.display import visible_lines
-from testbed.network.recorder import OUTCOMES
+from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
 
 ROWS = 1_500_000

@@ -24,9 +24,9 @@ from testbed.emulation.transport.section import TCP, Transport
 from testbed.messages import question_name
 from testbed.network.contract import Timing
 from testbed.network.emulated import EmulatedNetwork
+from testbed.network.exchanges import Exchanges
 from testbed.network.live.server import LiveNetwork
 from testbed.network.live.wire import ANSWER_OVERHEAD, question_overhead
-from testbed.network.recorder import Exchanges
 from testbed.parties.host import LocalHosts
 
 TIMING = Timing(600.0, disconnects_visible=True)

@@ -12,7 +12,7 @@ from testbed.engine.plan import Plan
 from testbed.engine.round import Outcome
 from testbed.errors import ExperimentError
 from testbed.network.contract import no_ids
-from testbed.network.recorder import Exchanges
+from testbed.network.exchanges import Exchanges
 from testbed.privacy.ledger import Ledger, PrivacyCharge, Shares
 from testbed.privacy.section import PrivacySection, Unit
 from testbed.records import RunDirectory

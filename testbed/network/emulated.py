@@ -23,10 +23,11 @@ from testbed.emulation.links.rates import Rates
 from testbed.messages import detach
 from testbed.network.connections import DOWN, UP, Opening, Plan, stage_word
 from testbed.network.contract import Ask, Replies, Timing
+from testbed.network.exchanges import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT
 from testbed.network.fair_sharing.transfers import transfer
 from testbed.network.hosts import Delivery, HostAnswers, Hosts
 from testbed.network.kinds import FEW_CLIENTS, Kinds, classes, is_among
-from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, RoundRecorder, Stage
+from testbed.network.recorder import RoundRecorder, Stage
 from testbed.network.sums import Sum
 
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from testbed.errors import RunError, reason
 from testbed.files import parquet as parquet_files
-from testbed.network.recorder import OUTCOMES, Event, Exchanges
+from testbed.network.exchanges import OUTCOMES, Exchanges
+from testbed.network.recorder import Event
 from testbed.records.arrays import Checkpoint
 
 _WORD = pa.dictionary(pa.int16(), pa.string())

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from testbed.network.recorder import ANSWERED, DROPPED, OFFLINE, OUTCOMES, SILENT, Event, Exchanges
+from testbed.network.exchanges import ANSWERED, DROPPED, OFFLINE, OUTCOMES, SILENT, Exchanges
+from testbed.network.recorder import Event
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import Checkpoint
 from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table

@@ -18,7 +18,8 @@ from ray.util import metrics as rays
 
 from cluster.metrics import COUNTERS, GAUGES, HISTOGRAMS, MAXIMUM_WORDS, RunMetrics
 from testbed.experiment.schema import Experiment
-from testbed.network.recorder import ANSWERED, DROPPED, LATE, OUTCOMES, Event, Exchanges
+from testbed.network.exchanges import ANSWERED, DROPPED, LATE, OUTCOMES, Exchanges
+from testbed.network.recorder import Event
 from testbed.records import RunDirectory, RunRecords
 from tests.repository import ROOT
 

@@ -13,7 +13,7 @@ from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
-from testbed.network.recorder import Exchanges
+from testbed.network.exchanges import Exchanges
 from testbed.records import RunDirectory
 from testbed.workload.contract import LocalUpdate
 

@@ -14,7 +14,7 @@ from testbed.errors import Refusal
 from testbed.messages import Message, Vector, encode
 from testbed.network.contract import Replies, Timing
 from testbed.network.emulated import EmulatedNetwork
-from testbed.network.recorder import OUTCOMES
+from testbed.network.exchanges import OUTCOMES
 from testbed.parties.client import Environment, Role, RoleSpec, handles
 from testbed.parties.host import LocalHosts
 from testbed.parties.pki import Directory

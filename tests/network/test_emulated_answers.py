@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message, encode
-from testbed.network.recorder import OUTCOMES
+from testbed.network.exchanges import OUTCOMES
 from testbed.parties.client import RoleSpec, handles
 from tests.network import emulated
 

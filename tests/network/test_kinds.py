@@ -12,8 +12,8 @@ from testbed.emulation.transport.section import NO_TRANSPORT, QUIC, TCP, Transpo
 from testbed.network import emulated as emulated_module
 from testbed.network import kinds as kinds_module
 from testbed.network.contract import Replies
+from testbed.network.exchanges import COLUMNS, ExchangesOfKinds
 from testbed.network.kinds import Kinds, classes, is_among
-from testbed.network.recorder import COLUMNS, ExchangesOfKinds
 from tests.network import emulated
 from tests.thoroughness import examples
 

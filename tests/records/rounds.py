@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from testbed.network.recorder import ANSWERED, DROPPED, Event, Exchanges
+from testbed.network.exchanges import ANSWERED, DROPPED, Exchanges
+from testbed.network.recorder import Event
 from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint
 from testbed.records.tables import (

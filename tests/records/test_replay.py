@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from testbed.errors import RunError
-from testbed.network.recorder import OUTCOMES, Exchanges
+from testbed.network.exchanges import OUTCOMES, Exchanges
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import Checkpoint
 from testbed.records.reader import recorded_schedule

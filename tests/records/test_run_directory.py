@@ -12,7 +12,7 @@ import yaml
 from testbed.errors import RunError
 from testbed.experiment.reading import read_yaml
 from testbed.experiment.schema import Experiment, validated
-from testbed.network.recorder import OUTCOMES
+from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunDirectory, RunRecords, find_runs
 from testbed.records.arrays import Checkpoint
 from testbed.records.tables import SCHEMAS

@@ -14,7 +14,7 @@ from scipy.stats import binomtest, chisquare
 from testbed.batches import Batches
 from testbed.crypto import signatures, vrf
 from testbed.errors import Refusal, RoundAborted
-from testbed.network.recorder import OUTCOMES
+from testbed.network.exchanges import OUTCOMES
 from testbed.selection.lotto.messages import Announce, ParticipantEntry, ParticipantList, selection_input
 from testbed.selection.verifiable_batch_partition import (
     VALUE_DOMAIN,

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from testbed.arrays import Ids
 from testbed.crashes import Crash
 from testbed.errors import RunError
+from testbed.network.exchanges import ANSWERED, DROPPED, REFUSED, SILENT
 from testbed.network.live import wire
 from testbed.network.live.admission import Admission, Connection
 from testbed.network.live.links import ThrottledLinks, sleep_until
 from testbed.network.live.stage import Exchange, StageProgress
 from testbed.network.live.windows import StageSenders
 from testbed.network.live.wire import FramingError, QuestionHeader
-from testbed.network.recorder import ANSWERED, DROPPED, REFUSED, SILENT
 
 
 @dataclass(frozen=True, kw_only=True)

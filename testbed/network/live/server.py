@@ -41,6 +41,7 @@ from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
 from testbed.messages import Vector, encode, question_name
 from testbed.network.contract import Ask, Replies, Timing
+from testbed.network.exchanges import DROPPED, OFFLINE
 from testbed.network.hosts import HostAnswers
 from testbed.network.live import wire
 from testbed.network.live.admission import STRANGERS, Admission
@@ -49,7 +50,7 @@ from testbed.network.live.links import RealLinks, ThrottledLinks, sleep_until
 from testbed.network.live.stage import Exchange, StageProgress, collected, summed
 from testbed.network.live.windows import StageSenders
 from testbed.network.live.wire import Address
-from testbed.network.recorder import DROPPED, OFFLINE, RoundRecorder, Stage
+from testbed.network.recorder import RoundRecorder, Stage
 from testbed.network.sums import Sum
 
 RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone

@@ -20,12 +20,13 @@ from testbed.emulation.availability import Presence
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Message, RefusalNotice, Vector, decode, detach
+from testbed.network.exchanges import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT
 from testbed.network.hosts import ClientRefusal, HostAnswers
 from testbed.network.live import wire
 from testbed.network.live.admission import Connection
 from testbed.network.live.links import Transfer
 from testbed.network.live.wire import ANSWER_OVERHEAD, AnswerHeader, FramingError, QuestionHeader
-from testbed.network.recorder import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, Stage
+from testbed.network.recorder import Stage
 from testbed.network.sums import Sum, float_total, ring_total
 
 LONGEST_LINE = 1 << 16

@@ -12,7 +12,7 @@ import pytest
 from analysis.comparison.losses import LOST, counts, dropouts, first_losses, render, somebody_was_lost
 from analysis.comparison.summary import summarise
 from testbed.errors import ExperimentError
-from testbed.network.recorder import OUTCOMES
+from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
 from tests.analysis import recorded
 

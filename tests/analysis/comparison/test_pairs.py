@@ -14,7 +14,7 @@ from analysis.comparison.measures import per_round
 from analysis.comparison.overhead import PAIRED, compare_paired
 from analysis.comparison.report import render
 from analysis.statistics import ratio_interval
-from testbed.network.recorder import OUTCOMES
+from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
 from tests.analysis import recorded
 

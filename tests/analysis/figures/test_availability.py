@@ -13,7 +13,7 @@ from analysis.comparison.rows import rows_of
 from analysis.figures.availability import availability, dropouts_by_stage, presence
 from analysis.figures.elements import Drawn
 from analysis.style import house_style
-from testbed.network.recorder import OUTCOMES
+from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
 from tests.analysis import recorded
 

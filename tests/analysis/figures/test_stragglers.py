@@ -10,7 +10,7 @@ import pytest
 from analysis.comparison.rows import rows_of
 from analysis.figures.elements import Drawn
 from analysis.figures.stragglers import kinds_of, stragglers
-from testbed.network.recorder import OUTCOMES
+from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.clients import clients_table
 from tests.analysis import recorded

@@ -14,7 +14,8 @@ from analysis.timeline import numbered, write
 from analysis.timeline.placed import placed
 from testbed.commands import main
 from testbed.errors import ExperimentError
-from testbed.network.recorder import ANSWERED, OUTCOMES, REFUSED, Event
+from testbed.network.exchanges import ANSWERED, OUTCOMES, REFUSED
+from testbed.network.recorder import Event
 from testbed.records import RunRecords, find_runs
 from tests.analysis.recorded import RecordedRound, asked, synthetic_run, write_run
 from tests.analysis.timeline.traces import CLIENTS, FIRST, check, of, read

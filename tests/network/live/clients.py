@@ -6,8 +6,8 @@ from typing import Any
 
 from testbed.messages import Message
 from testbed.network.contract import Replies
+from testbed.network.exchanges import OUTCOMES, Exchanges
 from testbed.network.live import Address, LiveClients, LiveNetwork, wire
-from testbed.network.recorder import OUTCOMES, Exchanges
 
 CONNECT_S = 30.0
 

@@ -10,7 +10,7 @@ import workloads
 from testbed.engine.in_process import live_in_process, run_in_process
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
-from testbed.network.recorder import Exchanges
+from testbed.network.exchanges import Exchanges
 from testbed.records import RunDirectory, RunRecords
 from testbed.selection.contract import TrainingReports
 

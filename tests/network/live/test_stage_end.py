@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.network.recorder import OUTCOMES
+from testbed.network.exchanges import OUTCOMES
 from tests.network import emulated
 from tests.network.live.clients import LiveWorld
 

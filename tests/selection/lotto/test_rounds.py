@@ -15,7 +15,7 @@ from testbed.emulation.compute.cost import REFERENCE_COSTS
 from testbed.errors import RoundAborted
 from testbed.messages import encode
 from testbed.network.contract import Timing
-from testbed.network.recorder import OUTCOMES
+from testbed.network.exchanges import OUTCOMES
 from testbed.selection.lotto.messages import Candidacy, selection_input, under_threshold, which_under_threshold
 from testbed.selection.lotto.variants import (
     ClientCentricParameters,
