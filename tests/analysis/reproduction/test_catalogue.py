@@ -12,7 +12,7 @@ def test_every_reproduction_says_what_it_is() -> None:
         assert one.name == name
         assert one.title
         assert "\n" not in one.title
-        assert "arXiv" in one.source
+        assert "arXiv" in one.source or "ePrint" in one.source
         assert callable(one.run)
     assert len(found) >= len(MODULES)
 
