@@ -2,37 +2,75 @@
 `dp-sgd-random-participation`.
 
 Every client is a case of its own. It has two coordinates of the model for itself: along the first lie the gradients of
-its d samples, along the second that of one sample more, x', all of norm C; in half of the clients that sample is null.
-So everybody else is silent where a client's gradients are, and one round of N clients is N independent rounds of the
-orthogonal pair. The observer sees the model after every round, and knows the step.
+its d samples, along the second that of one sample more, x', all of norm C. So everybody else is silent where a client's
+gradients are, and one round of N clients is N independent rounds of the orthogonal pair. The observer sees the model
+after every round, and knows the step.
+
+Two federations run side by side, with x' and with a null sample in its place at every client. They have the same seed,
+so that they share every coin and all noise: what differs is what x' makes differ, and few rounds tell how often.
 """
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from math import expm1, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
-from analysis.attacks.membership import Advantage, Threshold
+from analysis.attacks.membership import Threshold
 from analysis.bounds.random_participation import Participation
+from analysis.statistics import Interval
 from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.workload.contract import Evaluation, LocalUpdate
 
 
+@dataclass(frozen=True)
+class PairedAdvantage:
+    """How well the test told the data sets apart in rounds that share their coins.
+
+    Attributes:
+        trials: such pairs of rounds.
+        gained: in how many of them the observer says that x' is there of the round with it alone.
+        lost: of the one without it alone.
+        yes_without: of the one without it, whatever of the other.
+        epsilon: of the claim that is tested.
+    """
+
+    trials: int
+    gained: int
+    lost: int
+    yes_without: int
+    epsilon: float
+
+    @property
+    def delta(self) -> float:
+        """Pr[yes | with] - e^epsilon Pr[yes | without], estimated."""
+        return (self.gained - self.lost - expm1(self.epsilon) * self.yes_without) / self.trials
+
+    def interval(self) -> Interval:
+        """delta, and the half-width of its 95% interval: normal, of the pairs that differ and of the yes without x'."""
+        differ, mean = (self.gained + self.lost) / self.trials, (self.gained - self.lost) / self.trials
+        without = self.yes_without / self.trials
+        variance = differ - mean**2 + expm1(self.epsilon) ** 2 * without * (1 - without)
+        return Interval(self.delta, 1.959964 * sqrt(variance / self.trials))
+
+
 class OrthogonalGradients:
     """A workload of clients whose gradients are the orthogonal pair's, each in a plane of its own.
 
     Args:
-        population: clients; those of even number hold x', the others a null sample in its place.
-        local_samples: d, besides that one.
+        population: clients.
+        local_samples: d, besides x'.
+        holds: whether they hold x', or a null sample in its place.
     """
 
-    def __init__(self, population: int, local_samples: int) -> None:
+    def __init__(self, population: int, local_samples: int, holds: bool) -> None:
         self.dimension = 2 * population
         self.sample_counts = np.full(population, local_samples + 1, np.int64)
-        self._others = local_samples
+        self._others, self._holds = local_samples, holds
 
     def initial_model(self) -> npt.NDArray[np.float32]:
         """All zero."""
@@ -57,7 +95,7 @@ class OrthogonalGradients:
         length = 1.0 if clip is None else clip
         total = np.zeros(self.dimension, np.float32)
         total[2 * client] = length * np.count_nonzero(samples < self._others)
-        if client % 2 == 0:
+        if self._holds:
             total[2 * client + 1] = length * np.count_nonzero(samples == self._others)
         return LocalUpdate(total, self._others + 1, 0.0, len(samples))
 
@@ -96,34 +134,35 @@ def attack_models(
     rounds: int,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
-) -> Advantage:
-    """Run the federation in this process, and test after every round in each client's plane whether x' is there.
+) -> PairedAdvantage:
+    """Run both federations in this process, and test after every round in each client's plane whether x' is there.
 
     Args:
         who, sigma, epsilon: of the claim that is tested.
-        population: clients, an even number: half of them hold x'.
-        rounds: of the federation; trials are half of population times rounds, with x' and as many without.
-        seed: of the federation.
+        population: clients; trials are population times rounds.
+        rounds: of each federation.
+        seed: of both.
         progress: told how many rounds are done.
     """
-    if population % 2:
-        raise ValueError(f"population: {population}; must be even, as half of the clients hold the sample")
     threshold = Threshold(who, sigma, epsilon)
-    workload = OrthogonalGradients(population, who.local_samples)
-    plan = Plan(experiment_of(who, sigma, population, rounds, seed), seed)
-    federation = federation_in_process(plan, workload, None)
-    batch = who.client_rate * who.sample_rate * float(workload.sample_counts.sum())
-    yes = np.zeros(2, np.int64)
+    experiment = experiment_of(who, sigma, population, rounds, seed)
+    workloads = [OrthogonalGradients(population, who.local_samples, holds) for holds in (True, False)]
+    federations = [federation_in_process(Plan(experiment, seed), workload, None) for workload in workloads]
+    per_deviation = who.client_rate * who.sample_rate * float(workloads[0].sample_counts.sum()) / sigma
+    gained = lost = yes_without = 0
 
     async def run() -> None:
-        before = workload.initial_model().astype(np.float64)
+        nonlocal gained, lost, yes_without
+        before = [workload.initial_model().astype(np.float64) for workload in workloads]
         for done in range(1, rounds + 1):
-            after = (await federation.run_next_round()).model.astype(np.float64)
-            seen = (before - after) * (batch / sigma)
+            after = [(await federation.run_next_round()).model.astype(np.float64) for federation in federations]
+            seen = [(old - new) * per_deviation for old, new in zip(before, after, strict=True)]
+            with_x, without = (one[1::2] > threshold(one[::2]) for one in seen)
+            gained += int((with_x & ~without).sum())
+            lost += int((without & ~with_x).sum())
+            yes_without += int(without.sum())
             before = after
-            found = seen[1::2] > threshold(seen[::2])
-            yes[:] += (found[::2].sum(), found[1::2].sum())
             progress(done)
 
     asyncio.run(run())
-    return Advantage(population // 2 * rounds, int(yes[0]), int(yes[1]), epsilon)
+    return PairedAdvantage(population * rounds, gained, lost, yes_without, epsilon)

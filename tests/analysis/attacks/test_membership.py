@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.attacks.membership import Advantage, attack_membership, coupled_delta
-from analysis.attacks.membership_of_models import attack_models
+from analysis.attacks.membership_of_models import PairedAdvantage, attack_models
 from analysis.bounds.random_participation import Participation, orthogonal_pair, recentred
 
 WHO, SIGMA, EPSILON = Participation(30, 0.1, 0.3), 1.0, 0.05
@@ -42,14 +42,16 @@ def test_the_interval_covers_the_rates_it_is_made_of() -> None:
 
 def test_the_models_of_a_federation_give_away_what_the_integral_says() -> None:
     seen = attack_models(WHO, SIGMA, EPSILON, population=1000, rounds=20, seed=4)
-    assert seen.trials == 10_000
-    assert seen.delta == pytest.approx(orthogonal_pair(WHO, SIGMA, EPSILON), abs=4 * np.sqrt(2 * 0.05 / seen.trials))
-    rates = (seen.yes_with / seen.trials, seen.yes_without / seen.trials)
+    assert (seen.trials, seen.lost) == (20_000, 0)
+    assert seen.interval().half_width < 2e-3
+    assert seen.delta == pytest.approx(orthogonal_pair(WHO, SIGMA, EPSILON), abs=2 * seen.interval().half_width)
     simulated = attack_membership(WHO, SIGMA, EPSILON, 1_000_000, np.random.default_rng(5))
-    expected = (simulated.yes_with / simulated.trials, simulated.yes_without / simulated.trials)
-    assert rates == pytest.approx(expected, abs=4 * np.sqrt(0.04 / seen.trials))
+    without = simulated.yes_without / simulated.trials
+    assert seen.yes_without / seen.trials == pytest.approx(without, abs=4 * np.sqrt(without / seen.trials))
 
 
-def test_half_of_the_clients_hold_the_sample() -> None:
-    with pytest.raises(ValueError, match="population: 7"):
-        attack_models(WHO, SIGMA, EPSILON, population=7, rounds=1, seed=4)
+def test_the_interval_of_pairs() -> None:
+    seen = PairedAdvantage(10_000, gained=100, lost=0, yes_without=0, epsilon=0.1)
+    assert seen.interval().mean == seen.delta == 0.01
+    assert seen.interval().half_width == pytest.approx(1.96 * np.sqrt(0.01 * 0.99 / 10_000), rel=1e-4)
+    assert PairedAdvantage(10_000, 100, 100, 500, 0.1).delta == pytest.approx(-np.expm1(0.1) * 0.05)

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.attacks.membership import Advantage
+from analysis.attacks.membership_of_models import PairedAdvantage
 from analysis.bounds.neighbouring_pairs import worst_angle
 from analysis.bounds.random_participation import recentred
 from analysis.reproduction.contract import Reproduction, ReproductionContext
@@ -76,12 +77,12 @@ def test_the_guarantee_is_refuted_by_what_is_integrated_and_sampled(found: Found
 @pytest.mark.parametrize(
     ("seen", "verdict"),
     [
-        (Advantage(10**8, 3000, 1800, EPSILON), "disagrees"),
-        (Advantage(10**6, 30, 18, EPSILON), "partly"),
-        (Advantage(10**10, 3000, 3000, EPSILON), "agrees"),
+        (PairedAdvantage(10**8, 1130, 0, 20_000, EPSILON), "disagrees"),
+        (PairedAdvantage(10**5, 1, 0, 20, EPSILON), "partly"),
+        (PairedAdvantage(10**8, 30, 30, 20_000, EPSILON), "agrees"),
     ],
 )
-def test_a_federation_that_was_attacked_is_judged_by_its_interval(seen: Advantage, verdict: str) -> None:
+def test_a_federation_that_was_attacked_is_judged_by_its_interval(seen: PairedAdvantage, verdict: str) -> None:
     claim = unsound.federated_claim(seen)
     assert (claim.verdict, claim.seeds) == (verdict, 1)
 
