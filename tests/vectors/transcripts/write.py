@@ -127,6 +127,7 @@ class Recorder:
                 (Randomness, "secret", drawn),
                 (SecAggClient, "encoded", quantised),
                 (WithoutNoise, "mean", summed),
+                (Plan, "derives_identities", False),  # registrations are part of what is recorded
             ):
                 stack.enter_context(patch.object(owner, name, instead))
             yield
