@@ -57,5 +57,7 @@ WORKS = (
     Work("reconstruct", "40 clients' updates out of the sums of 40 rounds", "reconstruct"),
     Work("transfers", "10^5 concurrent transfers that share a link", "transfers", target_ratio=4.0),
     Work("start", "from the command to the first round on Ray", "start", target_s=8.0),
+    Work("crowd", "10^7 clients, server-centric selection and a round", "crowd", target_s=20.0),
+    Work("batched-training", "50 clients of pfl-research's CIFAR-10 setup trained at once", "batched_training"),
     Work("scale", "a round of 10^6 clients on Ray, 100 participants", "scale"),
 )  # fmt: skip
