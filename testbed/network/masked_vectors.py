@@ -155,9 +155,10 @@ class MaskedVector(Vector):
 
     @property
     def values(self) -> npt.NDArray[Any]:
-        """`(d,)` the elements, all masks in them."""
+        """`(d,)` the elements, all masks in them; read-only: a sum would not have what is changed here."""
         if self._masked is None:
             masked = np.array(self._plain)
             self.masks.add_to(masked, self.bits)
+            masked.setflags(write=False)
             self._masked = masked
         return self._masked

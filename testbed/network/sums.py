@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from testbed.crypto.masks import Prg, add_masks
+from testbed.crypto.masks import Prg, add_masks, word_dtype
 from testbed.emulation.compute.cost import meter, meter_parallel, metered, thread_cpu_s
 from testbed.errors import ProtocolError, RunError
 from testbed.messages import Vector
@@ -60,17 +60,20 @@ class Sum:
 
 
 def ring_total(vectors: Sequence[Vector]) -> Sum:
-    """Sum of ring vectors of one shape; masks that are not expanded are counted. `_one_shape` says what it raises."""
+    """Sum of ring vectors of one shape; masks that are not expanded are counted. `_one_shape` says what it raises.
+
+    Its words are the ring's, whichever the vectors have: on a wire 8 bits come as bytes, and a dishonest client may
+    send wider words than it should.
+    """
     _one_shape(vectors)
     masks = Masks()
-    first = _elements(vectors[0])
-    total = np.zeros(len(first), first.dtype)
+    total = np.zeros(len(vectors[0]), word_dtype(vectors[0].bits))
     for vector in vectors:
         if isinstance(vector, MaskedVector):
             masks.add(vector.masks)
         elements = _elements(vector)
         if isinstance(elements, np.ndarray):
-            np.add(total, elements, out=total)
+            np.add(total, elements, out=total, casting="unsafe")
         else:
             elements.add_to(total)
     return Sum(reduced(total, vectors[0].bits), vectors[0].bits, masks)
@@ -141,10 +144,10 @@ def _add(total: npt.NDArray[Any], part: npt.NDArray[Any], *, may_wrap: bool) -> 
 
 
 def _one_shape(vectors: Sequence[Vector]) -> None:
-    """Raise `ProtocolError` unless all have one ring, word and length (numpy would stretch or promote)."""
+    """Raise `ProtocolError` unless all have one ring and length (numpy would stretch)."""
     first = vectors[0]
     for vector in vectors:
-        if (vector.bits, _elements(vector).dtype, len(vector)) != (first.bits, _elements(first).dtype, len(first)):
+        if (vector.bits, len(vector)) != (first.bits, len(first)):
             raise ProtocolError(f"vectors to sum differ: {first} and {vector}")
 
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.aggregation.ring_elements import Quantisation
+from testbed.aggregation.secagg.client import SecAggClient
 from testbed.crypto import InvalidKey
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.masks import add_masks, mask, word_dtype
@@ -283,6 +284,24 @@ def test_nor_does_what_a_changed_message_leads_to(mix: Any, seed: int) -> None:
             found.append(list(map(str, federation.network.events)))
         both.append(found)
     assert both[0] == both[1]
+
+
+@pytest.mark.parametrize("masks", ["symbolic", "materialised"])
+def test_who_changes_an_input_in_place_hears_that_it_would_be_lost(masks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's class that does so would have another model with symbols than without, and nothing would say so."""
+    made = SecAggClient._masked
+
+    def changed(self: SecAggClient, peers: list[int]) -> Vector:
+        vector = made(self, peers)
+        vector.values[0] += 1
+        return vector
+
+    monkeypatch.setattr(SecAggClient, "_masked", changed)
+    run = Run(
+        {"population": 8, "selection": {"participants": 4}, "aggregation": {"protocol": "secagg", "masks": masks}}
+    )
+    with pytest.raises(TestbedError, match="read-only"):
+        run.rounds(1)
 
 
 # -- where masks may stay seeds ---------------------------------------------------------------------------------------

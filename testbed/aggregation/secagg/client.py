@@ -269,6 +269,7 @@ class SecAggClient(Participant):
             return MaskedVector(elements, given.bits, masks)
         masked = np.asarray(elements)
         masks.add_to(masked, given.bits)
+        masked.setflags(write=False)  # as where masks are symbolic
         return Vector(masked, given.bits)
 
     def encoded(self) -> npt.NDArray[Any] | Elements:

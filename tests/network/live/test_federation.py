@@ -71,6 +71,19 @@ def test_dropouts_go_through_the_recovery_of_secure_aggregation(tmp_path: Path) 
     assert live.model.tobytes() == virtual.model.tobytes()
 
 
+def test_a_ring_that_travels_in_bytes_is_summed_as_any_other(tmp_path: Path) -> None:
+    small = {"bits": 8, "levels_bits": 3, "weights": "equal"}
+    chosen = {"protocol": "random"}
+    virtual = recorded(tmp_path / "virtual", experiment(aggregation=small, selection=chosen, rounds=1))
+    live = recorded(
+        tmp_path / "live", experiment(aggregation=small, selection=chosen, rounds=1, time={"clock": "wall"})
+    )
+    assert live.rounds["outcome"].tolist() == ["completed"]
+    assert live.model is not None
+    assert virtual.model is not None
+    assert live.model.tobytes() == virtual.model.tobytes()
+
+
 def test_a_live_run_is_resumed_with_its_clock(tmp_path: Path) -> None:
     described = experiment(time={"clock": "wall"}, selection={"protocol": "random"})
     plan = Plan(described, 0)
