@@ -123,9 +123,9 @@ class SecAggClient(Participant):
         update = trained_update(self, round_number)  # a number used before would bring the same masks again
         self.round, self.graph = round_number, graph
         self.training = self.digest_of_training(update)
-        self.sealing = PrivateKey.from_seed(self.secret("sealing key"))
+        self.sealing = remembered.key_pair(self.secret("sealing key"))
         self.mask_secret = self.secret("mask key")
-        self.mask = PrivateKey.from_seed(self.mask_secret)
+        self.mask = remembered.key_pair(self.mask_secret)
         meter("x25519.generate", 2)
         content = self.advert_content(self.number, self.sealing.public, self.mask.public)
         return KeyAdvert(self.sealing.public, self.mask.public, self.sign(KEYS_DOMAIN, content))
