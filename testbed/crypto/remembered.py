@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from testbed.crypto import InvalidProof, InvalidSignature, shamir, signatures, vrf
-from testbed.crypto.dealing import share_to_many
+from testbed.crypto import InvalidProof, InvalidSignature, signatures, vrf
+from testbed.crypto.dealing import share_each, share_to_many
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.threads import each
 
@@ -180,10 +180,9 @@ def all_verify(follows_from: bytes, signed: Callable[[], Iterable[Signed]]) -> b
     return results.of(("signatures", hashlib.sha256(follows_from).digest()), verified)
 
 
-def share_among_all(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) -> list[bytes]:
-    """See `shamir.share`; for secrets that many share among the same holders (`testbed.crypto.dealing`)."""
-    deal = shamir.share if _results.get() is None else share_to_many
-    return deal(secret, threshold, points, entropy)
+def share_among_all(secrets: Sequence[tuple[bytes, bytes]], threshold: int, points: Sequence[int]) -> list[list[bytes]]:
+    """See `dealing.share_each`; for secrets that many share among the same holders."""
+    return (share_each if _results.get() is None else share_to_many)(secrets, threshold, points)
 
 
 def note_sealed(sealed_as: Callable[[], bytes], plaintext: bytes) -> None:

@@ -214,10 +214,11 @@ def test_what_was_sealed_here_is_not_deciphered(monkeypatch: pytest.MonkeyPatch)
 
 @given(st.binary(min_size=32, max_size=32), st.integers(1, 5))
 def test_shares_among_all_are_those_of_each(secret: bytes, threshold: int) -> None:
-    expected = shamir.share(secret, threshold, range(1, 6), bytes(32))
+    secrets = [(secret, bytes(32)), (bytes(32), secret)]
+    expected = [shamir.share(one, threshold, range(1, 6), entropy) for one, entropy in secrets]
     for results in (Results(), None):
         with remembers(results):
-            assert remembered.share_among_all(secret, threshold, range(1, 6), bytes(32)) == expected
+            assert remembered.share_among_all(secrets, threshold, range(1, 6)) == expected
 
 
 def test_proofs_that_were_verified_together_are_known_and_bad_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ they were told the same (``consistency: none``: without that). Everything else i
 the client's part in the round. Which question may come when is a table: `participant.STAGES`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -46,7 +46,8 @@ from testbed.aggregation.secagg.noise import SecAggNoise, SharesAndNoise, Unmask
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph
-from testbed.crypto import OpeningFailed, remembered, shamir
+from testbed.crypto import OpeningFailed, remembered
+from testbed.crypto.dealing import share_each
 from testbed.crypto.key_agreement import PrivateKey, check_public
 from testbed.crypto.masks import word_dtype
 from testbed.crypto.shamir import SHARE_BYTES
@@ -163,7 +164,7 @@ class SecAggClient(Participant):
         secrets = {"the mask key": self.mask_secret, "the self-mask seed": self.self_mask}
         noise = self.noise.secrets_of(self, self.graph.participants, self.round)
         secrets |= {f"the noise {number}": secret for number, secret in enumerate(noise, 1)}
-        shares = [self.deal(name, secret, points) for name, secret in secrets.items()]
+        shares = self.deal(secrets, points).values()
         meter("shamir.share.term", len(secrets) * t * len(points))
         sealed = []
         for holder, dealt in zip(holders, map(b"".join, zip(*shares, strict=True)), strict=True):
@@ -178,10 +179,11 @@ class SecAggClient(Participant):
         meter("aead.seal", min(len(secrets), 3) * len(sealed))
         return sealed
 
-    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
-        """A share of one of the secrets for each holder."""
-        share = remembered.share_among_all if self.graph.same_holders else shamir.share
-        return share(secret, self.graph.threshold, points, self.secret(f"polynomial of {name}"))
+    def deal(self, secrets: Mapping[str, bytes], points: Sequence[int]) -> dict[str, list[bytes]]:
+        """A share of each of the secrets, which have names, for each holder."""
+        share = remembered.share_among_all if self.graph.same_holders else share_each
+        given = [(secret, self.secret(f"polynomial of {name}")) for name, secret in secrets.items()]
+        return dict(zip(secrets, share(given, self.graph.threshold, points), strict=True))
 
     def check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
         """Refuse keys that are not those of this round's participants, asked to train the same."""
