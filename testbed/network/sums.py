@@ -201,7 +201,7 @@ def add_in_threads(
 
     def work(worker: int) -> tuple[npt.NDArray[Any], float, dict[str, float]]:
         began = thread_cpu_s()
-        part = np.zeros_like(total)
+        part = np.full_like(total, 0)
         with metered() as block:
             add(part, items[worker::workers])
         return part, thread_cpu_s() - began, block.counts
