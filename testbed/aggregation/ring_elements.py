@@ -37,7 +37,7 @@ from testbed.workload.contract import LocalUpdate
 
 LARGEST_RING = 64  # bits
 _COIN_BITS = 16
-_CHUNK = 1 << 15  # elements: the float64 working set stays in the second-level cache
+_CHUNK = 1 << 17  # elements, for whose coins a key stream is asked at once; with fewer threads wait for each other
 
 
 class _Buffers(threading.local):

@@ -154,7 +154,7 @@ def _aes_256_ctr(seed: bytes) -> NextChunk:
 
 
 def _aegis_256x4(seed: bytes) -> NextChunk:
-    write = _write_aegis_256x4()
+    write = aegis_256x4_writer()
     chunk = 0
 
     def next_chunk(stream: NDArray[np.uint8], count: int) -> None:
@@ -166,7 +166,7 @@ def _aegis_256x4(seed: bytes) -> NextChunk:
 
 
 @cache
-def _write_aegis_256x4() -> Callable[[NDArray[np.uint8], int, bytes, bytes], None]:
+def aegis_256x4_writer() -> Callable[[NDArray[np.uint8], int, bytes, bytes], None]:
     """What writes so many bytes to the start of a buffer, given a nonce and a key of 32 bytes each.
 
     libaegis's own function, where the package shows it: around it the package takes half as long again to look at the

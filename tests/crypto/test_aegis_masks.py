@@ -83,9 +83,9 @@ def test_a_package_that_does_not_show_its_library_gives_the_same_masks(monkeypat
     stream_of = aegis256x4.stream
     monkeypatch.setattr(aegis256x4, "stream", lambda *given, **more: public.append(0) or stream_of(*given, **more))
     monkeypatch.setitem(sys.modules, "aeg._loader", None)
-    masks._write_aegis_256x4.cache_clear()
+    masks.aegis_256x4_writer.cache_clear()
     found = masks.mask(SEEDS[0], CHUNK, 32, "aegis-256x4")
-    masks._write_aegis_256x4.cache_clear()
+    masks.aegis_256x4_writer.cache_clear()
     np.testing.assert_array_equal(found, expected)
     assert len(public) == 4
 
