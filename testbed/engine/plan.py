@@ -11,6 +11,7 @@ from testbed.adversary.section import Adversary
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.ring_elements import noise_of
 from testbed.aggregation.secagg.parameters import keeps_masks_symbolic
+from testbed.aggregation.server_optimizers import server_optimizer
 from testbed.crypto.remembered import Results
 from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import Availability, Scheduled, availability_model
@@ -80,6 +81,7 @@ class Plan:
             check_overrides(kind)
         check_stages(experiment, self.stages)
         self.aggregation_parameters: AggregationParameters = self.aggregation.parameters
+        self.server_optimizer = server_optimizer(self.aggregation_parameters.server_optimizer)
         self.maximum_participants = self.selection.maximum_participants
         try:
             self.aggregation_parameters.check(self.maximum_participants)
