@@ -114,6 +114,7 @@ UNITLESS = frozenset(
         "scale",
         "column",
         "share",
+        "proximal",
         "beta1",
         "beta2",
         "tau",

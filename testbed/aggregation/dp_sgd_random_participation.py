@@ -47,6 +47,7 @@ _UNREAD = (
     "learning_rate",
     "momentum",
     "weight_decay",
+    "proximal",
     "learning_rate_decay",
     "learning_rate_decay_every",
     "learning_rate_milestones",
