@@ -115,6 +115,7 @@ UNITLESS = frozenset(
         "column",
         "share",
         "proximal",
+        "last",
         "beta1",
         "beta2",
         "tau",

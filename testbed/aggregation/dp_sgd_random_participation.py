@@ -51,6 +51,7 @@ _UNREAD = (
     "learning_rate_decay",
     "learning_rate_decay_every",
     "learning_rate_milestones",
+    "learning_rate_schedule",
 )
 
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
-from testbed.workload.local_steps import Proximal
+from testbed.workload.local_steps import Proximal, Schedule
 
 _DATASETS, _MODELS = "workloads.data", "workloads.models.registry"
 """Modules with a function ``specs()``: the only names of a higher layer that this package knows."""
@@ -302,6 +302,7 @@ class WorkloadSection(BaseModel):
         description="The only rounds after which the rate is multiplied with the factor, e.g. [400, 800]; instead of "
         "learning_rate_decay_every.",
     )
+    learning_rate_schedule: Schedule = None
     evaluate_every: int = Field(
         default=1, ge=1, le=1_000_000, description="Evaluate the global model after every so many rounds."
     )
@@ -340,6 +341,8 @@ class WorkloadSection(BaseModel):
         return self
 
     def _check_milestones(self) -> None:
+        if self.learning_rate_schedule is not None:
+            self.learning_rate_schedule.check(decays=self.learning_rate_decay != 1)
         milestones = self.learning_rate_milestones
         if not milestones:
             return
@@ -397,4 +400,6 @@ class WorkloadSection(BaseModel):
         times = (round_number - 1) // self.learning_rate_decay_every
         if self.learning_rate_milestones:
             times = bisect_left(self.learning_rate_milestones, round_number)
-        return self.learning_rate * self.learning_rate_decay**times
+        rate = self.learning_rate * self.learning_rate_decay**times
+        schedule = self.learning_rate_schedule
+        return rate if schedule is None else rate * schedule.factor(round_number)
