@@ -152,6 +152,15 @@ class BatchedWorkload(Protocol):
 
 
 @runtime_checkable
+class ProximalWorkload(Protocol):
+    """A workload whose local training can add FedProx's term (``workload.proximal``)."""
+
+    @property
+    def proximal(self) -> float:
+        """mu, as `Workload.train` applies it; 0: it does not."""
+
+
+@runtime_checkable
 class InspectableWorkload(Protocol):
     """A workload of which can be said what a server knows that chose the model and has samples to evaluate it on."""
 

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
+from testbed.workload.local_steps import Proximal, Schedule
 
 _DATASETS, _MODELS = "workloads.data", "workloads.models.registry"
 """Modules with a function ``specs()``: the only names of a higher layer that this package knows."""
@@ -285,6 +286,7 @@ class WorkloadSection(BaseModel):
         allow_inf_nan=False,
         description="sgd: L2 factor added to the gradient (times the weights); adamw: decoupled from it.",
     )
+    proximal: Proximal = 0.0
     learning_rate_decay: float = Field(
         default=1.0,
         gt=0,
@@ -300,6 +302,7 @@ class WorkloadSection(BaseModel):
         description="The only rounds after which the rate is multiplied with the factor, e.g. [400, 800]; instead of "
         "learning_rate_decay_every.",
     )
+    learning_rate_schedule: Schedule = None
     evaluate_every: int = Field(
         default=1, ge=1, le=1_000_000, description="Evaluate the global model after every so many rounds."
     )
@@ -325,8 +328,9 @@ class WorkloadSection(BaseModel):
     def _keys_fit_together(self) -> Self:
         """A key that the chosen data set would ignore is an error: an ignored key is a wrong experiment."""
         self._check_milestones()
-        if self.training == "simulated" and self.clients_at_once > 1:
-            raise ValueError("clients_at_once: simulated training computes nothing; leave it out")
+        for key, default in (("clients_at_once", 1), ("proximal", 0.0)):
+            if self.training == "simulated" and dict(self)[key] != default:
+                raise ValueError(f"{key}: simulated training computes nothing; leave it out")
         if self.is_built_in:
             spec = datasets()[self.dataset]
             self._check_model(spec)
@@ -337,6 +341,8 @@ class WorkloadSection(BaseModel):
         return self
 
     def _check_milestones(self) -> None:
+        if self.learning_rate_schedule is not None:
+            self.learning_rate_schedule.check(decays=self.learning_rate_decay != 1)
         milestones = self.learning_rate_milestones
         if not milestones:
             return
@@ -394,4 +400,6 @@ class WorkloadSection(BaseModel):
         times = (round_number - 1) // self.learning_rate_decay_every
         if self.learning_rate_milestones:
             times = bisect_left(self.learning_rate_milestones, round_number)
-        return self.learning_rate * self.learning_rate_decay**times
+        rate = self.learning_rate * self.learning_rate_decay**times
+        schedule = self.learning_rate_schedule
+        return rate if schedule is None else rate * schedule.factor(round_number)
