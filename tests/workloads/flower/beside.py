@@ -1,11 +1,10 @@
-"""Let this environment find what is installed in another one, after its own packages: `python beside.py THAT_PYTHON`."""
+"""Let this environment find another one's packages, after its own: `python beside.py THAT_PYTHON`."""
 
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
-there = subprocess.check_output(
-    [sys.argv[1], "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
-)
+PURELIB = "import sysconfig; print(sysconfig.get_path('purelib'))"
+there = subprocess.check_output([sys.argv[1], "-c", PURELIB], text=True)
 Path(sysconfig.get_path("purelib"), "beside.pth").write_text(there)
