@@ -35,6 +35,7 @@ UNITS = {
     "tolerated_dropouts": "clients",
     "clients_per_host": "clients",
     "clients_at_once": "clients",
+    "evaluate_clients": "clients",
     "aggregation.threshold": "clients, or a share of them",
     "adversary.dishonest": "clients, or a share of them, or their numbers",
     "time.stage_quorums": "clients, or a share of them",

@@ -169,3 +169,12 @@ class InspectableWorkload(Protocol):
 
     def known_samples(self) -> npt.NDArray[np.float32]:
         """`(m, ...)` float32: the samples that models are evaluated on, as the model takes them."""
+
+
+@runtime_checkable
+class NotedWorkload(Protocol):
+    """A workload that has something to tell whoever runs it before the first round."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """A line each."""

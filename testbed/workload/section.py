@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
+from testbed.workload.flower import FlowerSection
 from testbed.workload.local_steps import Proximal, Schedule
 
 _DATASETS, _MODELS = "workloads.data", "workloads.models.registry"
@@ -311,10 +312,17 @@ class WorkloadSection(BaseModel):
         description="Keyword arguments for a user-defined class (dataset: package.module:Class).",
     )
 
+    flower: FlowerSection | None = Field(
+        default=None,
+        exclude_if=lambda app: app is None,
+        description="Instead of dataset and model: the clients of a Flower app, unchanged (its folder, or "
+        "module:app; see docs/how-to/flower.md).",
+    )
+
     @property
     def is_built_in(self) -> bool:
-        """Whether `dataset` is a built-in data set rather than a user-defined class."""
-        return self.dataset in datasets()
+        """Whether `dataset` is a built-in data set, rather than a user-defined class or a Flower app's."""
+        return self.flower is None and self.dataset in datasets()
 
     @field_validator("dataset")
     @classmethod
@@ -328,6 +336,9 @@ class WorkloadSection(BaseModel):
     def _keys_fit_together(self) -> Self:
         """A key that the chosen data set would ignore is an error: an ignored key is a wrong experiment."""
         self._check_milestones()
+        if self.flower is not None:
+            self._check_flower()
+            return self
         for key, default in (("clients_at_once", 1), ("proximal", 0.0)):
             if self.training == "simulated" and dict(self)[key] != default:
                 raise ValueError(f"{key}: simulated training computes nothing; leave it out")
@@ -339,6 +350,12 @@ class WorkloadSection(BaseModel):
         elif self.training == "simulated":  # a user-defined class reads what it likes
             raise ValueError("training: simulated is for the built-in data sets; a user-defined class trains itself")
         return self
+
+    def _check_flower(self) -> None:
+        fields, values = type(self).model_fields, dict(self)
+        for key in sorted(set(fields) - {"flower", "epochs", "samples_per_client", "evaluate_every"}):
+            if values[key] != fields[key].get_default(call_default_factory=True):
+                raise ValueError(f"{key} has no effect on a Flower app, which trains its clients itself; leave it out")
 
     def _check_milestones(self) -> None:
         if self.learning_rate_schedule is not None:
