@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 _TARGET = r"[A-Za-z_][\w.]*:[A-Za-z_]\w*"
 
@@ -31,7 +31,7 @@ class FlowerSection(BaseModel):
         default=None,
         description="The interpreter of the app's environment, where flwr is installed (unset: the testbed's own).",
     )
-    run_config: dict[str, bool | int | float | str] = Field(
+    run_config: dict[str, bool | int | FiniteFloat | str] = Field(
         default_factory=dict, description="Replaces values of the app's own configuration (flwr run --run-config)."
     )
     evaluate_clients: int = Field(
