@@ -1,124 +1,20 @@
 """The ``workload`` section of an experiment: what the clients learn, from which data, and how they train.
 
 This module only describes; `workloads.build` turns a section into data, a model and local training. Every check of the
-section derives from the specifications of data sets and models, which are declared beside what they describe, in
-packages that stand above this one: a data set in its module of `workloads.data`, a model in
-`workloads.models.registry`. These are therefore not imported here but asked by name, when the first section is checked;
-they answer without torch.
+section derives from what data sets and models say of themselves (`testbed.workload.specs`).
 """
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import Enum
-from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
-
-_DATASETS, _MODELS = "workloads.data", "workloads.models.registry"
-"""Modules with a function ``specs()``: the only names of a higher layer that this package knows."""
-
-
-class Form(Enum):
-    """What one sample is when it is given to a model."""
-
-    GREY = "grey images"
-    """(height, width) float32."""
-    COLOUR = "colour images"
-    """(height, width, 3) float32."""
-    PHOTO = "photographs"
-    """(3, height, width) uint8, which the model scales."""
-    TEXT = "text"
-    """(length,) int64 numbers of words, each to be predicted from those before it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatasetSpec:
-    """What an experiment may say of a data set.
-
-    Attributes:
-        name: ``workload.dataset``.
-        summary: a few words for the schema's description.
-        form: of a sample.
-        size: height and width of the images in pixels; None: the experiment or the data say.
-        default_model: what ``workload.model: auto`` means.
-        owner: whose samples one client holds, e.g. "writer", in data that come with their owners; None: the data are
-            spread by ``workload.partition``.
-        files: what ``workload.path`` must be; None: no files are read.
-        layouts: which other forms of these files are read; for the schema's description.
-        reads: keys of the section that are read by some data sets only, this one among them.
-    """
-
-    name: str
-    summary: str
-    form: Form
-    size: int | None = None
-    default_model: str
-    owner: str | None = None
-    files: str | None = None
-    layouts: str = ""
-    reads: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelSpec:
-    """What an experiment may say of a model.
-
-    Attributes:
-        name: ``workload.model``.
-        takes: the forms of samples that it is made for, and of images the height and width (None: any).
-        summary: a few words for the schema's description, or none.
-    """
-
-    name: str
-    takes: Mapping[Form, int | None]
-    summary: str = ""
-
-    def fits(self, data: DatasetSpec) -> bool:
-        """Whether the model takes the samples of a data set."""
-        return data.form in self.takes and self.takes[data.form] in (None, data.size)
-
-
-_Spec = TypeVar("_Spec", DatasetSpec, ModelSpec)
-
-
-@cache
-def datasets() -> dict[str, DatasetSpec]:
-    """The built-in data sets, by name."""
-    return _by_name(import_module(_DATASETS).specs())
-
-
-@cache
-def models() -> dict[str, ModelSpec]:
-    """The built-in models, by name."""
-    return _by_name(import_module(_MODELS).specs())
-
-
-def models_for(data: DatasetSpec) -> tuple[str, ...]:
-    """The names of the models that a data set can be learned with."""
-    return tuple(name for name, model in models().items() if model.fits(data))
-
-
-def is_language(dataset: str) -> bool:
-    """Whether the loss is that of the next word, so that exp(loss) is a perplexity; False for a user-defined class."""
-    spec = datasets().get(dataset)
-    return spec is not None and spec.form is Form.TEXT
-
-
-def _by_name(specs: Iterable[_Spec]) -> dict[str, _Spec]:
-    found: dict[str, _Spec] = {}
-    for spec in specs:
-        if spec.name in found:
-            raise ValueError(f"{spec.name} is declared twice")
-        found[spec.name] = spec
-    return found
+from testbed.workload.partition import Partition
+from testbed.workload.specs import DatasetSpec, datasets, models, models_for
 
 
 def _list_datasets(schema: JsonDict) -> None:
@@ -137,49 +33,6 @@ def _list_models(schema: JsonDict) -> None:
     defaults = ", ".join(f"{name}: {spec.default_model}" for name, spec in datasets().items())
     names = [f"{name} ({spec.summary})" if spec.summary else name for name, spec in models().items()]
     schema["description"] = f"auto ({defaults}), {', '.join(names)}; {schema['description']}"
-
-
-class Partition(BaseModel):
-    """How one data set is spread over the clients: every sample goes to at most one client, or to all."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    scheme: Literal["iid", "dirichlet", "label-shards"] = Field(
-        default="iid",
-        description="iid: a random equal share for each client; dirichlet: each client's class mix is drawn "
-        "from Dir(alpha * class frequencies) (Hsu et al. 2019, arXiv 1909.06335); label-shards: samples "
-        "sorted by label, cut into shards, shards_per_client of them for each client (McMahan et al. 2017, "
-        "arXiv 1602.05629).",
-    )
-    alpha: float = Field(
-        default=0.5,
-        gt=0,
-        le=1e6,
-        allow_inf_nan=False,
-        description="Concentration of the Dirichlet class mix (Hsu's alpha): small is skewed, large is iid. "
-        "Read by the scheme dirichlet only.",
-    )
-    shards_per_client: int = Field(
-        default=2,
-        ge=1,
-        le=10_000,
-        description="Shards for each client, about the number of classes that it holds. "
-        "Read by the scheme label-shards only.",
-    )
-    shared_samples: int = Field(
-        default=0,
-        ge=0,
-        le=10_000_000,
-        description="Samples, the same number of each label, that every client holds besides its own; the others are "
-        "spread by the scheme (the shared-data strategy of Zhao et al. 2018, arXiv 1806.00582).",
-    )
-    minimum_samples: int = Field(
-        default=1,
-        ge=0,
-        le=10_000_000,
-        description="Fewer training samples at any client, shared ones aside, are an error; 0 allows clients without "
-        "data.",
-    )
 
 
 class WorkloadSection(BaseModel):

@@ -6,7 +6,8 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from testbed.workload.section import Partition, WorkloadSection
+from testbed.workload.partition import Partition
+from testbed.workload.section import WorkloadSection
 
 
 @pytest.mark.parametrize(

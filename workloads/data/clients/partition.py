@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
-from testbed.workload.section import Partition
+from testbed.workload.partition import Partition
 
 
 @dataclass(frozen=True, slots=True)
