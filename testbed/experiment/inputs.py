@@ -104,7 +104,7 @@ def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
     named = [
         ("selection.protocol", experiment.selection.protocol),
         ("aggregation.protocol", experiment.aggregation.protocol),
-        ("workload.dataset", experiment.workload.dataset),
+        *experiment.workload.own,
         ("devices.model", experiment.devices.model),
         ("links.model", experiment.links.model or ""),
         ("availability.model", experiment.availability.model),

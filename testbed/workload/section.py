@@ -14,7 +14,11 @@ from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
 from testbed.workload.partition import Partition
-from testbed.workload.specs import DatasetSpec, datasets, models, models_for
+from testbed.workload.specs import DatasetSpec, Form, datasets, models, models_for
+
+LOSSES = ("cross_entropy", "bce", "mse", "l1")
+METRICS = ("macro-f1", "mae", "r2")
+OPTIMIZERS = ("sgd", "adamw")
 
 
 def _list_datasets(schema: JsonDict) -> None:
@@ -35,6 +39,13 @@ def _list_models(schema: JsonDict) -> None:
     schema["description"] = f"auto ({defaults}), {', '.join(names)}; {schema['description']}"
 
 
+def _known(name: str, built_in: tuple[str, ...], own: str) -> str:
+    """`name`, if it is one of these or looks like one of the user's own; raises `ValueError`."""
+    if name not in built_in and not re.fullmatch(PLUGIN_NAME, name):
+        raise ValueError(f"{name!r} is unknown; allowed: {', '.join((*built_in, own))}")
+    return name
+
+
 class WorkloadSection(BaseModel):
     """What the clients learn.
 
@@ -46,7 +57,9 @@ class WorkloadSection(BaseModel):
 
     dataset: str = Field(
         default="digits",
-        description="package.module:ClassName for a user-defined class (see workloads/contract.py).",
+        description="package.module:name for data of your own: a function (or class) whose call gives them, as "
+        "(x, y) arrays, a torch Dataset, a pandas frame or a Hugging Face dataset (see docs/how-to/own-data.md), or a "
+        "workload class (see workloads/contract.py).",
         json_schema_extra=_list_datasets,
     )
     path: Path | None = Field(
@@ -57,8 +70,39 @@ class WorkloadSection(BaseModel):
     model: str = Field(
         default="auto",
         min_length=1,
-        description="a user-defined class may give other meanings to it.",
+        description="or package.module:Name, a torch.nn.Module or a function that makes one. A workload class may give "
+        "other meanings to it.",
         json_schema_extra=_list_models,
+    )
+    model_options: dict[str, Any] = Field(
+        default_factory=dict,
+        exclude_if=lambda options: not options,
+        description="Keyword arguments for a model of your own (model: package.module:Name).",
+    )
+    label: str = Field(
+        default="label",
+        min_length=1,
+        exclude_if=lambda label: label == "label",
+        description="Of data with named columns: the one with the labels.",
+    )
+    features: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(),
+        exclude_if=lambda features: not features,
+        description="Of data with named columns: those that the model takes (unset: all others).",
+    )
+    loss: str = Field(
+        default="cross_entropy",
+        exclude_if=lambda loss: loss == "cross_entropy",
+        description="What training makes small: cross_entropy; bce (binary cross-entropy of logits); mse; l1; or "
+        "package.module:name, called as name(outputs, labels): a function or module of torch or of your own that gives "
+        "a loss for the batch or for each sample.",
+        json_schema_extra={"examples": [*LOSSES, "torch.nn.functional:huber_loss"]},
+    )
+    metrics: tuple[str, ...] = Field(
+        default=(),
+        exclude_if=lambda metrics: not metrics,
+        description="Recorded at each evaluation beside loss and accuracy: macro-f1, mae, r2, or package.module:name, "
+        "called as name(labels, predictions), e.g. sklearn.metrics:balanced_accuracy_score.",
     )
     partition: Partition = Field(
         default=Partition(),
@@ -104,10 +148,17 @@ class WorkloadSection(BaseModel):
         description="simulated: no gradient steps; an update is seeded noise of the right size, charged for as real "
         "training with modelled compute, and nothing is evaluated. For the costs of large models on small machines.",
     )
-    optimizer: Literal["sgd", "adamw"] = Field(
+    optimizer: str = Field(
         default="sgd",
-        description="Local optimizer, with fresh state in every round: sgd with momentum, or adamw (momentum is its "
-        "beta1; beta2 0.999, epsilon 1e-8).",
+        description="Local optimizer, with fresh state in every round: sgd with momentum, adamw (momentum is its "
+        "beta1; beta2 0.999, epsilon 1e-8), or package.module:Class, e.g. torch.optim:RMSprop, made with the learning "
+        "rate and optimizer_options alone.",
+        json_schema_extra={"examples": [*OPTIMIZERS, "torch.optim:RMSprop"]},
+    )
+    optimizer_options: dict[str, Any] = Field(
+        default_factory=dict,
+        exclude_if=lambda options: not options,
+        description="Keyword arguments for an optimizer named as package.module:Class.",
     )
     epochs: int = Field(default=1, ge=1, le=10_000, description="Local passes over a client's samples per round (E).")
     batch_size: int = Field(
@@ -158,13 +209,26 @@ class WorkloadSection(BaseModel):
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="Keyword arguments for a user-defined class (dataset: package.module:Class).",
+        description="Keyword arguments for data or a workload of your own (dataset: package.module:name).",
     )
 
     @property
     def is_built_in(self) -> bool:
-        """Whether `dataset` is a built-in data set rather than a user-defined class."""
+        """Whether `dataset` is a built-in data set rather than one of the user's own."""
         return self.dataset in datasets()
+
+    @property
+    def own(self) -> list[tuple[str, str]]:
+        """The key and the name, ``package.module:name``, of each thing that is not built in."""
+        named = [
+            ("workload.dataset", self.dataset),
+            ("workload.model", self.model),
+            ("workload.partition.scheme", self.partition.scheme),
+            ("workload.loss", self.loss),
+            *(("workload.metrics", metric) for metric in self.metrics),
+            ("workload.optimizer", self.optimizer),
+        ]
+        return [(key, name) for key, name in named if ":" in name]
 
     @field_validator("dataset")
     @classmethod
@@ -174,20 +238,59 @@ class WorkloadSection(BaseModel):
             raise ValueError(f"dataset {dataset!r} is unknown; allowed: {allowed}")
         return dataset
 
+    @field_validator("loss")
+    @classmethod
+    def _loss_is_known(cls, loss: str) -> str:
+        return _known(loss, LOSSES, "package.module:name")
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics_are_known(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(metrics)) < len(metrics):
+            raise ValueError("each metric once")
+        return tuple(_known(metric, METRICS, "package.module:name") for metric in metrics)
+
+    @field_validator("optimizer")
+    @classmethod
+    def _optimizer_is_known(cls, optimizer: str) -> str:
+        return _known(optimizer, OPTIMIZERS, "package.module:Class")
+
     @model_validator(mode="after")
     def _keys_fit_together(self) -> Self:
         """A key that the chosen data set would ignore is an error: an ignored key is a wrong experiment."""
         self._check_milestones()
         if self.training == "simulated" and self.clients_at_once > 1:
             raise ValueError("clients_at_once: simulated training computes nothing; leave it out")
+        self._check_own()
         if self.is_built_in:
             spec = datasets()[self.dataset]
             self._check_model(spec)
             self._check_keys(spec)
             self._check_sample_counts()
-        elif self.training == "simulated":  # a user-defined class reads what it likes
-            raise ValueError("training: simulated is for the built-in data sets; a user-defined class trains itself")
+        elif self.training == "simulated" and self.model == "auto":  # a user-defined class reads what it likes
+            raise ValueError(
+                "training: simulated is for the built-in data sets and models; a user-defined class trains itself, and "
+                "for data of your own name the model"
+            )
         return self
+
+    def _check_own(self) -> None:
+        """Options without that which they are for, and what an optimizer of the user's own does not read."""
+        if self.model_options and ":" not in self.model:
+            raise ValueError(
+                f"model_options are for a model of your own (package.module:Name); {self.model} takes none"
+            )
+        if ":" not in self.optimizer:
+            if self.optimizer_options:
+                raise ValueError(
+                    f"optimizer_options are for an optimizer named as package.module:Class; {self.optimizer} takes none"
+                )
+            return
+        for key in ("momentum", "weight_decay"):
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key} is not read for {self.optimizer}; say it in optimizer_options")
+        if self.clients_at_once > 1:
+            raise ValueError(f"clients_at_once: not with {self.optimizer}, which has one client's state; leave it out")
 
     def _check_milestones(self) -> None:
         milestones = self.learning_rate_milestones
@@ -203,6 +306,8 @@ class WorkloadSection(BaseModel):
             raise ValueError("learning_rate_milestones change nothing without learning_rate_decay, e.g. 0.4")
 
     def _check_model(self, spec: DatasetSpec) -> None:
+        if re.fullmatch(PLUGIN_NAME, self.model):
+            return
         if self.model not in ("auto", *models()):
             raise ValueError(f"model {self.model!r} is unknown; allowed: auto, {', '.join(models())}")
         fitting = ("auto", *models_for(spec))
@@ -217,6 +322,10 @@ class WorkloadSection(BaseModel):
         every = datasets().values()
         if self.options:
             raise ValueError(f"options are for a user-defined class; dataset {spec.name} takes none")
+        if self.label != "label" or self.features:
+            raise ValueError(f"label and features are for data of your own; dataset {spec.name} has no columns")
+        if spec.form is Form.TEXT and self.loss != "cross_entropy":
+            raise ValueError(f"loss: the next words of {spec.name} are learned with cross_entropy; leave it out")
         if spec.files is not None and self.path is None:
             raise ValueError(f"dataset {spec.name} needs path: {spec.files} (nothing is downloaded)")
         if spec.files is None and self.path is not None:
