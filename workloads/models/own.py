@@ -32,6 +32,10 @@ class OwnModel(FederatedModel):
         module: with memory; it is changed.
         name: as the experiment names it.
 
+    Attributes:
+        channels_last: whether images, (n, channels, height, width), are laid out with the channels last, for which a
+            CPU's convolutions are faster by a fifth; a module that asks for a ``view`` of them cannot be given them so.
+
     Raises:
         ExperimentError: it has a parameter that is no float, or nothing to train.
     """
@@ -40,6 +44,7 @@ class OwnModel(FederatedModel):
         super().__init__()
         self.module = module
         self.constants: list[tuple[nn.Module, str]] = []
+        self.channels_last = True
         for path, parameter in module.named_parameters():
             if not parameter.is_floating_point():
                 raise ExperimentError(
@@ -74,6 +79,13 @@ class OwnModel(FederatedModel):
         self.constants.append((part, key))
 
     def forward(self, inputs: Tensor) -> Tensor:
+        if self.channels_last and inputs.dim() == 4:
+            count, channels, height, width = inputs.shape
+            # Of one channel both layouts are the same bytes; only the strides tell torch which kernels to use.
+            turned = (
+                inputs.reshape(count, height, width, 1) if channels == 1 else inputs.permute(0, 2, 3, 1).contiguous()
+            )
+            inputs = turned.permute(0, 3, 1, 2)
         outputs: Tensor = self.module(inputs)
         return outputs
 

@@ -122,7 +122,7 @@ class OwnModelTraining(TorchWorkload):
         network.eval()
         with torch.inference_mode(), seeded_globals(np.random.default_rng(0)):
             try:
-                outputs = network(inputs)
+                outputs = _outputs(network, inputs)
             except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
                 raise ExperimentError(
                     f"workload.model: {section.model} does not take {shown}: {_line(error)}"
@@ -155,6 +155,17 @@ class OwnModelTraining(TorchWorkload):
                 f"workload.clients_at_once: {section.loss} gives one loss for a batch, and batches of several clients "
                 "are filled up; leave the key out, or give a loss for each sample"
             )
+
+
+def _outputs(network: OwnModel, inputs: Tensor) -> Tensor:
+    """What the module gives, with images laid out as it can take them."""
+    try:
+        return network(inputs)  # type: ignore[no-any-return]
+    except RuntimeError:
+        if not network.channels_last or inputs.dim() != 4:
+            raise
+    network.channels_last = False
+    return network(inputs)  # type: ignore[no-any-return]
 
 
 def _misfit(outputs: Tensor, labels: Tensor, section: WorkloadSection, data: ClientData) -> str:

@@ -138,6 +138,17 @@ def images():
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
 
 
+class Viewed(nn.Module):
+    """As tutorials have it: cannot be given images with the channels last."""
+
+    def __init__(self):
+        super().__init__()
+        self.filters, self.last = nn.Conv2d(1, 4, 3), nn.Linear(144, 10)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.filters(x)).view(-1, 144))
+
+
 def focal(outputs, labels):
     losses = nn.functional.cross_entropy(outputs, labels, reduction="none")
     return (1 - torch.exp(-losses)) ** 2 * losses
@@ -289,6 +300,13 @@ def test_built_in_data_with_ones_own_model_and_own_data_with_a_built_in_model() 
     images: Any = build(WorkloadSection(model="mine_to_learn:images", learning_rate=0.1), 10, 1)
     assert images.data.shard(0)[0].shape[1:] == (1, 8, 8)
     assert images.evaluate(learned(images, 3)).accuracy > 0.6
+    viewed: Any = build(WorkloadSection(model="mine_to_learn:Viewed", learning_rate=0.1), 10, 1)
+    assert (images._network.channels_last, viewed._network.channels_last) == (True, False)
+    together: Any = build(WorkloadSection(model="mine_to_learn:images", learning_rate=0.1, clients_at_once=2), 10, 1)
+    model = images.initial_model()
+    for one in (together.train_together([3], model, 1)[3], viewed.train(3, model, 1)):
+        assert np.allclose(one.delta, images.train(3, model, 1).delta, atol=1e-5)
+    images.check_gradient_sum()
     for keys in ({"model": "auto"}, {"model": "logistic"}):
         section = WorkloadSection(dataset="mine_to_learn:load", learning_rate=0.1, **keys)
         built_in = build(section, 6, 1)
