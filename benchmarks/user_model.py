@@ -2,10 +2,10 @@
 
     python -m benchmarks.user_model
 
-The modules are stacks of torch's own layers, in the order of the built-in models (`workloads.models.classifiers`), which
-pool before ReLU: with ReLU first the epoch of ``mnist-cnn`` takes another tenth, for torch, too. Both are `train` of a workload, from a flat model to a flat
-change, on as many samples. The images are noise: time does not depend on them. Both take turns; what counts is the
-least CPU time of one thread.
+The modules are stacks of torch's own layers, in the order of the built-in models (`workloads.models.classifiers`),
+which pool before ReLU: with ReLU first an epoch of ``mnist-cnn`` takes longer, for torch, too. Both are `train` of a
+workload, from a flat model to a flat change, on as many samples. The images are noise: time does not depend on them.
+Both take turns; what counts is the least CPU time of one thread.
 """
 
 import time

@@ -14,6 +14,7 @@ from testbed.commands import (
     calibrate,
     cluster,
     compare,
+    data,
     jobs,
     listing,
     plot,
@@ -54,6 +55,7 @@ TRACES, CLUSTER = "Traces and costs", "Clusters"
 
 app.command(epilog=run.RUN_EPILOG, rich_help_panel=RUNNING)(run.run)
 app.command(epilog=validation.VALIDATE_EPILOG, rich_help_panel=RUNNING)(validation.validate)
+app.add_typer(data.data, rich_help_panel=RUNNING)
 app.command("list", epilog=listing.LIST_EPILOG, rich_help_panel=RUNNING)(listing.list_)
 app.command(epilog=status.STATUS_EPILOG, rich_help_panel=RUNNING)(reads_records(status.status))
 app.command(epilog=tune.TUNE_EPILOG, rich_help_panel=RUNNING)(tune.tune)
