@@ -84,7 +84,7 @@ class ClientArrays(ClientData):
         self.outputs = self.classes if self.classes is not None and section.loss != "bce" else width
         kind = f"{self.classes} classes" if self.classes is not None else f"labels {_told(labels[0])}"
         self.description = (
-            f"{where}: samples of shape {self.shape} {self._inputs.dtype}, {kind}, {len(here)} for training, "
+            f"{section.dataset}: samples of shape {self.shape} {self._inputs.dtype}, {kind}, {len(here)} for training, "
             f"{len(self._held_out[1])} held out"
         )
 
