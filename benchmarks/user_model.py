@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.local_training import workload_of
-from benchmarks.report import arguments, emit
+from benchmarks.local_training import emit_worst, workload_of
+from benchmarks.report import arguments
 from testbed.workload.section import WorkloadSection
 from workloads import build
 
@@ -92,12 +92,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows = [measured(number, given.turns) for number in range(len(CASES))]
-    worst = max(rows, key=lambda row: float(str(row["ratio"])))
-    emit(
-        {"worst": worst["model"], **{key: worst[key] for key in ("seconds", "floor_seconds", "ratio")}},
-        rows,
-        given.format == "json",
-    )
+    emit_worst(rows, given.format == "json")
 
 
 if __name__ == "__main__":
