@@ -14,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from analysis.clients.profile import label_skew, profile, report
 from analysis.figures.client_data import draw
+from analysis.report.clients import clients as in_report
 from testbed.commands import main
 from testbed.experiment import Experiment
 from testbed.records import find_runs
@@ -42,6 +43,12 @@ def test_it_is_what_a_run_records(tmp_path: Path) -> None:
     assert found.labels.groupby("client")["samples"].sum().tolist() == found.clients["samples"].tolist()
     assert found.clients["labels"].max() <= 3
     assert found.clients["label_skew"].min() > 0.5
+    sheet = in_report([run, run])
+    assert sheet is not None
+    shown = [[cell[0] for cell in row] for row in sheet.rows]
+    assert [row[:3] for row in shown] == [["all", "new", "9"], ["all", "old", "3"]]
+    assert shown[1][4] == "20"
+    assert shown[0][6] == "5 (1 to 9)"
     told = report(found, "text")
     assert "12 clients, 1,438 training samples" in told
     assert "medians by class" in told
