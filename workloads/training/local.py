@@ -49,14 +49,15 @@ class MomentumSGD(LocalOptimizer):
         self._velocities: list[Tensor | None] = [None] * len(self._parameters)
 
     def step(self) -> None:
-        sgd_step(
-            self._parameters,
-            self._gradients(),
-            self._velocities,
-            self._learning_rate,
-            self._momentum,
-            self._weight_decay,
-        )
+        gradients, settings = self._gradients(), (self._learning_rate, self._momentum, self._weight_decay)
+        if len(gradients) == len(self._parameters):
+            sgd_step(self._parameters, gradients, self._velocities, *settings)
+            return
+        used = self._used()
+        velocities = [self._velocities[place] for place in used]
+        sgd_step([self._parameters[place] for place in used], gradients, velocities, *settings)
+        for place, velocity in zip(used, velocities, strict=True):
+            self._velocities[place] = velocity
 
 
 def sgd_step(
@@ -113,14 +114,20 @@ class AdamW(LocalOptimizer):
             state.zero_()
 
     def step(self) -> None:
+        gradients, state = self._gradients(), (self._parameters, self._means, self._squares, self._steps)
+        if len(gradients) < len(self._parameters):
+            used = self._used()
+            parameters, means, squares, steps = ([part[place] for place in used] for part in state)
+        else:
+            parameters, means, squares, steps = state
         with torch.no_grad():
             adamw(
-                self._parameters,
-                self._gradients(),
-                self._means,
-                self._squares,
+                parameters,
+                gradients,
+                means,
+                squares,
                 max_exp_avg_sqs=[],
-                state_steps=self._steps,
+                state_steps=steps,
                 foreach=False,
                 fused=True,
                 amsgrad=False,

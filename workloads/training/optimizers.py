@@ -38,6 +38,10 @@ class LocalOptimizer(ABC):
     def _gradients(self) -> list[Tensor]:
         return [parameter.grad for parameter in self._parameters if parameter.grad is not None]
 
+    def _used(self) -> list[int]:
+        """The positions of the parameters that have a gradient: torch lets the others rest."""
+        return [place for place, parameter in enumerate(self._parameters) if parameter.grad is not None]
+
 
 class OwnOptimizer(LocalOptimizer):
     """A class with the interface of torch.optim.Optimizer, made anew for each client and round.

@@ -268,7 +268,7 @@ class ClientsTogether:
             of_samples = self._objective.of_samples(logits.flatten(0, 1), labels.flatten(0, 1))
             likelihoods = of_samples.view(counted.shape).masked_fill(~counted, 0.0)
             losses = likelihoods.sum(dim=1) / counted.sum(dim=1).clamp(min=1)
-        gradients = torch.autograd.grad(losses.sum(), [*parameters.values()])
+        gradients = torch.autograd.grad(losses.sum(), [*parameters.values()], materialize_grads=True)
         for view, gradient in zip(self._views(self._gradients).values(), gradients, strict=True):
             view.copy_(gradient)
         with torch.no_grad():

@@ -138,6 +138,17 @@ def images():
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
 
 
+class Unused(nn.Module):
+    """Has a layer in the middle that it does not use."""
+
+    def __init__(self):
+        super().__init__()
+        self.line, self.spare, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.line(x)))
+
+
 class Viewed(nn.Module):
     """As tutorials have it: cannot be given images with the channels last."""
 
@@ -251,20 +262,25 @@ def test_another_process_gives_the_same_bits_whatever_was_drawn_before(keys: dic
     assert not np.array_equal(made(seed=2, **keys).initial_model(), model)
 
 
-def test_training_is_what_a_bare_loop_of_torch_does() -> None:
+@pytest.mark.parametrize("model", ["net", "Unused"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_training_is_what_a_bare_loop_of_torch_does(model: str, optimizer: str) -> None:
     """Batches in the order of the experiment's stream, the module's own values, torch's own optimizer."""
     from workloads.determinism import Purpose, stream
 
-    workload = made(momentum=0.9)
+    workload = made(momentum=0.9, model=model, optimizer=optimizer, weight_decay=0.1)
     network = own.make(workload._section, 1)
     x, y = workload.data.shard(3)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    bare: Any = {
+        "sgd": lambda: torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1),
+        "adamw": lambda: torch.optim.AdamW(network.parameters(), lr=0.1, betas=(0.9, 0.999), weight_decay=0.1),
+    }[optimizer]()
     order = stream(1, Purpose.BATCHES, 3, 2).permutation(len(y))
     for start in range(0, len(y), 5):
         chosen = order[start : start + 5]
-        optimizer.zero_grad()
+        bare.zero_grad()
         nn.functional.cross_entropy(network(x[chosen]), y[chosen]).backward()
-        optimizer.step()
+        bare.step()
     expected = network.values() - workload.initial_model()
     assert np.allclose(workload.train(3, workload.initial_model(), 2).delta, expected, atol=1e-6)
 
@@ -326,6 +342,7 @@ def test_built_in_data_with_ones_own_model_and_own_data_with_a_built_in_model() 
         {"model_options": {"outputs": 1}, "loss": "bce"},
         {"loss": "mine_to_learn:focal", "optimizer": "adamw"},
         {"dataset": "words", "model": "Words"},
+        {"model": "Unused"},
     ],
     ids=str,
 )
