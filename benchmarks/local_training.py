@@ -10,6 +10,7 @@ the least CPU time of one thread.
 """
 
 import time
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -71,12 +72,13 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows = [measured(case, given.momentum, given.turns) for case in CASES]
+    emit_worst(rows, given.format == "json")
+
+
+def emit_worst(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
+    """Print the rows, and the one with the largest ratio as the result."""
     worst = max(rows, key=lambda row: float(str(row["ratio"])))
-    emit(
-        {"worst": worst["model"], **{key: worst[key] for key in ("seconds", "floor_seconds", "ratio")}},
-        rows,
-        given.format == "json",
-    )
+    emit({"worst": worst["model"], **{key: worst[key] for key in ("seconds", "floor_seconds", "ratio")}}, rows, as_json)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from benchmarks.report import arguments, emit
 from workloads.models import vector
 from workloads.models.registry import image_model
 from workloads.training.clipped_gradients import ClippedGradients
-from workloads.training.local import sample_losses
+from workloads.training.objectives import sample_losses
 
 CASES = ("emnist-cnn", "mnist-cnn", "mlp")
 

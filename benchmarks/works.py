@@ -51,6 +51,7 @@ WORKS = (
     Work("round-20", "the same, 20 samples each", "round", ("--samples", "20"), target_ratio=1.1),
     Work("table2", "a round of Lotto's Table 2 on Ray, 70 of 700 clients", "table2", target_s=8.5),
     Work("local-training", "one client's epoch", "local_training"),
+    Work("user-model", "the same with a torch module and data of one's own", "user_model", target_ratio=1.1),
     Work("selection", "server-centric selection from 10^6 clients", "selection"),
     Work("multi-round-metrics", "T after each of 1,500 rounds, six schemes", "multi_round_metrics"),
     Work("compare-runs", "the tables of 100 runs of 200 rounds", "compare_runs", target_s=20.0),

@@ -125,8 +125,8 @@ class Probe:
         try:
             for experiment in experiments:
                 Plan(experiment, 0)
-                if not experiment.workload.is_built_in:
-                    import_module(experiment.workload.dataset.partition(":")[0])
+                for _, name in experiment.workload.own:
+                    import_module(name.partition(":")[0])
                 files |= digests(experiment)
                 files |= sources.digests(name for _, name in plugin_classes(experiment))
         except (TestbedError, ImportError) as error:

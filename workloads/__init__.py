@@ -11,7 +11,7 @@ from workloads.contract import Evaluation, LocalUpdate, Workload
 from workloads.data.clients.contract import ClientData, ClientImages, ClientText
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.determinism import one_thread
-from workloads.registry import built_in, flower_app, user_defined
+from workloads.registry import built_in, check_own, flower_app, user_defined
 
 if TYPE_CHECKING:
     from workloads.training.classification import ImageClassification
@@ -28,6 +28,7 @@ __all__ = [
     "Scaling",
     "Workload",
     "build",
+    "check_own",
     "one_thread",
 ]
 

@@ -11,7 +11,10 @@ and in a run without Ray.
 """
 
 import os
+import random
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 import numpy as np
@@ -44,6 +47,10 @@ class Purpose(IntEnum):
     CIFAR_PATTERNS = 21
     CIFAR_IMAGES = 22
     CIFAR_TEST_IMAGES = 23
+    OWN_MODEL = 30
+    OWN_DATA = 31
+    OWN_TRAINING = 32
+    OWN_PARTITION = 33
 
 
 def stream(seed: int, purpose: Purpose, client: int = 0, round_number: int = 0) -> np.random.Generator:
@@ -62,6 +69,44 @@ def stream(seed: int, purpose: Purpose, client: int = 0, round_number: int = 0) 
     # (seed, key) pairs are ever concatenated into the same words.
     sequence = np.random.SeedSequence(seed, spawn_key=(int(purpose), client, round_number))
     return np.random.Generator(np.random.Philox(sequence))
+
+
+@contextmanager
+def seeded_globals(stream_: np.random.Generator) -> Iterator[None]:
+    """The global generators of Python, NumPy and torch begin from a stream's numbers, and go on as before afterwards.
+
+    For code of the user's own, which draws from them: what it gives is then the same in every process. Nothing of ours
+    uses them.
+    """
+    first, second, third = (int(number) for number in stream_.integers(2**32, size=3))
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 the user's code may use these
+    random.seed(first)
+    np.random.seed(second)  # noqa: NPY002
+    try:
+        with _seeded_torch(third):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+
+
+@contextmanager
+def _seeded_torch(seed: int) -> Iterator[None]:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    on_gpu = torch.cuda.is_available()
+    before, before_gpu = torch.get_rng_state(), torch.cuda.get_rng_state() if on_gpu else None
+    torch.default_generator.manual_seed(seed)
+    if on_gpu:
+        torch.cuda.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
+        if before_gpu is not None:
+            torch.cuda.set_rng_state(before_gpu)
 
 
 _READ_WHEN_LOADED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

@@ -1,10 +1,11 @@
-"""What the ``workload`` section of an experiment names: a built-in workload, or the user's own class.
+"""What the ``workload`` section of an experiment names: data and a model, built in or the user's own, or a workload
+class of the user's own.
 
-A built-in one is a data set of `workloads.data` and a model of `workloads.models`, by name; torch is imported when one
-is made.
+Built-in data are those of `workloads.data`, built-in models those of `workloads.models`, by name; torch is imported
+when a workload is made.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from testbed.plugins.classes import plugin_class
 from testbed.workload.contract import Workload
 from testbed.workload.section import WorkloadSection
 from workloads.data import specs
-from workloads.data.clients.contract import ClientImages, ClientText
+from workloads.data.clients.contract import ClientData, ClientImages, ClientText
+from workloads.data.own import loader
 from workloads.determinism import one_thread
 from workloads.models.registry import image_model, text_model
 from workloads.training.simulated import SimulatedTraining
@@ -31,6 +33,8 @@ def built_in(section: WorkloadSection, population: int, seed: int) -> "TorchWork
     spec = next(spec for spec in specs() if spec.name == section.dataset)
     model = spec.default_model if section.model == "auto" else section.model
     data = spec.load(section, population, seed)
+    if ":" in model:
+        return _own_model(spec.name, data, section, seed)
     if isinstance(data, ClientImages):
         if section.training == "real":
             return ImageClassification(spec.name, data, model, section, seed)
@@ -51,16 +55,97 @@ def flower_app(section: WorkloadSection, population: int, seed: int) -> Workload
     return FlowerWorkload(section, population, seed)
 
 
-def user_defined(section: WorkloadSection, population: int, seed: int) -> Workload:
-    """Import the class and construct it as ``ClassName(section, population, seed, **section.options)``.
+def check_own(section: WorkloadSection) -> None:
+    """Import what a section names of the user's own, and check that it can be called so; nothing is made or read.
 
     Raises:
-        ExperimentError: the module or class is not there, does not take these options, or gives something that is
-            not a `Workload` of this population. Errors of the class's own are passed on unchanged.
+        ExperimentError: see `user_defined`, `workloads.models.own.checked` and the like for losses and optimizers.
+    """
+    if not section.is_built_in:
+        found = plugin_class(section.dataset, "workload.dataset")
+        if loader.is_loader(found):
+            loader.check(found, section)
+        else:
+            plugin_options.check_callable(found, section.dataset, "workload", section.options, 3)
+            _refuse_parts(section)
+    if ":" in section.model and _is_read(section):
+        from workloads.models import own
+
+        own.checked(section)
+    if ":" in section.loss:
+        from workloads.training.objectives import objective_of
+
+        objective_of(section.loss)
+    if ":" in section.optimizer:
+        from workloads.training.optimizers import kind_of
+
+        kind_of(section.optimizer, section.optimizer_options)
+    for metric in section.metrics:
+        if ":" in metric:
+            plugin_class(metric, "workload.metrics")
+
+
+def _is_read(section: WorkloadSection) -> bool:
+    """Whether the model is ours to make: a workload class may give another meaning to the name."""
+    return section.is_built_in or loader.is_loader(plugin_class(section.dataset, "workload.dataset"))
+
+
+def _refuse_parts(section: WorkloadSection) -> None:
+    """Raise `ExperimentError` for keys that a workload class has no use for."""
+    if section.training == "simulated":
+        raise ExperimentError(
+            f"workload.training: simulated is for the built-in data sets and models; {section.dataset} trains itself"
+        )
+    if section.model_options or section.label != "label" or section.features:
+        raise ExperimentError(
+            f"workload.dataset: {section.dataset} is a workload class; label, features and model_options are for a "
+            "function that gives data"
+        )
+
+
+def _own_data(load: Any, section: WorkloadSection, population: int, seed: int) -> "TorchWorkload | SimulatedTraining":
+    """A workload of data that the user's function gives."""
+    from workloads.models import vector
+    from workloads.training.classification import TorchWorkload
+
+    data = loader.client_arrays(load, section, population, seed)
+    if ":" in section.model:
+        return _own_model(section.dataset, data, section, seed)
+    height, width, channels = data.image_shape()
+    name = "mlp" if section.model == "auto" else section.model
+    network = image_model(name, height, width, data.outputs, channels)
+    if section.training == "real":
+        return TorchWorkload(section.dataset, data.as_floats(), name, network, section, seed, 250)
+    return SimulatedTraining(section.dataset, data, name, vector.dimension(network), data.outputs, section, seed)
+
+
+def _own_model(name: str, data: ClientData, section: WorkloadSection, seed: int) -> "TorchWorkload | SimulatedTraining":
+    """A workload whose model is the user's."""
+    from workloads.models import own, vector
+    from workloads.training.own import ChannelsFirst, OwnModelTraining
+
+    if isinstance(data, ClientImages):
+        data = ChannelsFirst(data)
+    if section.training == "real":
+        return OwnModelTraining(name, data, section, seed)
+    made, outputs = own.make(section, seed), max(2, data.label_counts().shape[1])
+    return SimulatedTraining(name, data, section.model, vector.dimension(made), outputs, section, seed)
+
+
+def user_defined(section: WorkloadSection, population: int, seed: int) -> Workload:
+    """Call what ``workload.dataset`` names: a function that gives data, as ``load(**section.options)``, or a class that
+    is a workload, as ``ClassName(section, population, seed, **section.options)``.
+
+    Raises:
+        ExperimentError: it is not there, does not take these options, or gives neither data nor a `Workload` of this
+            population. Errors of its own are passed on unchanged.
     """
     name = section.dataset
     made_by = plugin_class(name, "workload.dataset")
     one_thread()  # of what the module has loaded, too
+    if loader.is_loader(made_by):
+        return _own_data(made_by, section, population, seed)
+    _refuse_parts(section)
     workload = plugin_options.made(made_by, name, "workload", section, population, seed)
     if not isinstance(workload, Workload):
         lacking = [part for part in vars(Workload) if not part.startswith("_") and not hasattr(workload, part)]

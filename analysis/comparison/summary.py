@@ -19,7 +19,7 @@ from analysis.tables import plain, protocol_name
 from testbed.privacy.section import caveats
 from testbed.records import RunRecords
 from testbed.records.reader import counted, refusals_told, summed_up
-from testbed.workload.section import is_language
+from testbed.workload.specs import is_language
 
 PRIVACY_TIME_LIMIT_S = 5.0
 

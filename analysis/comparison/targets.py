@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.comparison.rows import Row
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
-from testbed.workload.section import is_language
+from testbed.workload.specs import is_language
 from testbed.workload.target import METRICS, Metric, Target, measured
 
 __all__ = ["BEST", "METRICS", "Metric", "Target"]

@@ -28,7 +28,7 @@ from analysis.multi_round.participation import (
     strong_privacies,
     summed_clients,
 )
-from analysis.report import curves, rounds, sheets
+from analysis.report import clients, curves, rounds, sheets
 from analysis.report.sheets import Sheet
 from analysis.style import protocol_colours, stage_colours
 from testbed.display import visible, visible_lines
@@ -122,6 +122,7 @@ def document(
     title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     found: dict[str, Sheet | None] = {
         "runs": sheets.runs(runs),
+        "clients": clients.clients(runs),
         "differences": differences if len(differences.heads) > 1 else None,
         "common": common,
         "overhead": sheets.overhead(frame),

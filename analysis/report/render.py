@@ -51,7 +51,12 @@ SECTIONS = (
     Section(
         "runs-section",
         "What was run",
-        (Part("sheet", "runs"), Part("sheet", "differences"), Part("sheet", "common", "What all runs have in common")),
+        (
+            Part("sheet", "runs"),
+            Part("sheet", "differences"),
+            Part("sheet", "clients"),
+            Part("sheet", "common", "What all runs have in common"),
+        ),
     ),
     Section("overhead-section", "What a round costs", (Part("sheet", "overhead"),)),
     Section("targets-section", "Time to accuracy", (Part("sheet", "targets"), Part("reason", "no_targets"))),

@@ -44,12 +44,20 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
         "bytes_up": (_BYTES, "From all clients to the server."),
         "beacon_bytes_down": (_BYTES, "From the randomness beacon to the server; null in runs of earlier versions."),
         "beacon_bytes_up": (_BYTES, "From the server to the randomness beacon."),
-        "accuracy": ("share, 0 to 1", "Of the global model after the round, on held-out samples; null: not evaluated."),
+        "accuracy": (
+            "share, 0 to 1",
+            "Of the global model after the round, on held-out samples; null: not evaluated, or values are "
+            "learned, which are neither right nor wrong.",
+        ),
         "loss": ("", "Mean loss of the global model on held-out samples; null: not evaluated."),
         "recalls": (
             "share, 0 to 1",
             "Of each label, from 0, the held-out samples that the model classifies correctly; null: not evaluated, or "
             "samples have no label of their own, or the run is of an earlier version.",
+        ),
+        "metrics": (
+            "",
+            "Of `workload.metrics`, in their order, on held-out samples; null: not evaluated, or none named.",
         ),
     },
     "exchanges": {

@@ -38,7 +38,7 @@ def _protocols() -> _Rows:
 
 
 def _datasets() -> _Rows:
-    from testbed.workload.section import datasets
+    from testbed.workload.specs import datasets
 
     return [
         {
@@ -52,7 +52,7 @@ def _datasets() -> _Rows:
 
 
 def _models() -> _Rows:
-    from testbed.workload.section import models
+    from testbed.workload.specs import models
 
     return [
         {"name": model.name, "takes": ", ".join(form.value for form in model.takes), "what": model.summary}

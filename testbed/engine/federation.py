@@ -4,6 +4,7 @@ Nothing here knows whether the clients live in this process or on a cluster: `Fe
 """
 
 import functools
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -236,7 +237,7 @@ class Federation:
         if number % every and number != self.plan.experiment.rounds and not self._spent:
             return None
         evaluation = self.workload.evaluate(model)
-        if evaluation is not None:
+        if evaluation is not None and not math.isnan(evaluation.accuracy):
             self.accuracy = float(evaluation.accuracy)
         return evaluation
 

@@ -1,5 +1,6 @@
 """What is kept of a run's rounds: the tables, the log, the checkpoint. Nothing here decides anything."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -116,9 +117,10 @@ class RunRecorder:
             "bytes_up": sum(stage.total("bytes_up") for stage in network.exchanges),
             "beacon_bytes_down": network.beacon_bytes_down,
             "beacon_bytes_up": network.beacon_bytes_up,
-            "accuracy": None if evaluation is None else float(evaluation.accuracy),
+            "accuracy": None if evaluation is None or math.isnan(evaluation.accuracy) else float(evaluation.accuracy),
             "loss": None if evaluation is None else float(evaluation.loss),
             "recalls": list(evaluation.recalls) if isinstance(evaluation, LabelledEvaluation) else None,
+            "metrics": list(evaluation.metrics) or None if isinstance(evaluation, Evaluation) else None,
         }
         return pa.Table.from_pylist([row], schema=SCHEMAS["rounds"])
 

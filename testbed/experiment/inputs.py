@@ -105,7 +105,7 @@ def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
         ("selection.protocol", experiment.selection.protocol),
         ("aggregation.protocol", experiment.aggregation.protocol),
         ("aggregation.server_optimizer.name", getattr(experiment.aggregation.server_optimizer, "name", "")),
-        ("workload.dataset", experiment.workload.dataset),
+        *experiment.workload.own,
         ("devices.model", experiment.devices.model),
         ("links.model", experiment.links.model or ""),
         ("availability.model", experiment.availability.model),

@@ -5,12 +5,14 @@ read from their source. Whoever has imported a module (`testbed.plugins.classes`
 """
 
 import ast
+import contextlib
 import hashlib
 import importlib.util
 import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
@@ -18,6 +20,20 @@ from testbed.errors import ExperimentError, reason
 
 PRODUCT = ("testbed", "cluster", "workloads", "analysis")
 """Packages whose versions a run's provenance names anyway."""
+
+LIBRARIES = {
+    "datasets": "datasets",
+    "flwr_datasets": "flwr-datasets",
+    "numpy": "numpy",
+    "pandas": "pandas",
+    "peft": "peft",
+    "scipy": "scipy",
+    "sklearn": "scikit-learn",
+    "torch": "torch",
+    "torchvision": "torchvision",
+    "transformers": "transformers",
+}
+"""Of which an experiment may name functions: their versions, by distribution, stand for their thousands of files."""
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _STANDARD = Path(sysconfig.get_path("stdlib"))
@@ -57,12 +73,16 @@ def sources(names: Iterable[str]) -> dict[str, Path]:
 
 
 def digests(names: Iterable[str]) -> dict[str, str]:
-    """SHA-256 of each file of `sources`.
+    """SHA-256 of each file of `sources`, and the versions of the libraries (`LIBRARIES`) that are named.
 
     Raises:
         ExperimentError: a file cannot be read, or is not what this process has imported: that is what would run.
     """
+    names = list(names)
     found = {}
+    for top in sorted({name.partition(":")[0].partition(".")[0] for name in names} & LIBRARIES.keys()):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[top] = f"version {metadata.version(LIBRARIES[top])}"
     for relative, path in sources(names).items():
         found[relative] = _digest(path)
         if _as_imported.get(path, found[relative]) != found[relative]:
@@ -152,7 +172,8 @@ def _root(module: str) -> Path | None:
         root = Path(spec.origin).parent
     else:
         return None
-    return None if root == _STANDARD else root
+    is_library = top in LIBRARIES and root.name in _INSTALLED
+    return None if is_library or root == _STANDARD else root
 
 
 def _gather(module: str, root: Path, found: dict[str, Path]) -> None:

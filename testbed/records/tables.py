@@ -42,6 +42,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("accuracy", pa.float64()),  # null in rounds without an evaluation
             ("loss", pa.float64()),
             ("recalls", pa.list_(pa.float64())),  # of each label; null also in runs of earlier versions
+            ("metrics", pa.list_(pa.float64())),  # of workload.metrics, in their order; null where there are none
         ]
     ),
     # One row per client asked in a stage.

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import workloads
 from testbed.crashes import locating_crashes
 from testbed.emulation.availability import OwnAvailability, Scheduled
 from testbed.emulation.traces.schedule import Schedule
@@ -128,9 +129,8 @@ def check_plugin_classes(experiment: Experiment, plan: Plan | None) -> None:
         ExperimentError: no such class, an option that it does not declare, or links or factors that cannot be.
     """
     workload, availability = experiment.workload, experiment.availability
-    if workload.flower is None and not workload.is_built_in:
-        kind = plugin_class(workload.dataset, "workload.dataset")
-        plugin_options.check_callable(kind, workload.dataset, "workload", workload.options, 3)
+    if workload.own:
+        workloads.check_own(workload)
     if isinstance(availability, OwnAvailability):
         kind = plugin_class(availability.model, "availability.model")
         plugin_options.check_callable(kind, availability.model, "availability", availability.options, 3)

@@ -4,7 +4,7 @@ parties or messages.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -37,13 +37,15 @@ class Evaluation:
 
     Attributes:
         loss: mean loss over the held-out samples.
-        accuracy: share of them classified correctly, 0 to 1.
+        accuracy: share of them classified correctly, 0 to 1; NaN where values are learned, which are never right.
         samples: how many were held out.
+        metrics: those of ``workload.metrics``, in their order.
     """
 
     loss: float
     accuracy: float
     samples: int
+    metrics: tuple[float, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,13 @@
 """The ``workload`` section of an experiment: what the clients learn, from which data, and how they train.
 
 This module only describes; `workloads.build` turns a section into data, a model and local training. Every check of the
-section derives from the specifications of data sets and models, which are declared beside what they describe, in
-packages that stand above this one: a data set in its module of `workloads.data`, a model in
-`workloads.models.registry`. These are therefore not imported here but asked by name, when the first section is checked;
-they answer without torch.
+section derives from what data sets and models say of themselves (`testbed.workload.specs`).
 """
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import Enum
-from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.config import JsonDict
@@ -23,104 +15,12 @@ from pydantic.config import JsonDict
 from testbed.plugins.classes import PLUGIN_NAME
 from testbed.workload.flower import FlowerSection
 from testbed.workload.local_steps import Proximal, Schedule
+from testbed.workload.partition import Partition
+from testbed.workload.specs import DatasetSpec, Form, datasets, models, models_for
 
-_DATASETS, _MODELS = "workloads.data", "workloads.models.registry"
-"""Modules with a function ``specs()``: the only names of a higher layer that this package knows."""
-
-
-class Form(Enum):
-    """What one sample is when it is given to a model."""
-
-    GREY = "grey images"
-    """(height, width) float32."""
-    COLOUR = "colour images"
-    """(height, width, 3) float32."""
-    PHOTO = "photographs"
-    """(3, height, width) uint8, which the model scales."""
-    TEXT = "text"
-    """(length,) int64 numbers of words, each to be predicted from those before it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatasetSpec:
-    """What an experiment may say of a data set.
-
-    Attributes:
-        name: ``workload.dataset``.
-        summary: a few words for the schema's description.
-        form: of a sample.
-        size: height and width of the images in pixels; None: the experiment or the data say.
-        default_model: what ``workload.model: auto`` means.
-        owner: whose samples one client holds, e.g. "writer", in data that come with their owners; None: the data are
-            spread by ``workload.partition``.
-        files: what ``workload.path`` must be; None: no files are read.
-        layouts: which other forms of these files are read; for the schema's description.
-        reads: keys of the section that are read by some data sets only, this one among them.
-    """
-
-    name: str
-    summary: str
-    form: Form
-    size: int | None = None
-    default_model: str
-    owner: str | None = None
-    files: str | None = None
-    layouts: str = ""
-    reads: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelSpec:
-    """What an experiment may say of a model.
-
-    Attributes:
-        name: ``workload.model``.
-        takes: the forms of samples that it is made for, and of images the height and width (None: any).
-        summary: a few words for the schema's description, or none.
-    """
-
-    name: str
-    takes: Mapping[Form, int | None]
-    summary: str = ""
-
-    def fits(self, data: DatasetSpec) -> bool:
-        """Whether the model takes the samples of a data set."""
-        return data.form in self.takes and self.takes[data.form] in (None, data.size)
-
-
-_Spec = TypeVar("_Spec", DatasetSpec, ModelSpec)
-
-
-@cache
-def datasets() -> dict[str, DatasetSpec]:
-    """The built-in data sets, by name."""
-    return _by_name(import_module(_DATASETS).specs())
-
-
-@cache
-def models() -> dict[str, ModelSpec]:
-    """The built-in models, by name."""
-    return _by_name(import_module(_MODELS).specs())
-
-
-def models_for(data: DatasetSpec) -> tuple[str, ...]:
-    """The names of the models that a data set can be learned with."""
-    return tuple(name for name, model in models().items() if model.fits(data))
-
-
-def is_language(dataset: str) -> bool:
-    """Whether the loss is that of the next word, so that exp(loss) is a perplexity; False for a user-defined class."""
-    spec = datasets().get(dataset)
-    return spec is not None and spec.form is Form.TEXT
-
-
-def _by_name(specs: Iterable[_Spec]) -> dict[str, _Spec]:
-    found: dict[str, _Spec] = {}
-    for spec in specs:
-        if spec.name in found:
-            raise ValueError(f"{spec.name} is declared twice")
-        found[spec.name] = spec
-    return found
+LOSSES = ("cross_entropy", "bce", "mse", "l1")
+METRICS = ("macro-f1", "mae", "r2")
+OPTIMIZERS = ("sgd", "adamw")
 
 
 def _list_datasets(schema: JsonDict) -> None:
@@ -141,47 +41,11 @@ def _list_models(schema: JsonDict) -> None:
     schema["description"] = f"auto ({defaults}), {', '.join(names)}; {schema['description']}"
 
 
-class Partition(BaseModel):
-    """How one data set is spread over the clients: every sample goes to at most one client, or to all."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    scheme: Literal["iid", "dirichlet", "label-shards"] = Field(
-        default="iid",
-        description="iid: a random equal share for each client; dirichlet: each client's class mix is drawn "
-        "from Dir(alpha * class frequencies) (Hsu et al. 2019, arXiv 1909.06335); label-shards: samples "
-        "sorted by label, cut into shards, shards_per_client of them for each client (McMahan et al. 2017, "
-        "arXiv 1602.05629).",
-    )
-    alpha: float = Field(
-        default=0.5,
-        gt=0,
-        le=1e6,
-        allow_inf_nan=False,
-        description="Concentration of the Dirichlet class mix (Hsu's alpha): small is skewed, large is iid. "
-        "Read by the scheme dirichlet only.",
-    )
-    shards_per_client: int = Field(
-        default=2,
-        ge=1,
-        le=10_000,
-        description="Shards for each client, about the number of classes that it holds. "
-        "Read by the scheme label-shards only.",
-    )
-    shared_samples: int = Field(
-        default=0,
-        ge=0,
-        le=10_000_000,
-        description="Samples, the same number of each label, that every client holds besides its own; the others are "
-        "spread by the scheme (the shared-data strategy of Zhao et al. 2018, arXiv 1806.00582).",
-    )
-    minimum_samples: int = Field(
-        default=1,
-        ge=0,
-        le=10_000_000,
-        description="Fewer training samples at any client, shared ones aside, are an error; 0 allows clients without "
-        "data.",
-    )
+def _known(name: str, built_in: tuple[str, ...], own: str) -> str:
+    """`name`, if it is one of these or looks like one of the user's own; raises `ValueError`."""
+    if name not in built_in and not re.fullmatch(PLUGIN_NAME, name):
+        raise ValueError(f"{name!r} is unknown; allowed: {', '.join((*built_in, own))}")
+    return name
 
 
 class WorkloadSection(BaseModel):
@@ -195,7 +59,9 @@ class WorkloadSection(BaseModel):
 
     dataset: str = Field(
         default="digits",
-        description="package.module:ClassName for a user-defined class (see workloads/contract.py).",
+        description="package.module:name for data of your own: a function (or class) whose call gives them, as "
+        "(x, y) arrays, a torch Dataset, a pandas frame or a Hugging Face dataset (see docs/how-to/own-data.md), or a "
+        "workload class (see workloads/contract.py).",
         json_schema_extra=_list_datasets,
     )
     path: Path | None = Field(
@@ -206,8 +72,39 @@ class WorkloadSection(BaseModel):
     model: str = Field(
         default="auto",
         min_length=1,
-        description="a user-defined class may give other meanings to it.",
+        description="or package.module:Name, a torch.nn.Module or a function that makes one. A workload class may give "
+        "other meanings to it.",
         json_schema_extra=_list_models,
+    )
+    model_options: dict[str, Any] = Field(
+        default_factory=dict,
+        exclude_if=lambda options: not options,
+        description="Keyword arguments for a model of your own (model: package.module:Name).",
+    )
+    label: str = Field(
+        default="label",
+        min_length=1,
+        exclude_if=lambda label: label == "label",
+        description="Of data with named columns: the one with the labels.",
+    )
+    features: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(),
+        exclude_if=lambda features: not features,
+        description="Of data with named columns: those that the model takes (unset: all others).",
+    )
+    loss: str = Field(
+        default="cross_entropy",
+        exclude_if=lambda loss: loss == "cross_entropy",
+        description="What training makes small: cross_entropy; bce (binary cross-entropy of logits); mse; l1; or "
+        "package.module:name, called as name(outputs, labels): a function or module of torch or of your own that gives "
+        "a loss for the batch or for each sample.",
+        json_schema_extra={"examples": [*LOSSES, "torch.nn.functional:huber_loss"]},
+    )
+    metrics: tuple[str, ...] = Field(
+        default=(),
+        exclude_if=lambda metrics: not metrics,
+        description="Recorded at each evaluation beside loss and accuracy: macro-f1, mae, r2, or package.module:name, "
+        "called as name(labels, predictions), e.g. sklearn.metrics:balanced_accuracy_score.",
     )
     partition: Partition = Field(
         default=Partition(),
@@ -253,10 +150,17 @@ class WorkloadSection(BaseModel):
         description="simulated: no gradient steps; an update is seeded noise of the right size, charged for as real "
         "training with modelled compute, and nothing is evaluated. For the costs of large models on small machines.",
     )
-    optimizer: Literal["sgd", "adamw"] = Field(
+    optimizer: str = Field(
         default="sgd",
-        description="Local optimizer, with fresh state in every round: sgd with momentum, or adamw (momentum is its "
-        "beta1; beta2 0.999, epsilon 1e-8).",
+        description="Local optimizer, with fresh state in every round: sgd with momentum, adamw (momentum is its "
+        "beta1; beta2 0.999, epsilon 1e-8), or package.module:Class, e.g. torch.optim:RMSprop, made with the learning "
+        "rate and optimizer_options alone.",
+        json_schema_extra={"examples": [*OPTIMIZERS, "torch.optim:RMSprop"]},
+    )
+    optimizer_options: dict[str, Any] = Field(
+        default_factory=dict,
+        exclude_if=lambda options: not options,
+        description="Keyword arguments for an optimizer named as package.module:Class.",
     )
     epochs: int = Field(default=1, ge=1, le=10_000, description="Local passes over a client's samples per round (E).")
     batch_size: int = Field(
@@ -309,7 +213,7 @@ class WorkloadSection(BaseModel):
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
-        description="Keyword arguments for a user-defined class (dataset: package.module:Class).",
+        description="Keyword arguments for data or a workload of your own (dataset: package.module:name).",
     )
 
     flower: FlowerSection | None = Field(
@@ -324,6 +228,19 @@ class WorkloadSection(BaseModel):
         """Whether `dataset` is a built-in data set, rather than a user-defined class or a Flower app's."""
         return self.flower is None and self.dataset in datasets()
 
+    @property
+    def own(self) -> list[tuple[str, str]]:
+        """The key and the name, ``package.module:name``, of each thing that is not built in."""
+        named = [
+            ("workload.dataset", self.dataset),
+            ("workload.model", self.model),
+            ("workload.partition.scheme", self.partition.scheme),
+            ("workload.loss", self.loss),
+            *(("workload.metrics", metric) for metric in self.metrics),
+            ("workload.optimizer", self.optimizer),
+        ]
+        return [(key, name) for key, name in named if ":" in name]
+
     @field_validator("dataset")
     @classmethod
     def _dataset_is_known(cls, dataset: str) -> str:
@@ -331,6 +248,23 @@ class WorkloadSection(BaseModel):
             allowed = ", ".join((*datasets(), "package.module:ClassName"))
             raise ValueError(f"dataset {dataset!r} is unknown; allowed: {allowed}")
         return dataset
+
+    @field_validator("loss")
+    @classmethod
+    def _loss_is_known(cls, loss: str) -> str:
+        return _known(loss, LOSSES, "package.module:name")
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics_are_known(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(metrics)) < len(metrics):
+            raise ValueError("each metric once")
+        return tuple(_known(metric, METRICS, "package.module:name") for metric in metrics)
+
+    @field_validator("optimizer")
+    @classmethod
+    def _optimizer_is_known(cls, optimizer: str) -> str:
+        return _known(optimizer, OPTIMIZERS, "package.module:Class")
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> Self:
@@ -342,13 +276,17 @@ class WorkloadSection(BaseModel):
         for key, default in (("clients_at_once", 1), ("proximal", 0.0)):
             if self.training == "simulated" and dict(self)[key] != default:
                 raise ValueError(f"{key}: simulated training computes nothing; leave it out")
+        self._check_own()
         if self.is_built_in:
             spec = datasets()[self.dataset]
             self._check_model(spec)
             self._check_keys(spec)
             self._check_sample_counts()
-        elif self.training == "simulated":  # a user-defined class reads what it likes
-            raise ValueError("training: simulated is for the built-in data sets; a user-defined class trains itself")
+        elif self.training == "simulated" and self.model == "auto":  # a user-defined class reads what it likes
+            raise ValueError(
+                "training: simulated is for the built-in data sets and models; a user-defined class trains itself, and "
+                "for data of your own name the model"
+            )
         return self
 
     def _check_flower(self) -> None:
@@ -356,6 +294,24 @@ class WorkloadSection(BaseModel):
         for key in sorted(set(fields) - {"flower", "epochs", "samples_per_client", "evaluate_every"}):
             if values[key] != fields[key].get_default(call_default_factory=True):
                 raise ValueError(f"{key} has no effect on a Flower app, which trains its clients itself; leave it out")
+
+    def _check_own(self) -> None:
+        """Options without that which they are for, and what an optimizer of the user's own does not read."""
+        if self.model_options and ":" not in self.model:
+            raise ValueError(
+                f"model_options are for a model of your own (package.module:Name); {self.model} takes none"
+            )
+        if ":" not in self.optimizer:
+            if self.optimizer_options:
+                raise ValueError(
+                    f"optimizer_options are for an optimizer named as package.module:Class; {self.optimizer} takes none"
+                )
+            return
+        for key in ("momentum", "weight_decay"):
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key} is not read for {self.optimizer}; say it in optimizer_options")
+        if self.clients_at_once > 1:
+            raise ValueError(f"clients_at_once: not with {self.optimizer}, which has one client's state; leave it out")
 
     def _check_milestones(self) -> None:
         if self.learning_rate_schedule is not None:
@@ -373,6 +329,8 @@ class WorkloadSection(BaseModel):
             raise ValueError("learning_rate_milestones change nothing without learning_rate_decay, e.g. 0.4")
 
     def _check_model(self, spec: DatasetSpec) -> None:
+        if re.fullmatch(PLUGIN_NAME, self.model):
+            return
         if self.model not in ("auto", *models()):
             raise ValueError(f"model {self.model!r} is unknown; allowed: auto, {', '.join(models())}")
         fitting = ("auto", *models_for(spec))
@@ -387,6 +345,10 @@ class WorkloadSection(BaseModel):
         every = datasets().values()
         if self.options:
             raise ValueError(f"options are for a user-defined class; dataset {spec.name} takes none")
+        if self.label != "label" or self.features:
+            raise ValueError(f"label and features are for data of your own; dataset {spec.name} has no columns")
+        if spec.form is Form.TEXT and self.loss != "cross_entropy":
+            raise ValueError(f"loss: the next words of {spec.name} are learned with cross_entropy; leave it out")
         if spec.files is not None and self.path is None:
             raise ValueError(f"dataset {spec.name} needs path: {spec.files} (nothing is downloaded)")
         if spec.files is None and self.path is not None:

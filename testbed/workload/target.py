@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import ExperimentError
-from testbed.workload.section import is_language
+from testbed.workload.specs import is_language
 
 Metric = Literal["accuracy", "loss", "perplexity"]
 METRICS: tuple[Metric, ...] = ("accuracy", "loss", "perplexity")

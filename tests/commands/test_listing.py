@@ -6,7 +6,7 @@ import pytest
 
 from testbed.adversary.catalogue import names
 from testbed.commands import main
-from testbed.workload.section import datasets, models
+from testbed.workload.specs import datasets, models
 
 
 def _listed(what: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:

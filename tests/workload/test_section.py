@@ -6,7 +6,8 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from testbed.workload.section import Partition, WorkloadSection
+from testbed.workload.partition import Partition
+from testbed.workload.section import WorkloadSection
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ from testbed.workload.section import Partition, WorkloadSection
         ({"dataset": "synthetic-openimage", "partition": {"alpha": 1}}, "each client is one photographer"),
         ({"dataset": "synthetic-reddit", "partition": {"alpha": 1}}, "each client is one user"),
         ({"dataset": "mine:Data", "training": "simulated"}, "simulated is for the built-in data sets"),
-        ({"optimizer": "lion"}, "'sgd' or 'adamw'"),
+        ({"optimizer": "lion"}, "unknown; allowed: sgd, adamw, package.module:Class"),
         ({"model": "resnet"}, "logistic, mlp, cnn, femnist-cnn"),
         ({"model": "femnist-cnn"}, "28x28"),
         ({"model": "lenet"}, "lenet needs 28x28"),
@@ -39,7 +40,10 @@ from testbed.workload.section import Partition, WorkloadSection
         ({"samples_per_client": 20, "partition": {"shared_samples": 20}}, "none of its own"),
         ({"options": {"depth": 3}}, "options are for a user-defined class"),
         ({"dataset": "synthetic-femnist", "partition": {"scheme": "dirichlet"}}, "each client is one writer"),
-        ({"partition": {"scheme": "pathological"}}, "'iid', 'dirichlet' or 'label-shards'"),
+        (
+            {"partition": {"scheme": "pathological"}},
+            "allowed: iid, dirichlet, label-shards, by-column, ",
+        ),
         ({"partition": {"alpha": 0}}, "greater than 0"),
         ({"partition": {"minimum_samples": 5}, "samples_per_client": 4}, "minimum_samples"),
         ({"epochs": 0}, "greater than or equal to 1"),

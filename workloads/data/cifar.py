@@ -37,7 +37,8 @@ from numpy.typing import NDArray
 from testbed.errors import ExperimentError
 from testbed.files import limits
 from testbed.files.limits import SmallHeaders
-from testbed.workload.section import Form, WorkloadSection
+from testbed.workload.section import WorkloadSection
+from testbed.workload.specs import Form
 from workloads.data.clients.cifar_pickle import Unreadable, batch
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling

@@ -37,7 +37,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from testbed.errors import ExperimentError
-from testbed.workload.section import Form, WorkloadSection
+from testbed.workload.section import WorkloadSection
+from testbed.workload.specs import Form
 from workloads.data.clients import owners
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, ScaledImages, Scaling, joined

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
 from testbed.files import limits
-from testbed.workload.section import Form, WorkloadSection
+from testbed.workload.section import WorkloadSection
+from testbed.workload.specs import Form
 from workloads.data.clients import owners
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling, split_stratified

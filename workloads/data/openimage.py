@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
 from testbed.files import limits
-from testbed.workload.section import Form, WorkloadSection
+from testbed.workload.section import WorkloadSection
+from testbed.workload.specs import Form
 from workloads.data.clients import owners
 from workloads.data.clients.contract import Batch, ClientImages, Dataset
 from workloads.data.clients.owners import ClientDataCache, class_counts, in_groups, sample_counts

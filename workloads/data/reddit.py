@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
 from testbed.files import limits
-from testbed.workload.section import Form, WorkloadSection
+from testbed.workload.section import WorkloadSection
+from testbed.workload.specs import Form
 from workloads.data.clients import owners, text
 from workloads.data.clients.contract import Batch, ClientText, Dataset
 from workloads.data.clients.owners import ClientDataCache, in_groups, sample_counts

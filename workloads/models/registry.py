@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from testbed.errors import ExperimentError
-from testbed.workload.section import Form, ModelSpec
+from testbed.workload.specs import Form, ModelSpec
 
 if TYPE_CHECKING:
     from torch import nn

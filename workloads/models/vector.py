@@ -75,6 +75,15 @@ def mixing_module(network: nn.Module) -> nn.Module | None:
 
 def _tensors(network: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
     """Parameters, then running statistics: (module, name, tensor), each once."""
+    seen: set[int] = set()
+    for module, name, tensor in _uses(network):
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            yield module, name, tensor
+
+
+def _uses(network: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
+    """As `_tensors`; one that several modules share is there for each of them."""
     for module in network.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
             yield module, name, parameter
@@ -111,10 +120,14 @@ def dimension(network: nn.Module) -> int:
 def attach(network: nn.Module, flat: Tensor) -> None:
     """Make a model's parameters and running statistics views into `flat`, (d,) float32."""
     start = 0
-    for module, name, tensor in _tensors(network):  # not to_empty: that imports sympy, half a second in every process
-        view = flat[start : start + tensor.numel()].view(tensor.shape)
-        setattr(module, name, nn.Parameter(view) if isinstance(tensor, nn.Parameter) else view)
-        start += tensor.numel()
+    placed: dict[int, Tensor] = {}
+    uses = list(_uses(network))  # kept until the end, so that no two tensors have one identity
+    for module, name, tensor in uses:  # not to_empty: that imports sympy, half a second in every process
+        if id(tensor) not in placed:
+            view = flat[start : start + tensor.numel()].view(tensor.shape)
+            placed[id(tensor)] = nn.Parameter(view) if isinstance(tensor, nn.Parameter) else view
+            start += tensor.numel()
+        setattr(module, name, placed[id(tensor)])
 
 
 def initial_vector(network: nn.Module, seed: int) -> NDArray[np.float32]:

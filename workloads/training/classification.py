@@ -13,6 +13,7 @@ may derive from it and bring only data::
             super().__init__("my-images", data, "cnn", section, seed)
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -93,7 +94,8 @@ class TorchWorkload:
             return self._untrained()
         images, labels = self._on_device(self.data.shard(client))
         delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number)
-        return LocalUpdate(delta, samples, loss, samples * self._section.epochs, squared_loss)
+        said = None if math.isnan(squared_loss) and not math.isnan(loss) else squared_loss
+        return LocalUpdate(delta, samples, loss, samples * self._section.epochs, said)
 
     def train_together(
         self, clients: Sequence[int], model: NDArray[np.float32], round_number: int
@@ -173,7 +175,8 @@ class TorchWorkload:
 
     def _on_device(self, samples: Batch) -> Batch:
         images, labels = samples
-        return images.to(self._device), labels.to(self._device, torch.int64)
+        kind = labels.dtype if labels.is_floating_point() else torch.int64
+        return images.to(self._device), labels.to(self._device, kind)
 
 
 class ImageClassification(TorchWorkload):

@@ -56,13 +56,18 @@ class ClippedGradients:
         network: with memory, and accepted by `check`; its parameters are not changed.
         losses: of single samples.
         direct: whether to take the faster way where the network allows it.
+        known: whether the network uses its layers' parameters by calling the layers alone, as all built-in ones do;
+            of others the first samples' gradients are made in both ways and compared.
     """
 
-    def __init__(self, network: nn.Module, losses: Losses, *, direct: bool = True) -> None:
+    def __init__(self, network: nn.Module, losses: Losses, *, direct: bool = True, known: bool = True) -> None:
         self._network = network
         self._losses = losses
         self._layers = [module for module in network.modules() if any(True for _ in module.parameters(recurse=False))]
-        self._direct = direct and all(_is_supported(layer) for layer in self._layers)
+        held = sum(parameter.numel() for layer in self._layers for parameter in layer.parameters(recurse=False))
+        is_shared = held != sum(parameter.numel() for parameter in network.parameters())
+        self._unknown = not known
+        self._direct = direct and not is_shared and all(_is_supported(layer) for layer in self._layers)
 
     def sum(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
         """The sum over some samples.
@@ -93,12 +98,28 @@ class ClippedGradients:
         return max(1, min(_LARGEST_CHUNK, _CHUNK_BYTES // max(1, each)))
 
     def _sum_of_chunk(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
+        if self._direct and self._unknown:
+            self._unknown = False
+            self._direct = self._is_the_same(inputs[:2], labels[:2])
         if self._direct:
             captured, losses = self._outputs_gradients(inputs, labels)
             if captured is not None:
                 return _weighted([_gradient(*one) for one in captured], clip), losses
             self._direct = False
         return self._by_torch_func(inputs, labels, clip)
+
+    def _is_the_same(self, inputs: Tensor, labels: Tensor) -> bool:
+        """Whether both ways give the same, dropout aside."""
+        was_training = self._network.training
+        self._network.eval()
+        try:
+            one, _ = self._sum_of_chunk(inputs, labels, None)
+            other, _ = self._by_torch_func(inputs, labels, None)
+        except (RuntimeError, ValueError):  # torch.func cannot
+            return False
+        finally:
+            self._network.train(was_training)
+        return torch.allclose(one, other, rtol=1e-3, atol=1e-6)
 
     def _outputs_gradients(
         self, inputs: Tensor, labels: Tensor
@@ -135,7 +156,8 @@ class ClippedGradients:
             loss = self._losses(functional_call(self._network, parameters, (sample[None],)), label[None])[0]
             return loss, loss.detach()
 
-        every, losses = vmap(grad(loss_of, has_aux=True), in_dims=(None, 0, 0))(parameters, inputs, labels)
+        each = vmap(grad(loss_of, has_aux=True), in_dims=(None, 0, 0), randomness="different")
+        every, losses = each(parameters, inputs, labels)
         return _weighted([_rows(gradient.flatten(1)) for gradient in every.values()], clip), losses
 
 
@@ -151,14 +173,13 @@ def _weighted(gradients: list[_Gradient], clip: float | None) -> Tensor:
 
 def _is_supported(layer: nn.Module) -> bool:
     """Whether `_gradient` knows the layer."""
+    if type(layer) is not nn.Linear and type(layer) is not nn.Conv2d:
+        return False
+    if not isinstance(layer.weight, nn.Parameter) or not isinstance(layer.bias, nn.Parameter | None):
+        return False  # a part of it is frozen
     if isinstance(layer, nn.Linear):
         return True
-    return (
-        type(layer) is nn.Conv2d
-        and layer.groups == 1
-        and layer.padding_mode == "zeros"
-        and not isinstance(layer.padding, str)
-    )
+    return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
 
 
 def _gradient(layer: nn.Module, inputs: Tensor, output_gradient: Tensor) -> _Gradient:

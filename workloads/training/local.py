@@ -5,58 +5,30 @@ from zero in every round.
 
 One model lives in each process. All its parameters are views into one flat vector (`workloads.models.vector`), so that
 taking in a federation's model is one copy and giving back the change is one subtraction, whatever the number of layers.
-
-A sample has one label, or one for each of its positions: logits are (n, classes) or (n, classes, positions). Positions
-labelled `IGNORED` count for nothing.
 """
 
+import math
 import threading
-from abc import ABC, abstractmethod
 from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LabelledEvaluation
-from workloads.data.clients.contract import IGNORED
 from workloads.determinism import Purpose, one_thread, stream
 from workloads.models import vector
 from workloads.models.classifiers import SeededDropout
+from workloads.models.own import OwnModel
 from workloads.training.clipped_gradients import ClippedGradients
+from workloads.training.metrics import measured, metrics_of
+from workloads.training.objectives import Objective, objective_of
+from workloads.training.optimizers import LocalOptimizer, OwnOptimizer
 from workloads.training.proximal import ProximalTerm
-
-
-class LocalOptimizer(ABC):
-    """A local optimizer: torch.optim's, bit for bit, by the functions that are behind them.
-
-    The classes would import torch's compiler when they are first made: 160 MB and a second for every process that
-    trains.
-    """
-
-    def __init__(self, parameters: list[nn.Parameter]) -> None:
-        self._parameters: list[Tensor] = [*parameters]
-
-    @abstractmethod
-    def reset(self, learning_rate: float) -> None:
-        """Start again, with no state of earlier steps."""
-
-    def zero_grad(self) -> None:
-        """Backward passes add to gradients; the next one begins from none."""
-        for parameter in self._parameters:
-            parameter.grad = None
-
-    @abstractmethod
-    def step(self) -> None:
-        """Move the parameters by their gradients."""
-
-    def _gradients(self) -> list[Tensor]:
-        return [parameter.grad for parameter in self._parameters if parameter.grad is not None]
 
 
 class MomentumSGD(LocalOptimizer):
@@ -78,14 +50,15 @@ class MomentumSGD(LocalOptimizer):
         self._velocities: list[Tensor | None] = [None] * len(self._parameters)
 
     def step(self) -> None:
-        sgd_step(
-            self._parameters,
-            self._gradients(),
-            self._velocities,
-            self._learning_rate,
-            self._momentum,
-            self._weight_decay,
-        )
+        gradients, settings = self._gradients(), (self._learning_rate, self._momentum, self._weight_decay)
+        if len(gradients) == len(self._parameters):
+            sgd_step(self._parameters, gradients, self._velocities, *settings)
+            return
+        used = self._used()
+        velocities = [self._velocities[place] for place in used]
+        sgd_step([self._parameters[place] for place in used], gradients, velocities, *settings)
+        for place, velocity in zip(used, velocities, strict=True):
+            self._velocities[place] = velocity
 
 
 def sgd_step(
@@ -142,14 +115,20 @@ class AdamW(LocalOptimizer):
             state.zero_()
 
     def step(self) -> None:
+        gradients, state = self._gradients(), (self._parameters, self._means, self._squares, self._steps)
+        if len(gradients) < len(self._parameters):
+            used = self._used()
+            parameters, means, squares, steps = ([part[place] for place in used] for part in state)
+        else:
+            parameters, means, squares, steps = state
         with torch.no_grad():
             adamw(
-                self._parameters,
-                self._gradients(),
-                self._means,
-                self._squares,
+                parameters,
+                gradients,
+                means,
+                squares,
                 max_exp_avg_sqs=[],
-                state_steps=self._steps,
+                state_steps=steps,
                 foreach=False,
                 fused=True,
                 amsgrad=False,
@@ -164,6 +143,8 @@ class AdamW(LocalOptimizer):
 
 def local_optimizer(section: WorkloadSection, parameters: list[nn.Parameter]) -> LocalOptimizer:
     """The optimizer that a section names, for these parameters."""
+    if ":" in section.optimizer:
+        return OwnOptimizer(parameters, section.optimizer, section.optimizer_options)
     kind = AdamW if section.optimizer == "adamw" else MomentumSGD
     return kind(parameters, section.momentum, section.weight_decay)
 
@@ -212,12 +193,16 @@ class LocalTrainer:
         self._flat = torch.zeros(vector.dimension(network), dtype=torch.float32, device=device)
         self._copies = vector.copies(network)
         vector.attach(network, self._flat)
+        if isinstance(network, OwnModel):
+            network.to_device(device)
         self._evaluation_batch = evaluation_batch
         self._dropouts = [module for module in self._network.modules() if isinstance(module, SeededDropout)]
         parameters = list(self._network.parameters())
         self._optimizer = local_optimizer(section, parameters)
         self._proximal = ProximalTerm(parameters, section.proximal) if section.proximal else None
-        self._clipped = ClippedGradients(network, sample_losses)
+        self._objective: Objective = objective_of(section.loss)
+        self._metrics = metrics_of(section.metrics)
+        self._clipped = ClippedGradients(network, self._objective.of_samples, known=not isinstance(network, OwnModel))
         self._lock = threading.Lock()
 
     def _load(self, model: NDArray[np.float32]) -> None:
@@ -257,7 +242,7 @@ class LocalTrainer:
             self._begin_dropout(client, round_number)
             order_stream = stream(self._seed, Purpose.BATCHES, client, round_number)
             total = torch.zeros((), device=self.device)
-            losses = torch.empty((section.epochs, len(labels)), device=self.device)
+            losses = torch.full((section.epochs, len(labels)), torch.nan, device=self.device)
             for epoch in losses:
                 order = torch.from_numpy(order_stream.permutation(len(labels))).to(self.device)
                 total += self._epoch(images.index_select(0, order), labels.index_select(0, order), epoch)
@@ -300,62 +285,56 @@ class LocalTrainer:
     def _epoch(self, images: Tensor, labels: Tensor, losses: Tensor) -> Tensor:
         """One pass in the given order; returns the sum of the losses without waiting for the device.
 
-        The logarithm of each sample's likelihood, minus its own loss, goes into `losses`, (n,).
+        Each sample's loss, with either sign, goes into `losses`, (n,), where single samples have one.
         """
         size = self._section.batch_size
         total = torch.zeros((), device=self.device)
         for start in range(0, len(labels), size):
             batch_labels = labels[start : start + size]
             self._optimizer.zero_grad()
-            # What cross_entropy does, in its two steps: the first is needed for the single losses, too.
-            likelihoods = log_softmax(self._network(images[start : start + size]), 1)
-            loss = nll_loss(likelihoods, batch_labels)
+            loss, singles = self._objective.of_batch(self._network(images[start : start + size]), batch_labels)
             loss.backward()
             if self._proximal is not None:
                 self._proximal.add()
             self._optimizer.step()
             total.add_(loss.detach(), alpha=len(batch_labels))
-            losses[start : start + size] = _of_samples(likelihoods.detach(), batch_labels)
+            if singles is not None:
+                losses[start : start + size] = singles
         return total
 
     def evaluate(self, images: Tensor, labels: Tensor, model: NDArray[np.float32]) -> Evaluation:
-        """Mean cross-entropy (natural logarithm), accuracy and recalls of `model` on the given samples."""
-        loss_sum, size = 0.0, self._evaluation_batch
-        correct = torch.zeros(labels.shape, dtype=torch.bool, device=self.device)
+        """Mean loss, accuracy, metrics and recalls of `model` on the given samples; where values are neither right nor
+        wrong, accuracy is NaN.
+        """
+        objective, loss_sum, size = self._objective, 0.0, self._evaluation_batch
+        correct: list[Tensor] = []
+        predictions: list[Tensor] = []
         with self._lock, torch.inference_mode():
             self._load(model)
             self._network.eval()
             for start in range(0, len(labels), size):
                 batch_labels = labels[start : start + size]
-                logits = cast(Tensor, self._network(images[start : start + size]))
-                loss_sum += float(cross_entropy(logits, batch_labels, reduction="sum"))
-                correct[start : start + size] = logits.argmax(dim=1) == batch_labels
-        count = int((labels != IGNORED).sum())
-        loss, accuracy = loss_sum / count, int(correct.sum()) / count
+                outputs = cast(Tensor, self._network(images[start : start + size]))
+                loss_sum += objective.total(outputs, batch_labels)
+                said = objective.predictions(outputs)
+                right = objective.correct(said, batch_labels)
+                correct += [] if right is None else [right]
+                if self._metrics:
+                    like = said.numel() == batch_labels.numel()
+                    predictions += [said.reshape(batch_labels.shape) if like else said]
+        count = objective.count(labels)
+        told = (
+            measured(self._metrics, labels.cpu().numpy(), torch.cat(predictions).cpu().numpy()) if self._metrics else ()
+        )
+        if not correct:
+            return Evaluation(loss_sum / count, math.nan, count, metrics=told)
+        right = torch.cat(correct)
+        accuracy = int(right.sum()) / (labels.numel() if labels.is_floating_point() else count)
         if labels.dim() > 1:
-            return Evaluation(loss, accuracy, count)
-        return LabelledEvaluation(loss, accuracy, count, _recalls(correct, labels))
+            return Evaluation(loss_sum / count, accuracy, count, metrics=told)
+        return LabelledEvaluation(loss_sum / count, accuracy, count, _recalls(right, labels.long()), metrics=told)
 
 
 def _recalls(correct: Tensor, labels: Tensor) -> tuple[float, ...]:
     """Of each label, from 0: the share of its samples that are correct; NaN where there is none."""
     return tuple((labels[correct].bincount(minlength=int(labels.max()) + 1) / labels.bincount()).tolist())
-
-
-def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """(n,) each sample's cross-entropy, the mean over its positions if it has several."""
-    return -_of_samples(log_softmax(logits, 1), labels)
-
-
-def _of_samples(likelihoods: Tensor, labels: Tensor) -> Tensor:
-    """(n,) each sample's log-likelihood, the mean over its positions if it has several; 0 where all are `IGNORED`.
-
-    Args:
-        likelihoods: (n, classes) or (n, classes, positions), logarithms.
-        labels: (n,) or (n, positions) int64.
-    """
-    if labels.dim() == 1:
-        return likelihoods.gather(1, labels.unsqueeze(1)).squeeze(1)
-    there = labels != IGNORED
-    single = likelihoods.gather(1, labels.clamp(min=0).unsqueeze(1)).squeeze(1)
-    return (single * there).sum(dim=1) / there.sum(dim=1).clamp(min=1)

@@ -32,6 +32,8 @@ from workloads.data.clients.contract import IGNORED, Batch
 from workloads.determinism import Purpose, stream
 from workloads.models import vector
 from workloads.models.classifiers import SeededDropout
+from workloads.models.own import OwnModel
+from workloads.training.objectives import CrossEntropy, objective_of
 from workloads.training.proximal import add_pull
 from workloads.training.stacked_optimizers import stacked_optimizer
 
@@ -93,12 +95,16 @@ class ClientsTogether:
         self._network = copy.deepcopy(network)
         self._dimension = vector.dimension(network)
         vector.attach(self._network, torch.empty(self._dimension, device="meta"))
+        if isinstance(self._network, OwnModel):
+            self._network.to_device(device)
         self._network.train()
         self._name = name
         self._section = section
         self._seed = seed
         self._device = device
         self._copies = vector.copies(network)
+        self._objective = objective_of(section.loss)
+        self._is_classes = isinstance(self._objective, CrossEntropy)
         self._slots = section.clients_at_once
         self._any_slot = device.type != "cpu"
         self._places: dict[str, tuple[slice, torch.Size]] = {}  # of each parameter in a slot's row
@@ -155,7 +161,8 @@ class ClientsTogether:
         optimizer = stacked_optimizer(self._section, self._rows, self._section.learning_rate_in(round_number))
         initial = self._row(model)
         samples = torch.cat([training.inputs for training in trainings]).to(self._device)
-        labels = torch.cat([training.labels for training in trainings]).to(self._device, torch.int64)
+        labels = torch.cat([training.labels for training in trainings]).to(self._device)
+        labels = labels if labels.is_floating_point() else labels.to(torch.int64)
         self._dropout.look(self._network, self._views(initial), samples[:1])
         first = 0
         for training in trainings:
@@ -179,8 +186,9 @@ class ClientsTogether:
             index = torch.from_numpy(chosen.ravel()).to(self._device)
             inputs = samples.index_select(0, index).unflatten(0, chosen.shape)
             targets = labels.index_select(0, index).unflatten(0, chosen.shape)
-            targets = targets.masked_fill(~there.view(*there.shape, *[1] * (targets.dim() - 2)), IGNORED)
-            self._backward(inputs, targets, self._dropout.draw(slots, counts), counts, sums)
+            if self._is_classes:
+                targets = targets.masked_fill(~there.view(*there.shape, *[1] * (targets.dim() - 2)), IGNORED)
+            self._backward(inputs, targets, there, self._dropout.draw(slots, counts), counts, sums)
             if self._section.proximal:
                 add_pull(self._gradients, self._rows, initial, self._section.proximal)
             optimizer.step(self._gradients)
@@ -228,9 +236,17 @@ class ClientsTogether:
         return chosen, counts
 
     def _backward(
-        self, inputs: Tensor, labels: Tensor, masks: list[Tensor], counts: NDArray[np.int64], sums: Tensor
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        counted: Tensor,
+        masks: list[Tensor],
+        counts: NDArray[np.int64],
+        sums: Tensor,
     ) -> None:
-        """Everybody's gradients at the samples, (slots, batch, ...); the losses are added to `sums`."""
+        """Everybody's gradients at the samples, (slots, batch, ...), of which those count that `counted` says, (slots,
+        batch) bool; the losses are added to `sums`.
+        """
         parameters = {key: view.detach().requires_grad_() for key, view in self._views(self._rows).items()}
 
         def logits_of(parameters: dict[str, Tensor], inputs: Tensor, masks: list[Tensor]) -> Tensor:
@@ -246,16 +262,21 @@ class ClientsTogether:
                 f"workload.clients_at_once: {self._name} cannot be trained for several clients at once; leave the key "
                 f"out ({str(error).strip().splitlines()[0]})"
             ) from error
-        there = labels != IGNORED
-        likelihoods = log_softmax(logits, 2).gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2)
-        likelihoods = likelihoods.masked_fill(~there, 0.0)
-        losses = -likelihoods.flatten(1).sum(dim=1) / there.flatten(1).sum(dim=1)
-        gradients = torch.autograd.grad(losses.sum(), [*parameters.values()])
+        if self._is_classes:
+            there = labels != IGNORED
+            likelihoods = log_softmax(logits, 2).gather(2, labels.clamp(min=0).unsqueeze(2)).squeeze(2)
+            likelihoods = likelihoods.masked_fill(~there, 0.0)
+            losses = -likelihoods.flatten(1).sum(dim=1) / there.flatten(1).sum(dim=1)
+        else:
+            of_samples = self._objective.of_samples(logits.flatten(0, 1), labels.flatten(0, 1))
+            likelihoods = of_samples.view(counted.shape).masked_fill(~counted, 0.0)
+            losses = likelihoods.sum(dim=1) / counted.sum(dim=1).clamp(min=1)
+        gradients = torch.autograd.grad(losses.sum(), [*parameters.values()], materialize_grads=True)
         for view, gradient in zip(self._views(self._gradients).values(), gradients, strict=True):
             view.copy_(gradient)
         with torch.no_grad():
             single = likelihoods
-            if labels.dim() > 2:
+            if self._is_classes and labels.dim() > 2:
                 single = likelihoods.sum(dim=2) / there.sum(dim=2).clamp(min=1)
             sums[0].add_(losses.double() * torch.from_numpy(counts).to(self._device))
             sums[1].add_(single.double().square().sum(dim=1))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
-from testbed.workload.section import Partition
+from testbed.workload.partition import Partition
 from workloads.data.clients import partition
 from workloads.data.clients.partition import Assignment
 

@@ -12,23 +12,15 @@ from pydantic import ValidationError
 
 import workloads.data
 from testbed.experiment.schema import Experiment
-from testbed.workload import section as specs
-from testbed.workload.section import (
-    DatasetSpec,
-    Form,
-    ModelSpec,
-    WorkloadSection,
-    datasets,
-    is_language,
-    models,
-    models_for,
-)
+from testbed.workload import specs
+from testbed.workload.section import WorkloadSection
+from testbed.workload.specs import DatasetSpec, Form, ModelSpec, datasets, is_language, models, models_for
 from workloads import ImageClassification
 
 NEW = '''
 import numpy as np
 
-from testbed.workload.section import Form
+from testbed.workload.specs import Form
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 
@@ -172,7 +164,7 @@ WITHOUT = """
     import workloads
     from testbed.experiment import Experiment
     from testbed.workload.section import WorkloadSection
-    from testbed.workload.section import datasets, models
+    from testbed.workload.specs import datasets, models
 
     assert workloads.Workload and workloads.PartitionedDataset
     assert len(datasets()) >= 13 and len(models()) >= 11

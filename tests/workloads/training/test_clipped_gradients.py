@@ -14,7 +14,7 @@ from workloads.models import vector
 from workloads.models.registry import image_model, text_model
 from workloads.registry import built_in
 from workloads.training.clipped_gradients import ClippedGradients, check
-from workloads.training.local import sample_losses
+from workloads.training.objectives import sample_losses
 
 
 def one_by_one(network: nn.Module, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.workload.section import DatasetSpec, WorkloadSection
+from testbed.workload.section import WorkloadSection
+from testbed.workload.specs import DatasetSpec
 
 if TYPE_CHECKING:
     from torch import Tensor

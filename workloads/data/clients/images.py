@@ -94,14 +94,7 @@ def split_stratified(
     samples: LabelledImages, test_share: float, random: np.random.Generator
 ) -> tuple[LabelledImages, LabelledImages]:
     """Training and test parts of the same class frequencies (to the nearest sample), in random order."""
-    test_parts, train_parts = [], []
-    for label in np.unique(samples.labels):
-        members = random.permutation(np.flatnonzero(samples.labels == label))
-        test_size = round(test_share * len(members))
-        test_parts.append(members[:test_size])
-        train_parts.append(members[test_size:])
-    train = random.permutation(np.concatenate(train_parts))
-    test = random.permutation(np.concatenate(test_parts))
+    train, test = partition.stratified(samples.labels, test_share, random)
     return samples.take(train), samples.take(test)
 
 

@@ -4,13 +4,16 @@ Each gives every sample to exactly one client and is a function of its arguments
 shared-data strategy some samples are set aside first and held by every client.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
-from testbed.workload.section import Partition
+from testbed.workload.partition import Partition
+from workloads.data.clients import partitioner
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,46 @@ def label_shards(
     return Assignment(by_label[source], _offsets(dealt_sizes.reshape(population, shards_per_client).sum(axis=1)))
 
 
+def stratified(
+    labels: NDArray[np.int64], test_share: float, random: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The numbers of the samples of a training and a test part with the same frequencies of labels (to the nearest
+    sample), int64, in random order.
+    """
+    test_parts, train_parts = [], []
+    for label in np.unique(labels):
+        members = random.permutation(np.flatnonzero(labels == label))
+        test_size = round(test_share * len(members))
+        test_parts.append(members[:test_size])
+        train_parts.append(members[test_size:])
+    return random.permutation(np.concatenate(train_parts)), random.permutation(np.concatenate(test_parts))
+
+
+def by_column(values: NDArray[Any], population: int, name: str, random: np.random.Generator) -> Assignment:
+    """One client for each value, in their order; of more values than clients, random ones are put together.
+
+    Args:
+        values: (samples,) whose each sample is.
+        population: number of clients.
+        name: of the column, for the error.
+
+    Raises:
+        ExperimentError: fewer values than clients.
+    """
+    as_text = values.astype(str) if values.dtype.kind not in "biufSU" else values
+    found, number = np.unique(as_text, return_inverse=True)
+    if len(found) < population:
+        raise ExperimentError(
+            f"workload.partition.column: {name} has {len(found)} values for {population} clients; lower population to "
+            f"{len(found)}, or take another column"
+        )
+    holder = np.arange(population)
+    if len(found) > population:
+        holder = random.permutation(len(found)) % population
+    whose = holder[number]
+    return Assignment(np.argsort(whose, kind="stable"), _offsets(np.bincount(whose, minlength=population)))
+
+
 def shared_samples(labels: NDArray[np.int64], count: int, random: np.random.Generator) -> NDArray[np.int64]:
     """(count,) int64, sorted: samples that all clients hold, as many of each label as of any other.
 
@@ -152,7 +195,12 @@ def shared_samples(labels: NDArray[np.int64], count: int, random: np.random.Gene
 
 
 def assign(
-    labels: NDArray[np.int64], population: int, section: Partition, limit: int | None, random: np.random.Generator
+    labels: NDArray[np.int64],
+    population: int,
+    section: Partition,
+    limit: int | None,
+    random: np.random.Generator,
+    columns: Mapping[str, NDArray[Any]] | None = None,
 ) -> Assignment:
     """Spread labelled samples over the clients as the experiment says.
 
@@ -161,16 +209,19 @@ def assign(
         population: number of clients.
         section: ``workload.partition``.
         limit: ``workload.samples_per_client``, or None.
+        columns: what else is known of the samples, (samples,) each by name, for partitioners that go by it.
 
     Raises:
-        ExperimentError: clients would hold fewer samples than ``minimum_samples``.
+        ExperimentError: clients would hold fewer samples than ``minimum_samples``, or there is no such column.
     """
+    known = {"label": labels, **(columns or {})}
     if not section.shared_samples:
-        assignment = _spread(labels, population, section, random)
+        assignment = _spread(labels, known, population, section, random)
     else:
         shared = shared_samples(labels, section.shared_samples, random)
         private = np.setdiff1d(np.arange(len(labels)), shared, assume_unique=True)
-        spread = _spread(labels[private], population, section, random)
+        of_private = {name: values[private] for name, values in known.items()}
+        spread = _spread(labels[private], of_private, population, section, random)
         assignment = Assignment(private[spread.order], spread.offsets, shared)
     if limit is not None:
         assignment = assignment.limited(limit)
@@ -178,7 +229,23 @@ def assign(
     return assignment
 
 
-def _spread(labels: NDArray[np.int64], population: int, section: Partition, random: np.random.Generator) -> Assignment:
+def _spread(
+    labels: NDArray[np.int64],
+    columns: Mapping[str, NDArray[Any]],
+    population: int,
+    section: Partition,
+    random: np.random.Generator,
+) -> Assignment:
+    if section.column is not None:
+        if section.column not in columns:
+            raise ExperimentError(
+                f"workload.partition.column: there is no column {section.column!r}; these data have "
+                f"{', '.join(columns)}"
+            )
+        return by_column(columns[section.column], population, section.column, random)
+    if section.is_own:
+        parts = partitioner.parts(section, columns, population, random)
+        return Assignment(np.concatenate(parts), _offsets(np.array([len(part) for part in parts])))
     if section.scheme != "label-shards":  # known at once, before any work
         _require_samples(_equal_sizes(len(labels), population), len(labels), section)
     if section.scheme == "iid":

@@ -1,0 +1,130 @@
+"""Pictures of what clients hold and are like: labels of each, and distributions of samples, skew, devices and links."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from analysis.clients.profile import ClientProfile
+from analysis.style import SERIES_COLOURS, USUAL_FORMATS, house_style, save, width
+from testbed.arrays import Floats
+
+_BARS = 40
+"""Clients that are bars; more are rows of a heat map."""
+_BAR_LABELS = 20
+_PANELS = (
+    ("samples", "Training samples"),
+    ("label_skew", "Label skew"),
+    ("device_factor", "Device factor"),
+    ("up_mbit_s", "Uplink [Mbit/s]"),
+)
+
+
+def draw(found: ClientProfile, folder: Path, columns: int = 1, formats: Sequence[str] = USUAL_FORMATS) -> list[Path]:
+    """Write ``labels`` (where samples have labels) and ``clients``, with the data of each as CSV; returns the files.
+
+    Args:
+        found: what is drawn.
+        folder: where.
+        columns: of a paper's page, 1 or 2.
+        formats: of `analysis.style.FORMATS`.
+    """
+    paths = []
+    with house_style():
+        if found.label_counts is not None:
+            paths += save(labels(found, columns), folder / "labels", found.labels, formats)
+        paths += save(distributions(found.clients, columns), folder / "clients", found.clients, formats)
+    return paths
+
+
+def labels(found: ClientProfile, columns: int = 1) -> Figure:
+    """Which labels each client holds: stacked bars of a few clients, a heat map of more, or of many labels.
+
+    In the heat map clients are in the order of the label that most of their samples have.
+    """
+    counts = found.label_counts
+    assert counts is not None
+    few = counts.shape[0] <= _BARS and counts.shape[1] <= _BAR_LABELS
+    figure = Figure(figsize=(width(columns), 2.4 if few else 2.9), layout="constrained")
+    axes = figure.subplots()
+    if few:
+        _bars(axes, counts)
+        figure.legend(loc="outside right upper", title="Label", title_fontsize=7, reverse=True)
+    else:
+        held = counts.sum(axis=1, keepdims=True)
+        shares = counts / np.maximum(held, 1)
+        order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
+        image = axes.imshow(100 * shares[order], aspect="auto", cmap="viridis", vmin=0, interpolation="nearest")
+        axes.set_xlabel("Label")
+        axes.set_ylabel(f"{len(counts):,} clients, by their main label")
+        axes.set_yticks([])
+        axes.spines[["top", "right"]].set_visible(True)
+        axes.xaxis.set_major_locator(MaxNLocator(12, integer=True, min_n_ticks=1))
+        figure.colorbar(image, ax=axes, label="Share of a client's samples [%]", pad=0.02)
+    return figure
+
+
+def _bars(axes: Axes, counts: np.ndarray) -> None:
+    place, below = np.arange(len(counts)), np.zeros(len(counts))
+    colours = _colours(counts.shape[1])
+    for label, colour in enumerate(colours):
+        axes.bar(place, counts[:, label], bottom=below, width=0.85, color=colour, label=str(label), linewidth=0)
+        below += counts[:, label]
+    axes.set_xlabel("Client")
+    axes.set_ylabel("Training samples")
+    axes.set_xlim(-0.6, len(counts) - 0.4)
+    axes.xaxis.set_major_locator(MaxNLocator(12, integer=True, min_n_ticks=1))
+
+
+def _colours(number: int) -> Sequence[object]:
+    """So many: those that colour-blind readers tell apart, or, of more, a scale of lightness."""
+    if number <= len(SERIES_COLOURS):
+        return SERIES_COLOURS[:number]
+    return [colormaps["viridis"](place) for place in np.linspace(0, 1, number)]
+
+
+def distributions(clients: pd.DataFrame, columns: int = 1) -> Figure:
+    """For each measure, the share of clients with at most so much of it; a line for each class of clients."""
+    drawn = [(column, name) for column, name in _PANELS if column in clients]
+    rows = -(-len(drawn) // 2)
+    figure = Figure(figsize=(width(columns), 1.55 * rows + 0.3), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(rows, 2, sharey=True)).ravel()
+    names = sorted(clients["class"].unique())
+    for axes, (column, name) in zip(panels, drawn, strict=False):
+        span = _span(clients[column].dropna().to_numpy(np.float64))
+        for place, one in enumerate(names):
+            values = np.sort(clients.loc[clients["class"] == one, column].dropna().to_numpy(np.float64))
+            _distribution(axes, values, span, SERIES_COLOURS[place % len(SERIES_COLOURS)], str(one))
+        axes.set_xlabel(name)
+        axes.set_ylim(0, 103)
+        axes.grid()
+    for axes in panels[len(drawn) :]:
+        axes.set_visible(False)
+    for axes in panels[::2]:
+        axes.set_ylabel("Clients [%]")
+    if len(names) > 1:
+        handles, told = panels[0].get_legend_handles_labels()
+        figure.legend(handles, told, loc="outside lower center", ncols=min(4, len(names)))
+    return figure
+
+
+def _span(values: Floats) -> tuple[float, float]:
+    """Where the lines of a panel begin and end: a little beyond the values."""
+    if not len(values):
+        return 0.0, 1.0
+    least, most = float(values.min()), float(values.max())
+    margin = 0.03 * (most - least) or 0.05 * abs(most) or 0.05
+    return least - margin, most + margin
+
+
+def _distribution(axes: Axes, values: Floats, span: tuple[float, float], colour: str, label: str) -> None:
+    """The share of `values`, ascending, up to each place."""
+    if not len(values):
+        return
+    edges = np.concatenate([span[:1], values, span[1:]])
+    axes.stairs(100 * np.arange(len(values) + 1) / len(values), edges, color=colour, baseline=None, label=label)

@@ -1,0 +1,90 @@
+"""The ``workload.partition`` of an experiment: which client holds which samples of one data set."""
+
+import re
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from testbed.plugins.classes import PLUGIN_NAME
+
+SCHEMES = ("iid", "dirichlet", "label-shards", "by-column")
+_OWN = "package.module:Partitioner"
+
+
+class Partition(BaseModel):
+    """How one data set is spread over the clients: every sample goes to at most one client, or to all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scheme: str = Field(
+        default="iid",
+        description="iid: a random equal share for each client; dirichlet: each client's class mix is drawn "
+        "from Dir(alpha * class frequencies) (Hsu et al. 2019, arXiv 1909.06335); label-shards: samples "
+        "sorted by label, cut into shards, shards_per_client of them for each client (McMahan et al. 2017, "
+        "arXiv 1602.05629); by-column: samples with one value of the column are one client's; or a partitioner like "
+        "those of flwr-datasets, e.g. flwr_datasets.partitioner:PathologicalPartitioner.",
+        json_schema_extra={"examples": [*SCHEMES, _OWN]},
+    )
+    alpha: float = Field(
+        default=0.5,
+        gt=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="Concentration of the Dirichlet class mix (Hsu's alpha): small is skewed, large is iid. "
+        "Read by the scheme dirichlet only.",
+    )
+    shards_per_client: int = Field(
+        default=2,
+        ge=1,
+        le=10_000,
+        description="Shards for each client, about the number of classes that it holds. "
+        "Read by the scheme label-shards only.",
+    )
+    column: str | None = Field(
+        default=None,
+        min_length=1,
+        exclude_if=lambda column: column is None,
+        description="by-column: its name; each value is one client, or, of more values than clients, several are. "
+        "It is no feature.",
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        exclude_if=lambda options: not options,
+        description="Keyword arguments for a partitioner named as package.module:Class.",
+    )
+    shared_samples: int = Field(
+        default=0,
+        ge=0,
+        le=10_000_000,
+        description="Samples, the same number of each label, that every client holds besides its own; the others are "
+        "spread by the scheme (the shared-data strategy of Zhao et al. 2018, arXiv 1806.00582).",
+    )
+    minimum_samples: int = Field(
+        default=1,
+        ge=0,
+        le=10_000_000,
+        description="Fewer training samples at any client, shared ones aside, are an error; 0 allows clients without "
+        "data.",
+    )
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the scheme is a class, not one of `SCHEMES`."""
+        return self.scheme not in SCHEMES
+
+    @field_validator("scheme")
+    @classmethod
+    def _scheme_is_known(cls, scheme: str) -> str:
+        if scheme not in SCHEMES and not re.fullmatch(PLUGIN_NAME, scheme):
+            raise ValueError(f"scheme {scheme!r} is unknown; allowed: {', '.join((*SCHEMES, _OWN))}")
+        return scheme
+
+    @model_validator(mode="after")
+    def _keys_fit_together(self) -> Self:
+        if self.scheme == "by-column" and self.column is None:
+            raise ValueError("scheme by-column needs column: the name of the column that says whose a sample is")
+        if self.scheme != "by-column" and self.column is not None:
+            raise ValueError(f"column is read by the scheme by-column only, not by {self.scheme}; leave it out")
+        if self.options and not self.is_own:
+            raise ValueError(f"options are for a partitioner named as {_OWN}; {self.scheme} takes none")
+        return self

@@ -1,0 +1,452 @@
+"""A torch module of the user's own with data of the user's own: trained like a built-in one, or refused in one line."""
+
+import importlib
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from testbed.errors import ExperimentError
+from testbed.workload.contract import BatchedWorkload, GradientWorkload, InspectableWorkload, Workload
+from testbed.workload.section import WorkloadSection
+from workloads import build
+from workloads.data.own.loader import is_loader
+from workloads.models import own, vector
+from workloads.training.own import OwnModelTraining
+
+MODULE = '''
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+
+def load(count=120, spread=0.5, noise=True):
+    """Two clouds; what is drawn comes from the global generator."""
+    labels = np.arange(count) % 2
+    x = np.random.normal(0, spread, (count, 4)) + labels[:, None]
+    return x, labels
+
+
+def values(count=120):
+    x = np.random.normal(size=(count, 4))
+    return x, x @ [1.0, -2.0, 0.5, 0.0] + 1
+
+
+def words(count=60):
+    return np.arange(count * 5).reshape(count, 5) % 7, np.arange(count) % 2
+
+
+def few():
+    return np.zeros((5, 4)), np.arange(5) % 2
+
+
+def nothing():
+    return 3
+
+
+def workload(section, population, seed):
+    raise RuntimeError("called as a workload")
+
+
+class Pairs(Dataset):
+    def __init__(self, count=60):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, number):
+        return torch.full((4,), float(number % 2)), number % 2
+
+
+def net(hidden=8, outputs=2, bias=True):
+    return nn.Sequential(nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, outputs, bias=bias))
+
+
+class Normed(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.25), nn.Linear(8, 2))
+
+
+class Words(nn.Module):
+    """Tied weights, a frozen layer, a constant table, and its own initial values."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(7, 6)
+        self.out = nn.Linear(6, 7, bias=False)
+        self.out.weight = self.embedding.weight
+        self.frozen = nn.Linear(7, 7)
+        self.frozen.requires_grad_(False)
+        self.scale = nn.Parameter(torch.ones(7))
+        self.register_buffer("places", torch.arange(5))
+        self.last = nn.Linear(7, 2)
+
+    def forward(self, words):
+        assert self.places.dtype == torch.int64
+        hidden = self.embedding(words).mean(dim=1)
+        return self.last(self.frozen(self.out(hidden)) * self.scale)
+
+
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count = nn.Parameter(torch.ones(3, dtype=torch.int64), requires_grad=False)
+        self.line = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.line(x)
+
+
+class Cumulative(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.BatchNorm1d(4, momentum=None), nn.Linear(4, 2))
+
+
+class Twins(nn.Module):
+    """Uses a layer's weights without calling it."""
+
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Linear(4, 4)
+        self.last = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.relu(torch.nn.functional.linear(self.line(x), self.line.weight)))
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.line(x), x
+
+
+def frozen():
+    return nn.Linear(4, 2).requires_grad_(False)
+
+
+def images():
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
+
+
+class Unused(nn.Module):
+    """Has a layer in the middle that it does not use."""
+
+    def __init__(self):
+        super().__init__()
+        self.line, self.spare, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.line(x)))
+
+
+class Viewed(nn.Module):
+    """As tutorials have it: cannot be given images with the channels last."""
+
+    def __init__(self):
+        super().__init__()
+        self.filters, self.last = nn.Conv2d(1, 4, 3), nn.Linear(144, 10)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.filters(x)).view(-1, 144))
+
+
+def focal(outputs, labels):
+    losses = nn.functional.cross_entropy(outputs, labels, reduction="none")
+    return (1 - torch.exp(-losses)) ** 2 * losses
+
+
+def mean_focal(outputs, labels):
+    return focal(outputs, labels).mean()
+
+
+def infinite(outputs, labels):
+    return (outputs.sum() * 0 + float("nan")).detach() + outputs.sum() * 0
+
+
+def error_rate(labels, predictions):
+    return np.mean(labels != predictions)
+
+
+instance = nn.Linear(4, 2)
+number = 4
+'''
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "mine_to_learn.py").write_text(MODULE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        yield
+    sys.modules.pop("mine_to_learn", None)
+
+
+def made(population: int = 6, seed: int = 1, **keys: Any) -> Any:
+    named = {key: f"mine_to_learn:{keys[key]}" for key in ("dataset", "model") if key in keys}
+    usual: dict[str, Any] = {"dataset": "mine_to_learn:load", "model": "mine_to_learn:net"}
+    return build(WorkloadSection(**(usual | {"batch_size": 5, "learning_rate": 0.1} | keys | named)), population, seed)
+
+
+def learned(workload: Any, rounds: int = 8) -> np.ndarray:
+    model = workload.initial_model()
+    for number in range(1, rounds + 1):
+        updates = [workload.train(client, model, number) for client in range(len(workload.sample_counts))]
+        model = model + np.mean([update.delta for update in updates], axis=0)
+    return model
+
+
+def test_ten_lines_learn_and_everything_asks_for_what_it_needs() -> None:
+    workload = made(model_options={"hidden": 16}, metrics=["macro-f1", "mine_to_learn:error_rate"])
+    assert isinstance(workload, Workload | GradientWorkload | BatchedWorkload | InspectableWorkload)
+    assert workload.dimension == 4 * 16 + 16 + 16 * 2 + 2
+    assert workload.sample_counts.sum() == 96
+    assert workload.label_counts().sum(axis=0).tolist() == [48, 48]
+    end = workload.evaluate(learned(workload))
+    assert end.accuracy > 0.85
+    f1, errors = end.metrics
+    assert errors == pytest.approx(1 - end.accuracy)
+    assert 0.85 < f1 <= 1
+    assert len(end.recalls) == 2
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"model": "Normed", "batch_size": 8},
+        {"dataset": "words", "model": "Words"},
+        {"dataset": "values", "model_options": {"outputs": 1}, "loss": "mse"},
+        {"model_options": {"outputs": 1}, "loss": "bce"},
+        {"loss": "mine_to_learn:focal"},
+        {"loss": "mine_to_learn:mean_focal"},
+        {"loss": "torch.nn:MultiMarginLoss"},
+        {"optimizer": "torch.optim:RMSprop", "optimizer_options": {"alpha": 0.9}, "learning_rate": 0.01},
+        {"dataset": "Pairs", "options": {"count": 40}},
+        {"dataset": "load", "model": None},
+    ],
+    ids=str,
+)
+def test_another_process_gives_the_same_bits_whatever_was_drawn_before(keys: dict) -> None:
+    keys = {**keys, "model": "net"} if keys.get("model", "") is None else keys
+    first = made(**keys)
+    model = first.initial_model()
+    update = first.train(2, model, 3)
+    random.seed(5)
+    np.random.seed(6)  # noqa: NPY002 as the user's code may have
+    torch.manual_seed(7)
+    before = torch.get_rng_state(), np.random.random(), random.random()  # noqa: NPY002, S311
+    random.seed(5)
+    np.random.seed(6)  # noqa: NPY002
+    second = made(**keys)
+    second.train(4, model, 1)
+    second.evaluate(model)
+    assert np.array_equal(second.initial_model(), model)
+    again = second.train(2, model, 3)
+    assert np.array_equal(again.delta, update.delta)
+    assert np.isfinite(update.delta).all()
+    assert update.delta.any()
+    assert (again.loss, again.examples_processed) == (update.loss, update.examples_processed)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.random(), random.random()) == before[1:]  # noqa: NPY002, S311
+    assert not np.array_equal(made(seed=2, **keys).initial_model(), model)
+
+
+@pytest.mark.parametrize("model", ["net", "Unused"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_training_is_what_a_bare_loop_of_torch_does(model: str, optimizer: str) -> None:
+    """Batches in the order of the experiment's stream, the module's own values, torch's own optimizer."""
+    from workloads.determinism import Purpose, stream
+
+    workload = made(momentum=0.9, model=model, optimizer=optimizer, weight_decay=0.1)
+    network = own.make(workload._section, 1)
+    x, y = workload.data.shard(3)
+    bare: Any = {
+        "sgd": lambda: torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1),
+        "adamw": lambda: torch.optim.AdamW(network.parameters(), lr=0.1, betas=(0.9, 0.999), weight_decay=0.1),
+    }[optimizer]()
+    order = stream(1, Purpose.BATCHES, 3, 2).permutation(len(y))
+    for start in range(0, len(y), 5):
+        chosen = order[start : start + 5]
+        bare.zero_grad()
+        nn.functional.cross_entropy(network(x[chosen]), y[chosen]).backward()
+        bare.step()
+    expected = network.values() - workload.initial_model()
+    assert np.allclose(workload.train(3, workload.initial_model(), 2).delta, expected, atol=1e-6)
+
+
+def test_the_vector_holds_what_is_trained_or_averaged_and_nothing_twice() -> None:
+    workload = made(dataset="words", model="Words")
+    assert workload.dimension == 7 * 6 + 7 + 7 * 2 + 2  # tied once; frozen layer and table of places left out
+    network, model = workload._network, workload.initial_model()
+    assert (model[:7] == 1).all()  # its own initial values: a scale of ones
+    frozen = network.module.frozen.weight.clone()
+    learned(workload, 2)
+    assert network.module.out.weight is network.module.embedding.weight
+    assert torch.equal(network.module.frozen.weight, frozen)
+    normed = made(model="Normed", batch_size=8)
+    assert normed.dimension == 4 * 8 + 8 + 8 + 8 + 8 * 2 + 2 + 16  # and running mean and variance
+    assert len(vector.initial_vector(normed._network, 1)) == normed.dimension
+    assert normed.train(0, normed.initial_model(), 1).delta[-16:].any()
+    assert normed.evaluate(learned(normed)).accuracy > 0.8
+
+
+def test_values_are_learned_and_are_neither_right_nor_wrong() -> None:
+    workload = made(
+        dataset="values", model_options={"outputs": 1}, loss="mse", metrics=["r2", "mae"], partition={"scheme": "iid"}
+    )
+    end = workload.evaluate(learned(workload, 15))
+    assert np.isnan(end.accuracy)
+    assert end.metrics[0] > 0.9
+    assert end.loss < 0.5
+    assert made(model_options={"outputs": 1}, loss="bce").evaluate(learned(made())[:1].repeat(49)).accuracy <= 1
+
+
+def test_built_in_data_with_ones_own_model_and_own_data_with_a_built_in_model() -> None:
+    images: Any = build(WorkloadSection(model="mine_to_learn:images", learning_rate=0.1), 10, 1)
+    assert images.data.shard(0)[0].shape[1:] == (1, 8, 8)
+    assert images.evaluate(learned(images, 3)).accuracy > 0.6
+    viewed: Any = build(WorkloadSection(model="mine_to_learn:Viewed", learning_rate=0.1), 10, 1)
+    assert (images._network.channels_last, viewed._network.channels_last) == (True, False)
+    together: Any = build(WorkloadSection(model="mine_to_learn:images", learning_rate=0.1, clients_at_once=2), 10, 1)
+    model = images.initial_model()
+    for one in (together.train_together([3], model, 1)[3], viewed.train(3, model, 1)):
+        assert np.allclose(one.delta, images.train(3, model, 1).delta, atol=1e-5)
+    images.check_gradient_sum()
+    for keys in ({"model": "auto"}, {"model": "logistic"}):
+        section = WorkloadSection(dataset="mine_to_learn:load", learning_rate=0.1, **keys)
+        built_in = build(section, 6, 1)
+        assert built_in.evaluate(learned(built_in, 25)).accuracy > 0.7
+    simulated = build(
+        WorkloadSection(dataset="mine_to_learn:load", model="mine_to_learn:net", training="simulated"), 6, 1
+    )
+    assert simulated.dimension == made().dimension
+    assert simulated.evaluate(simulated.initial_model()) is None
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"dataset": "values", "model_options": {"outputs": 1}, "loss": "mse"},
+        {"model_options": {"outputs": 1}, "loss": "bce"},
+        {"loss": "mine_to_learn:focal", "optimizer": "adamw"},
+        {"dataset": "words", "model": "Words"},
+        {"model": "Unused"},
+    ],
+    ids=str,
+)
+def test_several_clients_at_once_learn_what_each_alone_does(keys: dict) -> None:
+    alone, together = made(**keys, population=4), made(**keys, population=4, clients_at_once=3)
+    model = alone.initial_model()
+    updates = together.train_together(range(4), model, 1)
+    for client in range(4):
+        expected = alone.train(client, model, 1)
+        assert np.allclose(updates[client].delta, expected.delta, atol=2e-5)
+        assert updates[client].loss == pytest.approx(expected.loss, rel=1e-4)
+        assert updates[client].squared_loss == pytest.approx(expected.squared_loss, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"model": "Twins"},
+        {"dataset": "words", "model": "Words"},
+        {"dataset": "values", "model_options": {"outputs": 1}, "loss": "mse"},
+        {"loss": "mine_to_learn:mean_focal"},
+    ],
+    ids=str,
+)
+def test_clipped_gradients_are_those_of_single_samples(keys: dict) -> None:
+    workload = made(**keys)
+    workload.check_gradient_sum()
+    model = workload.initial_model()
+    x, y = workload.data.shard(0)
+    network = own.make(workload._section, 1).train()
+    expected = np.zeros(workload.dimension)
+    for number in (0, 3, 4):
+        network.zero_grad()
+        objective = workload._trainer._objective
+        objective.of_batch(network(x[[number]]), y[[number]])[0].backward()
+        gradient = np.concatenate([parameter.grad.numpy().ravel() for parameter in network.parameters()])
+        expected += gradient / max(1.0, np.linalg.norm(gradient) / 0.1)
+    found = workload.gradient_sum(0, model, 1, np.array([0, 3, 4]), 0.1)
+    assert np.allclose(found.delta, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"dataset": "few"}, "mine_to_learn:few gave 5 training samples for 6 clients; lower population"),
+        ({"dataset": "nothing"}, "mine_to_learn:nothing gave a int; taken are (x, y) arrays"),
+        ({"options": {"cuont": 5}}, "workload.options.cuont: unknown option; did you mean 'count'?"),
+        ({"model_options": {"hiden": 5}}, "workload.model_options.hiden: unknown option; did you mean 'hidden'?"),
+        ({"model": "number"}, "module mine_to_learn has no class number"),
+        ({"model": "instance"}, "mine_to_learn:instance is a module; name its class"),
+        ({"model": "nothing"}, "mine_to_learn:nothing gave a int; a torch.nn.Module is needed"),
+        ({"model": "Pairs"}, "mine_to_learn:Pairs: must be a torch.nn.Module"),
+        ({"model": "Whole"}, "mine_to_learn:Whole: parameter count is int64; a model is sent as floats"),
+        ({"model": "frozen"}, "mine_to_learn:frozen has no parameter that is trained"),
+        ({"model": "Cumulative"}, "BatchNorm1d with momentum=None averages over all batches"),
+        ({"model": "Two"}, "mine_to_learn:Two gives a tuple; one tensor of outputs is needed"),
+        ({"model": "images"}, "mine_to_learn:images does not take samples (4, 4) of float32: "),
+        ({"model_options": {"outputs": 1}}, "gives outputs (4, 1) for 4 samples, 1 classes; the labels go up to 1"),
+        ({"loss": "mse"}, "gives outputs (4, 2) for 4 samples; mse needs as many values as labels have, (4,)"),
+        ({"loss": "bce"}, "mse" and "with one logit a class, take cross_entropy"),
+        ({"dataset": "values"}, "labels are float64, and cross_entropy takes whole numbers"),
+        ({"dataset": "values", "loss": "mine_to_learn:focal"}, "which workload.loss mine_to_learn:focal does not take"),
+        (
+            {"loss": "mine_to_learn:Pairs"},
+            "workload.loss: mine_to_learn:Pairs: must be a function or",
+        ),
+        ({"loss": "mine_to_learn:gone"}, "workload.loss: mine_to_learn:gone: module mine_to_learn"),
+        ({"optimizer": "mine_to_learn:Two"}, "workload.optimizer: mine_to_learn:Two: must be a class like those of"),
+        ({"optimizer": "torch.optim:Adam", "optimizer_options": {"beta": 1}}, "optimizer_options.beta: unknown option"),
+        ({"loss": "mine_to_learn:mean_focal", "clients_at_once": 2}, "mean_focal gives one loss for a batch"),
+        (
+            {"model": "Normed"},
+            "workload.batch_size: 6 clients end an epoch with a single sample, which",
+        ),
+        (
+            {"model": "Normed", "batch_size": 8, "clients_at_once": 2},
+            "mine_to_learn:Normed has BatchNorm1d",
+        ),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_learned_is_refused_in_one_line_before_the_first_round(keys: dict, says: str) -> None:
+    with pytest.raises(ExperimentError) as refused:
+        made(**keys)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_model_that_mixes_samples_has_no_clipped_gradients() -> None:
+    with pytest.raises(ExperimentError, match="Normed has BatchNorm1d, which mixes the samples of a batch"):
+        made(model="Normed", batch_size=8).check_gradient_sum()
+
+
+def test_a_loss_that_is_not_finite_is_an_update_that_the_client_does_not_hand_on() -> None:
+    workload = made(loss="mine_to_learn:infinite")
+    assert np.isnan(workload.train(0, workload.initial_model(), 1).delta).all()
+
+
+def test_functions_give_data_unless_they_are_called_as_workloads_are() -> None:
+    mine_to_learn = importlib.import_module("mine_to_learn")
+    assert is_loader(mine_to_learn.load)
+    assert is_loader(mine_to_learn.Pairs)
+    assert not is_loader(mine_to_learn.workload)
+    assert not is_loader(OwnModelTraining)
+    with pytest.raises(RuntimeError, match="called as a workload"):
+        made(dataset="workload", model="net")

@@ -1,0 +1,83 @@
+"""Partitioners with the interface of flwr-datasets: https://flower.ai/docs/datasets (Partitioner).
+
+One is made with its options, is given a Hugging Face `Dataset` as ``partitioner.dataset``, says how many
+``num_partitions`` it makes, and gives number ``i`` with ``load_partition(i)``. It is given the labels and what other
+columns the data have, never the samples: which sample is whose is all that it is asked.
+"""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import ExperimentError
+from testbed.plugins import options
+from testbed.plugins.classes import plugin_class
+from testbed.workload.partition import Partition
+
+EXTRA = "flower-datasets"
+"""The extra that installs what this needs."""
+_NUMBER = "testbed_sample"  # the column that says which sample a row is
+
+
+def parts(
+    section: Partition, columns: Mapping[str, NDArray[Any]], population: int, random: np.random.Generator
+) -> list[NDArray[np.int64]]:
+    """The numbers of each client's samples, int64.
+
+    Args:
+        section: names the class and its options. ``num_partitions`` and ``seed``, where the class has them, are the
+            population and a number of `random`, unless the options say otherwise.
+        columns: (samples,) each by name.
+        population: number of clients.
+        random: of the experiment's seed.
+
+    Raises:
+        ExperimentError: what it needs is not installed, it does not take its options, it makes another number of parts,
+            or gives a sample to two clients.
+    """
+    name, where = section.scheme, "workload.partition.scheme"
+    dataset = _dataset({**columns, _NUMBER: np.arange(len(columns["label"]))})
+    try:
+        kind = plugin_class(name, where)
+    except ModuleNotFoundError as error:
+        raise _not_installed(str(error.name)) from None
+    given = options.as_keywords(kind, name, "workload.partition.options", section.options, 0, "Options")
+    taken = inspect.signature(kind).parameters
+    for key, value in {"num_partitions": population, "seed": int(random.integers(2**31))}.items():
+        if key in taken:
+            given.setdefault(key, value)
+    options.bind(kind, name, where, (), given)
+    try:
+        made = kind(**given)
+        made.dataset = dataset
+        count = int(made.num_partitions)
+        if count == population:
+            found = [np.asarray(made.load_partition(client)[_NUMBER], np.int64) for client in range(population)]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ExperimentError(f"{where}: {name}: {str(error).strip().splitlines()[0]}") from error
+    if count != population:
+        raise ExperimentError(
+            f"{where}: {name} makes {count} parts for {population} clients; set population to {count}"
+        )
+    every = np.concatenate(found)
+    if len(np.unique(every)) < len(every):
+        raise ExperimentError(f"{where}: {name} gives some samples to several clients")
+    return found
+
+
+def _dataset(columns: Mapping[str, NDArray[Any]]) -> Any:
+    """A Hugging Face dataset of these columns."""
+    try:
+        from datasets import Dataset
+    except ModuleNotFoundError as error:
+        raise _not_installed(str(error.name)) from None
+    return Dataset.from_dict({name: values.tolist() for name, values in columns.items()})
+
+
+def _not_installed(module: str) -> ExperimentError:
+    return ExperimentError(
+        f"workload.partition.scheme: needs {module}, which is not installed: pip install 'sortition-testbed[{EXTRA}]'"
+    )

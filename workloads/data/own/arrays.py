@@ -1,0 +1,199 @@
+"""Arrays of any shape, spread over the clients by a partitioner."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import ExperimentError
+from testbed.workload.section import WorkloadSection
+from workloads.data.clients import partition
+from workloads.data.clients.contract import IGNORED, Batch, ClientData
+from workloads.data.own.forms import Table, label_kind
+from workloads.determinism import Purpose, stream
+
+_TEST_SHARE = 0.2
+_BY_LABEL = ("dirichlet", "label-shards")
+
+
+class ClientArrays(ClientData):
+    """Samples of any one shape, with a class, a value or several of either for each.
+
+    Args:
+        train, test: the two parts; None: a fifth of the first is held out, of each class alike.
+        section: loss, partition, samples_per_client, test_samples.
+        population, seed: of the experiment.
+        where: begins the lines of errors.
+
+    Attributes:
+        shape: of one sample.
+        classes: number of classes; None: labels are values, or one for each position.
+        outputs: how many numbers a model gives for each sample.
+
+    Raises:
+        ExperimentError: labels that the loss does not take, or a client would hold too few samples.
+    """
+
+    def __init__(
+        self,
+        train: Table,
+        test: Table | None,
+        section: WorkloadSection,
+        population: int,
+        seed: int,
+        where: str = "workload.dataset",
+    ) -> None:
+        parts = [train] if test is None else [train, test]
+        labels = [_labels(part.labels, section.loss, where) for part in parts]
+        kinds = [_classes(one, section.loss) for one in labels]
+        self.classes = max(kind for kind in kinds if kind is not None) if None not in kinds else None
+        classed = labels[0].astype(np.int64) if self.classes is not None else np.zeros(len(train), np.int64)
+        if self.classes is None and (section.partition.scheme in _BY_LABEL or section.partition.shared_samples):
+            what = section.partition.scheme if section.partition.scheme in _BY_LABEL else "shared_samples"
+            raise ExperimentError(
+                f"workload.partition: {what} goes by classes, and labels are {_told(labels[0])}; take iid or by-column"
+            )
+        self._inputs, self._labels = _inputs(train.inputs), labels[0]
+        here = np.arange(len(train))
+        if test is None:
+            if len(train) < 2:
+                raise ExperimentError(f"{where} has one sample; one to train on and one held out are needed")
+            here, out = self._split(classed, stream(seed, Purpose.SPLIT))
+            self._held_out = self._inputs[out], self._labels[out]
+        else:
+            self._held_out = _inputs(test.inputs), labels[1]
+        self._numbers, self._classed = here, classed[here]
+        columns: Mapping[str, NDArray[Any]] = {name: values[here] for name, values in train.columns.items()}
+        self._assignment = partition.assign(
+            self._classed,
+            population,
+            section.partition,
+            section.samples_per_client,
+            stream(seed, Purpose.PARTITION),
+            {**columns, section.label: self._classed} if self.classes is not None else columns,
+        )
+        self.sample_counts = self._assignment.counts
+        count = len(self._held_out[1])
+        if section.test_samples is not None and section.test_samples < count:
+            chosen = stream(seed, Purpose.TEST_SUBSET).permutation(count)[: section.test_samples]
+            self._held_out = self._held_out[0][chosen], self._held_out[1][chosen]
+        self.shape = tuple(self._inputs.shape[1:])
+        width = int(np.prod(self._labels.shape[1:]))
+        self.outputs = self.classes if self.classes is not None and section.loss != "bce" else width
+        kind = f"{self.classes} classes" if self.classes is not None else f"labels {_told(labels[0])}"
+        self.description = (
+            f"{section.dataset}: samples of shape {self.shape} {self._inputs.dtype}, {kind}, {len(here)} for training, "
+            f"{len(self._held_out[1])} held out"
+        )
+
+    def _split(
+        self, classed: NDArray[np.int64], random: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        train, test = partition.stratified(classed, _TEST_SHARE, random)
+        return (train, test) if len(test) else (train[1:], train[:1])
+
+    def image_shape(self) -> tuple[int, int, int]:
+        """(height, width, channels) for the built-in models: a table's row is an image of one line.
+
+        Raises:
+            ExperimentError: samples are no rows, grey images or images in colour.
+        """
+        match self.shape:
+            case (width,):
+                return 1, width, 1
+            case (height, width):
+                return height, width, 1
+            case (height, width, 3):
+                return height, width, 3
+        raise ExperimentError(
+            "workload.model: the built-in ones take samples of shape (numbers,), (height, width) or (height, width, "
+            f"3), these are {self.shape}; bring a model, package.module:Name"
+        )
+
+    def as_floats(self) -> "ClientArrays":
+        """The same, with samples as floats."""
+        made = copy.copy(self)
+        made._inputs = self._inputs.astype(np.float32, copy=False)
+        made._held_out = self._held_out[0].astype(np.float32, copy=False), self._held_out[1]
+        return made
+
+    def shard(self, client: int) -> Batch:
+        chosen = self._numbers[self._assignment.of(client)]
+        return _tensors(self._inputs[chosen], self._labels[chosen])
+
+    def held_out(self) -> Batch:
+        return _tensors(*self._held_out)
+
+    def label_counts(self) -> NDArray[np.int64]:
+        if self.classes is None:
+            return self.sample_counts[:, None].copy()
+        return self._assignment.label_counts(self._classed, self.classes)
+
+    def own_label_counts(self) -> NDArray[np.int64]:
+        if self.classes is None:
+            return self._assignment.own_counts[:, None].copy()
+        return self._assignment.own_label_counts(self._classed, self.classes)
+
+
+def _tensors(inputs: NDArray[Any], labels: NDArray[Any]) -> Batch:
+    import torch  # here: data sets are described without it
+
+    return torch.tensor(inputs), torch.tensor(labels)  # copies, whose alignment is the same in every process
+
+
+def _inputs(given: NDArray[Any]) -> NDArray[Any]:
+    """Floats as 32-bit ones, bytes as they are, other whole numbers as int64: what layers and embeddings take."""
+    if given.dtype.kind == "f":
+        return given.astype(np.float32, copy=False)
+    return given if given.dtype == np.uint8 else given.astype(np.int64, copy=False)
+
+
+def _labels(given: NDArray[Any], loss: str, where: str) -> NDArray[Any]:
+    """As the loss takes them: int64, or float32."""
+    kind = given.dtype.kind
+    if kind == "O":  # a frame's column of whole numbers with gaps, or of several kinds
+        try:
+            given, kind = given.astype(np.float64), "f"
+        except (TypeError, ValueError):
+            kind = "U"
+    if kind not in "biuf":
+        raise ExperimentError(
+            f"{where}: labels are {label_kind(given)}; number them in the loader (pandas.factorize, "
+            "sklearn.preprocessing.LabelEncoder)"
+        )
+    if kind == "f" and not np.isfinite(given).all():
+        raise ExperimentError(f"{where}: some labels are NaN or infinite; leave these samples out")
+    if loss == "cross_entropy":
+        if kind == "f":
+            raise ExperimentError(
+                f"{where}: labels are {given.dtype}, and cross_entropy takes whole numbers from 0; set workload.loss "
+                "to mse (or bce), or make classes of them in the loader"
+            )
+        made = given.astype(np.int64)
+        if given.ndim == 1 and (made < 0).any():
+            raise ExperimentError(f"{where}: the label {int(made.min())}; classes are numbered from 0")
+        if given.ndim > 1 and (made[made != IGNORED] < 0).any():
+            raise ExperimentError(f"{where}: a negative label; classes are from 0, and {IGNORED} is for none")
+        return made
+    if loss == "bce" and ((given < 0) | (given > 1)).any():
+        raise ExperimentError(f"{where}: labels from {given.min()} to {given.max()}; bce takes 0 and 1")
+    if loss in ("bce", "mse", "l1") or kind == "f":
+        return given.astype(np.float32)
+    return given.astype(np.int64)
+
+
+def _classes(labels: NDArray[Any], loss: str) -> int | None:
+    """How many classes there are where each sample is of one; None: it is not."""
+    if labels.ndim > 1 or loss in ("mse", "l1"):
+        return None
+    if loss == "bce":
+        return 2 if np.isin(labels, (0.0, 1.0)).all() else None
+    if labels.dtype.kind == "f" or labels.min(initial=0) < 0:
+        return None
+    return int(labels.max()) + 1
+
+
+def _told(labels: NDArray[Any]) -> str:
+    return f"values ({labels.dtype})" if labels.ndim == 1 else f"several for each sample {labels.shape[1:]}"

@@ -1,0 +1,278 @@
+"""The forms in which people have data, as arrays: ``(x, y)``, mappings, frames, torch's and Hugging Face's datasets.
+
+What is not ours is told by what it can do, so that none of these libraries is imported here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import ExperimentError
+
+TAKEN = (
+    "(x, y) arrays, a mapping with x and y, a torch Dataset, a pandas frame or a Hugging Face dataset, or a training "
+    "and a test part of these"
+)
+_X, _Y = ("x", "data", "features"), ("y", "target", "labels")
+_TRAIN, _TEST = ("train",), ("test", "validation", "val")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table are what.
+
+    Attributes:
+        label: the one with the labels.
+        features: those that the model takes; empty: all others.
+        apart: columns that are no features unless they are named, such as that of a partition.
+    """
+
+    label: str = "label"
+    features: Sequence[str] = ()
+    apart: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Samples as arrays, as they were given.
+
+    Attributes:
+        inputs: (n, ...) what a model takes.
+        labels: (n, ...).
+        columns: what else is known of the samples, (n,) each by name.
+    """
+
+    inputs: NDArray[Any]
+    labels: NDArray[Any]
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def take(self, numbers: NDArray[np.int64]) -> "Table":
+        """The samples with these numbers."""
+        columns = {name: values[numbers] for name, values in self.columns.items()}
+        return Table(self.inputs[numbers], self.labels[numbers], columns)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def tables(given: Any, columns: Columns, where: str) -> tuple[Table, Table | None]:
+    """A training part, and a test part where there is one.
+
+    Args:
+        given: what a loader has given.
+        columns: for data with named columns.
+        where: begins the lines of errors.
+
+    Raises:
+        ExperimentError: it is none of the forms that are taken, or some samples are not like the others.
+    """
+    train, test = _pair(given)
+    first = _table(train, columns, where)
+    second = None if test is None else _table(test, columns, f"{where}: the test part")
+    if second is not None and second.inputs.shape[1:] != first.inputs.shape[1:]:
+        raise ExperimentError(
+            f"{where}: training samples of shape {first.inputs.shape[1:]}, test samples of {second.inputs.shape[1:]}"
+        )
+    return first, second
+
+
+def _pair(given: Any) -> tuple[Any, Any]:
+    if isinstance(given, Mapping) and _first(given, _TRAIN) is not None:
+        test = _first(given, _TEST)
+        return given[_TRAIN[0]], None if test is None else given[test]
+    if isinstance(given, tuple | list) and len(given) == 2 and all(map(_is_whole, given)):
+        return given[0], given[1]
+    return given, None
+
+
+def _first(given: Mapping[Any, Any], names: Sequence[str]) -> str | None:
+    return next((name for name in names if name in given), None)
+
+
+def _is_whole(given: Any) -> bool:
+    """Whether it holds samples and their labels."""
+    if _is_frame(given) or _is_hugging_face(given) or isinstance(given, Mapping) or _is_dataset(given):
+        return True
+    return isinstance(given, tuple) and len(given) == 2 and all(map(_is_array, given))
+
+
+def _is_frame(given: Any) -> bool:
+    return hasattr(given, "iloc") and hasattr(given, "columns")
+
+
+def _is_hugging_face(given: Any) -> bool:
+    return hasattr(given, "with_format") and hasattr(given, "column_names")
+
+
+def _is_array(given: Any) -> bool:
+    return hasattr(given, "__array__") or isinstance(given, list)
+
+
+def _is_dataset(given: Any) -> bool:
+    """Torch's, by what it is and not by its class: any sequence of samples."""
+    if _is_array(given) or isinstance(given, str | bytes | tuple | Mapping):
+        return False
+    return hasattr(given, "__getitem__") and hasattr(given, "__len__")
+
+
+def _table(given: Any, columns: Columns, where: str) -> Table:
+    if _is_hugging_face(given):
+        made = _of_columns(_hugging_face(given), columns, where)
+    elif _is_frame(given):
+        made = _of_columns({str(name): np.asarray(given[name]) for name in given.columns}, columns, where)
+    elif isinstance(given, Mapping):
+        made = _of_mapping(given, columns, where)
+    elif isinstance(given, tuple | list) and len(given) == 2 and all(map(_is_array, given)):
+        made = Table(_array(given[0]), _array(given[1]))
+    elif _is_dataset(given):
+        made = _of_dataset(given, where)
+    else:
+        raise ExperimentError(f"{where} gave {_told(given)}; taken are {TAKEN}")
+    return _checked(made, where)
+
+
+def _told(given: Any) -> str:
+    kind = type(given)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    if isinstance(given, tuple | list):
+        parts = ", ".join(type(part).__name__ for part in given[:4])
+        return f"a {name} of {len(given)} ({parts}{', ...' if len(given) > 4 else ''})"
+    if hasattr(given, "__array__"):
+        return f"one array without labels ({name})"
+    if hasattr(given, "__iter__") and not isinstance(given, str | Mapping):
+        return f"a {name}, which can only be gone through (a map-style Dataset has a length)"
+    return "nothing (None)" if given is None else f"a {name}"
+
+
+def _array(given: Any) -> NDArray[Any]:
+    """As numpy's; what lies on another device, or has a gradient, is copied."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu().numpy()
+    if _is_frame(given):
+        given = given.to_numpy()
+        return np.asarray(given[:, 0] if given.shape[1] == 1 else given)
+    try:
+        return np.asarray(given)
+    except ValueError:  # of lists that are not all as long
+        made = np.empty(len(given), object)
+        made[:] = given
+        return made
+
+
+def _of_mapping(given: Mapping[Any, Any], columns: Columns, where: str) -> Table:
+    """Arrays by name; without one called x, all are columns."""
+    x, y = _first(given, _X), columns.label if columns.label in given else _first(given, _Y)
+    if x is None:
+        return _of_columns({str(name): _array(values) for name, values in given.items()}, columns, where)
+    if y is None:
+        raise ExperimentError(
+            f"{where} gave a mapping with {x} and no labels: name them {_Y[0]}, or give workload.label"
+        )
+    inputs, labels = _array(given[x]), _array(given[y])
+    others = {
+        str(name): _array(values)
+        for name, values in given.items()
+        if name not in (x, y) and _is_array(values) and len(values) == len(labels)
+    }
+    return Table(inputs, labels, others)
+
+
+def _hugging_face(given: Any) -> dict[str, NDArray[Any]]:
+    values = given.with_format("numpy")[:]
+    return {name: _array(values[name]) for name in given.column_names}
+
+
+def _of_columns(values: Mapping[str, NDArray[Any]], columns: Columns, where: str) -> Table:
+    if columns.label not in values:
+        raise ExperimentError(
+            f"{where} has no column {columns.label!r}; set workload.label to that of the labels, one of "
+            f"{_listed(list(values))}"
+        )
+    apart = {columns.label, *columns.apart}
+    names = list(columns.features) or [name for name in values if name not in apart]
+    if unknown := [name for name in names if name not in values]:
+        raise ExperimentError(
+            f"{where} has no column {unknown[0]!r} (workload.features); it has {_listed(list(values))}"
+        )
+    if not names:
+        raise ExperimentError(f"{where} has no column beside {', '.join(sorted(apart))}; a model needs one")
+    others = {name: values[name] for name in values if name not in names and values[name].ndim == 1}
+    if len(names) == 1 and values[names[0]].ndim > 1:
+        return Table(values[names[0]], values[columns.label], others)
+    for name in names:
+        if values[name].ndim != 1 or values[name].dtype.kind not in "biuf":
+            raise ExperimentError(
+                f"{where}: column {name!r} is no column of numbers; name those in workload.features, or let the loader "
+                "turn it into numbers"
+            )
+    table = np.stack([values[name].astype(np.float32) for name in names], axis=1)
+    return Table(table, values[columns.label], others)
+
+
+def _of_dataset(given: Any, where: str) -> Table:
+    """Every sample, once: a random transform is drawn once, too."""
+    try:
+        samples = [given[number] for number in range(len(given))]
+    except TypeError as error:
+        raise ExperimentError(f"{where} gave a {type(given).__name__} that cannot be read: {error}") from None
+    if not samples:
+        raise ExperimentError(f"{where} gave no samples")
+    if not all(isinstance(sample, tuple | list) and len(sample) == 2 for sample in samples):
+        raise ExperimentError(
+            f"{where}: sample 0 is a {type(samples[0]).__name__}, not (x, y); let the Dataset give pairs"
+        )
+    inputs, labels = ([_array(sample[place]) for sample in samples] for place in (0, 1))
+    return Table(_stacked(inputs, where), _stacked(labels, where))
+
+
+def _stacked(arrays: list[NDArray[Any]], where: str) -> NDArray[Any]:
+    shapes = {array.shape for array in arrays}
+    if len(shapes) > 1:
+        first, second = sorted(shapes)[:2]
+        raise ExperimentError(
+            f"{where}: samples of different shapes, {first} and {second}; pad or cut them in the loader"
+        )
+    return np.stack(arrays)
+
+
+def _checked(table: Table, where: str) -> Table:
+    inputs, labels = table.inputs, table.labels
+    if inputs.ndim == 0 or labels.ndim == 0 or len(inputs) != len(labels):
+        raise ExperimentError(f"{where}: {_size(inputs)} samples and {_size(labels)} labels; each sample needs one")
+    if not len(labels):
+        raise ExperimentError(f"{where} gave no samples")
+    if inputs.dtype.kind == "O":
+        raise ExperimentError(
+            f"{where}: samples of different shapes, or of no numbers ({type(inputs.flat[0]).__name__}); let the loader "
+            "make one array of numbers"
+        )
+    if inputs.dtype.kind not in "biuf":
+        raise ExperimentError(f"{where}: samples are {_kind(inputs)}; let the loader turn them into numbers")
+    if inputs.dtype.kind == "f":
+        finite = np.isfinite(inputs.reshape(len(inputs), -1)).all(axis=1)
+        if not finite.all():
+            raise ExperimentError(
+                f"{where}: {np.count_nonzero(~finite)} samples hold NaN or infinity (the first is "
+                f"{int(np.flatnonzero(~finite)[0])}); leave them out or fill them in"
+            )
+    return table
+
+
+def _size(array: NDArray[Any]) -> int:
+    return len(array) if array.ndim else 0
+
+
+def _kind(array: NDArray[Any]) -> str:
+    return "text" if array.dtype.kind in "USO" else str(array.dtype)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def label_kind(array: NDArray[Any]) -> str:
+    """What labels are, for an error."""
+    return _kind(array)

@@ -1,0 +1,63 @@
+"""Data of the user's own: the function that an experiment names is called, and its samples are spread."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from testbed.errors import ExperimentError
+from testbed.plugins import options
+from testbed.workload.section import WorkloadSection
+from workloads.data.own.arrays import ClientArrays
+from workloads.data.own.forms import Columns, tables
+from workloads.determinism import Purpose, seeded_globals, stream
+
+_WORKLOAD = ("section", "population", "seed")
+
+
+def is_loader(found: Any) -> bool:
+    """Whether what ``workload.dataset`` names gives data when it is called, and is no workload.
+
+    A class is a workload, unless it is a sequence of samples, as a torch Dataset is. A function gives data, unless it
+    is called as a workload is: with a section, a population and a seed.
+    """
+    if inspect.isclass(found):
+        return hasattr(found, "__getitem__") and hasattr(found, "__len__") and not hasattr(found, "train")
+    try:
+        names = tuple(inspect.signature(found).parameters)
+    except (TypeError, ValueError):
+        return True
+    return names[:3] != _WORKLOAD
+
+
+def check(load: Any, section: WorkloadSection) -> Mapping[str, Any]:
+    """The arguments of the call; raises `ExperimentError` for options that the loader does not take."""
+    name = section.dataset
+    given = options.as_keywords(load, name, "workload.options", section.options, 0, "Options")
+    options.bind(load, name, "workload.dataset", (), given)
+    return given
+
+
+def client_arrays(load: Any, section: WorkloadSection, population: int, seed: int) -> ClientArrays:
+    """What `load` gives, spread over the clients.
+
+    Args:
+        load: called with the experiment's options; what it draws from global generators is the same in every process.
+        section: names it, and says how its data are spread.
+        population, seed: of the experiment.
+
+    Raises:
+        ExperimentError: it needs what is not installed, gives something else than data, or a client would hold too few
+            samples. Its own errors are passed on unchanged.
+    """
+    where = f"workload.dataset: {section.dataset}"
+    given = check(load, section)
+    with seeded_globals(stream(seed, Purpose.OWN_DATA)):
+        found = load(**given)
+        apart = [] if section.partition.column is None else [section.partition.column]
+        train, test = tables(found, Columns(section.label, section.features, apart), where)
+    if len(train) < population and section.partition.minimum_samples:
+        raise ExperimentError(
+            f"{where} gave {len(train)} training samples for {population} clients; lower population, or set "
+            "workload.partition.minimum_samples: 0"
+        )
+    return ClientArrays(train, test, section, population, seed, where)

@@ -1,0 +1,233 @@
+"""What training makes small, and what of it is right: losses of samples, and of an evaluation's predictions.
+
+A sample has one label, or one for each of its positions: logits are (n, classes) or (n, classes, positions), and
+positions labelled `IGNORED` count for nothing. Other losses take outputs and labels of the same shape, or of one value
+for each sample.
+"""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import (
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    l1_loss,
+    log_softmax,
+    mse_loss,
+    nll_loss,
+)
+
+from testbed.errors import ExperimentError
+from testbed.plugins.classes import plugin_class
+from workloads.data.clients.contract import IGNORED
+
+Loss = Callable[..., Tensor]
+
+
+class Objective(ABC):
+    """A loss, and what is right by it."""
+
+    per_sample = True
+    """Whether single samples have losses, which training several clients at once needs."""
+
+    @abstractmethod
+    def of_batch(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The loss that a step makes smaller, and the (n,) losses of the samples, detached, with either sign; or None:
+        it has none.
+        """
+
+    @abstractmethod
+    def of_samples(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """(n,) each sample's loss, the mean over its positions if it has several."""
+
+    @abstractmethod
+    def total(self, outputs: Tensor, labels: Tensor) -> float:
+        """The sum over what `count` counts."""
+
+    def count(self, labels: Tensor) -> int:
+        """Labels that count."""
+        return len(labels)
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """What a model says of each sample: a class, or the value itself."""
+        return outputs
+
+    def correct(self, predictions: Tensor, labels: Tensor) -> Tensor | None:
+        """Bool, of the labels' shape; None: values are never right or wrong."""
+        return None
+
+
+class CrossEntropy(Objective):
+    """Of logits; labels are (n,) or (n, positions) int64."""
+
+    def of_batch(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        # What cross_entropy does, in its two steps: the first is needed for the single losses, too.
+        likelihoods = log_softmax(outputs, 1)
+        return nll_loss(likelihoods, labels), _of_samples(likelihoods.detach(), labels)
+
+    def of_samples(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return sample_losses(outputs, labels)
+
+    def total(self, outputs: Tensor, labels: Tensor) -> float:
+        return float(cross_entropy(outputs, labels, reduction="sum"))
+
+    def count(self, labels: Tensor) -> int:
+        return int((labels != IGNORED).sum())
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        return outputs.argmax(dim=1)
+
+    def correct(self, predictions: Tensor, labels: Tensor) -> Tensor:
+        return predictions == labels
+
+
+class ValueLoss(Objective):
+    """A loss of each output and label, of which a sample's is the mean.
+
+    Args:
+        loss: called with outputs and labels of one shape, and ``reduction="none"``.
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+
+    def of_batch(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        losses = self.of_samples(outputs, labels)
+        return losses.mean(), losses.detach()
+
+    def of_samples(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        losses = self._loss(_like(outputs, labels), labels, reduction="none")
+        return losses.flatten(1).mean(dim=1) if losses.dim() > 1 else losses
+
+    def total(self, outputs: Tensor, labels: Tensor) -> float:
+        return float(self.of_samples(outputs, labels).sum())
+
+
+class BinaryCrossEntropy(ValueLoss):
+    """Of logits; labels are 0 or 1, (n,) or (n, labels) float32."""
+
+    def __init__(self) -> None:
+        super().__init__(binary_cross_entropy_with_logits)
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        return (outputs > 0).to(torch.float32)
+
+    def correct(self, predictions: Tensor, labels: Tensor) -> Tensor:
+        return _like(predictions, labels) == labels
+
+
+class OwnLoss(Objective):
+    """A loss of the user's own, or one of torch's by its name: called as ``loss(outputs, labels)``.
+
+    With integer labels and one output for each class a sample is right where the largest output is its label's.
+
+    Args:
+        loss: a loss for each sample, or one for the batch, their mean.
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+
+    def of_batch(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | None]:
+        losses = self._loss(self._fitted(outputs, labels), labels)
+        if losses.dim() == 0:
+            return losses, None
+        losses = _per_sample(losses)
+        return losses.mean(), losses.detach()
+
+    def of_samples(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        losses = self._loss(self._fitted(outputs, labels), labels)
+        if losses.dim() == 0 and len(labels) > 1:  # the mean is all that it says
+            return torch.stack(
+                [self._loss(output, label) for output, label in zip(outputs.split(1), labels.split(1), strict=True)]
+            )
+        return _per_sample(losses) if losses.dim() else losses.reshape(1)
+
+    def total(self, outputs: Tensor, labels: Tensor) -> float:
+        loss, _ = self.of_batch(outputs, labels)
+        return float(loss) * len(labels)
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        return outputs
+
+    def correct(self, predictions: Tensor, labels: Tensor) -> Tensor | None:
+        if labels.is_floating_point() or predictions.dim() != labels.dim() + 1:
+            return None
+        return predictions.argmax(dim=1) == labels
+
+    @staticmethod
+    def _fitted(outputs: Tensor, labels: Tensor) -> Tensor:
+        return _like(outputs, labels) if labels.is_floating_point() and outputs.shape != labels.shape else outputs
+
+
+def _per_sample(losses: Tensor) -> Tensor:
+    return losses.flatten(1).mean(dim=1) if losses.dim() > 1 else losses
+
+
+def _like(outputs: Tensor, labels: Tensor) -> Tensor:
+    """(n, 1) outputs for (n,) labels, and the other way about, are the same values."""
+    return outputs.reshape(labels.shape) if outputs.numel() == labels.numel() else outputs
+
+
+def objective_of(name: str) -> Objective:
+    """The objective that ``workload.loss`` names.
+
+    Raises:
+        ExperimentError: there is no such loss, or it cannot be made.
+    """
+    if ":" not in name:
+        named: dict[str, Callable[[], Objective]] = {
+            "cross_entropy": CrossEntropy,
+            "bce": BinaryCrossEntropy,
+            "mse": lambda: ValueLoss(mse_loss),
+            "l1": lambda: ValueLoss(l1_loss),
+        }
+        return named[name]()
+    found = plugin_class(name, "workload.loss")
+    if inspect.isclass(found):
+        if not issubclass(found, nn.Module):
+            raise ExperimentError(f"workload.loss: {name}: must be a function or a torch.nn.Module")
+        found = _made(found, name)
+    elif _takes_reduction(found):
+        return OwnLoss(lambda outputs, labels: found(outputs, labels, reduction="none"))
+    return OwnLoss(found)
+
+
+def _made(kind: type[nn.Module], name: str) -> nn.Module:
+    try:
+        made: Any = kind(reduction="none") if _takes_reduction(kind) else kind()
+    except TypeError as error:
+        raise ExperimentError(f"workload.loss: {name}(): {error}; name a function that needs nothing") from None
+    if any(True for _ in made.parameters()):
+        raise ExperimentError(f"workload.loss: {name} has parameters, which nobody would train; put them in the model")
+    return made  # type: ignore[no-any-return]
+
+
+def _takes_reduction(kind: Any) -> bool:
+    try:
+        return "reduction" in inspect.signature(kind).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def sample_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """(n,) each sample's cross-entropy, the mean over its positions if it has several."""
+    return -_of_samples(log_softmax(logits, 1), labels)
+
+
+def _of_samples(likelihoods: Tensor, labels: Tensor) -> Tensor:
+    """(n,) each sample's log-likelihood, the mean over its positions if it has several; 0 where all are `IGNORED`.
+
+    Args:
+        likelihoods: (n, classes) or (n, classes, positions), logarithms.
+        labels: (n,) or (n, positions) int64.
+    """
+    if labels.dim() == 1:
+        return likelihoods.gather(1, labels.unsqueeze(1)).squeeze(1)
+    there = labels != IGNORED
+    single = likelihoods.gather(1, labels.clamp(min=0).unsqueeze(1)).squeeze(1)
+    return (single * there).sum(dim=1) / there.sum(dim=1).clamp(min=1)

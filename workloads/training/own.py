@@ -1,0 +1,217 @@
+"""Models of the user's own, trained as the built-in ones are."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from testbed.errors import ExperimentError
+from testbed.workload.section import WorkloadSection
+from workloads.contract import Evaluation, LocalUpdate
+from workloads.data.clients.contract import Batch, ClientData, ClientImages
+from workloads.determinism import Purpose, seeded_globals, stream
+from workloads.models import own, vector
+from workloads.models.own import OwnModel
+from workloads.training.classification import TorchWorkload
+from workloads.training.objectives import BinaryCrossEntropy, CrossEntropy, OwnLoss, objective_of
+
+_EVALUATION_BATCH = 250
+
+
+class ChannelsFirst(ClientData):
+    """Images as torch has them, (n, channels, height, width), for modules that know nothing of ours."""
+
+    def __init__(self, images: ClientImages) -> None:
+        self._images = images
+        self.description = images.description
+        self.sample_counts = images.sample_counts
+
+    def shard(self, client: int) -> Batch:
+        return self._turned(self._images.shard(client))
+
+    def held_out(self) -> Batch:
+        return self._turned(self._images.held_out())
+
+    def label_counts(self) -> NDArray[np.int64]:
+        return self._images.label_counts()
+
+    def own_label_counts(self) -> NDArray[np.int64]:
+        return self._images.own_label_counts()
+
+    @staticmethod
+    def _turned(batch: Batch) -> Batch:
+        images, labels = batch
+        if images.dim() == 3:
+            return images.unsqueeze(1), labels
+        return (images if images.dtype == torch.uint8 else images.permute(0, 3, 1, 2).contiguous()), labels
+
+
+class OwnModelTraining(TorchWorkload):
+    """A `Workload` that trains a module of the user's own.
+
+    What the module and the loss draw from global generators, as dropout does, comes from the experiment's seed, the
+    client and the round. A loss that is not finite makes the update one that the client does not hand on.
+
+    Args:
+        name: what is learned, for the records.
+        data: the clients' samples.
+        section: names the model, and says how to train.
+        seed: the experiment's.
+
+    Raises:
+        ExperimentError: a module that does not take these samples, or gives what the loss and the labels do not fit.
+    """
+
+    def __init__(self, name: str, data: ClientData, section: WorkloadSection, seed: int) -> None:
+        network = own.make(section, seed)
+        self._check_fit(network, data, section)
+        if section.clients_at_once > 1:
+            self._check_loss_of_samples(network, data, section)
+        super().__init__(name, data, section.model, network, section, seed, _EVALUATION_BATCH)
+
+    def initial_model(self) -> NDArray[np.float32]:
+        """(d,) float32: the module's own initial values, made each time."""
+        return own.make(self._section, self._seed).values()
+
+    def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
+        """See `TorchWorkload.train`."""
+        with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client, round_number)):
+            return _finite(super().train(client, model, round_number))
+
+    def train_together(
+        self, clients: Sequence[int], model: NDArray[np.float32], round_number: int
+    ) -> dict[int, LocalUpdate]:
+        """See `TorchWorkload.train_together`."""
+        updates = super().train_together(clients, model, round_number)
+        return {client: _finite(update) for client, update in updates.items()}
+
+    def gradient_sum(
+        self, client: int, model: NDArray[np.float32], round_number: int, samples: NDArray[np.int64], clip: float | None
+    ) -> LocalUpdate:
+        """See `TorchWorkload.gradient_sum`."""
+        with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client, round_number)):
+            return super().gradient_sum(client, model, round_number, samples, clip)
+
+    def evaluate(self, model: NDArray[np.float32]) -> Evaluation:
+        """See `TorchWorkload.evaluate`."""
+        with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING)):
+            return super().evaluate(model)
+
+    def check_gradient_sum(self) -> None:
+        """Raise `ExperimentError` where single samples have no gradients, which is tried."""
+        super().check_gradient_sum()
+        client = int(np.argmax(self.sample_counts))
+        try:
+            self.gradient_sum(client, self.initial_model(), 1, np.arange(min(2, self.sample_counts[client])), 1.0)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise ExperimentError(
+                f"workload.model: {self.model_name} gives no gradients of single samples, which this aggregation "
+                f"clips: {_line(error)}"
+            ) from error
+
+    @staticmethod
+    def _check_fit(network: OwnModel, data: ClientData, section: WorkloadSection) -> None:
+        """Try the module, and the loss, on some samples."""
+        inputs, labels = data.held_out()
+        inputs, labels = inputs[:4], labels[:4]
+        shown = f"samples {tuple(inputs.shape)} of {_kind(inputs)}"
+        training = network.training
+        network.eval()
+        with torch.inference_mode(), seeded_globals(np.random.default_rng(0)):
+            try:
+                outputs = _outputs(network, inputs)
+            except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+                raise ExperimentError(
+                    f"workload.model: {section.model} does not take {shown}: {_line(error)}"
+                ) from error
+            if not isinstance(outputs, Tensor):
+                raise ExperimentError(
+                    f"workload.model: {section.model} gives a {type(outputs).__name__}; one tensor of outputs is needed"
+                )
+            problem = _misfit(outputs, labels, section, data)
+            if problem:
+                raise ExperimentError(f"workload.model: {section.model}: {problem}")
+            single = int(np.count_nonzero(data.sample_counts % section.batch_size == 1 % section.batch_size))
+            try:
+                if single and vector.mixing_module(network) is not None:
+                    network.train()(inputs[:1])
+            except ValueError as error:
+                raise ExperimentError(
+                    f"workload.batch_size: {single} clients end an epoch with a single sample, which {section.model} "
+                    f"cannot normalise ({_line(error)}); take another"
+                ) from error
+        network.train(training)
+
+    @staticmethod
+    def _check_loss_of_samples(network: OwnModel, data: ClientData, section: WorkloadSection) -> None:
+        inputs, labels = (part[:2] for part in data.held_out())
+        with torch.inference_mode(), seeded_globals(np.random.default_rng(0)):
+            _, singles = objective_of(section.loss).of_batch(network.eval()(inputs), labels)
+        if singles is None:
+            raise ExperimentError(
+                f"workload.clients_at_once: {section.loss} gives one loss for a batch, and batches of several clients "
+                "are filled up; leave the key out, or give a loss for each sample"
+            )
+
+
+def _outputs(network: OwnModel, inputs: Tensor) -> Tensor:
+    """What the module gives, with images laid out as it can take them."""
+    try:
+        return network(inputs)  # type: ignore[no-any-return]
+    except RuntimeError:
+        if not network.channels_last or inputs.dim() != 4:
+            raise
+    network.channels_last = False
+    return network(inputs)  # type: ignore[no-any-return]
+
+
+def _misfit(outputs: Tensor, labels: Tensor, section: WorkloadSection, data: ClientData) -> str:
+    """What of a module's outputs does not fit labels and loss; empty: nothing."""
+    gives = f"gives outputs {tuple(outputs.shape)} for {len(labels)} samples"
+    objective = objective_of(section.loss)
+    if not outputs.is_floating_point() or not len(outputs.shape) or len(outputs) != len(labels):
+        return f"{gives}, of {_kind(outputs)}; floats are needed, a row for each sample"
+    if isinstance(objective, CrossEntropy):
+        needed = _classes(labels, data)
+        if outputs.dim() != labels.dim() + 1 or outputs.shape[2:] != labels.shape[1:]:
+            return f"{gives}; cross_entropy needs logits, (n, classes{', positions' * (labels.dim() > 1)})"
+        if outputs.shape[1] < needed:
+            return f"{gives}, {outputs.shape[1]} classes; the labels go up to {needed - 1}"
+    elif not isinstance(objective, OwnLoss) and outputs.numel() != labels.numel():
+        more = "; with one logit a class, take cross_entropy" if isinstance(objective, BinaryCrossEntropy) else ""
+        return f"{gives}; {section.loss} needs as many values as labels have, {tuple(labels.shape)}{more}"
+    try:
+        loss, singles = objective.of_batch(outputs, labels)
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        return f"{gives}, which workload.loss {section.loss} does not take with labels {tuple(labels.shape)} of " + (
+            f"{_kind(labels)}: {_line(error)}"
+        )
+    if not isinstance(loss, Tensor) or loss.dim() or (singles is not None and singles.shape != labels.shape[:1]):
+        return f"workload.loss {section.loss} gives neither one loss nor one for each sample"
+    return ""
+
+
+def _classes(labels: Tensor, data: ClientData) -> int:
+    if labels.dim() == 1:
+        return int(data.label_counts().shape[1])
+    return int(labels.max()) + 1
+
+
+def _finite(update: LocalUpdate) -> LocalUpdate:
+    """The same; with a loss that is not finite one that its client refuses to hand on (``train.diverged``)."""
+    if math.isfinite(update.loss):
+        return update
+    lost = np.full_like(update.delta, np.nan)
+    return LocalUpdate(lost, update.samples, update.loss, update.examples_processed, update.squared_loss)
+
+
+def _kind(values: Tensor) -> str:
+    return str(values.dtype).removeprefix("torch.")
+
+
+def _line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
