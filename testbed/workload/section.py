@@ -140,16 +140,19 @@ def _list_models(schema: JsonDict) -> None:
 
 
 class Partition(BaseModel):
-    """How one data set is spread over the clients: every sample goes to at most one client, or to all."""
+    """How one data set is spread over the clients: every sample goes to at most one client, or to all (overlapping: to
+    any number).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    scheme: Literal["iid", "dirichlet", "label-shards"] = Field(
+    scheme: Literal["iid", "dirichlet", "label-shards", "overlapping"] = Field(
         default="iid",
         description="iid: a random equal share for each client; dirichlet: each client's class mix is drawn "
         "from Dir(alpha * class frequencies) (Hsu et al. 2019, arXiv 1909.06335); label-shards: samples "
         "sorted by label, cut into shards, shards_per_client of them for each client (McMahan et al. 2017, "
-        "arXiv 1602.05629).",
+        "arXiv 1602.05629); overlapping: samples_per_client random ones for each client, drawn anew from all, so that "
+        "clients have samples in common: for more clients than the data suffice for.",
     )
     alpha: float = Field(
         default=0.5,
@@ -379,6 +382,8 @@ class WorkloadSection(BaseModel):
 
     def _check_sample_counts(self) -> None:
         if self.samples_per_client is None:
+            if self.partition.scheme == "overlapping":
+                raise ValueError("partition.scheme: overlapping needs samples_per_client, how many each client draws")
             return
         if self.samples_per_client < self.partition.minimum_samples:
             raise ValueError("samples_per_client is below partition.minimum_samples; raise it or lower the minimum")

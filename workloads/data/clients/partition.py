@@ -1,7 +1,8 @@
 """Partitioners: which client holds which samples of one data set.
 
-Each gives every sample to exactly one client and is a function of its arguments and the generator alone. With the
-shared-data strategy some samples are set aside first and held by every client.
+Each gives every sample to exactly one client and is a function of its arguments and the generator alone; but for
+`overlapping`, where a sample may be with several clients. With the shared-data strategy some samples are set aside
+first and held by every client.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +19,8 @@ class Assignment:
     """Which samples each client holds, as two arrays (a population of 10**6 makes no 10**6 objects).
 
     Attributes:
-        order: (samples,) int64, numbers of the samples that one client alone holds, those of client 0 first.
+        order: (samples,) int64, numbers of the samples that one client alone holds, those of client 0 first; with
+            `overlapping` other clients may hold them, too.
         offsets: (population + 1,) int64; those of client i are ``order[offsets[i]:offsets[i + 1]]``.
         shared: (s,) int64, numbers of the samples that every client holds besides; mostly none.
     """
@@ -73,6 +75,20 @@ def _equal_sizes(samples: int, parts: int) -> NDArray[np.int64]:
 def iid(samples: int, population: int, random: np.random.Generator) -> Assignment:
     """A random equal share (sizes differ by at most one) of `samples` samples for each client."""
     return Assignment(random.permutation(samples), _offsets(_equal_sizes(samples, population)))
+
+
+def overlapping(samples: int, population: int, size: int, random: np.random.Generator) -> Assignment:
+    """`size` different samples for each client, drawn anew from all: for populations that the data do not suffice for.
+
+    Raises:
+        ExperimentError: there are not as many samples.
+    """
+    if size > samples:
+        raise ExperimentError(
+            f"workload.samples_per_client: {size} different ones of {samples} training samples (overlapping); lower it"
+        )
+    drawn = [random.choice(samples, size, replace=False) for _ in range(population)]
+    return Assignment(np.concatenate(drawn), np.arange(population + 1, dtype=np.int64) * size)
 
 
 def dirichlet(labels: NDArray[np.int64], population: int, alpha: float, random: np.random.Generator) -> Assignment:
@@ -166,11 +182,11 @@ def assign(
         ExperimentError: clients would hold fewer samples than ``minimum_samples``.
     """
     if not section.shared_samples:
-        assignment = _spread(labels, population, section, random)
+        assignment = _spread(labels, population, section, random, limit)
     else:
         shared = shared_samples(labels, section.shared_samples, random)
         private = np.setdiff1d(np.arange(len(labels)), shared, assume_unique=True)
-        spread = _spread(labels[private], population, section, random)
+        spread = _spread(labels[private], population, section, random, None if limit is None else limit - len(shared))
         assignment = Assignment(private[spread.order], spread.offsets, shared)
     if limit is not None:
         assignment = assignment.limited(limit)
@@ -178,7 +194,12 @@ def assign(
     return assignment
 
 
-def _spread(labels: NDArray[np.int64], population: int, section: Partition, random: np.random.Generator) -> Assignment:
+def _spread(
+    labels: NDArray[np.int64], population: int, section: Partition, random: np.random.Generator, limit: int | None
+) -> Assignment:
+    if section.scheme == "overlapping":
+        assert limit is not None  # checked with the section
+        return overlapping(len(labels), population, limit, random)
     if section.scheme != "label-shards":  # known at once, before any work
         _require_samples(_equal_sizes(len(labels), population), len(labels), section)
     if section.scheme == "iid":

@@ -143,6 +143,24 @@ def test_with_the_papers_data_the_federation_is_the_papers(scenario: Scenario, s
         assert set(scenario.rates.values()) <= set(task.rates)
 
 
+@pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
+def test_mnist_stands_in_for_emnist_at_the_papers_size(scenario: Scenario, tmp_path: Path) -> None:
+    """Its 60,000 images are fewer than the clients' samples: they have some in common."""
+    task = accuracy.task_of(scenario, "real", tmp_path)
+    workload = accuracy.experiment(scenario.title, task, [(1.0, 0.1)], 1).workload
+    assert (workload.dataset, workload.model) == ("mnist", "emnist-cnn")
+    assert (workload.partition.scheme, workload.samples_per_client) == ("overlapping", scenario.who.local_samples)
+    assert (task.population, task.who) == (scenario.population, scenario.who)
+    assert "about 12 clients" in task.notes[1]
+    (tmp_path / "gzip").mkdir()
+    (tmp_path / "gzip" / "emnist-byclass-train-images-idx3-ubyte.gz").touch()
+    task = accuracy.task_of(scenario, "real", tmp_path)
+    assert task.workload["dataset"] == "emnist"
+    assert len(task.notes) == 1
+    with pytest.raises(ExperimentError, match="or of MNIST with --data DIR"):
+        accuracy.task_of(scenario, "real", None)
+
+
 @pytest.mark.parametrize("task", [DIGITS, accuracy.task_of(MANY_CLIENTS, "paper", Path("/data"))])
 def test_a_batch_has_about_seventy_samples(task: TrainingTask) -> None:
     who = task.who
