@@ -53,7 +53,7 @@ SCALES: dict[Application, dict[str, TimeToAccuracyScale]] = {
         "paper": TimeToAccuracyScale(SETTINGS["FEMNIST"]["paper"], rounds=50, seeds=3, target=0.85),
     },
     "OpenImage": {
-        "small": TimeToAccuracyScale(SETTINGS["OpenImage"]["small"], rounds=25, seeds=5, target=0.2),
+        "small": TimeToAccuracyScale(SETTINGS["OpenImage"]["small"], rounds=30, seeds=4, target=0.2),
         "paper": TimeToAccuracyScale(SETTINGS["OpenImage"]["paper"], rounds=100, seeds=3, target=0.276),
     },
     "Reddit": {
