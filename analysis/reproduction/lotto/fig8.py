@@ -6,7 +6,6 @@ model of that moment; speed is the factor by which a device takes longer than th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.heterogeneous_clients import (
     EXCLUDE,
     SETTINGS,
     Setting,
     experiment,
     panel_name,
+    panels,
     remarks,
 )
 from analysis.reproduction.lotto.published import Application
@@ -204,13 +204,9 @@ def _cumulative(axes: Axes, values: Floats, *, label: str, color: object) -> Non
     axes.step(np.sort(values), np.arange(1, len(values) + 1) / len(values), where="post", label=label, color=color)
 
 
-def _panel(application: Application, letter: str) -> Reproduction:
-    return Reproduction(
-        panel_name("fig8", application),
-        f"Heterogeneity: clients' data quality over the rounds, and the speed of their devices ({application} panel)",
-        f"Jiang et al., Lotto, arXiv 2401.02880, Figure 8 ({letter}) and (d)",
-        partial(run_fig8, application),
-    )
-
-
-REPRODUCTIONS = (_panel("FEMNIST", "a"), _panel("OpenImage", "b"), _panel("Reddit", "c"))
+REPRODUCTIONS = panels(
+    8,
+    "Heterogeneity: clients' data quality over the rounds, and the speed of their devices",
+    " and (d)",
+    run_fig8,
+)

@@ -5,7 +5,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,14 @@ import numpy as np
 import pandas as pd
 
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.heterogeneous_clients import (
     EXCLUDE,
     SETTINGS,
     Setting,
     experiment,
     panel_name,
+    panels,
     remarks,
 )
 from analysis.reproduction.lotto.published import Application
@@ -53,7 +53,7 @@ SCALES: dict[Application, dict[str, TimeToAccuracyScale]] = {
         "paper": TimeToAccuracyScale(SETTINGS["FEMNIST"]["paper"], rounds=50, seeds=3, target=0.85),
     },
     "OpenImage": {
-        "small": TimeToAccuracyScale(SETTINGS["OpenImage"]["small"], rounds=30, seeds=4, target=0.2),
+        "small": TimeToAccuracyScale(SETTINGS["OpenImage"]["small"], rounds=30, seeds=3, target=0.2),
         "paper": TimeToAccuracyScale(SETTINGS["OpenImage"]["paper"], rounds=100, seeds=3, target=0.276),
     },
     "Reddit": {
@@ -257,14 +257,9 @@ def measured_at(run: RunRecords, grid: Floats, measure: Measure) -> Floats:
     return np.where(place >= 0, found[np.maximum(place, 0)], np.nan if measure.least else 0.0)
 
 
-def _panel(application: Application, letter: str) -> Reproduction:
-    what = "perplexity" if application == "Reddit" else "accuracy"
-    return Reproduction(
-        panel_name("fig9", application),
-        f"Time to {what} with informed selection: Rand, Oort, and Lotto's or, and, joint ({application} panel)",
-        f"Jiang et al., Lotto, arXiv 2401.02880, Figure 9 ({letter}) and section 5.3",
-        partial(run_fig9, application),
-    )
-
-
-REPRODUCTIONS = (_panel("FEMNIST", "a"), _panel("OpenImage", "b"), _panel("Reddit", "c"))
+REPRODUCTIONS = panels(
+    9,
+    "Time to accuracy or perplexity with informed selection: Rand, Oort, and Lotto's or, and, joint",
+    " and section 5.3",
+    run_fig9,
+)

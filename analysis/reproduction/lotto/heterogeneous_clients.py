@@ -4,12 +4,15 @@
 Figure 8 looks at them, Figure 9 trains them, on generated data of the three applications' shapes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.overhead import DATASETS, RING_BITS
 from analysis.reproduction.lotto.published import (
+    APPLICATIONS,
     BATCH_SIZE,
     EPOCHS,
     LEARNING_RATES,
@@ -166,3 +169,25 @@ def remarks(setting: Setting) -> list[str]:
 def panel_name(figure: str, application: Application) -> str:
     """What a figure's panel is called: FEMNIST's, the first, has the figure's own name."""
     return f"lotto-{figure}" + ("" if application == "FEMNIST" else f"-{application.lower()}")
+
+
+def panels(
+    figure: int, title: str, place: str, run: Callable[[Application, ReproductionContext], ReproductionResult]
+) -> tuple[Reproduction, ...]:
+    """The three panels of a figure, a reproduction each.
+
+    Args:
+        figure: its number.
+        title: what it shows.
+        place: where else in the paper, behind the panel's letter.
+        run: makes one application's.
+    """
+    return tuple(
+        Reproduction(
+            panel_name(f"fig{figure}", application),
+            f"{title} ({application} panel)",
+            f"Jiang et al., Lotto, arXiv 2401.02880, Figure {figure} ({letter}){place}",
+            partial(run, application),
+        )
+        for letter, application in zip("abc", APPLICATIONS, strict=True)
+    )
