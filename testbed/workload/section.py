@@ -140,9 +140,7 @@ def _list_models(schema: JsonDict) -> None:
 
 
 class Partition(BaseModel):
-    """How one data set is spread over the clients: every sample goes to at most one client, or to all (overlapping: to
-    any number).
-    """
+    """How one data set is spread over the clients: a sample goes to one at most, or to all; with overlapping to any."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
