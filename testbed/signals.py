@@ -2,15 +2,24 @@
 
 Python's own handler of SIGINT will not do: `asyncio.run` replaces it by one that waits until the running round
 awaits something, and Ray puts its own for SIGTERM. What is recorded is safe at any moment (see `records.writer`).
+
+An exception that is raised in a callback, of a library or of Python's garbage collector, is dropped there, and the
+signal with it. So a signal is remembered, too, and `raise_if_stopped` raises for it again where work has a natural
+pause. In the midst of Python's import system it must not be raised at all: the lock of all imports would stay locked,
+and another thread's import wait for ever (importlib's `_get_module_lock` takes it before its `try`). So it waits.
 """
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
-from typing import Any
+from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
+_LATER_S = 0.02
+_received = threading.Event()
 
 
 @contextlib.contextmanager
@@ -23,23 +32,35 @@ def stopping_on_signals() -> Iterator[None]:
         yield
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    stop_on_signals()
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # started with nohup or in the background: stay so
+            signal.signal(number, _interrupt)
     try:
         yield
     finally:
+        if _interrupt not in before.values():  # the outermost: it has been answered
+            _received.clear()
         for number, handler in before.items():
             if handler is not None:
                 signal.signal(number, handler)
 
 
-def stop_on_signals() -> None:
-    """Put the handlers (again): some libraries replace them when they start."""
-    if threading.current_thread() is not threading.main_thread():
+def raise_if_stopped() -> None:
+    """Raise `KeyboardInterrupt` where a signal has come, in any thread; between `stopping_on_signals`'s two ends."""
+    if _received.is_set():
+        raise KeyboardInterrupt
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _received.set()
+    if frame is not None and frame.f_code.co_filename == _IMPORT_SYSTEM:
+        again = threading.Timer(_LATER_S, _send_again, (number,))
+        again.daemon = True
+        again.start()
         return
-    for number in _SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # started with nohup or in the background: stay so
-            signal.signal(number, _interrupt)
-
-
-def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
+
+
+def _send_again(number: int) -> None:
+    if _received.is_set():
+        os.kill(os.getpid(), number)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import ray._private.utils
 import ray._private.worker
 from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -58,7 +59,7 @@ def connect(address: str | None) -> bool:
         if address is None:
             # Inherited by the processes that Ray starts here. As `runtime_env`, Ray would start each actor in a process
             # made for it, half a second later, instead of in one of those that wait.
-            with _environment_variable("OMP_NUM_THREADS", "1"):
+            with _environment_variable("OMP_NUM_THREADS", "1"), _sigterm_as_it_is():
                 ray.init(  # "local": without an address Ray would join whatever cluster was started here last
                     address="local",
                     include_dashboard=False,
@@ -68,8 +69,9 @@ def connect(address: str | None) -> bool:
                 )
             return True
         one_thread = {"env_vars": {"OMP_NUM_THREADS": "1"}}
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, runtime_env=one_thread)
-    except (KeyboardInterrupt, SystemExit):  # what has been started goes at once, and not when it notices
+        with _sigterm_as_it_is():
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, runtime_env=one_thread)
+    except KeyboardInterrupt:  # what has been started goes at once, and not when it notices
         ray.shutdown()
         raise
     except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
@@ -91,6 +93,20 @@ def _environment_variable(name: str, value: str) -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = former
+
+
+@contextlib.contextmanager
+def _sigterm_as_it_is() -> Iterator[None]:
+    """Keep the process's own handler of SIGTERM while Ray starts.
+
+    Ray's two handlers leave by `SystemExit` from wherever Ray is, and one of eleven was never heard of again.
+    """
+    theirs = ray._private.utils.set_sigterm_handler
+    ray._private.utils.set_sigterm_handler = lambda handler: None
+    try:
+        yield
+    finally:
+        ray._private.utils.set_sigterm_handler = theirs
 
 
 def disconnect() -> None:

@@ -16,17 +16,14 @@ from testbed.running.observers import Observer
 from testbed.running.open_runs import OpenRun
 from testbed.running.preparation import PlannedRun
 from testbed.running.workers import OnProgress, PointWorker
-from testbed.signals import stop_on_signals
+from testbed.signals import raise_if_stopped
 
 
 def join(address: str | None, stack: contextlib.ExitStack) -> None:
     """Connect to Ray, or start it here until `stack` closes; raises `ClusterError` when that cannot be."""
-    try:
-        if session.connect(address):
-            stack.callback(session.disconnect)
-    except SystemExit:  # Ray's answer to SIGTERM while it starts
-        raise KeyboardInterrupt from None
-    stop_on_signals()  # Ray has put a handler of its own
+    if session.connect(address):
+        stack.callback(session.disconnect)
+    raise_if_stopped()  # where Ray was in a callback, which drops exceptions
 
 
 def for_points(

@@ -23,6 +23,7 @@ from testbed.records import RunDirectory
 from testbed.running.observers import Observer
 from testbed.running.open_runs import OpenRun, name_point
 from testbed.running.preparation import PlannedRun
+from testbed.signals import raise_if_stopped
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -144,7 +145,7 @@ class PointWorker(ABC):
             self._observer.started(run, opened.outcomes)
             if len(opened.outcomes) < run.point.experiment.rounds and not run.stopped:
                 self._observer.doing("preparing the clients", run)
-                self._run_rounds(run, opened.records, lambda progress: self._observer.progressed(run, progress))
+                self._run_rounds(run, opened.records, functools.partial(self._progressed, run))
             else:  # stopped between its last round and its summary
                 opened.records.finish()
         except BaseException as error:
@@ -153,6 +154,10 @@ class PointWorker(ABC):
             name_point(error, run)
             raise
         return opened
+
+    def _progressed(self, run: PlannedRun, progress: Progress) -> None:
+        raise_if_stopped()
+        self._observer.progressed(run, progress)
 
     def close(self) -> None:
         """See `testbed.running.workers.Worker`."""

@@ -254,6 +254,25 @@ def test_handlers_of_signals_are_put_back(written: Written, tmp_path: Path) -> N
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_a_callback_drops(written: Written, tmp_path: Path) -> None:
+    """An exception that is raised there goes nowhere; the run is stopped all the same."""
+
+    class Signalling:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    class Dropped(Observer):
+        def progressed(self, run: PlannedRun, progress: Progress) -> None:
+            if progress.round_number == 2 and progress.stage == "train":
+                Signalling()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(written(rounds=30), out=tmp_path / "out", observer=Dropped())
+    assert not (tmp_path / "out" / "summary.json").exists()
+    run(written(rounds=3), out=tmp_path / "again")  # the signal was answered
+
+
 def test_a_notebook_is_interrupted_too(written: Written, tmp_path: Path) -> None:
     """There the run is in a thread, and the signal reaches the notebook's own."""
     import asyncio
