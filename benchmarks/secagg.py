@@ -2,12 +2,14 @@
 
     python -m benchmarks.secagg --clients 70 --dimension 1018174 --dropouts 7
 
-Clients live in this process on one host per core (threads; the AES of the masks runs without Python's global lock).
+Clients live in this process: with materialised masks on one host per core (threads; the key streams of the masks are
+made without Python's global lock), with symbolic ones on one.
 The drop-outs leave before they send their masked input, which costs the server most. The floor is the least that any
 implementation of this protocol with this PRG must do that expands its masks: the key stream of each, and its addition,
 spread over the same cores in the same process. A peer for orientation: Flower 1.41's SecAgg+ takes about 60 s here.
 """
 
+import argparse
 import asyncio
 import os
 import resource
@@ -24,7 +26,7 @@ from benchmarks.report import arguments, emit
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.crypto.masks import Prg
+from testbed.crypto.masks import Prg, aegis_256x4_writer
 from testbed.crypto.remembered import Results, remembers
 from testbed.emulation.availability import Presence
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
@@ -101,12 +103,18 @@ class Measured:
     bytes_up: float
 
 
+def hosts_of(options: argparse.Namespace) -> int:
+    """How many hosts there are: where masks stay symbols, threads wait for Python's lock longer than they compute."""
+    default: int = 1 if options.masks == "symbolic" else options.cores
+    return options.hosts or default
+
+
 def measured(
     protocol: SecAgg,
     clients: int,
     dimension: int,
     dropouts: int,
-    cores: int,
+    hosts: int,
     *,
     told: bool = False,
     masks: str,
@@ -134,11 +142,11 @@ def measured(
         symbolic_masks=masks == "symbolic",
         results=results,
     )
-    hosts = LocalHosts(clients, environment, [RoleSpec(Trainer, None), *protocol.roles], hosts=cores)
-    hosts.register(PKI(clients, randomness))
+    local = LocalHosts(clients, environment, [RoleSpec(Trainer, None), *protocol.roles], hosts=hosts)
+    local.register(PKI(clients, randomness))
     everybody = np.arange(clients, dtype=np.int64)
     network = EmulatedNetwork(
-        hosts, ClientLinks.of(Links(), clients), np.ones(clients), LeaveBeforeInput(clients, dropouts),
+        local, ClientLinks.of(Links(), clients), np.ones(clients), LeaveBeforeInput(clients, dropouts),
         Timing(60.0), model,
     )  # fmt: skip
 
@@ -191,13 +199,13 @@ def floor_of(masks: int, length: int, cores: int, lane: type, prg: Prg = "aes-25
             if prg == "aes-256-ctr":
                 cipher = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
             else:
-                from aeg import aegis256x4
+                write = aegis_256x4_writer()
             for begin in range(0, size, CHUNK_BYTES):
                 width = min(CHUNK_BYTES, size - begin)
                 if prg == "aes-256-ctr":
                     cipher.update_into(zeros[:width], stream.data)
                 else:
-                    aegis256x4.stream(seed, begin.to_bytes(32, "little"), into=stream[:width].data)
+                    write(stream, width, begin.to_bytes(32, "little"), seed)
                 part = total[begin // total.itemsize : (begin + width) // total.itemsize]
                 np.add(part, stream[:width].view(lane), out=part)
 
@@ -219,7 +227,9 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=1_018_174, help="model parameters d")
     parser.add_argument("--dropouts", type=int, default=7, help="clients that leave before their masked input")
     parser.add_argument("--bits", type=int, default=32, help="ring width")
-    parser.add_argument("--cores", type=int, default=os.cpu_count(), help="hosts of clients, each a thread")
+    parser.add_argument("--cores", type=int, default=os.cpu_count(), help="threads of the floor")
+    parser.add_argument("--hosts", type=int, help="hosts of clients, each a thread; default: one for each core, or "
+                        "with symbolic masks one, as a run in one process has")  # fmt: skip
     parser.add_argument("--masks", choices=["symbolic", "materialised"], default="materialised")
     parser.add_argument("--compute", choices=["modelled", "measured"], help="measured: nobody remembers anything; "
                         "default with masks that are materialised")  # fmt: skip
@@ -238,7 +248,7 @@ def main() -> None:
             options.clients,
             options.dimension,
             options.dropouts,
-            options.cores,
+            hosts_of(options),
             masks=options.masks,
             compute=options.compute,
         )

@@ -11,7 +11,7 @@ import operator
 import os
 
 from benchmarks.report import arguments, emit
-from benchmarks.secagg import SAMPLES, Measured, floor_of, measured
+from benchmarks.secagg import SAMPLES, Measured, floor_of, hosts_of, measured
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import PeerGraph
@@ -57,7 +57,9 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=1_018_174, help="model parameters d")
     parser.add_argument("--dropouts", type=int, default=70, help="clients that leave before their masked input")
     parser.add_argument("--dishonest", type=float, default=0.1, help="fraction that k and t must withstand")
-    parser.add_argument("--cores", type=int, default=os.cpu_count(), help="hosts of clients, each a thread")
+    parser.add_argument("--cores", type=int, default=os.cpu_count(), help="threads of the floor")
+    parser.add_argument("--hosts", type=int, help="hosts of clients, each a thread; default: one for each core, or "
+                        "with symbolic masks one, as a run in one process has")  # fmt: skip
     parser.add_argument("--masks", choices=["symbolic", "materialised"], default="materialised")
     parser.add_argument("--prg", choices=["aes-256-ctr", "aegis-256x4"], default="aes-256-ctr")
     parser.add_argument("--repeat", type=int, default=1, help="times; the median pair counts")
@@ -69,7 +71,7 @@ def main() -> None:
     rows = []
     for _ in range(options.repeat):
         protocol = Counting(parameters)
-        done = measured(protocol, s, options.dimension, gone, options.cores, told=True, masks=options.masks)
+        done = measured(protocol, s, options.dimension, gone, hosts_of(options), told=True, masks=options.masks)
         masks = protocol.masks(s, gone)
         rows.append(row("secagg-plus", done, masks, length, options.cores, bits, options.prg))
     middle = sorted(rows, key=operator.itemgetter("ratio"))[len(rows) // 2]
@@ -79,7 +81,7 @@ def main() -> None:
             s,
             options.dimension,
             gone,
-            options.cores,
+            hosts_of(options),
             told=True,
             masks=options.masks,
         )

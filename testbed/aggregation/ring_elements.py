@@ -37,7 +37,7 @@ from testbed.workload.contract import LocalUpdate
 
 LARGEST_RING = 64  # bits
 _COIN_BITS = 16
-_CHUNK = 1 << 15  # elements: the float64 working set stays in the second-level cache
+_CHUNK = 1 << 17  # elements, for whose coins a key stream is asked at once; with fewer threads wait for each other
 
 
 class _Buffers(threading.local):
@@ -163,7 +163,7 @@ class Quantised:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """`(d+1,)` all of them, in memory of their own."""
-        elements = np.zeros(len(self), self.dtype)
+        elements = np.full(len(self), 0, self.dtype)  # np.zeros: each page then stops the other cores when written to
         self.add_to(elements)
         return elements if dtype is None else elements.astype(dtype, copy=False)
 

@@ -17,6 +17,8 @@ from testbed.crypto.shamir import PRIME, SHARE_BYTES, check_dealing, coefficient
 
 LARGEST_MATRIX = 1 << 24
 """Elements of 8 bytes; where the powers of all points would be more, shares are computed one by one."""
+TOGETHER = 4
+"""So many secrets are one product: the powers are read from memory once for all of them."""
 
 _LIMB = 22  # bits
 _LIMBS = 12  # 264 bits hold a number below the prime, in 33 bytes
@@ -29,21 +31,43 @@ _TOP = 256 - _LIMB * (_LIMBS - 1)  # bits of the highest limb that are below 2**
 Words = npt.NDArray[np.int64]
 
 
-def share_to_many(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) -> list[bytes]:
-    """What `shamir.share` returns, and what it raises; fast from the second secret on that goes to these points."""
+def share_each(secrets: Sequence[tuple[bytes, bytes]], threshold: int, points: Sequence[int]) -> list[list[bytes]]:
+    """For each secret, with its entropy, what `shamir.share` returns, one by one.
+
+    Raises:
+        InvalidShares: as it does.
+    """
+    return [share(secret, threshold, points, entropy) for secret, entropy in secrets]
+
+
+def share_to_many(secrets: Sequence[tuple[bytes, bytes]], threshold: int, points: Sequence[int]) -> list[list[bytes]]:
+    """What `share_each` returns, and raises; fast from the second time on that something goes to these points."""
     if threshold * len(points) * _LIMBS > LARGEST_MATRIX:
-        return share(secret, threshold, points, entropy)
-    check_dealing(secret, threshold, points, entropy)
+        return share_each(secrets, threshold, points)
+    for secret, entropy in secrets:
+        check_dealing(secret, threshold, points, entropy)
     powers = _powers(tuple(points), threshold)
-    factors = limbs(coefficients(secret, threshold, entropy)).T
-    columns = np.zeros((2 * _LIMBS, len(points)), np.int64)
+    dealt = []
+    for first in range(0, len(secrets), TOGETHER):
+        some = secrets[first : first + TOGETHER]
+        joined = canonical(_evaluated(some, threshold, powers))
+        shares = [joined[at : at + SHARE_BYTES] for at in range(0, len(joined), SHARE_BYTES)]
+        dealt += [shares[begin : begin + len(points)] for begin in range(0, len(shares), len(points))]
+    return dealt
+
+
+def _evaluated(secrets: Sequence[tuple[bytes, bytes]], threshold: int, powers: npt.NDArray[np.float64]) -> Words:
+    """`(24, k n)` the shares of k secrets, those of the first before those of the second, as `canonical` takes them."""
+    count = len(secrets)
+    numbers = [number for secret, entropy in secrets for number in coefficients(secret, threshold, entropy)]
+    factors = limbs(numbers).reshape(count, threshold, _LIMBS).transpose(2, 0, 1).reshape(-1, threshold)
+    columns = np.zeros((2 * _LIMBS, count * powers.shape[1] // _LIMBS), np.int64)
     for begin in range(0, threshold, _EXACT):
         part = slice(begin, begin + _EXACT)
-        products = (factors[:, part] @ powers[part]).reshape(_LIMBS, _LIMBS, -1).astype(np.int64)
+        products = (factors[:, part] @ powers[part]).reshape(_LIMBS, count, _LIMBS, -1)
         for low, of_limb in enumerate(products):
-            columns[low : low + _LIMBS] += of_limb
-    joined = canonical(columns)
-    return [joined[at : at + SHARE_BYTES] for at in range(0, len(joined), SHARE_BYTES)]
+            columns[low : low + _LIMBS] += of_limb.swapaxes(0, 1).astype(np.int64).reshape(_LIMBS, -1)
+    return columns
 
 
 @lru_cache(maxsize=2)

@@ -1,10 +1,13 @@
-"""Key agreement: X25519 (RFC 7748 section 6.1), then HKDF-SHA-256 (RFC 5869)."""
+"""Key agreement: X25519 (RFC 7748 section 6.1), then HKDF-SHA-256 (RFC 5869).
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+X25519 is libsodium's, which lets other threads run meanwhile.
+"""
+
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from nacl import bindings, exceptions
 
-from testbed.crypto import InvalidKey, require_length
+from testbed.crypto import InvalidKey, edwards25519, require_length
 
 SEED_BYTES = 32
 PUBLIC_KEY_BYTES = 32
@@ -28,14 +31,14 @@ class PrivateKey:
         public: 32 bytes.
     """
 
-    __slots__ = ("_private", "public")
+    __slots__ = ("_scalar", "public")
 
     public: bytes
 
-    def __init__(self, private: X25519PrivateKey) -> None:
+    def __init__(self, seed: bytes) -> None:
         """Use :meth:`from_seed`."""
-        self._private = private
-        self.public = private.public_key().public_bytes_raw()
+        self._scalar = bytes((seed[0] & 248,)) + seed[1:31] + bytes((seed[31] & 127 | 64,))  # RFC 7748 section 5
+        self.public = bindings.crypto_scalarmult_base(seed)
 
     @classmethod
     def from_seed(cls, seed: bytes) -> "PrivateKey":
@@ -45,11 +48,11 @@ class PrivateKey:
             InvalidKey: if the seed is not 32 bytes long.
         """
         require_length(seed, SEED_BYTES, "an X25519 secret key")
-        return cls(X25519PrivateKey.from_private_bytes(seed))
+        return cls(seed)
 
     def __reduce__(self) -> tuple[object, tuple[bytes]]:
         """A process of the emulator may need a key that lies in another."""
-        return PrivateKey.from_seed, (self._private.private_bytes_raw(),)
+        return PrivateKey.from_seed, (self._scalar,)
 
     def __repr__(self) -> str:
         return f"PrivateKey(public={self.public.hex()})"
@@ -70,10 +73,7 @@ class PrivateKey:
         Raises:
             InvalidKey: if the peer's key has the wrong length or is of small order.
         """
-        secret = self.exchange(peer_public)
-        first, second = sorted((self.public, peer_public))
-        info = _DOMAIN + len(purpose).to_bytes(4, "big") + purpose + first + second
-        return _derived(secret, info)
+        return _agreed(self.exchange(peer_public), self.public, peer_public, purpose)
 
     def exchange(self, peer_public: bytes) -> bytes:
         """The bare X25519 function of RFC 7748, 32 bytes: not a key; for a key derivation only.
@@ -83,9 +83,26 @@ class PrivateKey:
         """
         require_length(peer_public, PUBLIC_KEY_BYTES, "an X25519 public key")
         try:
-            return self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
-        except ValueError:
+            secret: bytes = bindings.crypto_scalarmult(self._scalar, peer_public)
+        except exceptions.CryptoError:
             raise InvalidKey(_SMALL_ORDER) from None
+        return secret
+
+    def agree_with(self, peer: "PrivateKey", purpose: bytes) -> bytes:
+        """What :meth:`agree` gives with the peer's public key, for who holds both private ones: two thirds of the work.
+
+        The result of X25519 is the first coordinate of a b G, which as a multiple of the base point takes half the time
+        of one of b G. X25519 takes scalars 8 x with x from 2**251 to 2**252. Such an x is (a / 8) b modulo the group's
+        order, or its negative, which has the same first coordinate, but once in 2**127 times.
+        """
+        eighth = (int.from_bytes(self._scalar, "little") >> 3).to_bytes(SEED_BYTES, "little")
+        x = int.from_bytes(edwards25519.multiply_scalars(eighth, peer._scalar), "little")
+        if x >> 251 == 0:
+            x = edwards25519.ORDER - x
+        if x >> 251 != 1:
+            return self.agree(peer.public, purpose)
+        secret = bindings.crypto_scalarmult_base((x << 3).to_bytes(SEED_BYTES, "little"))
+        return _agreed(secret, self.public, peer.public, purpose)
 
 
 def check_public(public: bytes) -> None:
@@ -98,6 +115,13 @@ def check_public(public: bytes) -> None:
     require_length(public, PUBLIC_KEY_BYTES, "an X25519 public key")
     if int.from_bytes(public, "little") & (1 << 255) - 1 in _SMALL_ORDER_POINTS:
         raise InvalidKey(_SMALL_ORDER)
+
+
+def _agreed(secret: bytes, one: bytes, other: bytes, purpose: bytes) -> bytes:
+    """The key that the owners of two public keys derive from the result of X25519."""
+    first, second = (one, other) if one < other else (other, one)
+    info = _DOMAIN + len(purpose).to_bytes(4, "big") + purpose + first + second
+    return _derived(secret, info)
 
 
 def _derived(secret: bytes, info: bytes) -> bytes:

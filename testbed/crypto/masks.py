@@ -16,6 +16,7 @@ Safe to call from several threads at once: buffers are per thread, and both run 
 import importlib.util
 import threading
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -37,6 +38,7 @@ stream and the zeros still fit a core's cache together.
 """
 
 _BLOCK_BYTES = 16
+_AEGIS_NONCE_BYTES = 32
 STREAM_SLACK = _BLOCK_BYTES
 """Bytes more that a buffer for a stretch of key stream must have than the stretch (the cipher asks for a block)."""
 
@@ -152,16 +154,37 @@ def _aes_256_ctr(seed: bytes) -> NextChunk:
 
 
 def _aegis_256x4(seed: bytes) -> NextChunk:
-    from aeg import aegis256x4
-
+    write = aegis_256x4_writer()
     chunk = 0
 
     def next_chunk(stream: NDArray[np.uint8], count: int) -> None:
         nonlocal chunk
-        aegis256x4.stream(seed, chunk.to_bytes(aegis256x4.NONCEBYTES, "little"), into=stream[:count].data)
+        write(stream, count, chunk.to_bytes(_AEGIS_NONCE_BYTES, "little"), seed)
         chunk += 1
 
     return next_chunk
+
+
+@cache
+def aegis_256x4_writer() -> Callable[[NDArray[np.uint8], int, bytes, bytes], None]:
+    """What writes so many bytes to the start of a buffer, given a nonce and a key of 32 bytes each.
+
+    libaegis's own function, where the package shows it: around it the package takes half as long again to look at the
+    arguments, and has Python's global lock meanwhile.
+    """
+    from aeg import aegis256x4
+
+    try:
+        from aeg._loader import ffi, lib
+
+        stream_into = lib.aegis256x4_stream
+    except (ImportError, AttributeError):
+        return lambda stream, count, nonce, key: aegis256x4.stream(key, nonce, into=stream[:count].data)
+
+    def write(stream: NDArray[np.uint8], count: int, nonce: bytes, key: bytes) -> None:
+        stream_into(ffi.from_buffer("uint8_t[]", stream, require_writable=True), count, nonce, key)
+
+    return write
 
 
 def mask(seed: bytes, length: int, bits: int, prg: Prg = "aes-256-ctr") -> NDArray[np.unsignedinteger]:

@@ -11,12 +11,21 @@ KEY_BYTES = 32
 OUTPUT_BYTES = 32
 
 _BLOCK_BYTES = 64
+_INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))  # ipad and opad of RFC 2104
+_INNER_PADDING, _OUTER_PADDING = (bytes(_BLOCK_BYTES - KEY_BYTES).translate(pad) for pad in (_INNER, _OUTER))
 _BATCH = 4096  # keys at a time, so that all that is made for them stays in the cache
 
 
 def evaluate(key: bytes, message: bytes) -> bytes:
-    """HMAC-SHA-256 of ``message`` under ``key``: 32 bytes. Both may have any length (protocol keys: 32)."""
-    return hmac.digest(key, message, "sha256")
+    """HMAC-SHA-256 of ``message`` under ``key``: 32 bytes. Both may have any length (protocol keys: 32).
+
+    The two hashes of RFC 2104 section 2, called directly: ``hmac.digest`` takes half as long again, and lets another
+    thread run in the middle, which then has to be waited for.
+    """
+    if len(key) != KEY_BYTES:
+        return hmac.digest(key, message, "sha256")
+    inner = sha256(key.translate(_INNER) + _INNER_PADDING + message).digest()
+    return sha256(key.translate(_OUTER) + _OUTER_PADDING + inner).digest()
 
 
 def evaluate_many(keys: NDArray[np.uint8], message: bytes) -> NDArray[np.uint8]:

@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from testbed.crypto import InvalidProof, InvalidSignature, shamir, signatures, vrf
-from testbed.crypto.dealing import share_to_many
+from testbed.crypto import InvalidProof, InvalidSignature, signatures, vrf
+from testbed.crypto.dealing import share_each, share_to_many
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.threads import each
 
@@ -48,6 +48,10 @@ class Results:
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._found
+
+    def get(self, key: Hashable) -> Any:
+        """What is remembered; None: nothing is."""
+        return self._found.get(key)
 
     def note(self, key: Hashable, result: object) -> None:
         """Remember a result."""
@@ -123,16 +127,31 @@ def verify_outputs(claims: Sequence[tuple[bytes, bytes, bytes]]) -> None:
             results.note(("output", *claim), output)
 
 
+def key_pair(seed: bytes) -> PrivateKey:
+    """See `PrivateKey.from_seed`; `agree` knows the pair from now on."""
+    pair = PrivateKey.from_seed(seed)
+    results = _results.get()
+    if results is not None:
+        results.note(("pair", pair.public), pair)
+    return pair
+
+
 def agree(own: PrivateKey, peer_public: bytes, purpose: bytes) -> bytes:
     """See `PrivateKey.agree`; whichever of the two asks first.
 
     Who asks later has the secret of the one public key, who asked first had that of the other: both compute the same.
+    Where the other's pair was made here, too (`key_pair`), it is computed from both secrets, which takes less.
     """
     results = _results.get()
     if results is None:
         return own.agree(peer_public, purpose)
-    key = purpose, min(own.public, peer_public), max(own.public, peer_public)
-    return results.of(key, lambda: own.agree(peer_public, purpose))
+
+    def agreed() -> bytes:
+        peer: PrivateKey | None = results.get(("pair", peer_public))
+        return own.agree(peer_public, purpose) if peer is None else own.agree_with(peer, purpose)
+
+    first, second = (own.public, peer_public) if own.public < peer_public else (peer_public, own.public)
+    return results.of((purpose, first, second), agreed)
 
 
 Signed = tuple[bytes, bytes, bytes, bytes]
@@ -161,10 +180,9 @@ def all_verify(follows_from: bytes, signed: Callable[[], Iterable[Signed]]) -> b
     return results.of(("signatures", hashlib.sha256(follows_from).digest()), verified)
 
 
-def share_among_all(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) -> list[bytes]:
-    """See `shamir.share`; for secrets that many share among the same holders (`testbed.crypto.dealing`)."""
-    deal = shamir.share if _results.get() is None else share_to_many
-    return deal(secret, threshold, points, entropy)
+def share_among_all(secrets: Sequence[tuple[bytes, bytes]], threshold: int, points: Sequence[int]) -> list[list[bytes]]:
+    """See `dealing.share_each`; for secrets that many share among the same holders."""
+    return (share_each if _results.get() is None else share_to_many)(secrets, threshold, points)
 
 
 def note_sealed(sealed_as: Callable[[], bytes], plaintext: bytes) -> None:

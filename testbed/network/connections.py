@@ -47,10 +47,14 @@ class Opening:
         return Opening(delay_s, *sizes)
 
     def carried(self, elapsed_s: Floats) -> tuple[Ids, Ids]:
-        """`(m,)` bytes down and up after so many seconds; those of a handshake are spread evenly over it."""
+        """`(m,)` bytes down and up after so many seconds; those of a handshake are spread evenly over it.
+
+        Negative: it has not begun.
+        """
         connected = self.delay_s <= elapsed_s
-        share = np.divide(elapsed_s, self.delay_s, out=np.ones(len(connected)), where=~connected)
-        down, up = (np.floor(of * np.maximum(share, 0.0)).astype(np.int64) for of in (self.bytes_down, self.bytes_up))
+        began = ~connected & (elapsed_s > 0)
+        share = np.divide(elapsed_s, self.delay_s, out=connected.astype(np.float64), where=began)
+        down, up = (np.floor(of * share).astype(np.int64) for of in (self.bytes_down, self.bytes_up))
         return down, up
 
 

@@ -66,8 +66,9 @@ def ring_total(vectors: Sequence[Vector]) -> Sum:
     send wider words than it should.
     """
     _one_shape(vectors)
-    masks = Masks()
-    total = np.zeros(len(vectors[0]), word_dtype(vectors[0].bits))
+    masks, bits = Masks(), vectors[0].bits
+    total = np.zeros(len(vectors[0]), word_dtype(bits))
+    to_be_made: list[Elements] = []
     for vector in vectors:
         if isinstance(vector, MaskedVector):
             masks.add(vector.masks)
@@ -75,8 +76,15 @@ def ring_total(vectors: Sequence[Vector]) -> Sum:
         if isinstance(elements, np.ndarray):
             np.add(total, elements, out=total, casting="unsafe")
         else:
-            elements.add_to(total)
-    return Sum(reduced(total, vectors[0].bits), vectors[0].bits, masks)
+            to_be_made.append(elements)
+    if to_be_made:
+        add_in_threads(total, to_be_made, _make, bits, at_least=8)
+    return Sum(reduced(total, bits), bits, masks)
+
+
+def _make(total: npt.NDArray[Any], elements: Sequence[Elements]) -> None:
+    for one in elements:
+        one.add_to(total)
 
 
 def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> Sum:
@@ -201,7 +209,7 @@ def add_in_threads(
 
     def work(worker: int) -> tuple[npt.NDArray[Any], float, dict[str, float]]:
         began = thread_cpu_s()
-        part = np.zeros_like(total)
+        part = np.full_like(total, 0)
         with metered() as block:
             add(part, items[worker::workers])
         return part, thread_cpu_s() - began, block.counts

@@ -5,8 +5,10 @@ once for all parties (`testbed.crypto.remembered`), against everybody's own work
 """
 
 import asyncio
+import os
 import pickle
 import random
+import threading
 from dataclasses import fields
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.ring_elements import Quantisation
+from testbed.aggregation.ring_elements import Quantisation, Quantised
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.crypto import InvalidKey
 from testbed.crypto.key_agreement import PrivateKey
@@ -169,6 +171,29 @@ def test_elements_that_are_made_when_summed_are_those_that_were_made_before(
     assert ring_total(late).materialised().tobytes() == ring_total(before).materialised().tobytes()
     assert ring_total([*before[:1], *late[1:]]).values.tobytes() == ring_total(before).values.tobytes()
     assert [one.pack() for one in late] == [one.pack() for one in before]
+
+
+@settings(max_examples=examples(10))
+@given(st.sampled_from([16, 32, 47]), st.integers(1, 40), st.integers(1, 3), st.integers(0, 99))
+def test_many_elements_are_made_on_all_cores(bits: int, count: int, cores: int, seed: int) -> None:
+    quantisation = Quantisation(1.0, 8, bits)
+    generator, used = np.random.default_rng(seed), set()
+    made = [quantisation.quantised(generator.uniform(-1, 1, 5).astype(np.float32), 1, bytes(32)) for _ in range(count)]
+    before = ring_total([Vector(np.asarray(one), bits) for one in made])
+    start, together = threading.Barrier(min(cores, max(1, count // 8))), Quantised.add_to
+
+    def add_to(one: Quantised, total: Any) -> None:
+        if threading.get_ident() not in used:
+            used.add(threading.get_ident())
+            start.wait(10)
+        together(one, total)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "cpu_count", lambda: cores)
+        patch.setattr(Quantised, "add_to", add_to)
+        total = ring_total([MaskedVector(one, bits, Masks()) for one in made])
+    assert total.values.tobytes() == before.values.tobytes()
+    assert len(used) == start.parties
 
 
 # -- whole runs -------------------------------------------------------------------------------------------------------

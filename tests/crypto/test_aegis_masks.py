@@ -1,6 +1,7 @@
 """Masks that AEGIS-256X4 expands: the cipher against the draft's vectors, the masks against the cipher."""
 
 import json
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,19 @@ def test_threads_do_not_share_their_streams() -> None:
     for worker in workers:
         worker.join()
     np.testing.assert_array_equal(alone, together)
+
+
+def test_a_package_that_does_not_show_its_library_gives_the_same_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = masks.mask(SEEDS[0], CHUNK, 32, "aegis-256x4")
+    public = []
+    stream_of = aegis256x4.stream
+    monkeypatch.setattr(aegis256x4, "stream", lambda *given, **more: public.append(0) or stream_of(*given, **more))
+    monkeypatch.setitem(sys.modules, "aeg._loader", None)
+    masks.aegis_256x4_writer.cache_clear()
+    found = masks.mask(SEEDS[0], CHUNK, 32, "aegis-256x4")
+    masks.aegis_256x4_writer.cache_clear()
+    np.testing.assert_array_equal(found, expected)
+    assert len(public) == 4
 
 
 def test_the_generators_differ() -> None:

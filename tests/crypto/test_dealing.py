@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.crypto import InvalidShares, dealing, shamir
-from testbed.crypto.dealing import canonical, limbs, share_to_many
+from testbed.crypto.dealing import canonical, limbs, share_each, share_to_many
 from tests.thoroughness import examples
 
 P = 2**256 + 297
@@ -17,17 +17,28 @@ bytes32 = st.one_of(st.binary(min_size=32, max_size=32), st.sampled_from([bytes(
 points = st.one_of(st.integers(1, 20), st.integers(1, 2**32), st.integers(2**32 - 9, 2**32))
 
 
+def dealt_alone(secret: bytes, threshold: int, to: Any, entropy: bytes) -> list[bytes]:
+    (shares,) = share_to_many([(secret, entropy)], threshold, to)
+    return shares
+
+
 @settings(max_examples=examples(60))
-@given(bytes32, bytes32, st.lists(points, min_size=1, max_size=20, unique=True), st.data())
-def test_the_shares_are_the_same(secret: bytes, entropy: bytes, to: list[int], data: st.DataObject) -> None:
+@given(
+    st.lists(st.tuples(bytes32, bytes32), max_size=2 * dealing.TOGETHER + 1),
+    st.lists(points, min_size=1, max_size=20, unique=True),
+    st.data(),
+)
+def test_the_shares_are_the_same(secrets: Any, to: list[int], data: st.DataObject) -> None:
     threshold = data.draw(st.integers(1, len(to)))
-    assert share_to_many(secret, threshold, to, entropy) == shamir.share(secret, threshold, to, entropy)
+    one_by_one = [shamir.share(secret, threshold, to, entropy) for secret, entropy in secrets]
+    assert share_to_many(secrets, threshold, to) == share_each(secrets, threshold, to) == one_by_one
 
 
 @pytest.mark.parametrize("threshold", [511, 512, 513, 700])
 def test_sums_longer_than_a_double_holds_are_made_in_parts(threshold: int) -> None:
     to = [*range(1, 701), *range(2**32 - 3, 2**32 + 1)]
-    dealt = share_to_many(SECRET, threshold, to, ENTROPY)
+    dealt, other = share_to_many([(SECRET, ENTROPY), (ENTROPY, SECRET)], threshold, to)
+    assert other[-4:] == shamir.share(ENTROPY, threshold, to, SECRET)[-4:]
     some = slice(0, None, 70)
     assert dealt[some] == shamir.share(SECRET, threshold, to, ENTROPY)[some]
     assert dealt[-4:] == shamir.share(SECRET, threshold, to, ENTROPY)[-4:]
@@ -41,15 +52,15 @@ def test_the_largest_sum_of_a_part_is_exact() -> None:
 def test_more_points_than_fit_in_memory_are_dealt_to_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dealing, "LARGEST_MATRIX", 12 * 3 * 5 - 1)
     monkeypatch.setattr(dealing, "_powers", None)
-    assert share_to_many(SECRET, 3, range(1, 6), ENTROPY) == shamir.share(SECRET, 3, range(1, 6), ENTROPY)
+    assert dealt_alone(SECRET, 3, range(1, 6), ENTROPY) == shamir.share(SECRET, 3, range(1, 6), ENTROPY)
 
 
 @pytest.mark.parametrize("threshold", [0, 4])
 def test_what_cannot_be_dealt_is_refused(threshold: int) -> None:
     with pytest.raises(InvalidShares, match="threshold"):
-        share_to_many(SECRET, threshold, [1, 2, 3], ENTROPY)
+        dealt_alone(SECRET, threshold, [1, 2, 3], ENTROPY)
     with pytest.raises(InvalidShares, match="same point"):
-        share_to_many(SECRET, 1, [1, 1], ENTROPY)
+        dealt_alone(SECRET, 1, [1, 1], ENTROPY)
 
 
 @given(st.lists(st.integers(0, 2**264 - 1), min_size=1, max_size=5))
@@ -77,7 +88,7 @@ def test_numbers_are_reduced_whatever_their_limbs(numbers: list[int], data: st.D
 def test_powers_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     dealing._powers.cache_clear()
     for secret in (SECRET, ENTROPY, bytes(32)):
-        share_to_many(secret, 4, range(1, 9), ENTROPY)
+        dealt_alone(secret, 4, range(1, 9), ENTROPY)
     assert dealing._powers.cache_info().misses == 1
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.crypto import InvalidKey
+from testbed.crypto import InvalidKey, edwards25519, key_agreement
 from testbed.crypto.key_agreement import PrivateKey, check_public
 from testbed.errors import ProtocolError
 from tests.crypto.published import vectors
@@ -45,6 +45,33 @@ def test_both_sides_derive_the_same_key_by_hkdf(one, other, purpose):
     info = b"testbed/key-agreement/v1" + len(purpose).to_bytes(4, "big") + purpose + low + high
     extracted = hmac.digest(bytes(32), alice.exchange(bob.public), "sha256")
     assert key == hmac.digest(extracted, info + b"\x01", "sha256")
+
+
+@given(seeds, seeds, st.binary(max_size=60))
+def test_who_holds_both_pairs_has_the_same_key(one, other, purpose):
+    alice, bob = PrivateKey.from_seed(one), PrivateKey.from_seed(other)
+    assert alice.agree_with(bob, purpose) == bob.agree_with(alice, purpose) == alice.agree(bob.public, purpose)
+
+
+def multiplying_to(product, monkeypatch):
+    monkeypatch.setattr(edwards25519, "multiply_scalars", lambda *_: product.to_bytes(32, "little"))
+
+
+@pytest.mark.parametrize("eighth", [2**251, 2**251 + 5, 2**252 - 1])
+@pytest.mark.parametrize("negative", [False, True])
+def test_a_product_is_brought_to_what_x25519_takes(eighth, negative, monkeypatch):
+    pair, secrets = PrivateKey.from_seed(bytes(32)), []
+    multiplying_to(edwards25519.ORDER - eighth if negative else eighth, monkeypatch)
+    monkeypatch.setattr(key_agreement, "_agreed", lambda secret, *_: secrets.append(secret))
+    pair.agree_with(pair, b"x")
+    assert secrets == [PrivateKey.from_seed((8 * eighth).to_bytes(32, "little")).public]
+
+
+@pytest.mark.parametrize("product", [0, 1, edwards25519.ORDER - 2**252, 2**252, edwards25519.ORDER - 1])
+def test_a_product_that_cannot_be_is_not_needed(product, monkeypatch):
+    alice, bob = (PrivateKey.from_seed(bytes([number]) * 32) for number in (1, 2))
+    multiplying_to(product, monkeypatch)
+    assert alice.agree_with(bob, b"x") == alice.agree(bob.public, b"x")
 
 
 def test_keys_differ_by_purpose_and_by_pair():

@@ -18,6 +18,11 @@ def test_evaluate_gives_rfc_4231():
         assert prf.evaluate(key, data).hex() == vector["hmac_sha256"]
 
 
+@given(st.one_of(st.binary(max_size=140), st.binary(min_size=32, max_size=32)), st.binary(max_size=200))
+def test_evaluate_gives_what_the_library_gives(key, message):
+    assert prf.evaluate(key, message) == hmac.digest(key, message, "sha256")
+
+
 def test_evaluate_many_gives_rfc_4231():
     """HMAC pads keys with zeros, so that the vectors' shorter keys are 32-byte keys too."""
     short = [vector for vector in vectors("hmac/rfc4231")["vectors"] if len(vector["key"]) <= 64]

@@ -41,6 +41,28 @@ def test_both_ends_of_an_agreement_get_what_they_would_compute(asked: Any) -> No
     assert len(results) == len({(frozenset((own, peer)), purpose) for own, peer, purpose in asked})
 
 
+seeds = st.one_of(st.binary(min_size=32, max_size=32), st.sampled_from([bytes(32), b"\xff" * 32]))
+
+
+@given(seeds, seeds, st.booleans())
+def test_an_agreement_is_the_same_where_both_pairs_are_known(own: bytes, peer: bytes, known: bool) -> None:
+    with remembers(Results()):
+        pair, other = remembered.key_pair(own), (remembered.key_pair if known else PrivateKey.from_seed)(peer)
+        found = remembered.agree(pair, other.public, PURPOSE)
+    assert found == PrivateKey.from_seed(own).agree(PrivateKey.from_seed(peer).public, PURPOSE)
+    assert pair.public == PrivateKey.from_seed(own).public
+
+
+def test_two_known_pairs_take_no_multiple_of_the_other_public_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    with remembers(Results()):
+        pair, other = (remembered.key_pair(bytes([number]) * 32) for number in (1, 2))
+        assert pair.public == PAIRS[0].public
+        expected = PAIRS[0].agree(PAIRS[1].public, PURPOSE)
+        monkeypatch.setattr(PrivateKey, "exchange", None)
+        assert remembered.agree(pair, other.public, PURPOSE) == expected
+    assert remembered.key_pair(bytes([1]) * 32).public == PAIRS[0].public  # where nobody remembers, too
+
+
 @given(st.lists(st.tuples(*[st.sampled_from(range(3))] * 2, *[st.sampled_from([b"a", b"b"])] * 3)))
 def test_a_signature_holds_for_its_key_purpose_and_content_alone(asked: Any) -> None:
     """Whatever has been verified before."""
@@ -192,10 +214,11 @@ def test_what_was_sealed_here_is_not_deciphered(monkeypatch: pytest.MonkeyPatch)
 
 @given(st.binary(min_size=32, max_size=32), st.integers(1, 5))
 def test_shares_among_all_are_those_of_each(secret: bytes, threshold: int) -> None:
-    expected = shamir.share(secret, threshold, range(1, 6), bytes(32))
+    secrets = [(secret, bytes(32)), (bytes(32), secret)]
+    expected = [shamir.share(one, threshold, range(1, 6), entropy) for one, entropy in secrets]
     for results in (Results(), None):
         with remembers(results):
-            assert remembered.share_among_all(secret, threshold, range(1, 6), bytes(32)) == expected
+            assert remembered.share_among_all(secrets, threshold, range(1, 6)) == expected
 
 
 def test_proofs_that_were_verified_together_are_known_and_bad_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:

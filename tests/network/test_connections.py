@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from testbed.emulation.links import ClientLinks
 from testbed.emulation.transport.section import HANDSHAKES, PRESETS, TCP, Transport
-from testbed.network.connections import DOWN, UP, Connections
+from testbed.network.connections import DOWN, UP, Connections, Opening
 from tests.network import emulated
 from tests.network.emulated import MB, question_of_size
 from tests.thoroughness import examples
@@ -52,6 +52,16 @@ def test_policies(policy: str, waits: list[int]) -> None:
         one.round(small(), small(), number=number)
         seconds += stage_seconds(one)
     assert seconds == pytest.approx([ROUND_TRIP_S * (1 + 1.5 * wait) for wait in waits], abs=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_has_not_begun_has_carried_nothing() -> None:
+    """Who leaves before a stage begins has been connected for less than no time, whether or not it had to connect."""
+    delay_s = np.array([0.0, 0.0, 0.0, 2.0, 2.0, 2.0, 2.0, np.inf])
+    elapsed_s = np.array([-1.0, 0.0, 1.0, -1.0, 0.0, 1.0, 2.0, 1.0])
+    down, up = Opening(delay_s, np.full(8, 101), np.full(8, 10)).carried(elapsed_s)
+    assert down.tolist() == [0, 101, 101, 0, 0, 50, 101, 0]
+    assert up.tolist() == [0, 10, 10, 0, 0, 5, 10, 0]
 
 
 @pytest.mark.parametrize("handshake", sorted(HANDSHAKES))

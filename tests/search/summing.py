@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from testbed.aggregation.secagg.client import SEALING_PURPOSE
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
     MASK_KEY,
@@ -34,6 +33,7 @@ from testbed.aggregation.secagg.messages import (
     sealed_bytes,
 )
 from testbed.aggregation.secagg.noise import PROTOCOL_SECRETS
+from testbed.aggregation.secagg.share_holding import SEALING_PURPOSE
 from testbed.crypto import OpeningFailed, shamir
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.messages import Vector

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from testbed.aggregation.secagg.client import SEALING_PURPOSE
 from testbed.aggregation.secagg.messages import AdvertOf, SealedFromPeers, SharesFor
+from testbed.aggregation.secagg.share_holding import SEALING_PURPOSE
 from testbed.aggregation.secagg_plus.graph import (
     AnnounceGraph,
     MaskedWith,

@@ -3,7 +3,7 @@ and a client that deals shares of no secret, so that nobody can take its masks f
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from testbed.adversary.misbehaviour import ClientMisbehaviour
@@ -89,11 +89,13 @@ class DealInconsistentShares(ClientMisbehaviour, SecAggClient):
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
     extends: ClassVar[type[Role]] = SecAggClient
 
-    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
+    def deal(self, secrets: Mapping[str, bytes], points: Sequence[int]) -> dict[str, list[bytes]]:
         """Shares that look like shares."""
         if not self.attacks(self.round):
-            return super().deal(name, secret, points)
-        if name == "the mask key":  # once in a round
-            self.record_attack(DealInconsistentShares, f"{len(points)} shares that belong to no secret")
-        numbers = (hashlib.sha256(secret + point.to_bytes(8, "big")).digest() for point in points)
-        return [number.rjust(SHARE_BYTES, b"\0") for number in numbers]
+            return super().deal(secrets, points)
+        self.record_attack(DealInconsistentShares, f"{len(points)} shares that belong to no secret")
+        return {name: [_number(secret, point) for point in points] for name, secret in secrets.items()}
+
+
+def _number(secret: bytes, point: int) -> bytes:
+    return hashlib.sha256(secret + point.to_bytes(8, "big")).digest().rjust(SHARE_BYTES, b"\0")

@@ -6,7 +6,6 @@ the client's part in the round. Which question may come when is a table: `partic
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -35,18 +34,14 @@ from testbed.aggregation.secagg.messages import (
     SurvivorsSignature,
     Unmask,
     UnmaskSurvivors,
-    associated_data,
-    open_shares,
-    point_of,
-    seal_shares,
     share_key,
     survivors_content,
 )
-from testbed.aggregation.secagg.noise import SecAggNoise, SharesAndNoise, UnmaskAndRemove
+from testbed.aggregation.secagg.noise import SharesAndNoise, UnmaskAndRemove
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph
-from testbed.crypto import OpeningFailed, remembered, shamir
+from testbed.aggregation.secagg.share_holding import ShareHolder
+from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.key_agreement import PrivateKey, check_public
 from testbed.crypto.masks import word_dtype
 from testbed.crypto.shamir import SHARE_BYTES
@@ -57,48 +52,27 @@ from testbed.network.masked_vectors import Elements, MaskedVector, Masks, Seed, 
 from testbed.parties.client import Client, handles
 from testbed.training import trained_update
 
-SEALING_PURPOSE = b"testbed/secagg/sealing/v1"
 
-
-class SecAggClient(Participant):
+class SecAggClient(ShareHolder):
     """One participant of one round; the methods follow the protocol's stages.
 
     Attributes:
-        graph: who are peers, once it has been told.
         batches: who may be summed with whom.
         training: digest of what it was asked to train.
-        sealing, mask: its key pairs; `mask_secret` is the seed of the second.
-        self_mask: the seed of the mask of its own.
-        adverts: the keys that it was shown, its own among them.
-        digest: what it has in common with those that were shown the same.
-        sealing_keys: by peer, the key under which the two seal shares.
-        own_shares: of its own secrets, all kinds joined.
-        received: by peer that has shared, its sealed shares.
-        opened: those of its batch, opened.
+        mask: the key pair of the masks that it has in common with peers.
         survivors: those that it was told of, of its peers and itself.
         survivors_signed: what it has signed of all survivors.
         revealed: by peer, the kind of the share that it has revealed.
     """
 
-    noise: SecAggNoise
-    graph: PeerGraph
     training: bytes
-    sealing: PrivateKey
     mask: PrivateKey
-    mask_secret: bytes
-    self_mask: bytes
-    adverts: dict[int, AdvertOf]
-    digest: bytes
-    own_shares: bytes
     survivors: set[int]
     survivors_signed: bytes
 
     def __init__(self, client: Client, parameters: SecAggParameters) -> None:
         super().__init__(client, parameters)
         self.batches = parameters.batch_policy(self.environment.batches)
-        self.sealing_keys: dict[int, bytes] = {}
-        self.received: dict[int, bytes] = {}
-        self.opened: dict[int, bytes] = {}
         self.revealed: dict[int, int] = {}
 
     # -- AdvertiseKeys --------------------------------------------------------------------------------------------
@@ -123,9 +97,9 @@ class SecAggClient(Participant):
         update = trained_update(self, round_number)  # a number used before would bring the same masks again
         self.round, self.graph = round_number, graph
         self.training = self.digest_of_training(update)
-        self.sealing = PrivateKey.from_seed(self.secret("sealing key"))
+        self.sealing = remembered.key_pair(self.secret("sealing key"))
         self.mask_secret = self.secret("mask key")
-        self.mask = PrivateKey.from_seed(self.mask_secret)
+        self.mask = remembered.key_pair(self.mask_secret)
         meter("x25519.generate", 2)
         content = self.advert_content(self.number, self.sealing.public, self.mask.public)
         return KeyAdvert(self.sealing.public, self.mask.public, self.sign(KEYS_DOMAIN, content))
@@ -157,32 +131,6 @@ class SecAggClient(Participant):
         """What this client has in common with those that were shown the same."""
         return self.graph.common_digest(self.round, self.training, self.adverts.values())
 
-    def share_among(self, holders: list[int]) -> list[SharesFor]:
-        """Shares of all secrets, sealed for each holder but itself."""
-        points, t = [point_of(holder) for holder in holders], self.graph.threshold
-        secrets = {"the mask key": self.mask_secret, "the self-mask seed": self.self_mask}
-        noise = self.noise.secrets_of(self, self.graph.participants, self.round)
-        secrets |= {f"the noise {number}": secret for number, secret in enumerate(noise, 1)}
-        shares = [self.deal(name, secret, points) for name, secret in secrets.items()]
-        meter("shamir.share.term", len(secrets) * t * len(points))
-        sealed = []
-        for holder, dealt in zip(holders, map(b"".join, zip(*shares, strict=True)), strict=True):
-            if holder == self.number:
-                self.own_shares = dealt
-                continue
-            key = remembered.agree(self.sealing, self.adverts[holder].sealing_key, SEALING_PURPOSE)
-            self.sealing_keys[holder] = key
-            associated = self.associated(self.number, holder)
-            sealed.append(SharesFor(holder, seal_shares(key, self.number, holder, dealt, associated)))
-        meter("x25519.agree", len(sealed))
-        meter("aead.seal", min(len(secrets), 3) * len(sealed))
-        return sealed
-
-    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
-        """A share of one of the secrets for each holder."""
-        share = remembered.share_among_all if self.graph.same_holders else shamir.share
-        return share(secret, self.graph.threshold, points, self.secret(f"polynomial of {name}"))
-
     def check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
         """Refuse keys that are not those of this round's participants, asked to train the same."""
         if len(adverts) != count:
@@ -210,10 +158,6 @@ class SecAggClient(Participant):
             shown_to_all=self.graph.same_holders,
             but=self.number,
         )
-
-    def associated(self, sender: int, receiver: int) -> bytes:
-        """What sealed shares are bound to: they open for a receiver that was shown the same keys."""
-        return associated_data(self.round, sender, receiver, self.digest)
 
     # -- MaskedInputCollection ------------------------------------------------------------------------------------
 
@@ -247,7 +191,7 @@ class SecAggClient(Participant):
         for peer in sorted(batch):
             meter("aead.open")
             try:
-                self.opened[peer] = self._open(peer)
+                self.opened[peer] = self.open_shares_of(peer)
             except OpeningFailed:
                 raise Refusal(
                     "secagg.batch-apart", f"client {peer} of this batch was not shown the same keys"
@@ -359,26 +303,6 @@ class SecAggClient(Participant):
     def signers(self) -> set[int]:
         """Whose signatures count: the survivors', and where batches say so those of all that have shared."""
         return {*self.received, self.number} if self.batches.outsiders_sign else self.survivors
-
-    def open_shares(self) -> dict[int, bytes]:
-        """All shares of every peer that has shared, by peer.
-
-        Shares that do not open are left out, where the paper ends the client's part: this reveals less than shares
-        that open would, and no single peer can end everybody's round with a bad ciphertext.
-        """
-        opened = {self.number: self.own_shares, **self.opened}
-        meter("aead.open", len(self.received) - len(self.opened))
-        for peer in self.received.keys() - self.opened.keys():
-            with suppress(OpeningFailed):
-                opened[peer] = self._open(peer)
-        return dict(sorted(opened.items()))
-
-    def _open(self, peer: int) -> bytes:
-        """All shares of a peer; raises `OpeningFailed`, also for more or fewer than everybody deals."""
-        sealed = self.received[peer]
-        if len(sealed) != self.noise.sealed_bytes(self.graph.participants):
-            raise OpeningFailed(f"{len(sealed)} bytes of sealed shares, not those of as many secrets as everybody has")
-        return open_shares(self.sealing_keys[peer], peer, self.number, sealed, self.associated(peer, self.number))
 
     def _shares(self, opened: dict[int, bytes]) -> Shares:
         """One share for each peer: of its mask key if it dropped out, of its self-mask seed if it survived."""

@@ -11,13 +11,12 @@ What it costs: 16 bytes more for each pair of clients, 32 with enforced noise, w
 """
 
 import hashlib
-import hmac
 from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.crypto import OpeningFailed, remembered
+from testbed.crypto import OpeningFailed, prf, remembered
 from testbed.crypto import encryption as sealing
 from testbed.crypto.encryption import TAG_BYTES
 from testbed.crypto.shamir import SHARE_BYTES
@@ -53,7 +52,7 @@ def associated_data(round_number: int, dealer: int, holder: int, digest: bytes) 
 
 def share_key(pair_key: bytes, dealer: int, holder: int, kind: int) -> bytes:
     """32 bytes: the key under which the dealer seals its share of one kind for the holder."""
-    return hmac.digest(pair_key, _DOMAIN + signed_content(dealer, holder, kind), "sha256")
+    return prf.evaluate(pair_key, _DOMAIN + signed_content(dealer, holder, kind))
 
 
 def sealed_bytes(secrets: int) -> int:

@@ -332,9 +332,10 @@ def test_threads_charge_what_one_would() -> None:
 class DealsNoNoise(SecAggClient):
     """Numbers instead of shares of the secrets of its noise."""
 
-    def deal(self, name: str, secret: bytes, points: Any) -> list[bytes]:
-        dealt = super().deal(name, secret, points)
-        return [bytes([0, *part[:0:-1]]) for part in dealt] if name.startswith("the noise") else dealt
+    def deal(self, secrets: Any, points: Any) -> dict[str, list[bytes]]:
+        dealt = super().deal(secrets, points)
+        noise = [name for name in secrets if name.startswith("the noise")]
+        return dealt | {name: [bytes([0, *part[:0:-1]]) for part in dealt[name]] for name in noise}
 
 
 def test_noise_whose_shares_contradict_each_other_stays_in_the_sum() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -39,10 +39,10 @@ class DealsInconsistently(SecAggClient):
 
     of = "the self-mask seed"
 
-    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
-        if name != self.of:
-            return super().deal(name, secret, points)
-        return [b"\0" + hashlib.sha256(secret + bytes([point])).digest() for point in points]
+    def deal(self, secrets: Mapping[str, bytes], points: Sequence[int]) -> dict[str, list[bytes]]:
+        secret = secrets[self.of]
+        numbers = [b"\0" + hashlib.sha256(secret + bytes([point])).digest() for point in points]
+        return super().deal(secrets, points) | {self.of: numbers}
 
 
 class DealsNoMaskKey(DealsInconsistently):
@@ -52,16 +52,16 @@ class DealsNoMaskKey(DealsInconsistently):
 class DealsAnotherKey(SecAggClient):
     """Consistent shares, of a mask key that it has not advertised."""
 
-    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
-        return super().deal(name, bytes(32) if name == "the mask key" else secret, points)
+    def deal(self, secrets: Mapping[str, bytes], points: Sequence[int]) -> dict[str, list[bytes]]:
+        return super().deal({**secrets, "the mask key": bytes(32)}, points)
 
 
 class DealsNoShares(DealsInconsistently):
     """Numbers beyond the prime, to more holders than may drop out: no reconstruction takes them."""
 
-    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
-        dealt = super(DealsInconsistently, self).deal(name, secret, points)
-        return dealt if name != self.of else [*dealt[: T - 2], *[b"\xff" * 33] * (len(dealt) - T + 2)]
+    def deal(self, secrets: Mapping[str, bytes], points: Sequence[int]) -> dict[str, list[bytes]]:
+        dealt = super(DealsInconsistently, self).deal(secrets, points)
+        return dealt | {self.of: [*dealt[self.of][: T - 2], *[b"\xff" * 33] * (len(points) - T + 2)]}
 
 
 class DealsNoSharesOfItsMaskKey(DealsNoShares):
@@ -78,8 +78,9 @@ class SealsNothing(SecAggClient):
 class DealsWrongToTwo(SecAggClient):
     """So few wrong ones that the secret can be had all the same."""
 
-    def deal(self, name: str, secret: bytes, points: Sequence[int]) -> list[bytes]:
-        return [bytes(33), bytes(33), *super().deal(name, secret, points)[2:]]
+    def deal(self, secrets: Mapping[str, bytes], points: Sequence[int]) -> dict[str, list[bytes]]:
+        dealt = super().deal(secrets, points)
+        return {name: [bytes(33), bytes(33), *shares[2:]] for name, shares in dealt.items()}
 
 
 class Frames(SecAggClient):
