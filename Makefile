@@ -11,6 +11,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DOCS   := $(VENV)/.ready-docs
+FLOWER_BIN := $(VENV)-flower/bin
+FLOWER := $(VENV)-flower/.ready
 LOWEST ?= .venv-lowest
 LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/records tests/engine tests/network
 
@@ -21,8 +23,8 @@ demo: $(READY)
 	$(BIN)/testbed plot runs/quickstart
 	$(BIN)/testbed report runs/quickstart
 
-test: $(READY) lint browser
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup
+test: $(READY) $(FLOWER) lint browser
+	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup
 
 # The report's page is tested in Chromium. Where there is none and we may, it is installed; else those tests are skipped.
 browser:
@@ -31,12 +33,12 @@ browser:
 	        && apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium; } \
 	    || echo "no Chromium here: the tests of the report in a browser are skipped"
 
-test-all: $(READY) lint browser
-	TESTBED_TESTS=thorough $(BIN)/python -m pytest -n 2 --dist loadgroup
+test-all: $(READY) $(FLOWER) lint browser
+	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python TESTBED_TESTS=thorough $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # By file where it is below 80 per cent, and in total. What runs in processes that tests start is not seen.
-coverage: $(READY) browser
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --cov=testbed --cov=cluster --cov=workloads --cov=analysis --cov-report=
+coverage: $(READY) $(FLOWER) browser
+	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --cov=testbed --cov=cluster --cov=workloads --cov=analysis --cov-report=
 	@$(BIN)/python -m tests.coverage_table
 
 # The documentation's site: warnings are errors, links within it are checked. Nothing is fetched, neither now nor when read.
@@ -96,9 +98,16 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
+# The environment of a Flower app, for the tests: flwr asks for other versions than the testbed, and takes the rest from there.
+$(FLOWER): $(READY) tests/workloads/flower/requirements.txt
+	$(PYTHON) -m venv --clear $(VENV)-flower
+	$(FLOWER_BIN)/python tests/workloads/flower/beside.py $(abspath $(BIN))/python
+	$(FLOWER_BIN)/python -m pip install --quiet --disable-pip-version-check --requirement tests/workloads/flower/requirements.txt
+	touch $(FLOWER)
+
 $(DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	touch $(DOCS)
 
 clean:
-	rm -rf $(VENV) $(LOWEST) lowest.txt requirements-hashed.txt build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf $(VENV) $(VENV)-flower $(LOWEST) lowest.txt requirements-hashed.txt build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

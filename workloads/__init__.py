@@ -11,7 +11,7 @@ from workloads.contract import Evaluation, LocalUpdate, Workload
 from workloads.data.clients.contract import ClientData, ClientImages, ClientText
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.determinism import one_thread
-from workloads.registry import built_in, user_defined
+from workloads.registry import built_in, flower_app, user_defined
 
 if TYPE_CHECKING:
     from workloads.training.classification import ImageClassification
@@ -56,4 +56,6 @@ def build(section: WorkloadSection, population: int, seed: int) -> Workload:
         ExperimentError: data that cannot be read, clients without samples, or a class that does not fit.
     """
     one_thread()
+    if section.flower is not None:
+        return flower_app(section, population, seed)
     return (built_in if section.is_built_in else user_defined)(section, population, seed)

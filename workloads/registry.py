@@ -44,6 +44,13 @@ def built_in(section: WorkloadSection, population: int, seed: int) -> "TorchWork
     return SimulatedTraining(spec.name, data, model, vector.dimension(network), outputs, section, seed)
 
 
+def flower_app(section: WorkloadSection, population: int, seed: int) -> Workload:
+    """See `workloads.build`; for a section that names a Flower app."""
+    from workloads.flower.app import FlowerWorkload  # here: nobody else needs a process
+
+    return FlowerWorkload(section, population, seed)
+
+
 def user_defined(section: WorkloadSection, population: int, seed: int) -> Workload:
     """Import the class and construct it as ``ClassName(section, population, seed, **section.options)``.
 

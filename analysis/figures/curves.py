@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 from analysis.comparison.rows import Row
 from analysis.figures.elements import fitted, interval_note
 from analysis.statistics import mean_interval
-from analysis.style import figure_lines, protocol_colours, width
+from analysis.style import SERIES_COLOURS, figure_lines, protocol_colours, width
 
 _LINES = ("-", "--", ":", "-.")
 _MARKERS = "osD^vP"
@@ -74,9 +75,9 @@ def over_settings(
     note = interval_note([len(row.runs) for row in rows]) if bands else ""
     legend = fitted(labels, width(columns), f"bands: {note}" if note else "")
     figure, grid = grid_of(settings, panels, columns, legend.inches)
-    colours, styles, handles = protocol_colours([row.protocol or row.label for row in rows]), _line_styles(rows), {}
+    colours, styles, handles = _colours(rows), _line_styles(rows), {}
     for row, parts in zip(rows, lines, strict=True):
-        colour, (line, marker) = colours[row.protocol or row.label], styles[row.label]
+        colour, (line, marker) = colours[row.label], styles[row.label]
         for axes, panel, (x, y) in zip(grid[settings.index(row.setting)], panels, parts, strict=True):
             look = {"color": colour, "linewidth": linewidth, **_marked(marker, len(x))}
             (handles[row.label],) = axes.plot(x, y["mean"], line, **look)
@@ -121,8 +122,18 @@ def grid_of(
     return figure, grid
 
 
+def _colours(rows: Sequence[Row]) -> dict[str, str]:
+    """Of each label: its protocol's; where all have the same protocol, one of its own."""
+    if len({row.protocol for row in rows}) == 1 and rows[0].protocol:
+        labels = dict.fromkeys(row.label for row in rows)
+        if len(labels) > 1:
+            return dict(zip(labels, cycle(SERIES_COLOURS), strict=False))
+    known = protocol_colours([row.protocol or row.label for row in rows])
+    return {row.label: known[row.protocol or row.label] for row in rows}
+
+
 def _line_styles(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
-    """Line and marker of each label: rows of one protocol have one colour and differ in the line."""
+    """Line and marker of each label: rows of one protocol differ in the line, also where they have one colour."""
     labels = list(dict.fromkeys(row.label for row in rows))
     styles, counts = {}, dict.fromkeys([row.protocol for row in rows], 0)
     for place, label in enumerate(labels):

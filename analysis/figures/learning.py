@@ -73,7 +73,7 @@ def _drawn(
     if all(curve.empty for curve in curves):
         return f"no {metric} was measured in these runs"
     percent = 100 if metric == "accuracy" else 1
-    averaged = f",\nmean of {smooth} evaluations" if smooth > 1 else ""
+    averaged = f", mean of {smooth} evaluations" if smooth > 1 else ""
     label = f"{metric.capitalize()}{' [%]' if metric == 'accuracy' else ''}{averaged}"
     panels = [Panel(title, label, 100 if metric == "accuracy" else None) for title, _ in x.values()]
     lines = []

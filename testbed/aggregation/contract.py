@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.aggregation.server_optimizers import ServerOptimizerSection
 from testbed.arrays import Ids
 from testbed.batches import Batches
 from testbed.messages import Vector
@@ -39,6 +40,11 @@ class AggregationParameters(BaseModel):
         "whole",
         description="Where selection has batches: is a batch that has lost a member left out of the sum (whole), or "
         "are its other members summed, which ends multi-round privacy (ignored)?",
+    )
+    server_optimizer: ServerOptimizerSection | None = Field(
+        None,
+        exclude_if=lambda section: section is None,
+        description="How the mean update becomes the next model, e.g. {name: adam}; none: it is added (FedAvg)",
     )
 
     if TYPE_CHECKING:  # a field of each subclass

@@ -48,9 +48,11 @@ _UNREAD = (
     "learning_rate",
     "momentum",
     "weight_decay",
+    "proximal",
     "learning_rate_decay",
     "learning_rate_decay_every",
     "learning_rate_milestones",
+    "learning_rate_schedule",
 )
 
 
@@ -109,6 +111,10 @@ class RandomParticipationParameters(AggregationParameters):
             raise ValueError(f"sigma: {self.sigma:g}; must be at most {_LARGEST_SIGMA:g}, or noise is not exact")
         if self.server == "trusted" and self.answers != "everybody":
             raise ValueError("answers: participants goes with server: untrusted; a trusted one asks nobody else anyway")
+        if self.server_optimizer is not None:
+            raise ValueError(
+                f"server_optimizer: {_NAME} steps itself, with aggregation.learning_rate and momentum; leave it out"
+            )
         if self.weights != "samples":
             raise ValueError(f"weights: {self.weights}; in {_NAME} every sample counts the same, leave it out")
 

@@ -14,6 +14,7 @@ from testbed.commands import (
     calibrate,
     cluster,
     compare,
+    flower,
     jobs,
     listing,
     plot,
@@ -55,6 +56,7 @@ TRACES, CLUSTER = "Traces and costs", "Clusters"
 app.command(epilog=run.RUN_EPILOG, rich_help_panel=RUNNING)(run.run)
 app.command(epilog=validation.VALIDATE_EPILOG, rich_help_panel=RUNNING)(validation.validate)
 app.command("list", epilog=listing.LIST_EPILOG, rich_help_panel=RUNNING)(listing.list_)
+app.command(epilog=flower.FLOWER_EPILOG, rich_help_panel=RUNNING)(flower.flower)
 app.command(epilog=status.STATUS_EPILOG, rich_help_panel=RUNNING)(reads_records(status.status))
 app.command(epilog=tune.TUNE_EPILOG, rich_help_panel=RUNNING)(tune.tune)
 app.command(epilog=validation.SCHEMA_EPILOG, rich_help_panel=RUNNING)(validation.schema)

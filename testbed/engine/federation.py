@@ -220,7 +220,14 @@ class Federation:
         if self._spent:  # by attempts
             return await skipped_round(start, self.network, model, f"budget-spent: {self._spent}")
         return await run_round(
-            start, self.network, plan.selection, plan.aggregation, model, plan.broadcast, self.workload
+            start,
+            self.network,
+            plan.selection,
+            plan.aggregation,
+            model,
+            plan.broadcast,
+            self.workload,
+            plan.server_optimizer,
         )
 
     def _evaluate(self, number: int, model: npt.NDArray[np.float32]) -> Evaluation | None:

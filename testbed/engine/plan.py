@@ -11,6 +11,7 @@ from testbed.adversary.section import Adversary
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.ring_elements import noise_of
 from testbed.aggregation.secagg.parameters import keeps_masks_symbolic
+from testbed.aggregation.server_optimizers import server_optimizer
 from testbed.crypto.remembered import Results
 from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import Availability, Scheduled, availability_model
@@ -32,7 +33,13 @@ from testbed.privacy.noise_plan import NoisePlan
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.randomness import Randomness
 from testbed.training import Broadcast, Trainer
-from testbed.workload.contract import BatchedWorkload, LabelledWorkload, PartlySharedWorkload, Workload
+from testbed.workload.contract import (
+    BatchedWorkload,
+    LabelledWorkload,
+    PartlySharedWorkload,
+    ProximalWorkload,
+    Workload,
+)
 
 
 class Plan:
@@ -80,6 +87,7 @@ class Plan:
             check_overrides(kind)
         check_stages(experiment, self.stages)
         self.aggregation_parameters: AggregationParameters = self.aggregation.parameters
+        self.server_optimizer = server_optimizer(self.aggregation_parameters.server_optimizer)
         self.maximum_participants = self.selection.maximum_participants
         try:
             self.aggregation_parameters.check(self.maximum_participants)
@@ -281,8 +289,15 @@ class Plan:
         self.reports_training(workload.dimension)
 
     def _check_training(self, workload: Workload) -> None:
-        """Raise `ExperimentError` where clients are to be trained together, and something here trains one at a time."""
+        """Raise `ExperimentError` where clients are to train as something here does not: together, or with a term of
+        FedProx.
+        """
         section = self.experiment.workload
+        if section.proximal and (not isinstance(workload, ProximalWorkload) or workload.proximal != section.proximal):
+            raise ExperimentError(
+                f"workload.proximal: {section.dataset} trains without it; leave the key out, or see ProximalWorkload "
+                "in testbed/workload/contract.py"
+            )
         if section.clients_at_once == 1:
             return
         if not isinstance(workload, BatchedWorkload) or workload.clients_at_once != section.clients_at_once:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
+from testbed.aggregation.server_optimizers import FederatedAveraging, ServerOptimizer, next_model
 from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
@@ -66,6 +67,7 @@ async def run_round(
     model: npt.NDArray[np.float32],
     broadcast: Broadcast | None = None,
     workload: Workload | None = None,
+    optimizer: ServerOptimizer | None = None,
 ) -> Outcome:
     """Run one round on `network`; a round that ends early costs its time and its bytes, and is not an error.
 
@@ -75,6 +77,7 @@ async def run_round(
         selection, aggregation, broadcast: the server's sides; by default the model is sent as it is.
         model: `(d,)` float32.
         workload: what the server knows of what is learned.
+        optimizer: how the mean becomes the next model; by default it is added.
     """
     outcome = Outcome(model)
     await network.begin_round(start.number)
@@ -102,7 +105,7 @@ async def run_round(
                 training=training.question,
             )
         )
-        outcome.model = (model + aggregate.mean).astype(np.float32)
+        outcome.model = next_model(optimizer or FederatedAveraging(), start.memory, model, aggregate.mean)
         outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
     except (RoundAborted, Refusal) as end:
         outcome.state = "skipped" if isinstance(end, RoundSkipped) else "aborted"

@@ -104,6 +104,7 @@ def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
     named = [
         ("selection.protocol", experiment.selection.protocol),
         ("aggregation.protocol", experiment.aggregation.protocol),
+        ("aggregation.server_optimizer.name", getattr(experiment.aggregation.server_optimizer, "name", "")),
         ("workload.dataset", experiment.workload.dataset),
         ("devices.model", experiment.devices.model),
         ("links.model", experiment.links.model or ""),

@@ -39,6 +39,7 @@ from testbed.running.preparation import PlannedRun, default_directory, planned
 from testbed.running.validation import check_addresses, check_plan, memory_error, memory_warning, warnings
 from testbed.running.workers import LocalWorker, PointWorker
 from testbed.signals import stopping_on_signals
+from testbed.workload.contract import NotedWorkload
 
 if TYPE_CHECKING:
     import pandas
@@ -361,6 +362,8 @@ def _check_with_data(runs: Sequence[PlannedRun], plans: Sequence[Plan], where: s
             plan.check_sums(built[1])
             notes = [*plan.read_files(built[1]), *privacy_warnings(plan, built[1])]
             notes += filter(None, [memory_warning(run.point.experiment.population)])
+            if isinstance(built[1], NotedWorkload):
+                notes += built[1].notes
         for line in notes:
             observer.warned(run, line)
     for line in warnings(name for run in runs for _, name in plugin_classes(run.point.experiment)):

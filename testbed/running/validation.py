@@ -128,7 +128,7 @@ def check_plugin_classes(experiment: Experiment, plan: Plan | None) -> None:
         ExperimentError: no such class, an option that it does not declare, or links or factors that cannot be.
     """
     workload, availability = experiment.workload, experiment.availability
-    if not workload.is_built_in:
+    if workload.flower is None and not workload.is_built_in:
         kind = plugin_class(workload.dataset, "workload.dataset")
         plugin_options.check_callable(kind, workload.dataset, "workload", workload.options, 3)
     if isinstance(availability, OwnAvailability):

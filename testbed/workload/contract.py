@@ -152,6 +152,15 @@ class BatchedWorkload(Protocol):
 
 
 @runtime_checkable
+class ProximalWorkload(Protocol):
+    """A workload whose local training can add FedProx's term (``workload.proximal``)."""
+
+    @property
+    def proximal(self) -> float:
+        """mu, as `Workload.train` applies it; 0: it does not."""
+
+
+@runtime_checkable
 class InspectableWorkload(Protocol):
     """A workload of which can be said what a server knows that chose the model and has samples to evaluate it on."""
 
@@ -160,3 +169,12 @@ class InspectableWorkload(Protocol):
 
     def known_samples(self) -> npt.NDArray[np.float32]:
         """`(m, ...)` float32: the samples that models are evaluated on, as the model takes them."""
+
+
+@runtime_checkable
+class NotedWorkload(Protocol):
+    """A workload that has something to tell whoever runs it before the first round."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """A line each."""

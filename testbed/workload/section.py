@@ -21,6 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
+from testbed.workload.flower import FlowerSection
+from testbed.workload.local_steps import Proximal, Schedule
 
 _DATASETS, _MODELS = "workloads.data", "workloads.models.registry"
 """Modules with a function ``specs()``: the only names of a higher layer that this package knows."""
@@ -286,6 +288,7 @@ class WorkloadSection(BaseModel):
         allow_inf_nan=False,
         description="sgd: L2 factor added to the gradient (times the weights); adamw: decoupled from it.",
     )
+    proximal: Proximal = 0.0
     learning_rate_decay: float = Field(
         default=1.0,
         gt=0,
@@ -301,6 +304,7 @@ class WorkloadSection(BaseModel):
         description="The only rounds after which the rate is multiplied with the factor, e.g. [400, 800]; instead of "
         "learning_rate_decay_every.",
     )
+    learning_rate_schedule: Schedule = None
     evaluate_every: int = Field(
         default=1, ge=1, le=1_000_000, description="Evaluate the global model after every so many rounds."
     )
@@ -309,10 +313,17 @@ class WorkloadSection(BaseModel):
         description="Keyword arguments for a user-defined class (dataset: package.module:Class).",
     )
 
+    flower: FlowerSection | None = Field(
+        default=None,
+        exclude_if=lambda app: app is None,
+        description="Instead of dataset and model: the clients of a Flower app, unchanged (its folder, or "
+        "module:app; see docs/how-to/flower.md).",
+    )
+
     @property
     def is_built_in(self) -> bool:
-        """Whether `dataset` is a built-in data set rather than a user-defined class."""
-        return self.dataset in datasets()
+        """Whether `dataset` is a built-in data set, rather than a user-defined class or a Flower app's."""
+        return self.flower is None and self.dataset in datasets()
 
     @field_validator("dataset")
     @classmethod
@@ -326,8 +337,12 @@ class WorkloadSection(BaseModel):
     def _keys_fit_together(self) -> Self:
         """A key that the chosen data set would ignore is an error: an ignored key is a wrong experiment."""
         self._check_milestones()
-        if self.training == "simulated" and self.clients_at_once > 1:
-            raise ValueError("clients_at_once: simulated training computes nothing; leave it out")
+        if self.flower is not None:
+            self._check_flower()
+            return self
+        for key, default in (("clients_at_once", 1), ("proximal", 0.0)):
+            if self.training == "simulated" and dict(self)[key] != default:
+                raise ValueError(f"{key}: simulated training computes nothing; leave it out")
         if self.is_built_in:
             spec = datasets()[self.dataset]
             self._check_model(spec)
@@ -337,7 +352,15 @@ class WorkloadSection(BaseModel):
             raise ValueError("training: simulated is for the built-in data sets; a user-defined class trains itself")
         return self
 
+    def _check_flower(self) -> None:
+        fields, values = type(self).model_fields, dict(self)
+        for key in sorted(set(fields) - {"flower", "epochs", "samples_per_client", "evaluate_every"}):
+            if values[key] != fields[key].get_default(call_default_factory=True):
+                raise ValueError(f"{key} has no effect on a Flower app, which trains its clients itself; leave it out")
+
     def _check_milestones(self) -> None:
+        if self.learning_rate_schedule is not None:
+            self.learning_rate_schedule.check(decays=self.learning_rate_decay != 1)
         milestones = self.learning_rate_milestones
         if not milestones:
             return
@@ -397,4 +420,6 @@ class WorkloadSection(BaseModel):
         times = (round_number - 1) // self.learning_rate_decay_every
         if self.learning_rate_milestones:
             times = bisect_left(self.learning_rate_milestones, round_number)
-        return self.learning_rate * self.learning_rate_decay**times
+        rate = self.learning_rate * self.learning_rate_decay**times
+        schedule = self.learning_rate_schedule
+        return rate if schedule is None else rate * schedule.factor(round_number)

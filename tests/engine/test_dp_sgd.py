@@ -287,6 +287,7 @@ def test_without_a_seed_noise_and_coins_are_the_systems(learn: Callable) -> None
         ("aggregation", "answers", "participants", "goes with server: untrusted"),
         ("workload", "epochs", 3, "does not read workload.epochs"),
         ("workload", "learning_rate", 0.7, "set aggregation.learning_rate"),
+        ("workload", "proximal", 0.1, "does not read workload.proximal"),
         ("workload", "training", "simulated", "set workload.training to real"),
     ],
 )

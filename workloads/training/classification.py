@@ -77,6 +77,11 @@ class TorchWorkload:
         self._trainer = LocalTrainer(network, section, seed, self._device, evaluation_batch)
         self._held_out: Batch | None = None
 
+    @property
+    def proximal(self) -> float:
+        """mu, which the training here applies; of a class that trains in its own way nobody knows."""
+        return self._section.proximal if type(self).train is TorchWorkload.train else 0.0
+
     def initial_model(self) -> NDArray[np.float32]:
         """(d,) float32, made each time; see `workloads.models.vector.initial_vector`."""
         return vector.initial_vector(self._network, self._seed)

@@ -29,6 +29,7 @@ from workloads.determinism import Purpose, one_thread, stream
 from workloads.models import vector
 from workloads.models.classifiers import SeededDropout
 from workloads.training.clipped_gradients import ClippedGradients
+from workloads.training.proximal import ProximalTerm
 
 
 class LocalOptimizer(ABC):
@@ -213,7 +214,9 @@ class LocalTrainer:
         vector.attach(network, self._flat)
         self._evaluation_batch = evaluation_batch
         self._dropouts = [module for module in self._network.modules() if isinstance(module, SeededDropout)]
-        self._optimizer = local_optimizer(section, list(self._network.parameters()))
+        parameters = list(self._network.parameters())
+        self._optimizer = local_optimizer(section, parameters)
+        self._proximal = ProximalTerm(parameters, section.proximal) if section.proximal else None
         self._clipped = ClippedGradients(network, sample_losses)
         self._lock = threading.Lock()
 
@@ -249,6 +252,8 @@ class LocalTrainer:
             if not self._network.training:  # walking the modules costs as much as a small model's step
                 self._network.train()
             self._optimizer.reset(section.learning_rate_in(round_number))
+            if self._proximal is not None:
+                self._proximal.begin()
             self._begin_dropout(client, round_number)
             order_stream = stream(self._seed, Purpose.BATCHES, client, round_number)
             total = torch.zeros((), device=self.device)
@@ -306,6 +311,8 @@ class LocalTrainer:
             likelihoods = log_softmax(self._network(images[start : start + size]), 1)
             loss = nll_loss(likelihoods, batch_labels)
             loss.backward()
+            if self._proximal is not None:
+                self._proximal.add()
             self._optimizer.step()
             total.add_(loss.detach(), alpha=len(batch_labels))
             losses[start : start + size] = _of_samples(likelihoods.detach(), batch_labels)

@@ -32,6 +32,7 @@ from workloads.data.clients.contract import IGNORED, Batch
 from workloads.determinism import Purpose, stream
 from workloads.models import vector
 from workloads.models.classifiers import SeededDropout
+from workloads.training.proximal import add_pull
 from workloads.training.stacked_optimizers import stacked_optimizer
 
 _SAMPLE_BYTES = 1 << 29  # of the clients whose samples are on the device at the same time
@@ -180,6 +181,8 @@ class ClientsTogether:
             targets = labels.index_select(0, index).unflatten(0, chosen.shape)
             targets = targets.masked_fill(~there.view(*there.shape, *[1] * (targets.dim() - 2)), IGNORED)
             self._backward(inputs, targets, self._dropout.draw(slots, counts), counts, sums)
+            if self._section.proximal:
+                add_pull(self._gradients, self._rows, initial, self._section.proximal)
             optimizer.step(self._gradients)
             done = [(slot, one) for slot, one in enumerate(slots) if one is not None and not one.steps_left]
             if done:

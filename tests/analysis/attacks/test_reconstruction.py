@@ -106,6 +106,17 @@ def test_the_sums_of_the_view_are_those_of_the_survivors_and_skipped_rounds_are_
     assert reconstruct(run, 1, 24).deviation < 1e-3
 
 
+@pytest.mark.parametrize("name", ["momentum", "adam"])
+def test_what_the_server_makes_of_a_mean_is_not_taken_for_the_mean(made: Callable[..., Any], name: str) -> None:
+    """The records keep the mean itself: the difference of two models would be another vector."""
+    run = made(aggregation={"protocol": "plain", "server_optimizer": {"name": name}}, rounds=3)
+    done = reconstruct(run, 1, 1)
+    assert done.deviation < 1e-5
+    first, second = (run.aggregate(number) for number in (2, 3))
+    step = second.model.astype(np.float64) - first.model
+    assert np.linalg.norm(step - first.mean) > 0.3 * np.linalg.norm(first.mean)
+
+
 def test_truth_that_is_not_that_of_the_run_is_noticed(made: Callable[..., Any]) -> None:
     run = made()
     victims, seen = Victims(run), view(run, 1, 24)

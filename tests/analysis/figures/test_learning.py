@@ -16,6 +16,7 @@ from analysis.figures.comparison import plot
 from analysis.figures.elements import Drawn
 from analysis.figures.learning import by_traffic, over_time
 from analysis.statistics import mean_interval
+from analysis.style import protocol_colours
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
@@ -70,7 +71,17 @@ def test_a_smoothed_curve_is_of_means_and_says_so(seeds: list[RunRecords]) -> No
     found = drawn(over_time(rows_of(seeds[:1]), smooth=3))
     values = trajectory(seeds[0])["value"]
     assert found.data["accuracy"].tolist() == pytest.approx(values.rolling(3).mean().dropna().tolist())
-    assert "mean of 3 evaluations" in found.figure.axes[0].get_ylabel().replace("\n", " ")
+    assert found.figure.axes[0].get_ylabel().replace("\n", " ") == "Accuracy [%], mean of 3 evaluations"
+
+
+def test_rows_of_one_protocol_are_told_apart_by_colour(make_run: MakeRun) -> None:
+    def colours(*runs: RunRecords) -> list[str]:
+        (panel, *_) = drawn(over_time(rows_of(runs))).figure.axes
+        return [str(line.get_color()) for line in panel.lines if len(line.get_xdata()) > 2]
+
+    swept = [make_run(f"swept-{k}", rounds=6, sweep={"aggregation.bits": k}) for k in (32, 33)]
+    assert len(set(colours(*swept))) == 2
+    assert colours(swept[0]) == [protocol_colours(["random"])["random"]]
 
 
 def test_targets_come_from_the_command_or_from_the_experiment(make_run: MakeRun, tmp_path: Path) -> None:

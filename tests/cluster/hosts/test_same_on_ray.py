@@ -73,6 +73,15 @@ def test_lotto_and_secagg(session: RaySession, tmp_path: Path) -> None:
     assert_same(run_on(session, experiment, tmp_path / "run"), reference)
 
 
+def test_algorithms(session: RaySession, tmp_path: Path) -> None:
+    """FedProx with a schedule of the learning rate, and a server optimizer."""
+    workload = LOTTO["workload"] | {"proximal": 0.1, "learning_rate_schedule": {"rounds": 4, "warm_up_rounds": 2}}
+    aggregation = LOTTO["aggregation"] | {"server_optimizer": {"name": "yogi"}}
+    experiment = Experiment.model_validate(LOTTO | {"workload": workload, "aggregation": aggregation})
+    reference = undisturbed(experiment, tmp_path / "reference")
+    assert_same(run_on(session, experiment, tmp_path / "run"), reference)
+
+
 @pytest.mark.parametrize("server", ["untrusted", pytest.param("trusted", marks=pytest.mark.slow)])
 def test_dp_sgd(session: RaySession, server: str, tmp_path: Path) -> None:
     aggregation = DP_SGD["aggregation"] | {"server": server}

@@ -1,0 +1,1 @@
+"""The digits, federated with Flower."""

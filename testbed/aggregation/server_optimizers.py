@@ -1,0 +1,285 @@
+"""How the server makes the next model of the mean update.
+
+Without ``aggregation.server_optimizer`` it adds the mean (FedAvg). The others take the mean as a gradient: Reddi,
+Charles, Zaheer, Garrett, Rush, Konecny, Kumar and McMahan, Adaptive Federated Optimization, ICLR 2021, arXiv
+2003.00295, Algorithm 2; and FedAvgM of Hsu, Qi and Brown 2019, arXiv 1909.06335.
+
+A server optimizer sees the mean and nothing else of the updates. What is done with a sum afterwards reveals no more
+than the sum: secure aggregation hides what it hid before, and by post-processing a differential privacy guarantee holds
+as it is (Dwork and Roth 2014, Proposition 2.1).
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from testbed.arrays import Floats
+from testbed.errors import ExperimentError
+from testbed.plugins import options as plugin_options
+from testbed.plugins.classes import PLUGIN_NAME, check_subclass, plugin_class
+
+KEY = "aggregation.server_optimizer"
+State = Mapping[str, npt.NDArray[Any]]
+"""What an optimizer keeps from round to round, arrays by name; nothing before its first step."""
+
+_IN_MEMORY = "server_optimizer/"  # what these arrays are called among those of a run's memory, before their names
+
+
+class ServerOptimizerSection(BaseModel):
+    """How the mean update becomes the next model. The symbols are those of Reddi et al. 2021, Algorithm 2."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(
+        description="momentum (FedAvgM), adagrad, adam or yogi (FedAdagrad, FedAdam, FedYogi); or package.module:Name "
+        "for a user-defined class, which is made as Name(section, **options)",
+        json_schema_extra={"examples": ["momentum", "adagrad", "adam", "yogi"]},
+    )
+    learning_rate: float | None = Field(
+        None,
+        gt=0,
+        le=1000,
+        allow_inf_nan=False,
+        description="The server's learning rate (eta); unset: 1 for momentum, 0.1 for adagrad, 0.01 for adam and yogi",
+    )
+    beta1: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="How much of the last step's direction stays (beta_1); unset: 0.9, for adagrad 0",
+    )
+    beta2: float | None = Field(
+        None, ge=0, lt=1, description="The same of the squares (beta_2); of adam and yogi only; unset: 0.99"
+    )
+    tau: float | None = Field(
+        None,
+        gt=0,
+        le=1000,
+        allow_inf_nan=False,
+        description="Degree of adaptivity (tau): added to the root of the squares, which begin with its square; small "
+        "is more adaptive. Of adagrad, adam and yogi; unset: 0.001",
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        exclude_if=lambda options: not options,
+        description="Keyword arguments for a user-defined class",
+    )
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether `name` is one of those here rather than a user-defined class."""
+        return self.name in OPTIMIZERS
+
+    @field_validator("name")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        if name not in OPTIMIZERS and not re.fullmatch(PLUGIN_NAME, name):
+            raise ValueError(f"{name!r} is unknown; allowed: {', '.join(OPTIMIZERS)}, package.module:Name")
+        return name
+
+    @model_validator(mode="after")
+    def _keys_are_read(self) -> Self:
+        """A key that the chosen optimizer would ignore is an error: an ignored key is a wrong experiment."""
+        given = dict(self)
+        if not self.is_built_in:
+            for key in ("learning_rate", "beta1", "beta2", "tau"):
+                if given[key] is not None:
+                    raise ValueError(f"{key}: is read by the built-in ones; give it to a user-defined class in options")
+            return self
+        if self.options:
+            raise ValueError(f"options: are for a user-defined class; {self.name} takes none")
+        for key in ("beta2", "tau"):
+            if given[key] is not None and key not in OPTIMIZERS[self.name].defaults:
+                reading = [name for name, kind in OPTIMIZERS.items() if key in kind.defaults]
+                raise ValueError(f"{key}: is read by {' and '.join(reading)} only; {self.name} has no use for it")
+        return self
+
+    def value(self, key: str) -> float:
+        """A number of a built-in optimizer, filled in where it is unset."""
+        given = dict(self)[key]
+        return float(OPTIMIZERS[self.name].defaults[key] if given is None else given)
+
+
+class ServerOptimizer(ABC):
+    """From the mean update to the next model, in steps that depend on their arguments alone. User-defined ones inherit
+    from it, too.
+
+    Args:
+        section: the experiment's ``aggregation.server_optimizer``; None where it has none.
+    """
+
+    defaults: ClassVar[Mapping[str, float]] = {}
+
+    def __init__(self, section: ServerOptimizerSection | None) -> None:
+        self.section = section
+
+    @abstractmethod
+    def step(self, state: State, model: npt.NDArray[np.float32], mean: Floats) -> tuple[npt.NDArray[Any], State]:
+        """The next model, and what the next step is given.
+
+        It is called once a completed round; a round that is skipped or aborted leaves model and state as they were.
+
+        Args:
+            state: what the last step has returned; empty before the first. Numbers or booleans; it is in the run's
+                checkpoint.
+            model: `(d,)` x_t. Neither it nor the state may be changed in place.
+            mean: `(d,)` Delta_t, the weighted mean of the survivors' updates, with its noise where there is some.
+
+        Returns:
+            `(d,)` floats x_{t+1}, which are rounded to float32, and the state.
+        """
+
+
+class FederatedAveraging(ServerOptimizer):
+    """FedAvg: the mean is added as it is (McMahan et al. 2017, arXiv 1602.05629)."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def step(self, state: State, model: npt.NDArray[np.float32], mean: Floats) -> tuple[Floats, State]:
+        """x + Delta."""
+        return model + mean, state
+
+
+class Momentum(ServerOptimizer):
+    """FedAvgM: m = beta_1 m + Delta, x += eta m. With beta_1 0 it is FedAvg with a learning rate of the server's."""
+
+    defaults = {"learning_rate": 1.0, "beta1": 0.9}  # noqa: RUF012  # a ClassVar of the base
+
+    def __init__(self, section: ServerOptimizerSection) -> None:
+        super().__init__(section)
+        self._rate, self._beta1 = section.value("learning_rate"), section.value("beta1")
+
+    def step(self, state: State, model: npt.NDArray[np.float32], mean: Floats) -> tuple[Floats, State]:
+        """Moments are kept as float32; see `ServerOptimizer.step`."""
+        moment = (self._beta1 * _kept(state, "m", mean) + mean).astype(np.float32)
+        return model + self._rate * moment.astype(np.float64), {"m": moment}
+
+
+class Adaptive(ServerOptimizer):
+    """Algorithm 2: m = beta_1 m + (1 - beta_1) Delta, v as a subclass says, x += eta m / (sqrt(v) + tau).
+
+    v begins with tau^2, the smallest value that the paper allows. There is no correction of the bias towards the
+    beginning, as there is none in the paper.
+    """
+
+    def __init__(self, section: ServerOptimizerSection) -> None:
+        super().__init__(section)
+        self._rate, self._tau = section.value("learning_rate"), section.value("tau")
+        self._beta1 = section.value("beta1")
+
+    @abstractmethod
+    def accumulated(self, squares: Floats, new: Floats) -> Floats:
+        """`(d,)` v_t of v_{t-1} and Delta_t^2."""
+
+    def step(self, state: State, model: npt.NDArray[np.float32], mean: Floats) -> tuple[Floats, State]:
+        """Both moments are kept as float32; see `ServerOptimizer.step`."""
+        moment = (self._beta1 * _kept(state, "m", mean) + (1 - self._beta1) * mean).astype(np.float32)
+        squares = self.accumulated(_kept(state, "v", mean, self._tau**2), np.square(mean)).astype(np.float32)
+        scale = np.sqrt(squares.astype(np.float64)) + self._tau
+        return model + self._rate * (moment / scale), {"m": moment, "v": squares}
+
+
+class Adagrad(Adaptive):
+    """FedAdagrad."""
+
+    defaults = {"learning_rate": 0.1, "beta1": 0.0, "tau": 1e-3}  # noqa: RUF012
+
+    def accumulated(self, squares: Floats, new: Floats) -> Floats:
+        """v + Delta^2."""
+        return squares + new
+
+
+class _Decaying(Adaptive):
+    defaults = {"learning_rate": 0.01, "beta1": 0.9, "beta2": 0.99, "tau": 1e-3}  # noqa: RUF012
+
+    def __init__(self, section: ServerOptimizerSection) -> None:
+        super().__init__(section)
+        self._beta2 = section.value("beta2")
+
+
+class Adam(_Decaying):
+    """FedAdam."""
+
+    def accumulated(self, squares: Floats, new: Floats) -> Floats:
+        """beta_2 v + (1 - beta_2) Delta^2."""
+        return self._beta2 * squares + (1 - self._beta2) * new
+
+
+class Yogi(_Decaying):
+    """FedYogi."""
+
+    def accumulated(self, squares: Floats, new: Floats) -> Floats:
+        """v - (1 - beta_2) Delta^2 sign(v - Delta^2)."""
+        return squares - (1 - self._beta2) * new * np.sign(squares - new)
+
+
+OPTIMIZERS: dict[str, type[Momentum] | type[Adaptive]] = {
+    "momentum": Momentum,
+    "adagrad": Adagrad,
+    "adam": Adam,
+    "yogi": Yogi,
+}
+"""By the name in an experiment."""
+
+
+def server_optimizer(section: ServerOptimizerSection | None) -> ServerOptimizer:
+    """The optimizer of a section; None: `FederatedAveraging`.
+
+    Raises:
+        ExperimentError: a user-defined class that is not there, does not keep the contract, or has no such options.
+    """
+    if section is None:
+        return FederatedAveraging()
+    if section.is_built_in:
+        return OPTIMIZERS[section.name](section)
+    kind = plugin_class(section.name, f"{KEY}.name")
+    check_subclass(kind, ServerOptimizer, section.name, f"{KEY}.name")
+    made: ServerOptimizer = plugin_options.made(kind, section.name, KEY, section)
+    return made
+
+
+def next_model(
+    optimizer: ServerOptimizer,
+    memory: dict[str, npt.NDArray[Any]],
+    model: npt.NDArray[np.float32],
+    mean: Floats,
+) -> npt.NDArray[np.float32]:
+    """`(d,)` the model after a completed round; the optimizer's state in `memory` moves on.
+
+    Raises `ExperimentError` where a user-defined optimizer returns no such model and state.
+    """
+    kept = {name.removeprefix(_IN_MEMORY): array for name, array in memory.items() if name.startswith(_IN_MEMORY)}
+    returned = optimizer.step(kept, model, mean)
+    try:
+        after, state = returned
+        stepped = np.asarray(after).astype(np.float32)
+        moved = {f"{_IN_MEMORY}{name}": np.asarray(array) for name, array in state.items()}
+        if any(array.dtype.kind not in "biufc" for array in moved.values()):
+            raise TypeError("a checkpoint holds numbers and booleans")
+    except (TypeError, ValueError, AttributeError):
+        raise _wrong(optimizer, f"not {type(returned).__name__}") from None
+    if stepped.shape != model.shape:
+        raise _wrong(optimizer, f"not a model of shape {stepped.shape}")
+    for name in kept:
+        del memory[_IN_MEMORY + name]
+    memory.update(moved)
+    return stepped
+
+
+def _wrong(optimizer: ServerOptimizer, returned: str) -> ExperimentError:
+    kind = type(optimizer)
+    return ExperimentError(
+        f"{KEY}.name: {kind.__module__}:{kind.__name__}: step must return the next model and the state (arrays by "
+        f"name), {returned}"
+    )
+
+
+def _kept(state: State, name: str, mean: Floats, beginning: float = 0.0) -> Floats:
+    """`(d,)` float64."""
+    return state[name].astype(np.float64) if name in state else np.full(len(mean), beginning)

@@ -1,0 +1,31 @@
+"""``testbed flower``: an experiment file for an existing Flower app."""
+
+from typing import Annotated
+
+from testbed.commands.invocation import Debug, argument, examples, option
+from testbed.commands.terminal import echo
+
+FLOWER_EPILOG = examples(
+    "testbed flower my-app > my-app.yaml",
+    "testbed flower my-app --python my-app/.venv/bin/python --population 50",
+    then="Then change selection and aggregation as you like, and: testbed run my-app.yaml. See docs/how-to/flower.md.",
+)
+
+
+def flower(
+    app: Annotated[str, argument("APP", "The folder of a Flower app, or module:attribute of its ClientApp.")],
+    python: Annotated[
+        str | None, option("FILE", "The interpreter of the app's environment, where flwr is; default: this one.")
+    ] = None,
+    population: Annotated[
+        int | None, option("N", "Clients; default: what the app's simulation has, or 10.", min=1)
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Print an experiment file for an existing Flower app, whose clients then train here, unchanged.
+
+    The app's server is run once, against clients that answer what they were sent, for its model and configuration.
+    """
+    from workloads.flower.conversion import folder_or_name, written
+
+    echo(written(folder_or_name(app, python), population), nl=False)

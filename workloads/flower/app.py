@@ -1,0 +1,239 @@
+"""A Flower app's clients as a workload (Beutel et al., Flower, arXiv 2007.14390; the package flwr).
+
+The app's `ClientApp` trains and evaluates, unchanged, in a process of the app's own environment (`flower_bridge`); its
+configuration and first model are those that its `ServerApp` sends. Selection, aggregation and everything in between is
+this testbed's: the app's strategy is not run.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import ExperimentError
+from testbed.workload.flower import FlowerSection
+from testbed.workload.section import WorkloadSection
+from workloads.contract import Evaluation, LocalUpdate
+from workloads.flower.flower_bridge.frames import read_frame, write_frame
+
+_BRIDGE = (
+    f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
+    "from flower_bridge.loop import main; del sys.path[0]; main()"
+)
+
+
+class FlowerAppError(Exception):
+    """The app raised an error; the message says which, and where in the app."""
+
+
+class FlowerProcess:
+    """The process that a Flower app runs in, and what it is asked; calls of several threads come one after the other.
+
+    Args:
+        section: which app, and by which interpreter.
+        population: number of clients; None: what the app's simulation has, or 10.
+        seed: the experiment's.
+
+    Attributes:
+        description: what the app is: shapes and names of its parameters, notes, its strategy, population, rounds,
+            participants of its first round, configuration, version of flwr.
+        initial: (d,) float32, the first model.
+
+    Raises:
+        ExperimentError: no such interpreter, no flwr there, or an app that fails or cannot be carried over.
+    """
+
+    def __init__(self, section: FlowerSection, population: int | None, seed: int) -> None:
+        self._section = section
+        self._lock = threading.Lock()
+        python = section.python or sys.executable
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment.pop("PYTHONPATH", None)
+        self._output = None if "TESTBED_DEBUG" in os.environ else tempfile.TemporaryFile()  # noqa: SIM115  # see close
+        try:
+            self._process = subprocess.Popen(
+                [python, "-u", "-c", _BRIDGE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._output,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for this process; the other ends when its standard input does
+            )
+        except OSError as error:
+            raise ExperimentError(
+                f"workload.flower.python: {python}: {error.strerror}; name the interpreter of the app's environment"
+            ) from None
+        try:
+            self.description, self.initial = self._ask(
+                {
+                    "do": "open",
+                    "folder": None if section.app is None else str(section.app.absolute()),
+                    "client": section.client,
+                    "server": section.server,
+                    "run_config": dict(section.run_config),
+                    "population": population,
+                    "seed": _derived(seed, "open"),
+                }
+            )
+        except FlowerAppError as error:
+            self.close()
+            raise ExperimentError(f"workload.flower: {section.named}: {error}") from None
+        except BaseException:
+            self.close()
+            raise
+        self.initial.setflags(write=False)
+
+    def train(
+        self, client: int, model: NDArray[np.float32], round_number: int, seed: int
+    ) -> tuple[NDArray[np.float32], int, float]:
+        """A client's model after its training, (d,) float32; its samples; and the loss that it reports, or NaN."""
+        place = {"client": client, "round": round_number, "seed": _derived(seed, "train", client, round_number)}
+        said, local = self._ask({"do": "train", **place}, model)
+        return local, int(said["samples"]), float("nan") if said["loss"] is None else float(said["loss"])
+
+    def evaluate(self, client: int, model: NDArray[np.float32], seed: int) -> Mapping[str, float]:
+        """Loss, accuracy and samples by a client's own evaluation; empty where the app has none."""
+        place = {"client": client, "round": 1, "seed": _derived(seed, "evaluate", client)}
+        said, _ = self._ask({"do": "evaluate", "accuracy": self._section.accuracy, **place}, model)
+        return {key: said[key] for key in ("loss", "accuracy", "samples") if key in said}
+
+    def close(self) -> None:
+        """End the process."""
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self._process.wait()
+        if self._output is not None:
+            self._output.close()
+
+    def _last_words(self) -> str:
+        """How it ended, and the last line that it has printed."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        printed = ""
+        if self._output is not None:
+            self._output.seek(0)
+            printed = self._output.read().decode(errors="replace").strip()
+        last = f": {printed.splitlines()[-1][:300]}" if printed else ""
+        return f" (exit code {self._process.returncode}){last}"
+
+    def _ask(
+        self, request: Mapping[str, Any], model: NDArray[np.float32] | None = None
+    ) -> tuple[dict[str, Any], NDArray[np.float32]]:
+        payload = b"" if model is None else np.ascontiguousarray(model, np.float32).tobytes()
+        with self._lock:
+            requests, replies = self._process.stdin, self._process.stdout
+            assert requests is not None
+            assert replies is not None
+            said: dict[str, Any] | None = None
+            body = b""
+            try:
+                write_frame(requests, request, payload)
+                said, body = read_frame(replies) or (None, b"")
+            except (OSError, ValueError):  # a pipe that is broken, or closed
+                said = None
+            except BaseException:  # a signal in the midst of a reply, which nobody could read on
+                self._process.kill()
+                raise
+        if said is None:
+            raise FlowerAppError(f"the app's process has ended{self._last_words()}")
+        if "unfit" in said:
+            raise ExperimentError(f"workload.flower: {self._section.named}: {said['unfit']}")
+        if "error" in said:
+            raise FlowerAppError(said["error"])
+        return said, np.frombuffer(body, np.float32)
+
+
+class FlowerWorkload:
+    """See `testbed.workload.contract.Workload`.
+
+    Args:
+        section: the experiment's ``workload``, with ``flower``.
+        population, seed: of the experiment.
+
+    Attributes:
+        sample_counts: (population,) int64: ``samples_per_client``, or what client 0 reports, for all.
+
+    Raises:
+        ExperimentError: as `FlowerProcess`, and for an app whose clients keep something from call to call.
+    """
+
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
+        assert section.flower is not None
+        self._section, self._population, self._seed = section, population, seed
+        self._process = FlowerProcess(section.flower, population, seed)
+        try:
+            counted = self._check_stateless()
+        except FlowerAppError as error:
+            raise ExperimentError(f"workload.flower: {section.flower.named}: {error}") from None
+        self.description = self._process.description
+        self.dimension = len(self._process.initial)
+        self._most = section.samples_per_client or counted
+        self.sample_counts = np.full(population, self._most, np.int64)
+
+    @property
+    def notes(self) -> list[str]:
+        """See `testbed.workload.contract.NotedWorkload`."""
+        lines, strategy = list(self.description["notes"]), self.description["strategy"]
+        if strategy not in ("", "FedAvg"):
+            lines.append(f"the app's strategy, {strategy}, is not run; selection and aggregation are this experiment's")
+        return [f"workload.flower: {line}" for line in lines]
+
+    def initial_model(self) -> NDArray[np.float32]:
+        """See `Workload.initial_model`."""
+        return np.array(self._process.initial)
+
+    def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
+        """See `Workload.train`; modelled compute is charged for samples times ``workload.epochs``."""
+        local, samples, loss = self._process.train(client, model, round_number, self._seed)
+        if samples > self._most:
+            raise ExperimentError(
+                f"workload.flower: client {client} trains on {samples} samples, and {self._most} are announced; set "
+                "workload.samples_per_client to the most that a client has"
+            )
+        return LocalUpdate(local - model, samples, loss, samples * self._section.epochs)
+
+    def evaluate(self, model: NDArray[np.float32]) -> Evaluation | None:
+        """The mean over the evaluations of some clients, spread evenly over all; weighted by their samples."""
+        assert self._section.flower is not None
+        asked = min(self._section.flower.evaluate_clients, self._population)
+        found = []
+        for client in np.linspace(0, self._population - 1, asked).round().astype(int).tolist():
+            found.append(self._process.evaluate(client, model, self._seed))
+            if not found[-1]:
+                return None
+        total = sum(one["samples"] for one in found)
+        if not total:
+            return None
+        loss, accuracy = (sum(one[key] * one["samples"] for one in found) / total for key in ("loss", "accuracy"))
+        return Evaluation(loss, accuracy, int(total))
+
+    def _check_stateless(self) -> int:
+        """The samples of client 0; raises where training depends on what was trained before."""
+        first, samples, _ = self._process.train(0, self._process.initial, 1, self._seed)
+        self._process.train(self._population - 1, self._process.initial, 1, self._seed)
+        again, counted, _ = self._process.train(0, self._process.initial, 1, self._seed)
+        if not np.array_equal(first, again, equal_nan=True) or samples != counted:
+            assert self._section.flower is not None
+            raise ExperimentError(
+                f"workload.flower: {self._section.flower.named}: client 0 trains differently the second time, from the "
+                "same model and the same seed: it keeps something in globals or files, or draws from a generator that "
+                "it seeds itself by the time; results would depend on which process trains whom"
+            )
+        return samples
+
+
+def _derived(seed: int, *place: object) -> str:
+    """32 bytes in hex for all generators of one call: by the experiment's seed, the client and the round alone."""
+    return hashlib.sha256(json.dumps(["testbed/flower", str(seed), *place]).encode()).hexdigest()

@@ -1,0 +1,61 @@
+"""An experiment for an existing Flower app: its clients, rounds and participants, with selection and aggregation as it
+has them (random, plain), for people to go on from.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from testbed.workload.flower import FlowerSection
+from workloads.flower.app import FlowerProcess
+
+
+def experiment_of(section: FlowerSection, population: int | None) -> tuple[dict[str, Any], list[str]]:
+    """The experiment's keys, and lines about what the app is and what is not carried over.
+
+    Args:
+        section: the app.
+        population: number of clients; None: what the app's simulation has, or 10.
+
+    Raises:
+        ExperimentError: as `FlowerProcess`.
+    """
+    process = FlowerProcess(section, population, seed=1)
+    process.close()
+    said, clients = process.description, process.description["population"]
+    name = section.app.absolute().name if section.app is not None else str(section.client).partition(":")[0]
+    flower = section.model_dump(mode="json", exclude_defaults=True)
+    experiment = {
+        "name": name,
+        "seed": 1,
+        "rounds": max(1, said["rounds"]),
+        "population": clients,
+        "workload": {"flower": flower},
+        "selection": {"protocol": "random", "participants": min(clients, said["participants"] or clients)},
+        "aggregation": {"protocol": "plain"},
+    }
+    lines = [
+        f"From the Flower app {section.named} (flwr {said['flwr']}): {len(process.initial):,} parameters in "
+        f"{len(said['shapes'])} arrays.",
+        *said["notes"],
+    ]
+    if said["strategy"]:
+        lines.append(
+            f"Its strategy, {said['strategy']}, is not run: who is selected, and how updates are summed, is said here."
+        )
+    return experiment, lines
+
+
+def written(section: FlowerSection, population: int | None) -> str:
+    """The experiment as a file; raises as `experiment_of` does."""
+    import yaml
+
+    experiment, lines = experiment_of(section, population)
+    comments = "".join(f"# {line}\n" for line in lines)
+    return comments + yaml.safe_dump(experiment, sort_keys=False, default_flow_style=False, allow_unicode=True)
+
+
+def folder_or_name(app: str, python: str | None) -> FlowerSection:
+    """What a person writes: a folder, or ``module:app``."""
+    return FlowerSection.model_validate(
+        {("app" if Path(app).is_dir() or ":" not in app else "client"): app, "python": python}
+    )

@@ -1,0 +1,173 @@
+"""A Flower app's clients, and how they are asked."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import flwr
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+
+from .environment import Unfit, attribute, components, identify, one_thread, seed_generators
+from .records import ACCURACY, EXAMPLES, LOSS, TRAIN_LOSS, Configuration, metrics_of, named, only
+from .server import RecordingGrid, record
+
+_USUAL_POPULATION = 10
+
+
+class App:
+    """A Flower app with a population of clients.
+
+    Args:
+        request: ``folder``, or ``client`` (and perhaps ``server``) as ``module:attribute``; ``run_config`` that
+            replaces values of the app's own; ``population`` (None: what the app's simulation has, or 10); ``seed``
+            (64 digits in hex).
+
+    Raises:
+        Unfit: an app that cannot be carried over.
+    """
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        config: dict[str, Any] = {}
+        client, server = request["client"], request["server"]
+        supernodes: int | None = None
+        if request["folder"]:
+            folder = Path(request["folder"])
+            client, server, config, supernodes = components(folder)
+            os.chdir(folder)
+            for key in request["run_config"]:
+                if key not in config:
+                    raise Unfit(f"run_config: the app has no {key}; it has {', '.join(sorted(config)) or 'none'}")
+        sys.path.insert(0, os.getcwd())
+        self._population = int(request["population"] or supernodes or _USUAL_POPULATION)
+        self._run_config = config | request["run_config"]
+        identify()
+        logging.getLogger("flwr").setLevel(logging.ERROR)
+        seed_generators(request["seed"])
+        self._client = attribute(client)
+        server_app = attribute(server) if server else None
+        one_thread()
+        self._grid = RecordingGrid(
+            self._population, lambda message, client: self._client(message, self._context(client))
+        )
+        seed_generators(request["seed"])
+        note = record(self._grid, server_app, self._run_config) if server_app is not None else ""
+        if not self._grid.arrays:
+            self._grid.ask_for_parameters()
+        if not self._grid.arrays:
+            raise Unfit(
+                "nobody says what the first model is: the app's server sends none, and its clients have no "
+                "get_parameters; name the server, too (server: module:app)"
+            )
+        self._arrays = self._grid.arrays
+        self._floats = {name: array for name, array in self._arrays.items() if array.dtype.kind == "f"}
+        self._notes = [note] if note else []
+        self._check_arrays()
+
+    def _check_arrays(self) -> None:
+        whole = [name for name in self._arrays if name not in self._floats]
+        for name in whole:
+            array = self._arrays[name]
+            if array.dtype.kind not in "iub" or array.size > 1:
+                raise Unfit(f"array {name} has {array.size} elements of type {array.dtype}; only floats are aggregated")
+        if not self._floats:
+            raise Unfit("the model has no parameters of floating point")
+        if whole:
+            self._notes.append(f"not aggregated, but as they were at the start: {', '.join(whole)}")
+        if any(array.dtype.itemsize > 4 for array in self._floats.values()):
+            self._notes.append("float64 arrays are aggregated as float32")
+
+    def description(self) -> dict[str, Any]:
+        """What the testbed wants to know."""
+        return {
+            "names": list(self._floats),
+            "shapes": [list(array.shape) for array in self._floats.values()],
+            "notes": self._notes,
+            "strategy": self._grid.strategy,
+            "rounds": self._grid.rounds,
+            "participants": self._grid.participants,
+            "population": self._population,
+            "run_config": self._run_config,
+            "flwr": flwr.__version__,
+        }
+
+    def initial(self) -> npt.NDArray[np.float32]:
+        """(d,) float32: the first model."""
+        return _vector(self._floats)
+
+    def train(
+        self, client: int, round_number: int, seed: str, model: npt.NDArray[np.float32]
+    ) -> tuple[dict[str, Any], npt.NDArray[np.float32]]:
+        """One client's training: what it reports, and its model, (d,) float32."""
+        reply = self._ask("train", client, seed, self._content(self._grid.configuration(round_number), model))
+        local = {name: value.numpy() for name, value in only(reply.array_records, "reply").items()}
+        if set(local) != set(self._arrays) and len(local) == len(self._arrays):  # the older API's have no names
+            local = dict(zip(self._arrays, local.values(), strict=True))
+        shapes = {name: array.shape for name, array in local.items()}
+        if shapes != {name: array.shape for name, array in self._arrays.items()}:
+            raise Unfit(f"client {client} returns arrays of other shapes than the model that it was sent: {shapes}")
+        metrics = metrics_of(reply)
+        examples = named(metrics, EXAMPLES)
+        if examples is None or examples != int(examples) or examples < 0:
+            raise Unfit(f"client {client} reports num-examples = {examples}; a whole number is needed")
+        return (
+            {"samples": int(examples), "loss": named(metrics, TRAIN_LOSS)},
+            _vector({name: local[name] for name in self._floats}),
+        )
+
+    def evaluate(
+        self, client: int, round_number: int, seed: str, model: npt.NDArray[np.float32], accuracy: str
+    ) -> dict[str, Any]:
+        """One client's evaluation: loss, accuracy, samples; nothing where the app evaluates nothing."""
+        content = self._content(self._grid.evaluation(round_number), model)
+        try:
+            reply = self._ask("evaluate", client, seed, content)
+        except ValueError as error:
+            if str(error).startswith("No evaluate function"):
+                return {}
+            raise
+        metrics = metrics_of(reply)
+        examples, loss = named(metrics, EXAMPLES), named(metrics, LOSS)
+        right = named(metrics, (accuracy,) if accuracy else ACCURACY)
+        if examples is None or loss is None or right is None:
+            raise Unfit(
+                f"client {client} reports of its evaluation: {', '.join(sorted(metrics)) or 'nothing'}; "
+                "num-examples, a loss and an accuracy are needed (name the latter with workload.flower.accuracy)"
+            )
+        return {"samples": int(examples), "loss": float(loss), "accuracy": float(right)}
+
+    def _ask(self, kind: str, client: int, seed: str, content: RecordDict) -> RecordDict:
+        seed_generators(seed)
+        context = self._context(client)
+        reply = self._client(Message(content, dst_node_id=client + 1, message_type=kind), context)
+        if reply.has_error():
+            raise RuntimeError(f"client {client} answers {kind} with an error: {reply.error.reason}")
+        if len(context.state):
+            raise Unfit(
+                f"client {client} keeps {', '.join(context.state)} in context.state for later rounds, which is not "
+                "carried over: what a client does here depends on the model, its data and the round alone"
+            )
+        return reply.content
+
+    def _context(self, client: int) -> Context:
+        node = {"partition-id": client, "num-partitions": self._population}
+        return Context(1, client + 1, node, RecordDict(), dict(self._run_config))
+
+    def _content(self, sent: tuple[Configuration, str], model: npt.NDArray[np.float32]) -> RecordDict:
+        configuration, key = sent
+        arrays, start = dict(self._arrays), 0
+        for name, array in self._floats.items():
+            arrays[name] = model[start : start + array.size].reshape(array.shape).astype(array.dtype)
+            start += array.size
+        content = RecordDict({key: ArrayRecord({name: Array(array) for name, array in arrays.items()})})
+        for name, values in configuration.items():
+            content[name] = ConfigRecord(dict(values))
+        return content
+
+
+def _vector(arrays: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
+    return np.concatenate([array.astype(np.float32).ravel() for array in arrays.values()])

@@ -1,0 +1,90 @@
+"""The app's environment: what its folder says, its modules, its generators of random numbers."""
+
+import importlib
+import random
+import sys
+import tomllib
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class Unfit(Exception):
+    """What this app does cannot be carried over; the message says what, and what to do."""
+
+
+def components(folder: Path) -> tuple[str, str, dict[str, Any], int | None]:
+    """What a Flower app's pyproject.toml says: its client's and server's app, its configuration, and how many clients
+    its simulation has, if it says so.
+    """
+    file = folder / "pyproject.toml"
+    try:
+        flower = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("flwr", {})
+    except OSError as error:
+        raise Unfit(f"{file}: {error.strerror}; a Flower app's folder has one") from None
+    except ValueError as error:
+        raise Unfit(f"{file}: {error}") from None
+    said, federations = flower.get("app", {}), flower.get("federations", {})
+    parts = said.get("components", {})
+    if "clientapp" not in parts or "serverapp" not in parts:
+        raise Unfit(f"{file}: [tool.flwr.app.components] does not name both clientapp and serverapp")
+    simulation = federations.get(federations.get("default", ""), {}).get("options", {})
+    return parts["clientapp"], parts["serverapp"], dict(_flat(said.get("config", {}))), simulation.get("num-supernodes")
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield before + key, value
+
+
+def attribute(name: str) -> Any:
+    """What ``module:attribute`` names."""
+    module, _, inner = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), inner)
+    except AttributeError:
+        raise Unfit(f"module {module} has no {inner}") from None
+
+
+def identify() -> None:
+    """Say which task this process is, for versions of Flower whose messages tell."""
+    try:
+        from flwr.supercore.task_identity import TaskIdentity
+    except ImportError:
+        return
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+
+
+def seed_generators(seed: str) -> None:
+    """Seed every global generator that apps draw from, of the libraries that are imported.
+
+    Args:
+        seed: 32 bytes, in hex.
+    """
+    whole = bytes.fromhex(seed)
+    random.seed(whole)
+    np.random.seed(np.frombuffer(whole, np.uint32))  # noqa: NPY002  # the app's, not ours
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(int.from_bytes(whole[:8], "big"))
+    if "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].random.set_seed(int.from_bytes(whole[:7], "big"))
+
+
+def one_thread() -> None:
+    """Sums must not depend on how many cores there are."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+def error_line(error: BaseException) -> str:
+    """What an error says, and where the app raised it."""
+    here = str(Path(__file__).parent)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(here)]
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}{where}"

@@ -1,0 +1,22 @@
+"""What goes between the two processes: the length of a header, the header (JSON), and the bytes that it announces."""
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import IO, Any
+
+
+def write_frame(stream: IO[bytes], header: Mapping[str, Any], payload: bytes = b"") -> None:
+    """One frame."""
+    said = json.dumps({**header, "bytes": len(payload)}).encode()
+    stream.write(struct.pack(">I", len(said)) + said + payload)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
+    """The next frame; None at the end of the stream."""
+    length = stream.read(4)
+    if len(length) < 4:
+        return None
+    header = json.loads(stream.read(struct.unpack(">I", length)[0]))
+    return header, stream.read(header["bytes"])

@@ -1,0 +1,46 @@
+"""What the app's process does: it answers until the other side has gone."""
+
+import io
+import os
+import sys
+from typing import IO, Any
+
+import numpy as np
+
+from .environment import Unfit, error_line
+from .frames import read_frame, write_frame
+
+
+def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
+    """Answer one request after the other."""
+    app: Any = None
+    while (frame := read_frame(requests)) is not None:
+        request, payload = frame
+        model = np.frombuffer(payload, np.float32)
+        try:
+            if request["do"] == "open":
+                from .clients import App  # here: where flwr is missing, that is an answer, too
+
+                app = App(request)
+                write_frame(replies, app.description(), app.initial().tobytes())
+                continue
+            place = (request["client"], request["round"], request["seed"])
+            if request["do"] == "train":
+                reported, local = app.train(*place, model)
+                write_frame(replies, reported, local.tobytes())
+            else:
+                write_frame(replies, app.evaluate(*place, model, request["accuracy"]))
+        except Unfit as error:
+            write_frame(replies, {"unfit": str(error)})
+        except ImportError as error:
+            wanted = "workload.flower.python must be the interpreter of the app's environment"
+            write_frame(replies, {"unfit": f"{error}; {wanted}"})
+        except Exception as error:
+            write_frame(replies, {"error": error_line(error)})
+
+
+def main() -> None:
+    """Take standard output for the frames, and give the app's prints standard error."""
+    replies = io.BufferedWriter(io.FileIO(os.dup(1), "wb"))
+    os.dup2(2, 1)
+    serve(sys.stdin.buffer, replies)

@@ -1,0 +1,69 @@
+"""What stands in Flower's messages, in either of its two APIs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import RecordDict
+from flwr.compat.common import recorddict_compat as compat
+from flwr.compat.common.typing import Code, EvaluateRes, FitRes, Status
+
+from .environment import Unfit
+
+Configuration: TypeAlias = "dict[str, dict[str, Any]]"
+"""The configuration records of a message, by name."""
+
+FIT_INS, EVALUATE_INS = "fitins.", "evaluateins."
+"""Begin the names of the older API's records."""
+
+EXAMPLES = ("num-examples", "num_examples")
+TRAIN_LOSS = ("train_loss", "train-loss", "loss")
+LOSS = ("eval_loss", "eval-loss", "loss", "test_loss")
+ACCURACY = ("accuracy", "eval_acc", "eval-acc", "eval_accuracy", "acc", "test_accuracy")
+"""Under which names clients report; the first that is there counts."""
+
+
+def configuration_of(content: RecordDict) -> Configuration:
+    """The configuration in a message."""
+    return {name: dict(record) for name, record in content.config_records.items()}
+
+
+def arrays_of(content: RecordDict) -> dict[str, npt.NDArray[Any]]:
+    """The model in a message, by name."""
+    return {name: np.array(value.numpy()) for name, value in only(content.array_records, "first message").items()}
+
+
+def only(records: Mapping[str, Any], where: str) -> Any:
+    """The one record that there is; raises `Unfit` where there are more, or none."""
+    if len(records) != 1:
+        raise Unfit(f"the {where} has {len(records)} array records; one, the model, is carried over")
+    return next(iter(records.values()))
+
+
+def metrics_of(content: RecordDict) -> dict[str, float]:
+    """All numbers that a client reports, by name."""
+    found: dict[str, float] = {}
+    for records in (content.config_records, content.metric_records):
+        for record in records.values():
+            found |= {key: value for key, value in record.items() if isinstance(value, int | float)}
+    return found
+
+
+def named(metrics: Mapping[str, float], names: Sequence[str]) -> float | None:
+    """What is reported under the first of these names that is there."""
+    return next((metrics[name] for name in names if name in metrics), None)
+
+
+def is_legacy(content: RecordDict) -> bool:
+    """Whether a message is of the older API, `Client` and `NumPyClient`."""
+    return any(name.startswith((FIT_INS, EVALUATE_INS)) for name in content)
+
+
+def legacy_echo(content: RecordDict, kind: str) -> RecordDict:
+    """What a client of the older API would answer that has changed nothing."""
+    done = Status(Code.OK, "")
+    if kind == "evaluate":
+        return compat.evaluateres_to_recorddict(EvaluateRes(done, 0.0, 1, {}))
+    sent = compat.recorddict_to_fitins(content, keep_input=True)
+    return compat.fitres_to_recorddict(FitRes(done, sent.parameters, 1, {}), keep_input=True)

@@ -1,0 +1,46 @@
+"""FedProx: Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, Federated Optimization in Heterogeneous Networks, MLSys
+2020, arXiv 1812.06127.
+
+A client minimises F_k(w) + mu/2 |w - w^t|^2 (Algorithm 2), where w^t is the model that it was given: each local step
+goes by the gradient of its batch plus mu (w - w^t). What it reports as its loss is F_k alone.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class ProximalTerm:
+    """The gradient of mu/2 |w - w^t|^2, added to those of a batch.
+
+    Args:
+        parameters: w; their gradients are changed in place.
+        strength: mu, above 0.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], strength: float) -> None:
+        self._parameters = parameters
+        self._strength = strength
+        self._given = [torch.zeros_like(parameter) for parameter in parameters]
+        # Memory that is asked for anew in each step costs as much as the arithmetic.
+        self._differences = [torch.zeros_like(parameter) for parameter in parameters]
+
+    def begin(self) -> None:
+        """The parameters are w^t now."""
+        with torch.no_grad():
+            for given, parameter in zip(self._given, self._parameters, strict=True):
+                given.copy_(parameter)
+
+    def add(self) -> None:
+        """Add it; parameters without a gradient do not move, and get none."""
+        with torch.no_grad():
+            for given, parameter, between in zip(self._given, self._parameters, self._differences, strict=True):
+                if parameter.grad is not None:
+                    torch.sub(parameter, given, out=between)
+                    parameter.grad.add_(between, alpha=self._strength)
+
+
+def add_pull(gradients: Tensor, parameters: Tensor, given: Tensor, strength: float) -> None:
+    """Add mu (w - w^t) to gradients, in place; `given` may be one row for several."""
+    gradients.add_(parameters - given, alpha=strength)
