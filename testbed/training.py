@@ -143,18 +143,20 @@ class Trainer(Role):
 
     def _check_round(self, number: int) -> None:
         """A round number serves once: keys and masks of a seeded run come from it, and two updates under one mask are
-        not hidden. Where participants are agreed on, that has used the number; elsewhere training does.
+        not hidden. Where participants are agreed on, or decide for themselves, that has used the number; elsewhere
+        training does.
         """
-        client = self.client
-        if number > self.environment.rounds:
-            raise Refusal("train.round-beyond-the-last", f"round {number} of {self.environment.rounds}")
-        if self.environment.participants_are_agreed:
-            if client.agreed_participants is None:
-                raise Refusal("train.not-agreed", "no participant list was agreed on in this round")
+        client, environment = self.client, self.environment
+        if number > environment.rounds:
+            raise Refusal("train.round-beyond-the-last", f"round {number} of {environment.rounds}")
+        if environment.participants_are_agreed and client.agreed_participants is None:
+            raise Refusal("train.not-agreed", "no participant list was agreed on in this round")
+        if environment.clients_decide and not client.takes_part:
+            raise Refusal("train.not-taking-part", "this client has not decided to take part in this round")
+        if environment.participants_are_agreed or environment.clients_decide:
             if number != client.last_round or client.local_update is not None:
-                raise Refusal(
-                    "train.round-used", f"round {number}; participants were agreed on for {client.last_round}"
-                )
+                decided = "participants were agreed on" if environment.participants_are_agreed else "it decided"
+                raise Refusal("train.round-used", f"round {number}; {decided} for {client.last_round}")
             return
         if number <= client.last_round:
             raise Refusal("train.round-used", f"round {number} was used before")

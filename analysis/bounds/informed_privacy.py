@@ -328,6 +328,10 @@ def _malicious(training: _Training) -> Guarantee:
         )
     else:
         k = min(c, training.plan.maximum_participants - 1)
+        if training.plan.selection.clients_decide and training.plan.selection.client_rate is not None:
+            by_own_coin = training.by_chance(Fraction(training.plan.selection.client_rate))
+            because = f"the victim where its own coin says so, and {k} accomplices in every round"
+            return training.guarantee("malicious", because, [1.0] * k + [0.0], by_own_coin)
         because = f"the server takes the victim and {k} accomplices in every round"
     return training.guarantee("malicious", because, [1.0] * k + [0.0], training.at_most(rounds))
 
@@ -388,7 +392,7 @@ def _of_dp_sgd(training: _Training, accountant: SubsampledGaussianAccountant) ->
     honest = Guarantee("honest but curious", found, found, because)
     aggregation = training.plan.experiment.aggregation
     if isinstance(aggregation, RandomParticipationParameters) and aggregation.server == "untrusted":
-        if aggregation.hides_participation:
+        if aggregation.hides_participation or training.plan.selection.clients_decide:
             return [honest, Guarantee("malicious", found, found, f"{because}, and adds noise of its own")]
         asked = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate)
         always = PrivacyCost(asked.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)

@@ -1,9 +1,10 @@
 """The tables of docs/papers, generated from kept results.
 
 A page has blocks between ``<!-- result: NAME -->`` and ``<!-- end -->``; what is between is the table, the claims and
-the remarks of the kept outcome. ``<!-- results: all -->`` is the table of all of them, ``<!-- results: lotto -->`` of
-those whose names begin so. `make papers` writes the blocks anew; `testbed reproduce --verify` says where a page
-differs.
+the remarks of the kept outcome. ``<!-- part: NAME | costs=authors, population=700 | protocol, server min -->`` is, of
+its table, the rows that have these values, and these columns. ``<!-- results: all -->`` is the table of all outcomes,
+``<!-- results: lotto -->`` of those whose names begin so. `make papers` writes the blocks anew; `testbed reproduce
+--verify` says where a page differs.
 """
 
 import re
@@ -11,15 +12,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from analysis.reproduction.catalogue import catalogue
 from analysis.reproduction.contract import Reproduction
 from analysis.reproduction.kept import Kept, kept
-from analysis.reproduction.presentation import duration, outcome
+from analysis.reproduction.presentation import as_markdown, duration, outcome
 from analysis.reproduction.verdicts import VERDICTS, counts
 from analysis.tables import Table, render
 from testbed.errors import ExperimentError
 
-_BLOCK = re.compile(r"(?m)^<!-- (result|results): ([\w-]+) -->\n(.*?)^<!-- end -->$", re.DOTALL)
+_BLOCK = re.compile(r"(?m)^<!-- (result|results|part): ([\w-]+)([^\n]*) -->\n(.*?)^<!-- end -->$", re.DOTALL)
+_PART = re.compile(r" \| ([^|]+) \| ([^|]+)")
 
 
 def page(text: str, where: str) -> str:
@@ -30,12 +34,13 @@ def page(text: str, where: str) -> str:
         where: the page's name, for errors.
 
     Raises:
-        ExperimentError: a block names a reproduction that there is not, or of which nothing is kept.
+        ExperimentError: a block names a reproduction that there is not, or of which nothing is kept, or a part of its
+            table that there is not.
     """
     every = catalogue()
 
     def block(found: re.Match[str]) -> str:
-        kind, name = found[1], found[2]
+        kind, name, which = found[1], found[2], found[3]
         if kind == "results":
             chosen = [one for one in every.values() if name == "all" or one.name.startswith(f"{name}-")]
             if not chosen:
@@ -45,11 +50,30 @@ def page(text: str, where: str) -> str:
             raise ExperimentError(f"{where}: {name}: no such reproduction")
         elif (of_it := kept(every[name])) is None:
             raise ExperimentError(f"{where}: {name}: no result of it is kept")
+        elif kind == "part":
+            text = f"\n{as_markdown(_part(of_it.result.table, which, f'{where}: part: {name}'))}\n"
         else:
             text = _block(of_it)
-        return f"<!-- {kind}: {name} -->\n{text}<!-- end -->"
+        return f"<!-- {kind}: {name}{which} -->\n{text}<!-- end -->"
 
     return _BLOCK.sub(block, text)
+
+
+def _part(table: pd.DataFrame, which: str, where: str) -> pd.DataFrame:
+    """The rows and columns that a page asks for; raises `ExperimentError` where there are none."""
+    given = _PART.fullmatch(which)
+    if given is None:
+        raise ExperimentError(f"{where}: write ' | KEY=VALUE, ... | COLUMN, ...' behind the name")
+    chosen = dict(one.strip().partition("=")[::2] for one in given[1].split(","))
+    columns = [one.strip() for one in given[2].split(",")]
+    if missing := [name for name in (*chosen, *columns) if name not in table.columns]:
+        raise ExperimentError(
+            f"{where}: no column {', '.join(missing)}; there are {', '.join(map(str, table.columns))}"
+        )
+    rows = table.loc[(table[list(chosen)].astype(str) == pd.Series(chosen)).all(axis=1), columns]
+    if rows.empty:
+        raise ExperimentError(f"{where}: no row has {given[1]}")
+    return rows
 
 
 def _block(found: Kept) -> str:

@@ -196,16 +196,20 @@ def outcome(result: ReproductionResult) -> str:
     """Table, claims and remarks as Markdown, without a heading and without the figures; ends in a line feed."""
     parts = []
     if not result.table.empty:
-        columns, keys = _columns(result.table), _keys(result.table)
-        rows = list(zip(*columns.values(), strict=True))
-        table = Table(list(columns), rows, left=range(len(keys)), is_markup=True)
-        parts.append(render_table(table, "markdown"))
+        parts.append(as_markdown(result.table))
     if result.claims:
         claims = Table([heading.capitalize() for heading in _CLAIM_HEADINGS], _claims(result), is_markup=True)
         parts.append(render_table(claims, "markdown"))
     if result.remarks:
         parts.append("".join(f"- {remark}\n" for remark in result.remarks))
     return "\n".join(parts)
+
+
+def as_markdown(table: pd.DataFrame) -> str:
+    """A table with numbers rounded for people; what names its rows is to the left."""
+    columns = _columns(table)
+    rows = list(zip(*columns.values(), strict=True))
+    return render_table(Table(list(columns), rows, left=range(len(_keys(table))), is_markup=True), "markdown")
 
 
 _CLAIM_HEADINGS = ["claim in the paper", "what we measured", "judged by", "verdict"]

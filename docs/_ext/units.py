@@ -36,6 +36,7 @@ UNITS = {
     "clients_per_host": "clients",
     "clients_at_once": "clients",
     "evaluate_clients": "clients",
+    "workload.flower.run_config": "the app's own",
     "aggregation.threshold": "clients, or a share of them",
     "adversary.dishonest": "clients, or a share of them, or their numbers",
     "time.stage_quorums": "clients, or a share of them",

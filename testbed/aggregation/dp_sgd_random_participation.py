@@ -1,10 +1,11 @@
 """DP-SGD with random participation: Hasircioglu and Gunduz, Privacy Amplification via Random Participation in Federated
 Learning, arXiv 2205.01556, Algorithm 1; and section 5.5 for a server that is not trusted.
 
-In a round every available client takes part with probability p (selection `bernoulli`), and uses each of its samples
-with probability q. It sends the sum of their gradients, each clipped to norm C. The server adds noise N(0, sigma^2 I),
-scales by 1 / (p q D), with D the samples of all available clients (the paper's N_t d, which are equally large), and
-steps against the gradient. A round that nobody takes part in is one like any other: its noise moves the model.
+In a round every available client takes part with probability p (selection `bernoulli`: the server draws; with ``coins:
+clients`` each decides for itself, as printed), and uses each of its samples with probability q. It sends the sum of
+their gradients, each clipped to norm C. The server adds noise N(0, sigma^2 I), scales by 1 / (p q D), with D the
+samples of all available clients (the paper's N_t d, which are equally large), and steps against the gradient. A round
+that nobody takes part in is one like any other: its noise moves the model.
 
 Where the server is not trusted, each client adds such noise of its own; and to hide from it who takes part, every
 available client gets the model and answers: those that do not take part send noise alone. Modelled compute charges all
@@ -123,6 +124,12 @@ class RandomParticipationParameters(AggregationParameters):
             raise ValueError(
                 f"protocol: {_NAME} needs clients that are drawn independently; set selection.protocol to bernoulli, "
                 f"with client_rate (now {selection.protocol})"
+            )
+        if selection.coins == "clients" and self.hides_participation:
+            raise ValueError(
+                "answers: everybody hides who takes part from a server that is not trusted, and with selection.coins: "
+                "clients they tell it; leave that out (clients toss coins of their own here anyway), or set answers: "
+                "participants"
             )
         if not workload.is_built_in:
             return

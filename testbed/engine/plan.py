@@ -197,6 +197,7 @@ class Plan:
             workload=workload,
             experiment_id=self.experiment_id,
             participants_are_agreed=self.selection.participants_agree,
+            clients_decide=self.selection.clients_decide,
             minimum_participants=self.minimum_participants,
             maximum_participants=self.maximum_participants,
             rounds=self.experiment.rounds,

@@ -62,6 +62,7 @@ class Environment:
         workload: what clients train on; None when a run needs no training.
         experiment_id: 16 bytes that tell this experiment from others; part of what is signed and drawn on.
         participants_are_agreed: clients must have verified the participant list (Lotto) before they aggregate.
+        clients_decide: each client has decided in selection whether it takes part; one that does not never trains.
         rounds: the experiment's; a server that could name any later number could look for one that favours its clients.
         minimum_participants: with fewer, an honest server would have skipped the round: clients refuse to sum.
         maximum_participants: nor does an honest server ever have more.
@@ -81,6 +82,7 @@ class Environment:
     workload: Workload | None = None
     experiment_id: bytes = bytes(16)
     participants_are_agreed: bool = False
+    clients_decide: bool = False
     minimum_participants: int = 2
     maximum_participants: int = 2**40
     rounds: int = 2**40
@@ -114,6 +116,7 @@ class Client:
         local_update: what it has learned this round.
         agreed_participants: signing keys of this round's participants as this client has verified them; None when
             the selection protocol gives clients nothing to verify.
+        takes_part: whether it has decided to, in this round; None: it was not asked, or is not the one to decide.
         attacks: what a dishonest client has done since its last answer, one line each, for the records.
         prepared: what `Role.prepare` has left for it.
     """
@@ -129,6 +132,7 @@ class Client:
         "local_update",
         "number",
         "prepared",
+        "takes_part",
     )
 
     def __init__(self, number: int, environment: Environment, last_round: int = 0) -> None:
@@ -144,6 +148,7 @@ class Client:
         self._roles.clear()
         self.local_update: LocalUpdate | None = None
         self.agreed_participants: dict[int, bytes] | None = None
+        self.takes_part: bool | None = None
         self.attacks: list[str] = []
         self.prepared: object = None
 

@@ -262,6 +262,11 @@ class SelectionProtocol(ABC):
         return None
 
     @property
+    def clients_decide(self) -> bool:
+        """Whether each client says itself, at selection, if it takes part; then it trains only if it does."""
+        return False
+
+    @property
     def beacon_latency_s(self) -> float | None:
         """Seconds, one way, between the server and the randomness beacon that opens its rounds; None: there is none."""
         return None

@@ -18,6 +18,7 @@ from testbed.errors import RoundSkipped, TraceError
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
+from testbed.selection.own_coins import DecidingClient, decisions
 
 
 class RandomParameters(SelectionParameters):
@@ -43,7 +44,10 @@ class WeightedRandomParameters(SelectionParameters):
 
 
 class BernoulliParameters(SelectionParameters):
-    """Each available client independently, with probability K / (N (1 - p)), or with one that is given."""
+    """Each available client independently, with probability K / (N (1 - p)), or with one that is given.
+
+    Either the server draws them, or every client decides for itself.
+    """
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["bernoulli"] = "bernoulli"
@@ -56,6 +60,11 @@ class BernoulliParameters(SelectionParameters):
     )
     assumed_unavailable: float = Field(
         0.0, ge=0, lt=1, description="The server's estimate of the mean probability p of being away"
+    )
+    coins: Literal["server", "clients"] = Field(
+        "server",
+        description="Who tosses them. server: it draws among those that have checked in; clients: each for itself, and "
+        "it says at check-in whether it takes part (Algorithm 1 of random participation); it trains in no other round",
     )
 
     def check(self, population: int) -> None:
@@ -199,6 +208,23 @@ class BernoulliSelection(_AmongPresent):
         if self.parameters.client_rate is not None:
             return self.parameters.client_rate
         return self.parameters.participants / (self.population * (1 - self.parameters.assumed_unavailable))
+
+    @property
+    def clients_decide(self) -> bool:
+        """Whether each client tosses its own coin."""
+        return self.parameters.coins == "clients"
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """Clients say that they are there, and where they decide, what their coin says."""
+        return [RoleSpec(DecidingClient, self.parameters)] if self.clients_decide else super().roles
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """See `SelectionProtocol.select`."""
+        if not self.clients_decide:
+            return await super().select(round_)
+        present, willing = await decisions(round_)
+        return Selection(willing, len(present), available=present)
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
         """Every available client on its own; it may be that nobody is."""

@@ -7,12 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from testbed.plugins.classes import PLUGIN_NAME
 
-SCHEMES = ("iid", "dirichlet", "label-shards", "by-column")
+SCHEMES = ("iid", "dirichlet", "label-shards", "by-column", "overlapping")
 _OWN = "package.module:Partitioner"
 
 
 class Partition(BaseModel):
-    """How one data set is spread over the clients: every sample goes to at most one client, or to all."""
+    """How one data set is spread over the clients: a sample goes to one at most, or to all; with overlapping to any."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -21,8 +21,10 @@ class Partition(BaseModel):
         description="iid: a random equal share for each client; dirichlet: each client's class mix is drawn "
         "from Dir(alpha * class frequencies) (Hsu et al. 2019, arXiv 1909.06335); label-shards: samples "
         "sorted by label, cut into shards, shards_per_client of them for each client (McMahan et al. 2017, "
-        "arXiv 1602.05629); by-column: samples with one value of the column are one client's; or a partitioner like "
-        "those of flwr-datasets, e.g. flwr_datasets.partitioner:PathologicalPartitioner.",
+        "arXiv 1602.05629); by-column: samples with one value of the column are one client's; overlapping: "
+        "samples_per_client random ones for each client, drawn anew from all, so that clients have samples in common, "
+        "for more clients than the data suffice for; or a partitioner like those of flwr-datasets, e.g. "
+        "flwr_datasets.partitioner:PathologicalPartitioner.",
         json_schema_extra={"examples": [*SCHEMES, _OWN]},
     )
     alpha: float = Field(

@@ -364,6 +364,8 @@ class WorkloadSection(BaseModel):
 
     def _check_sample_counts(self) -> None:
         if self.samples_per_client is None:
+            if self.partition.scheme == "overlapping":
+                raise ValueError("partition.scheme: overlapping needs samples_per_client, how many each client draws")
             return
         if self.samples_per_client < self.partition.minimum_samples:
             raise ValueError("samples_per_client is below partition.minimum_samples; raise it or lower the minimum")

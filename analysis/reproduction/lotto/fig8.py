@@ -1,14 +1,12 @@
 """Lotto's Figure 8: how different the clients are in data and in speed (Jiang et al., arXiv 2401.02880, section 5.3).
 
 Data quality is the first term of Oort's utility, |B_i| sqrt(mean Loss^2), as a client would report it for the global
-model of that moment; speed is the factor by which a device takes longer than the fastest. Figure 9 trains the same
-heterogeneous clients, on generated data.
+model of that moment; speed is the factor by which a device takes longer than the fastest.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,15 +15,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.lotto.published import (
-    BATCH_SIZE,
-    EPOCHS,
-    LEARNING_RATES,
-    LINKS,
-    PARAMETERS,
-    derived,
+from analysis.reproduction.contract import ReproductionContext, ReproductionResult
+from analysis.reproduction.lotto.heterogeneous_clients import (
+    EXCLUDE,
+    SETTINGS,
+    Setting,
+    experiment,
+    panel_name,
+    panels,
+    remarks,
 )
+from analysis.reproduction.lotto.published import Application
 from analysis.reproduction.verdicts import Claim, above, between
 from analysis.statistics import Interval, mean_interval
 from analysis.style import PAGE_INCHES, house_style, save
@@ -34,89 +34,6 @@ from testbed.engine.plan import Plan
 from testbed.errors import RunError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
-
-ZIPF = 1.2
-"""Exponent a of the response latencies (section 5.3)."""
-
-EXCLUDE = 0.2
-"""Threshold of all strategies (section 5.3)."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Clients with different data and devices.
-
-    Attributes:
-        population: n.
-        participants: s of a round.
-        model: of `workloads`.
-        samples_per_client: None: varying as FEMNIST's do.
-        test_samples: for the accuracy.
-    """
-
-    population: int = 700
-    participants: int = 70
-    model: str = "femnist-cnn"
-    samples_per_client: int | None = None
-    test_samples: int = 2000
-
-    @property
-    def slowest(self) -> float:
-        """Device factor of the slowest client, where the fastest has 1: section 3.5 has i**-a for the i-th slowest."""
-        return float(self.population**ZIPF)
-
-
-def experiment(
-    setting: Setting, name: str, rounds: int, selection: Mapping[str, Any], sweep: Mapping[str, Sequence[Any]]
-) -> Experiment:
-    """FEMNIST's training with Zipf's devices; updates are summed in the clear, which no choice depends on.
-
-    Args:
-        setting: the clients.
-        name: of the experiment.
-        rounds: how many.
-        selection: its section, without the participants.
-        sweep: keys and their values.
-    """
-    training = derived("FEMNIST", transfer_bytes=8.0 * PARAMETERS["FEMNIST"]).parameter_example_s
-    return Experiment.model_validate(
-        {
-            "name": name,
-            "seed": 1,
-            "rounds": rounds,
-            "population": setting.population,
-            "workload": {
-                "dataset": "synthetic-femnist",
-                "model": setting.model,
-                "samples_per_client": setting.samples_per_client,
-                "test_samples": setting.test_samples,
-                "epochs": EPOCHS["FEMNIST"],
-                "batch_size": BATCH_SIZE,
-                "learning_rate": LEARNING_RATES["FEMNIST"],
-                "evaluate_every": 1,
-            },
-            "selection": {"participants": setting.participants, **selection},
-            "aggregation": {"protocol": "plain"},
-            "links": LINKS,
-            "devices": {"model": "zipf", "exponent": ZIPF, "fastest": 1.0, "slowest": setting.slowest},
-            "time": {"compute": "modelled", "costs": {"train.parameter_example": training}, "deadline_s": 86_400.0},
-            "sweep": {key: list(values) for key, values in sweep.items()},
-        }
-    )
-
-
-def remarks(setting: Setting) -> list[str]:
-    """What differs from the paper in both figures."""
-    return [
-        f"Scale: {setting.population} clients, {setting.participants} participants, model {setting.model}; the paper: "
-        "700, 70 and the CNN of 1,018,174 parameters.",
-        "Data are generated (synthetic-femnist, one writer per client, as many images as FEMNIST's writers have): "
-        "accuracies, and how much clients' data differ, are this task's, not FEMNIST's.",
-        "Devices follow Zipf's law with a = 1.2 as section 3.5 writes it, i**-a for the i-th slowest: that one takes "
-        f"{setting.slowest:.0f} times as long as the fastest, half of the clients at most {2**ZIPF:.1f} times. A "
-        "training step costs what the paper's own Table 2 implies (see lotto-table2).",
-        "Updates are summed in the clear: SecAgg would add the same to every strategy's rounds.",
-    ]
 
 
 @dataclass(frozen=True)
@@ -134,19 +51,29 @@ class HeterogeneityScale:
     seeds: int
 
 
-SCALES: dict[str, HeterogeneityScale] = {
-    "small": HeterogeneityScale(Setting(150, 15, model="mlp"), (1, 10, 30), seeds=8),
-    "paper": HeterogeneityScale(Setting(), (1, 10, 50), seeds=3),
+SCALES: dict[Application, dict[str, HeterogeneityScale]] = {
+    "FEMNIST": {
+        "small": HeterogeneityScale(SETTINGS["FEMNIST"]["small"], (1, 10, 30), seeds=8),
+        "paper": HeterogeneityScale(SETTINGS["FEMNIST"]["paper"], (1, 10, 50), seeds=3),
+    },
+    "OpenImage": {
+        "small": HeterogeneityScale(SETTINGS["OpenImage"]["small"], (1, 5, 15), seeds=4),
+        "paper": HeterogeneityScale(SETTINGS["OpenImage"]["paper"], (1, 10, 50), seeds=3),
+    },
+    "Reddit": {
+        "small": HeterogeneityScale(SETTINGS["Reddit"]["small"], (1, 5, 15), seeds=4),
+        "paper": HeterogeneityScale(SETTINGS["Reddit"]["paper"], (1, 10, 50), seeds=3),
+    },
 }
 
 
-def run_fig8(context: ReproductionContext) -> ReproductionResult:
+def run_fig8(application: Application, context: ReproductionContext) -> ReproductionResult:
     """Train with random selection up to each snapshot, and ask every client there."""
-    scale = SCALES[context.scale]
+    scale = SCALES[application][context.scale]
     every = [_look(context, scale, seed) for seed in range(1, scale.seeds + 1)]
     return ReproductionResult(
         _table(*every[0]),
-        figures=draw(*every[0], context.out),
+        figures=draw(*every[0], context.out / panel_name("fig8", application)),
         claims=claims(every),
         remarks=[
             *remarks(scale.setting),
@@ -257,7 +184,7 @@ def _said(interval: Interval) -> str:
     return f"{interval.mean:.1f} ± {half:.1f}"
 
 
-def draw(quality: Mapping[int, Floats], factors: Floats, out: Path) -> list[Path]:
+def draw(quality: Mapping[int, Floats], factors: Floats, path: Path) -> list[Path]:
     """Cumulative distributions: data quality by snapshot, and the speed of devices."""
     with house_style():
         figure = Figure(figsize=(PAGE_INCHES, 2.0), layout="constrained")
@@ -270,18 +197,16 @@ def draw(quality: Mapping[int, Floats], factors: Floats, out: Path) -> list[Path
         right.set(xlabel="compute time (fastest: 1)", xscale="log")
         for axes in (left, right):
             axes.grid(visible=True)
-        return save(figure, out / "lotto-fig8", marks(figure))
+        return save(figure, path, marks(figure))
 
 
 def _cumulative(axes: Axes, values: Floats, *, label: str, color: object) -> None:
     axes.step(np.sort(values), np.arange(1, len(values) + 1) / len(values), where="post", label=label, color=color)
 
 
-REPRODUCTIONS = (
-    Reproduction(
-        "lotto-fig8",
-        "Heterogeneity: clients' data quality over the rounds, and the speed of their devices (FEMNIST panel)",
-        "Jiang et al., Lotto, arXiv 2401.02880, Figure 8 (a) and (d)",
-        run_fig8,
-    ),
+REPRODUCTIONS = panels(
+    8,
+    "Heterogeneity: clients' data quality over the rounds, and the speed of their devices",
+    " and (d)",
+    run_fig8,
 )

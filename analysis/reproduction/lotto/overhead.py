@@ -56,7 +56,7 @@ TRAINING: dict[Application, float] = {"FEMNIST": 1.0, "OpenImage": 30.0, "Reddit
 """What a parameter and example of training cost, FEMNIST's CNN = 1: medians of three local trainings of the same models
 on generated data with one thread of one machine, 0.41, 12 and 24 ns (CNN, MobileNetV2 x 0.25, ALBERT)."""
 
-_DATASETS = {"FEMNIST": "synthetic-femnist", "OpenImage": "synthetic-openimage", "Reddit": "synthetic-reddit"}
+DATASETS = {"FEMNIST": "synthetic-femnist", "OpenImage": "synthetic-openimage", "Reddit": "synthetic-reddit"}
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def experiment(
             "rounds": rounds,
             "population": population,
             "workload": {
-                "dataset": _DATASETS[application],
+                "dataset": DATASETS[application],
                 "samples_per_client": SAMPLES[application],
                 "training": training,
                 "test_samples": 200,

@@ -19,7 +19,6 @@ import pandas as pd
 from analysis.bounds import random_participation_composed as composed
 from analysis.bounds.random_participation import (
     Delta,
-    Participation,
     as_printed,
     epsilon_at,
     only_local_sampling,
@@ -29,7 +28,7 @@ from analysis.bounds.random_participation import (
     weak_client_sampling,
 )
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, Scale
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.random_participation.published import (
     DELTA,
     EPSILON,
@@ -42,11 +41,11 @@ from analysis.reproduction.random_participation.published import (
     WCS,
     Scenario,
 )
+from analysis.reproduction.random_participation.tasks import TrainingTask, task_of
 from analysis.reproduction.training_runs import AccuracyCurves, best_of, describe_data, runs_by_scheme
 from analysis.reproduction.verdicts import Claim, above, between
 from analysis.statistics import mean_interval
 from analysis.style import one_panel, save
-from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 
 ANALYSES: Mapping[str, Delta] = {PROPOSED: recentred, WCS: weak_client_sampling, OLS: only_local_sampling}
@@ -54,77 +53,6 @@ ANALYSES: Mapping[str, Delta] = {PROPOSED: recentred, WCS: weak_client_sampling,
 
 _SEARCH_SEED = 0
 """The seed on which learning rates are tried; those that are compared count from 1."""
-
-
-@dataclass(frozen=True)
-class TrainingTask:
-    """What is learned, by whom, and for how long.
-
-    Attributes:
-        workload: keys of the experiment's workload.
-        population: N of the runs.
-        who: p, q and d of the runs.
-        rounds: iterations.
-        rates: the learning rates that every scheme is tried with.
-        seeds: repetitions.
-        evaluations: of the model, evenly over the rounds.
-        notes: what differs from the paper, for people.
-    """
-
-    workload: Mapping[str, Any]
-    population: int
-    who: Participation
-    rounds: int
-    rates: tuple[float, ...]
-    seeds: int
-    evaluations: int
-    notes: tuple[str, ...] = ()
-
-
-DIGITS = TrainingTask(
-    {"dataset": "digits", "model": "mlp"},
-    24,
-    Participation(59, 0.5, 0.1),
-    rounds=150,
-    rates=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3),
-    seeds=4,
-    evaluations=30,
-    notes=(
-        "Instead of EMNIST, the 8x8 digits: 24 clients with 59 samples, p = 0.5 and q = 0.1. That is the paper's "
-        "batch of about 70, which the noise is divided by. sigma and what it costs are for the paper's p, q and d.",
-        "Instead of the paper's network (156,526 parameters), two hidden layers of 64 units (8,970). Noise is added to "
-        "every parameter, so a larger model needs more iterations to be learned under it; here there are 150.",
-    ),
-)
-"""What stands in for both figures' federations on one core: their figures differ in the noise alone."""
-
-
-def task_of(scenario: Scenario, scale: Scale, data: Path | None) -> TrainingTask:
-    """What a figure runs; raises `ExperimentError` where the paper's scale lacks the paper's data."""
-    if data is None:
-        if scale == "small":
-            return DIGITS
-        raise ExperimentError(
-            f"{scenario.name}: --scale paper learns EMNIST itself; give the folder of its ByClass files with --data DIR"
-        )
-    paper = TrainingTask(
-        {"dataset": "emnist", "path": str(data), "model": "emnist-cnn"},
-        scenario.population,
-        scenario.who,
-        rounds=10_000,
-        rates=(0.0001, 0.0005, 0.002, 0.01),
-        seeds=5,
-        evaluations=100,
-        notes=("10,000 iterations: the paper's text does not say how many.",),
-    )
-    if scale == "paper":
-        return paper
-    few = (
-        "100 iterations at ten times the learning rates of the paper's scale: too few for the schemes with much noise.",
-    )
-    return replace(
-        paper, rounds=100, rates=tuple(10 * rate for rate in paper.rates), seeds=3, evaluations=20, notes=few
-    )
 
 
 @dataclass(frozen=True)
@@ -224,6 +152,7 @@ _LOOKS = {NONE: ("#7F7F7F", ":"), PROPOSED: ("#0072B2", "--"), WCS: ("#000000", 
 def run_training(scenario: Scenario, context: ReproductionContext) -> ReproductionResult:
     """Train at every scheme's noise, and judge both the accuracies and what the noise is said to guarantee."""
     task, noise = task_of(scenario, context.scale, context.data), required_noise(scenario)
+    task = replace(task, seeds=context.seeds or task.seeds)
     tried = search_rates(context, scenario.title, task, noise)
     rates = {scheme: grid.best for scheme, grid in tried.items()}
     results = train(context, scenario.title, task, noise, rates)
@@ -359,7 +288,9 @@ def _reproduction(scenario: Scenario, figure: str) -> Reproduction:
         f"Random participation: accuracy at the noise of four analyses, {scenario.title}",
         f"{PAPER}, {figure}",
         partial(run_training, scenario),
-        data_files="EMNIST ByClass, idx files",
+        data_files="EMNIST ByClass, idx files; --scale real: MNIST, too",
+        scales=("small", "real", "paper"),
+        takes_seeds=True,
     )
 
 

@@ -45,6 +45,17 @@ def training(dishonest: int, **more: Any) -> Training:
     return Training(dishonest, S, rounds=R, delta=DELTA, mechanism=skellam(), **given)
 
 
+def test_a_client_that_tosses_its_own_coin_is_there_as_often_as_it_says() -> None:
+    """And no oftener, with whatever accomplices."""
+    selection = {"protocol": "bernoulli", "client_rate": 0.1, "participants": 10}
+    _, drawn = found(selection)
+    _, decides = found(selection | {"coins": "clients"})
+    assert drawn.cost.rounds == R
+    assert decides.cost.rounds < R
+    assert decides.cost.epsilon < drawn.cost.epsilon
+    assert decides.cost.dishonest == drawn.cost.dishonest
+
+
 @pytest.mark.parametrize("protocol", ["random", "weighted-random", "oort"])
 @pytest.mark.parametrize("dishonest", [0, 5, 10, 40])
 def test_where_the_server_chooses_it_chooses_the_victim_every_time(protocol: str, dishonest: int) -> None:
@@ -292,10 +303,13 @@ def test_dp_sgd_is_weak_client_sampling_and_a_trusted_server_guarantees_nothing_
     selection = {"protocol": "bernoulli", "client_rate": 0.1}
     wcs = SubsampledGaussianAccountant(3.0, 0.2, 0.1).epsilon({1.0: R}, DELTA)
 
-    def of(server: str) -> list[Any]:
-        keys = {"seed": 1, "rounds": R, "population": N, "selection": selection}
-        plan = Plan(Experiment.model_validate(keys | {"aggregation": aggregation | {"server": server}}), 0)
-        return guarantees(plan, plan.noise_plan(DIMENSION).accountant, DELTA)
+    def of(server: str, coins: str = "server", **more: str) -> list[float]:
+        keys = {"seed": 1, "rounds": R, "population": N, "selection": selection | {"coins": coins}}
+        plan = Plan(Experiment.model_validate(keys | {"aggregation": aggregation | {"server": server} | more}), 0)
+        return [one.cost.epsilon for one in guarantees(plan, plan.noise_plan(DIMENSION).accountant, DELTA)]
 
-    assert [one.cost.epsilon for one in of("trusted")] == [wcs, inf]
-    assert [one.cost.epsilon for one in of("untrusted")] == [wcs, wcs]
+    assert of("trusted") == of("trusted", "clients") == [wcs, inf]
+    assert of("untrusted") == [wcs, wcs]
+    asked = SubsampledGaussianAccountant(3.0, 0.2).epsilon({1.0: R}, DELTA)
+    assert of("untrusted", answers="participants") == [wcs, asked]  # the server draws whom it likes
+    assert of("untrusted", "clients", answers="participants") == [wcs, wcs]  # it cannot

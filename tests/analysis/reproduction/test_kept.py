@@ -1,6 +1,7 @@
 """Kept results: read back as they were, verified, and shown in pages that say the same."""
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -163,3 +164,25 @@ def test_a_claim_that_counts_elsewhere_is_shown_and_not_counted(tmp_path: Path) 
     assert "agrees (counted in paper-table9)" in outcome(shared)
     write(OTHER, shared, "small", tmp_path)
     assert sum(counts(kept.read(tmp_path / "result.json").result.claims).values()) == 0
+
+
+def test_a_page_may_show_a_part_of_a_table(results: Path) -> None:
+    asked = "<!-- part: paper-table9 | who=c, n=20 | who, cost (paper), n -->\n"
+    new = pages.page(f"{asked}old\n<!-- end -->\n", "page.md")
+    assert new.startswith(asked + "\n| who | cost (paper) | n |\n")
+    assert "| c | – | 20 |" in new
+    assert "0.12" not in new
+    assert pages.page(new, "page.md") == new
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ("", "write ' | KEY=VALUE, ... | COLUMN, ...' behind the name"),
+        (" | who=c | price", "no column price; there are who, n, cost, "),
+        (" | who=d | cost", "no row has who=d"),
+    ],
+)
+def test_a_part_that_is_not_there_is_one_line(results: Path, asked: str, why: str) -> None:
+    with pytest.raises(ExperimentError, match=re.escape(f"page.md: part: paper-table9: {why}")):
+        pages.page(f"<!-- part: paper-table9{asked} -->\n<!-- end -->\n", "page.md")

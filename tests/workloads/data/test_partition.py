@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
+import workloads
 from testbed.errors import ExperimentError
 from testbed.workload.partition import Partition
+from testbed.workload.section import WorkloadSection
 from workloads.data.clients import partition
 from workloads.data.clients.partition import Assignment
 
@@ -173,3 +176,45 @@ def test_shared_samples_do_not_stand_in_for_a_clients_own() -> None:
         partition.assign(labels, 25, section, None, np.random.default_rng(0))
     with pytest.raises(ExperimentError, match="shared_samples: 30 of the 30 training samples; lower it"):
         partition.assign(labels, 2, Partition(shared_samples=30), None, np.random.default_rng(0))
+
+
+@given(
+    samples=st.integers(1, 60),
+    population=st.integers(1, 40),
+    size=st.integers(1, 70),
+    shared=st.integers(0, 8),
+    seed=st.integers(0, 2**70),
+)
+def test_overlapping_clients_draw_theirs_from_all_samples(samples, population, size, shared, seed) -> None:
+    """More samples together than there are; none twice at one client; the shared ones are within the limit."""
+    labels = np.arange(samples) % 10
+    section = Partition(scheme="overlapping", shared_samples=shared)
+
+    def drawn() -> Assignment:
+        return partition.assign(labels, population, section, size, np.random.default_rng(seed))
+
+    if shared >= samples or size > samples or size <= shared:
+        if shared < samples:
+            with pytest.raises(ExperimentError, match=r"workload\.(samples_per_client|partition)"):
+                drawn()
+        return
+    found = drawn()
+    for client in range(population):
+        held = found.of(client)
+        assert len(held) == len(np.unique(held)) == size == found.counts[client]
+        assert set(held.tolist()) <= set(range(samples))
+    assert np.array_equal(found.order, drawn().order)
+
+
+def test_every_sample_is_as_likely_at_an_overlapping_client() -> None:
+    found = partition.overlapping(20, 4000, 5, np.random.default_rng(3))
+    assert chisquare(np.bincount(found.order, minlength=20)).pvalue > 1e-4
+    assert np.corrcoef(*(np.isin(np.arange(20), found.of(client)) for client in (0, 1)))[0, 1] < 1
+
+
+def test_overlapping_says_how_many_each_client_draws() -> None:
+    with pytest.raises(ValueError, match="overlapping needs samples_per_client"):
+        WorkloadSection(partition=Partition(scheme="overlapping"))
+    many = WorkloadSection(partition=Partition(scheme="overlapping"), samples_per_client=30)
+    built = workloads.build(many, 500, 1)
+    assert built.sample_counts.tolist() == [30] * 500

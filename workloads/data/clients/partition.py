@@ -1,7 +1,8 @@
 """Partitioners: which client holds which samples of one data set.
 
-Each gives every sample to exactly one client and is a function of its arguments and the generator alone. With the
-shared-data strategy some samples are set aside first and held by every client.
+Each gives every sample to exactly one client and is a function of its arguments and the generator alone; but for
+`overlapping`, where a sample may be with several clients. With the shared-data strategy some samples are set aside
+first and held by every client.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ class Assignment:
     """Which samples each client holds, as two arrays (a population of 10**6 makes no 10**6 objects).
 
     Attributes:
-        order: (samples,) int64, numbers of the samples that one client alone holds, those of client 0 first.
+        order: (samples,) int64, numbers of the samples that one client alone holds, those of client 0 first; with
+            `overlapping` other clients may hold them, too.
         offsets: (population + 1,) int64; those of client i are ``order[offsets[i]:offsets[i + 1]]``.
         shared: (s,) int64, numbers of the samples that every client holds besides; mostly none.
     """
@@ -76,6 +78,20 @@ def _equal_sizes(samples: int, parts: int) -> NDArray[np.int64]:
 def iid(samples: int, population: int, random: np.random.Generator) -> Assignment:
     """A random equal share (sizes differ by at most one) of `samples` samples for each client."""
     return Assignment(random.permutation(samples), _offsets(_equal_sizes(samples, population)))
+
+
+def overlapping(samples: int, population: int, size: int, random: np.random.Generator) -> Assignment:
+    """`size` different samples for each client, drawn anew from all: for populations that the data do not suffice for.
+
+    Raises:
+        ExperimentError: there are not as many samples.
+    """
+    if size > samples:
+        raise ExperimentError(
+            f"workload.samples_per_client: {size} different ones of {samples} training samples (overlapping); lower it"
+        )
+    drawn = [random.choice(samples, size, replace=False) for _ in range(population)]
+    return Assignment(np.concatenate(drawn), np.arange(population + 1, dtype=np.int64) * size)
 
 
 def dirichlet(labels: NDArray[np.int64], population: int, alpha: float, random: np.random.Generator) -> Assignment:
@@ -216,12 +232,13 @@ def assign(
     """
     known = {"label": labels, **(columns or {})}
     if not section.shared_samples:
-        assignment = _spread(labels, known, population, section, random)
+        assignment = _spread(labels, known, population, section, random, limit)
     else:
         shared = shared_samples(labels, section.shared_samples, random)
         private = np.setdiff1d(np.arange(len(labels)), shared, assume_unique=True)
         of_private = {name: values[private] for name, values in known.items()}
-        spread = _spread(labels[private], of_private, population, section, random)
+        own_limit = None if limit is None else limit - len(shared)
+        spread = _spread(labels[private], of_private, population, section, random, own_limit)
         assignment = Assignment(private[spread.order], spread.offsets, shared)
     if limit is not None:
         assignment = assignment.limited(limit)
@@ -235,6 +252,7 @@ def _spread(
     population: int,
     section: Partition,
     random: np.random.Generator,
+    limit: int | None,
 ) -> Assignment:
     if section.column is not None:
         if section.column not in columns:
@@ -246,6 +264,9 @@ def _spread(
     if section.is_own:
         parts = partitioner.parts(section, columns, population, random)
         return Assignment(np.concatenate(parts), _offsets(np.array([len(part) for part in parts])))
+    if section.scheme == "overlapping":
+        assert limit is not None  # checked with the section
+        return overlapping(len(labels), population, limit, random)
     if section.scheme != "label-shards":  # known at once, before any work
         _require_samples(_equal_sizes(len(labels), population), len(labels), section)
     if section.scheme == "iid":

@@ -8,8 +8,8 @@ import pytest
 
 from analysis.bounds.random_participation import Participation
 from analysis.reproduction.contract import ReproductionContext, Scale
-from analysis.reproduction.random_participation import accuracy
-from analysis.reproduction.random_participation.accuracy import DIGITS, RateSearch, TrainingTask
+from analysis.reproduction.random_participation import accuracy, tasks
+from analysis.reproduction.random_participation.accuracy import RateSearch
 from analysis.reproduction.random_participation.published import (
     EPSILON,
     FEW_CLIENTS,
@@ -20,6 +20,7 @@ from analysis.reproduction.random_participation.published import (
     WCS,
     Scenario,
 )
+from analysis.reproduction.random_participation.tasks import DIGITS, TrainingTask
 from analysis.reproduction.training_runs import AccuracyCurves
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
@@ -42,7 +43,7 @@ TINY = TrainingTask(
 
 
 def test_a_tiny_figure_through_real_runs(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accuracy, "DIGITS", TINY)
+    monkeypatch.setattr(tasks, "DIGITS", TINY)
     result = accuracy.run_training(MANY_CLIENTS, context)
     assert result.table["scheme"].tolist() == [NONE, PROPOSED, WCS, OLS]
     assert result.table["accuracy [%]"].between(0, 100).all()
@@ -133,7 +134,7 @@ def test_the_papers_scale_needs_the_papers_data(context: ReproductionContext) ->
 @pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_with_the_papers_data_the_federation_is_the_papers(scenario: Scenario, scale: Scale) -> None:
-    task = accuracy.task_of(scenario, scale, Path("/data"))
+    task = tasks.task_of(scenario, scale, Path("/data"))
     swept = accuracy.experiment(scenario.title, task, [(0.0, 0.1), (1.0, 0.1)], 1)
     assert (swept.workload.dataset, swept.workload.samples_per_client) == ("emnist", scenario.who.local_samples)
     assert isinstance(swept.selection, BernoulliParameters)
@@ -143,7 +144,25 @@ def test_with_the_papers_data_the_federation_is_the_papers(scenario: Scenario, s
         assert set(scenario.rates.values()) <= set(task.rates)
 
 
-@pytest.mark.parametrize("task", [DIGITS, accuracy.task_of(MANY_CLIENTS, "paper", Path("/data"))])
+@pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
+def test_mnist_stands_in_for_emnist_at_the_papers_size(scenario: Scenario, tmp_path: Path) -> None:
+    """Its 60,000 images are fewer than the clients' samples: they have some in common."""
+    task = tasks.task_of(scenario, "real", tmp_path)
+    workload = accuracy.experiment(scenario.title, task, [(1.0, 0.1)], 1).workload
+    assert (workload.dataset, workload.model) == ("mnist", "emnist-cnn")
+    assert (workload.partition.scheme, workload.samples_per_client) == ("overlapping", scenario.who.local_samples)
+    assert (task.population, task.who) == (scenario.population, scenario.who)
+    assert "about 12 clients" in task.notes[1]
+    (tmp_path / "gzip").mkdir()
+    (tmp_path / "gzip" / "emnist-byclass-train-images-idx3-ubyte.gz").touch()
+    task = tasks.task_of(scenario, "real", tmp_path)
+    assert task.workload["dataset"] == "emnist"
+    assert len(task.notes) == 1
+    with pytest.raises(ExperimentError, match="or of MNIST with --data DIR"):
+        tasks.task_of(scenario, "real", None)
+
+
+@pytest.mark.parametrize("task", [DIGITS, tasks.task_of(MANY_CLIENTS, "paper", Path("/data"))])
 def test_a_batch_has_about_seventy_samples(task: TrainingTask) -> None:
     who = task.who
     assert task.population * who.local_samples * who.client_rate * who.sample_rate == pytest.approx(70, rel=0.02)

@@ -1,0 +1,193 @@
+"""The clients of Lotto's Figures 8 and 9, which differ in data and in speed (Jiang et al., arXiv 2401.02880, section
+5.3).
+
+Figure 8 looks at them, Figure 9 trains them, on generated data of the three applications' shapes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.lotto.overhead import DATASETS, RING_BITS
+from analysis.reproduction.lotto.published import (
+    APPLICATIONS,
+    BATCH_SIZE,
+    EPOCHS,
+    LEARNING_RATES,
+    LINKS,
+    PARAMETERS,
+    Application,
+    derived,
+)
+from testbed.experiment.schema import Experiment
+
+ZIPF = 1.2
+"""Exponent a of the response latencies (section 5.3)."""
+
+EXCLUDE = 0.2
+"""Threshold of all strategies (section 5.3)."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Clients with different data and devices.
+
+    Attributes:
+        population: n.
+        participants: s of a round.
+        model: of `workloads`.
+        samples_per_client: None: varying as the application's do.
+        test_samples: for the accuracy.
+        application: whose data are generated.
+        secagg: whether updates are summed by secure aggregation; else in the clear.
+        workload: further keys of it, and others than the paper's.
+        notes: what differs from the paper by these, for people.
+    """
+
+    population: int = 700
+    participants: int = 70
+    model: str = "femnist-cnn"
+    samples_per_client: int | None = None
+    test_samples: int = 2000
+    application: Application = "FEMNIST"
+    secagg: bool = False
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def slowest(self) -> float:
+        """Device factor of the slowest client, where the fastest has 1: section 3.5 has i**-a for the i-th slowest."""
+        return float(self.population**ZIPF)
+
+
+SETTINGS: dict[Application, dict[str, Setting]] = {
+    "FEMNIST": {"small": Setting(150, 15, model="mlp"), "paper": Setting(secagg=True)},
+    "OpenImage": {
+        "small": Setting(
+            60, 6, "mobilenet-v2", 40, 500, "OpenImage", secagg=True, workload={"image_size": 64},
+            notes=("Images of 64x64 pixels and 40 of each client; the paper's have 256x256.",),
+        ),
+        "paper": Setting(700, 70, "mobilenet-v2", None, 2000, "OpenImage", secagg=True),
+    },
+    "Reddit": {
+        "small": Setting(
+            100, 10, "albert-small", None, 200, "Reddit", secagg=True,
+            workload={"sequence_length": 16, "vocabulary_size": 500, "optimizer": "adamw", "learning_rate": 3e-3},
+            notes=(
+                "Two layers of 64 units instead of ALBERT base, sequences of 16 words of 500, and a learning rate that "
+                "suits them, 0.003; the paper's is 8e-5.",
+            ),
+        ),
+        "paper": Setting(700, 70, "albert", None, 500, "Reddit", secagg=True, workload={"optimizer": "adamw"}),
+    },
+}  # fmt: skip
+"""By application and scale."""
+
+
+def experiment(
+    setting: Setting, name: str, rounds: int, selection: Mapping[str, Any], sweep: Mapping[str, Sequence[Any]]
+) -> Experiment:
+    """The application's training with Zipf's devices.
+
+    Args:
+        setting: the clients.
+        name: of the experiment.
+        rounds: how many.
+        selection: its section, without the participants.
+        sweep: keys and their values.
+    """
+    application = setting.application
+    up_bytes = RING_BITS / 8 if setting.secagg else 4.0
+    implied = derived(application, transfer_bytes=(4 + up_bytes) * PARAMETERS[application])
+    costs = {"train.parameter_example": implied.parameter_example_s}
+    aggregation: dict[str, Any] = {"protocol": "plain"}
+    if setting.secagg:
+        aggregation = {"protocol": "secagg", "threshold": 0.7, "bits": RING_BITS}
+        costs["mask.element"] = implied.mask_element_s
+    return Experiment.model_validate(
+        {
+            "name": name,
+            "seed": 1,
+            "rounds": rounds,
+            "population": setting.population,
+            "workload": {
+                "dataset": DATASETS[application],
+                "model": setting.model,
+                "samples_per_client": setting.samples_per_client,
+                "test_samples": setting.test_samples,
+                "epochs": EPOCHS[application],
+                "batch_size": BATCH_SIZE,
+                "learning_rate": LEARNING_RATES[application],
+                "evaluate_every": 1,
+                **setting.workload,
+            },
+            "selection": {"participants": setting.participants, **selection},
+            "aggregation": aggregation,
+            "links": LINKS,
+            "devices": {"model": "zipf", "exponent": ZIPF, "fastest": 1.0, "slowest": setting.slowest},
+            "time": {"compute": "modelled", "costs": costs, "deadline_s": 86_400.0},
+            "sweep": {key: list(values) for key, values in sweep.items()},
+        }
+    )
+
+
+_MODELS = {
+    "FEMNIST": "the CNN of 1,018,174 parameters",
+    "OpenImage": "MobileNetV2 of width 0.25",
+    "Reddit": "ALBERT base",
+}
+_SHAPES = {
+    "FEMNIST": "one writer per client, as many images as FEMNIST's writers have",
+    "OpenImage": "one photographer per client, 596 labels",
+    "Reddit": "one user per client, words that follow one another by chance",
+}
+
+
+def remarks(setting: Setting) -> list[str]:
+    """What differs from the paper in both figures."""
+    application = setting.application
+    summed = (
+        "SecAgg sums the updates, and slow devices are slow at masks, too. What its elements cost is implied as well."
+    )
+    if not setting.secagg:
+        summed = "Updates are summed in the clear: SecAgg would add the same to every strategy's rounds."
+    return [
+        f"Scale: {setting.population} clients, {setting.participants} participants, model {setting.model}; the paper: "
+        f"700, 70 and {_MODELS[application]}.",
+        f"Data are generated ({DATASETS[application]}, {_SHAPES[application]}): "
+        f"accuracies, and how much clients' data differ, are this task's, not {application}'s.",
+        *setting.notes,
+        "Devices follow Zipf's law with a = 1.2 as section 3.5 writes it, i**-a for the i-th slowest: that one takes "
+        f"{setting.slowest:.0f} times as long as the fastest, half of the clients at most {2**ZIPF:.1f} times. A "
+        "training step costs what the paper's own Table 2 implies (see lotto-table2).",
+        summed,
+    ]
+
+
+def panel_name(figure: str, application: Application) -> str:
+    """What a figure's panel is called: FEMNIST's, the first, has the figure's own name."""
+    return f"lotto-{figure}" + ("" if application == "FEMNIST" else f"-{application.lower()}")
+
+
+def panels(
+    figure: int, title: str, place: str, run: Callable[[Application, ReproductionContext], ReproductionResult]
+) -> tuple[Reproduction, ...]:
+    """The three panels of a figure, a reproduction each.
+
+    Args:
+        figure: its number.
+        title: what it shows.
+        place: where else in the paper, behind the panel's letter.
+        run: makes one application's.
+    """
+    return tuple(
+        Reproduction(
+            panel_name(f"fig{figure}", application),
+            f"{title} ({application} panel)",
+            f"Jiang et al., Lotto, arXiv 2401.02880, Figure {figure} ({letter}){place}",
+            partial(run, application),
+        )
+        for letter, application in zip("abc", APPLICATIONS, strict=True)
+    )

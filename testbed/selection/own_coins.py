@@ -1,0 +1,66 @@
+"""Participation that clients decide by themselves, each by a coin of its own, and tell the server at check-in.
+
+Hasircioglu and Gunduz, Privacy Amplification via Random Participation in Federated Learning, arXiv 2205.01556,
+Algorithm 1: a client samples B from Bern(p), and informs the server where B = 1. Here everybody who is there answers,
+with B: the server needs the number of available clients, too (N_t), to scale the sum.
+
+A client tosses one coin for each round number, and trains in no round for which it said no (`Trainer`): a server that
+follows nothing has it in as many rounds as its own coins say, and in no others.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from testbed.arrays import Ids
+from testbed.errors import Refusal
+from testbed.messages import Count, Message, RoundNumber
+from testbed.parties.client import Role, handles
+from testbed.privacy.gaussian import coins
+from testbed.selection.check_in import STAGE
+from testbed.selection.contract import SelectionRound
+
+
+class Decision(Message, frozen=True):
+    """I am here, and my coin says whether I take part."""
+
+    takes_part: bool
+
+
+class AskDecision(Message, frozen=True):
+    """Who is there, and who takes part? Carries the round and the population's size, once per client."""
+
+    stage: ClassVar[str] = STAGE
+    Answer: ClassVar[type[Message] | None] = Decision
+    as_participant: ClassVar[bool] = False
+
+    round: RoundNumber
+    population: Count
+
+
+class DecidingClient(Role):
+    """Client side: tosses its coin, once for each round number."""
+
+    @handles(AskDecision)
+    def on_ask_decision(self, message: AskDecision) -> Decision:
+        """What the coin says; refused for a round that is over, or beyond the last."""
+        client, environment = self.client, self.environment
+        if message.round > environment.rounds:
+            raise Refusal("check-in.round-beyond-the-last", f"round {message.round} of {environment.rounds}")
+        if message.round <= client.last_round:
+            raise Refusal("check-in.round-used", f"the coin of round {message.round} was tossed before")
+        if environment.client_rate is None:
+            raise Refusal("check-in.no-client-rate", "this run's selection draws no client independently")
+        client.last_round = message.round
+        secret = environment.randomness.secret(client.number, message.round, "check-in/participation")
+        client.takes_part = bool(coins(secret, 1, environment.client_rate)[0])
+        return Decision(client.takes_part)
+
+
+async def decisions(round_: SelectionRound) -> tuple[Ids, Ids]:
+    """The clients that are there, and those of them that take part; both sorted."""
+    replies = await round_.network.ask(round_.everyone, AskDecision(round_.number, round_.population))
+    answers = replies.valid()
+    there = np.sort(np.fromiter(answers, np.int64, len(answers)))
+    round_.candidates = len(there)
+    return there, there[np.array([answers[client].takes_part for client in there.tolist()], np.bool_)]
