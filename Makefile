@@ -20,8 +20,7 @@ LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/r
 
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
-	$(BIN)/testbed plot runs/quickstart
-	$(BIN)/testbed report runs/quickstart
+	$(BIN)/testbed plot runs/quickstart & $(BIN)/testbed report runs/quickstart && wait $$!
 
 test: $(READY) $(FLOWER) lint browser
 	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup
