@@ -94,6 +94,8 @@ def is_crash(error: BaseException) -> bool:
     """
     if isinstance(error, SystemExit):
         frames = traceback.extract_tb(error.__traceback__)
+        while frames and frames[-1].name == "exit":  # of libraries that put their own in place of `sys.exit`, as wandb
+            frames.pop()
         return not (frames and "ray" in Path(frames[-1].filename).parts)
     return isinstance(error, Exception)
 

@@ -113,14 +113,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: done; 2: bad input; 3: the run failed; 130: stopped by SIGINT or SIGTERM.
     """
-    if arguments is None:  # the process ends with it, and need not look through torch for circles: half a second
-        atexit.register(gc.freeze)
+    if arguments is None:  # the process ends with it
+        atexit.register(_end_sooner)
     invocation = Invocation(tuple(sys.argv[1:] if arguments is None else arguments))
     try:
         with stopping_on_signals():
             return _invoked(invocation)
     except (Exception, KeyboardInterrupt) as error:
         return report_error(error, invocation)
+
+
+def _end_sooner() -> None:
+    """Python need not look through torch for circles: half a second. What is left then, triton calls a leak."""
+    if "triton" not in sys.modules:
+        gc.freeze()
 
 
 def _invoked(invocation: Invocation) -> int:

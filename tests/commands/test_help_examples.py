@@ -44,6 +44,7 @@ RUNS = {
     "lotto": "lotto",
 }
 ON_A_CLUSTER = {"submit", "jobs list", "jobs logs", "jobs stop", "jobs fetch", "cluster check"}
+ELSEWHERE = {"flower"}  # needs an app and its environment: tests/workloads/flower
 SLOW = {"calibrate", "attack survey", "attack reconstruct"}
 
 
@@ -88,7 +89,7 @@ def _marked(name: str) -> Any:
     return pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
 
 
-@pytest.mark.parametrize("name", [_marked(name) for name in COMMANDS if name not in ON_A_CLUSTER])
+@pytest.mark.parametrize("name", [_marked(name) for name in COMMANDS if name not in ON_A_CLUSTER | ELSEWHERE])
 def test_the_first_example_works_as_printed(
     name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from testbed.emulation.links.rates import CONSTANT, Rates
@@ -105,6 +105,10 @@ def test_a_later_start_shifts_everything(case: Case, shift: int) -> None:
     start, size, stop = case.columns()
     rates, flights = case.rates(), case.in_flights()
     unmoved = transfer(start, size, rates, case.capacity, stop, flights)
+    # Where a transfer ends in the very moment in which a rate does, rounding decides whether it waits for the next one.
+    for a_little in (-1e-9, 1e-9):
+        nearby = transfer(start + a_little, size, rates, case.capacity, stop, flights)
+        assume(np.allclose(nearby.finish_s, unmoved.finish_s, rtol=1e-6, atol=1e-6))
     moved = transfer(start + shift, size, rates.delayed(shift), case.capacity, stop + shift, flights)
     np.testing.assert_allclose(moved.finish_s - shift, unmoved.finish_s, rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(moved.delivered_bytes, unmoved.delivered_bytes, rtol=1e-7, atol=1e-6)

@@ -266,6 +266,10 @@ def _spread(
         return Assignment(np.concatenate(parts), _offsets(np.array([len(part) for part in parts])))
     if section.scheme == "overlapping":
         assert limit is not None  # checked with the section
+        if limit < 1:
+            raise ExperimentError(
+                "workload.samples_per_client counts the shared samples, too: none are left of a client's own; raise it"
+            )
         return overlapping(len(labels), population, limit, random)
     if section.scheme != "label-shards":  # known at once, before any work
         _require_samples(_equal_sizes(len(labels), population), len(labels), section)
