@@ -39,7 +39,8 @@ def send(directory: Path, to: TextIO, maximum: int = MAXIMUM_BYTES) -> bool:
         print(f"{_ERROR} {directory}: no such directory on the head; did the run begin?", file=to, flush=True)
         return False
     with tempfile.TemporaryFile() as archive:
-        with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as tar:
+        # dereference: of a run that was killed, two checkpoints may be two names of one file (`keep_checkpoint`).
+        with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1, dereference=True) as tar:
             for path in _regular_files(directory):
                 tar.add(path, path.relative_to(directory).as_posix(), recursive=False, filter=_anonymous)
                 if archive.tell() > maximum:

@@ -47,6 +47,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
     run_at(tmp_path / "sweep" / "a")
     run_at(tmp_path / "sweep" / "b")
+    (tmp_path / "sweep" / "b" / "second-name").hardlink_to(next((tmp_path / "sweep" / "b").iterdir()))
     sent = contents(tmp_path / "sweep")
     (tmp_path / "sweep" / "a" / ".lock").write_text("")
     (tmp_path / "sweep" / "a" / "link").symlink_to("/etc/hostname")
