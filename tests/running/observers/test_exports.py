@@ -89,14 +89,20 @@ def wandb_files(directory: Path) -> list[Path]:
 
 
 def read_wandb(directory: Path) -> Points:
-    """As `wandb sync` reads it: the library's messages in LevelDB's log format, every file of the run in order."""
+    """As `wandb sync` reads it: the library's messages in LevelDB's log format, every file of the run in order.
+
+    What is cut short ends a file, as for every reader of that format: the library's service may still write the tail
+    of an interrupted run.
+    """
     messages = pytest.importorskip("wandb.proto.wandb_internal_pb2")
     rows: Points = []
     for file in wandb_files(directory):
         data, at, message = file.read_bytes(), 7, b""
         assert data[:4] == b":W&B"
-        while at < len(data):
+        while at + 7 <= len(data):
             length, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
+            if at + 7 + length > len(data):
+                break
             message += data[at + 7 : at + 7 + length]
             at += 7 + length
             if 32768 - at % 32768 < 7:
