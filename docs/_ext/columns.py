@@ -17,6 +17,7 @@ ROWS = {
     "participation": "One row per participant of a round, completed or aborted.",
     "events": "One row per refusal, misbehaviour, crash, replaced host or coordinator, client left out, resume.",
     "privacy": "One row per client and round that its data were in; a round that was run again may have several.",
+    "staleness": "One row per participant of a round of an asynchronous run, completed or aborted.",
     "clients": "One row per client of the population, written when the run begins.",
 }
 """What a row of each table is."""
@@ -108,6 +109,14 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "honest_noise": (_SHARE, "What was really added."),
         "colluding_noise": (_SHARE, "What server and accomplices cannot subtract."),
+    },
+    "staleness": {
+        "round": ("", "Number of the round."),
+        "client": ("", "Number of the participant."),
+        "staleness": ("rounds", "Between the one in which it was sent the model and this one: tau."),
+        "scale": ("", "What its update counts of itself for that: 1 / (1 + tau)^a."),
+        "sent_s": (_SECONDS, "When it was sent the model."),
+        "ready_s": (_SECONDS, "When the server had its update (`plain`), or knew that it was there."),
     },
     "clients": {
         "client": ("", "Number of the client, from 0."),

@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from testbed.crashes import locating_crashes
 from testbed.crypto.remembered import remembers
+from testbed.engine.buffered import run_buffered_round
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import charged_again, open_ledger
 from testbed.engine.recorder import EndedRound, RunRecorder
 from testbed.engine.round import Outcome, run_round, skipped_round
 from testbed.errors import RunError
+from testbed.network.asynchronous import AsynchronousNetwork
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.hosts import Hosts
 from testbed.network.live import LiveNetwork
@@ -91,7 +93,8 @@ class Federation:
         self.on_progress = on_progress
         experiment = plan.experiment
         n = experiment.population
-        make_network = functools.partial(EmulatedNetwork, hosts) if network is None else network
+        emulated = EmulatedNetwork if experiment.asynchronous is None else AsynchronousNetwork
+        make_network = functools.partial(emulated, hosts) if network is None else network
         with locating_crashes("the run's preparation"):
             parts = (plan.links(), plan.speed_factors(), plan.availability(workload))
         self.network = make_network(*parts, plan.timing, plan.compute, self._on_stage, experiment.on_crash)
@@ -220,6 +223,8 @@ class Federation:
         plan, model = self.plan, self.state.model
         if self._spent:  # by attempts
             return await skipped_round(start, self.network, model, f"budget-spent: {self._spent}")
+        if isinstance(self.network, AsynchronousNetwork):
+            return await run_buffered_round(start, self.network, plan, model)
         return await run_round(
             start,
             self.network,

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.adversary.section import Adversary
+from testbed.aggregation.buffered import Staleness, UpdateKeeper
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.ring_elements import noise_of
 from testbed.aggregation.secagg.parameters import keeps_masks_symbolic
@@ -139,6 +140,8 @@ class Plan:
     def roles(self) -> list[RoleSpec]:
         """The client sides of all protocols of the run."""
         specs = [*self.selection.roles, RoleSpec(Trainer, None), *self.aggregation.roles]
+        if self.experiment.asynchronous is not None:
+            specs.append(RoleSpec(UpdateKeeper, Staleness(self.experiment.asynchronous.staleness_exponent)))
         return specs if self.adversary is None else self.adversary.roles(specs)
 
     @cached_property

@@ -20,7 +20,14 @@ from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint, RoundAggregate
 from testbed.records.clients import clients_table
 from testbed.records.log import RunLog
-from testbed.records.tables import SCHEMAS, STOPPED, events_table, exchanges_tables, participation_table
+from testbed.records.tables import (
+    SCHEMAS,
+    STOPPED,
+    events_table,
+    exchanges_tables,
+    participation_table,
+    staleness_table,
+)
 from testbed.records.writer import changed_after
 from testbed.workload.contract import Evaluation, LabelledEvaluation
 
@@ -134,6 +141,9 @@ class RunRecorder:
             "participation": participation_table(number, outcome.participants, outcome.survivors, self._plan.dishonest),
             "events": events_table(number, events),
         }
+        if (buffered := outcome.buffered) is not None:
+            columns = vars(buffered) | {"client": buffered.clients}
+            tables["staleness"] = staleness_table(number, columns)
         if ended.privacy:
             tables["privacy"] = pa.concat_tables(ended.privacy)
         return tables

@@ -8,13 +8,37 @@ import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.aggregation.server_optimizers import FederatedAveraging, ServerOptimizer, next_model
-from testbed.arrays import Ids
+from testbed.arrays import Floats, Ids
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.contract import EXCLUDED, ExcludingNetwork, RoundNetwork, no_ids
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, TrainingReports, merged, reports_of
 from testbed.training import Broadcast, Train, TrainingRound
 from testbed.workload.contract import Workload
+
+
+@dataclass(frozen=True)
+class BufferedUpdates:
+    """What was in the buffer of an asynchronous round (`testbed.engine.buffered`); columns aligned.
+
+    Attributes:
+        clients: `(k,)` sorted.
+        staleness: `(k,)` int64 rounds between the one in which each was sent the model and this one.
+        scale: `(k,)` what each update counts of itself for that.
+        sent_s: `(k,)` when each was sent the model.
+        ready_s: `(k,)` when the server had its update, or knew that it was there.
+    """
+
+    clients: Ids
+    staleness: Ids
+    scale: Floats
+    sent_s: Floats
+    ready_s: Floats
+
+    @classmethod
+    def none(cls) -> "BufferedUpdates":
+        """Of a round that had no buffer."""
+        return cls(no_ids(), no_ids(), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 @dataclass
@@ -30,6 +54,7 @@ class Outcome:
         model: `(d,)` float32 after the round.
         training_loss: mean over the participants that trained; None when nobody did.
         aggregate: what the aggregation gave; None unless completed.
+        buffered: in an asynchronous run: whose updates these were.
     """
 
     model: npt.NDArray[np.float32]
@@ -40,6 +65,13 @@ class Outcome:
     survivors: Ids = field(default_factory=no_ids)
     training_loss: float | None = None
     aggregate: Aggregate | None = None
+    buffered: BufferedUpdates | None = None
+
+    def end_early(self, end: RoundAborted | Refusal) -> None:
+        """Nothing has come of the round."""
+        self.state = "skipped" if isinstance(end, RoundSkipped) else "aborted"
+        name = end.check if isinstance(end, Refusal) else end.reason  # a server refuses, too: wrong sums, strangers
+        self.reason = f"{name}: {end.detail}" if end.detail else name
 
 
 @dataclass(frozen=True)
@@ -108,9 +140,7 @@ async def run_round(
         outcome.model = next_model(optimizer or FederatedAveraging(), start.memory, model, aggregate.mean)
         outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
     except (RoundAborted, Refusal) as end:
-        outcome.state = "skipped" if isinstance(end, RoundSkipped) else "aborted"
-        name = end.check if isinstance(end, Refusal) else end.reason  # a server refuses, too: wrong sums, strangers
-        outcome.reason = f"{name}: {end.detail}" if end.detail else name
+        outcome.end_early(end)
     finally:
         network.end_round()
     outcome.candidates, outcome.participants = start.candidates, start.participants

@@ -27,6 +27,7 @@ from testbed.emulation.client_classes import MOST_CLASSES, ClientClass, check_cl
 from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import ExperimentError
+from testbed.experiment.asynchronous import Asynchronous
 from testbed.experiment.goals import StopAt, TargetText, check_goals
 from testbed.experiment.reading import apply_override, grid, read_yaml, set_key
 from testbed.experiment.sections import (
@@ -102,6 +103,12 @@ class Experiment(Section):
         exclude_if=lambda section: section is None,
         description="How the privacy ledger accounts, and a budget; none: the defaults, where noise is added at all",
     )
+    asynchronous: Asynchronous | None = Field(
+        None,
+        exclude_if=lambda section: section is None,
+        description="Clients train all the time, and a round is a buffer of updates (FedBuff); none: rounds in which "
+        "the server waits for its participants",
+    )
     time: Time = Field(default_factory=Time, description="The clock")
     cluster: Cluster = Field(default_factory=Cluster, description="Where it runs")
     output: Output = Field(default_factory=Output, description="Where records go")
@@ -140,6 +147,10 @@ class Experiment(Section):
             section = "adversary"
             if self.adversary is not None:
                 self.adversary.check(self.population, self.selection.protocol, self.aggregation.protocol)
+            section = "asynchronous"
+            if self.asynchronous is not None:
+                self.asynchronous.check(self.population, self.selection, self.aggregation)
+                self.asynchronous.check_world(self.time, self.links, self.availability, self.adversary)
             section = "privacy"
             self._check_reports(ledger.report_losses)
             section = "records"

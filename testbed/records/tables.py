@@ -98,8 +98,19 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("colluding_noise", pa.float64()),  # share that the server and its accomplices cannot subtract
         ]
     ),
+    # One row per participant of a round of an asynchronous run.
+    "staleness": pa.schema(
+        [
+            ("round", pa.int32()),
+            ("client", pa.int64()),
+            ("staleness", pa.int64()),  # rounds since the one in which it was sent the model
+            ("scale", pa.float64()),  # what its update counts of itself for that
+            ("sent_s", pa.float64()),  # when it was sent the model
+            ("ready_s", pa.float64()),  # when the server had its update, or knew that it was there
+        ]
+    ),
 }
-OPTIONAL_TABLES = frozenset({"privacy"})
+OPTIONAL_TABLES = frozenset({"privacy", "staleness"})
 """Tables that only some runs have; elsewhere there is no file, and they are empty."""
 
 
@@ -188,6 +199,15 @@ def privacy_table(round_number: int, columns: Mapping[str, Any]) -> pa.Table:
         for name in schema.names
     ]
     return pa.table(arrays, schema=schema)
+
+
+def staleness_table(round_number: int, columns: Mapping[str, Any]) -> pa.Table:
+    """The `staleness` rows of one round: its columns but for the round, `(k,)` each."""
+    count = len(columns["client"])
+    return pa.table(
+        [np.full(count, round_number, np.int32), *(columns[name] for name in SCHEMAS["staleness"].names[1:])],
+        schema=SCHEMAS["staleness"],
+    )
 
 
 def with_later_columns(table: pa.Table) -> pa.Table:

@@ -29,6 +29,7 @@ class BatchPartitionParameters(SelectionParameters):
     """K/T whole batches of T users each."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    needs_rounds: ClassVar[str] = "it draws whole batches, which are summed together"
     protocol: Literal["batch-partition"] = "batch-partition"
     privacy: int = Field(5, gt=0, description="Batch size T: the multi-round privacy guarantee")
     mode: Literal["uniform", "fair", "least-total"] = Field(
@@ -49,6 +50,7 @@ class PartitionParameters(SelectionParameters):
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
     mode: ClassVar[str] = "fair"
+    needs_rounds: ClassVar[str] = "it draws whole groups, which are summed together"
     protocol: Literal["partition"] = "partition"
 
     @property

@@ -29,6 +29,8 @@ class SelectionParameters(BaseModel):
     """Of a round of the built-in protocol, in order; empty: a user-defined class says them."""
     further_stages: ClassVar[tuple[str, ...]] = ()
     """Those that other settings bring, or that only some rounds have."""
+    needs_rounds: ClassVar[str] = "it chooses among those who are there when a round begins"
+    """Why clients cannot be drawn by it one by one, whenever one has finished."""
 
     participants: Annotated[int, Field(gt=0, description="Participants of a round (K; Lotto: s)")] = 10
 

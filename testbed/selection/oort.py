@@ -46,6 +46,7 @@ class OortParameters(SelectionParameters):
     """K of the available clients, by what they are worth to training."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    needs_rounds: ClassVar[str] = "it learns from the reports of a whole round before it chooses the next participants"
     protocol: Literal["oort"] = "oort"
     exploration: float = Field(0.9, ge=0, le=1, description="epsilon at first: the share of unexplored clients")
     exploration_decay: float = Field(0.98, gt=0, le=1, description="epsilon is multiplied with it in each round")

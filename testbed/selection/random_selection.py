@@ -50,6 +50,7 @@ class BernoulliParameters(SelectionParameters):
     """
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    needs_rounds: ClassVar[str] = "everybody is in a round or not, by a coin of its own"
     protocol: Literal["bernoulli"] = "bernoulli"
     client_rate: float | None = Field(
         None,

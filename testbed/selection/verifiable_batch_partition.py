@@ -51,6 +51,7 @@ class VerifiableBatchPartitionParameters(AnnouncedParameters):
 
     stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/prove", "lotto/participants", "lotto/signatures")
 
+    needs_rounds: ClassVar[str] = "whole batches are drawn, and verified, together"
     protocol: Literal["verifiable-batch-partition"] = "verifiable-batch-partition"
     privacy: int = Field(5, gt=0, description="Batch size T: the multi-round privacy guarantee")
     beacon: str | None = Field(

@@ -6,7 +6,7 @@ all clients, `AnnouncedParameters`; both variants of Lotto can refine the popula
 
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,7 @@ MOST_ROUNDS = 10_000_000
 class AgreedListParameters(SelectionParameters):
     """Parameters of every protocol whose participants verify and sign their list."""
 
+    needs_rounds: ClassVar[str] = "participants are drawn, and verify one another, together"
     over_selection: float = Field(
         1.3,
         ge=1,

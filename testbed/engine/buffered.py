@@ -1,0 +1,243 @@
+"""A round of an asynchronous run: a buffer of K updates, whenever they come.
+
+C clients train at any time, each on the model that it was sent. One that is lost or has finished leaves its place to
+another, drawn from those that are online and idle, which is sent the model of that moment. When K have finished, the
+protocol of the experiment aggregates them, the model makes its step, and the next round begins. While they are
+aggregated the others go on; their places are given away again with the new model.
+
+`plain`: an update is on its way as soon as it is there (FedBuff, see `testbed.aggregation.buffered`). Under `secagg`
+and `secagg-plus` a client that has finished says so and holds its update; when K have, the protocol runs among them.
+Whoever is lost in it is lost to the buffer, too: those K updates are used, or gone when the round is aborted.
+
+What is under way, and what has finished and waits, is among the arrays of the run's checkpoint: for each such client
+its update, 4 bytes a parameter. Every round begins with what the checkpoint has, so a resumed run is the same run.
+"""
+
+import math
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.aggregation.buffered import Keep, Kept, Recall, recalls, staleness_weight
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.plain import PlainParameters, SendUpdate
+from testbed.aggregation.server_optimizers import next_model
+from testbed.arrays import Ids
+from testbed.engine.plan import Plan
+from testbed.engine.round import BufferedUpdates, Outcome
+from testbed.errors import Refusal, RoundAborted, RoundSkipped
+from testbed.experiment.asynchronous import Asynchronous
+from testbed.messages import Vector
+from testbed.network.asynchronous import AsynchronousNetwork
+from testbed.network.contract import EXCLUDED, ids, no_ids
+from testbed.selection.contract import SelectionRound
+from testbed.selection.random_selection import WeightedRandomParameters
+from testbed.training import Train
+
+_KEPT = "buffered: "  # among the arrays of a run's memory, before the names of `Buffer`
+
+
+@dataclass
+class Held:
+    """What a client has learned, until it is aggregated.
+
+    Attributes:
+        round: in which the client was sent the model.
+        kept: its update.
+        sent_s: when that was, and
+        ready_s: when it had finished; infinite: it has not.
+    """
+
+    round: int
+    kept: Kept
+    sent_s: float = math.inf
+    ready_s: float = math.inf
+
+
+class Buffer:
+    """What outlasts a round.
+
+    Args:
+        memory: what is kept from round to round, of which this takes what `keep_in` has put there.
+        population: number of clients n.
+
+    Attributes:
+        held: by client; of those that are under way, and of those that have finished.
+        drawn: `(n,)` how often each client was sent the model.
+    """
+
+    def __init__(self, memory: MutableMapping[str, npt.NDArray[Any]], population: int) -> None:
+        self.held: dict[int, Held] = {}
+        self.drawn = memory.pop(_KEPT + "drawn", np.zeros(population, np.int64))
+        if _KEPT + "clients" not in memory:
+            return
+        clients, numbers, rows, deltas = (memory.pop(_KEPT + name) for name in ("clients", "counts", "rows", "deltas"))
+        for client, (number, samples, examples), (loss, sent_s, ready_s), delta in zip(
+            clients.tolist(), numbers.tolist(), rows.tolist(), deltas, strict=True
+        ):
+            self.held[client] = Held(number, Kept(samples, loss, examples, Vector(delta, 0)), sent_s, ready_s)
+
+    def keep_in(self, memory: MutableMapping[str, npt.NDArray[Any]]) -> None:
+        """Put all of it into what is kept from round to round."""
+        memory[_KEPT + "drawn"] = self.drawn
+        if not self.held:
+            return
+        held = list(self.held.values())
+        memory[_KEPT + "clients"] = np.array(list(self.held), np.int64)
+        counts = [(one.round, one.kept.samples, one.kept.examples) for one in held]
+        memory[_KEPT + "counts"] = np.array(counts, np.int64)
+        memory[_KEPT + "rows"] = np.array([(one.kept.loss, one.sent_s, one.ready_s) for one in held], np.float64)
+        memory[_KEPT + "deltas"] = np.stack([one.kept.delta.values for one in held])
+
+    @property
+    def ready(self) -> list[int]:
+        """Who has finished, in the order in which they have."""
+        finished = [(held.ready_s, client) for client, held in self.held.items() if held.ready_s < math.inf]
+        return [client for _, client in sorted(finished)]
+
+
+class _Filling:
+    """Until the buffer is full: who is sent the model, and who has finished."""
+
+    def __init__(
+        self,
+        start: SelectionRound,
+        network: AsynchronousNetwork,
+        plan: Plan,
+        model: npt.NDArray[np.float32],
+        buffer: Buffer,
+    ) -> None:
+        assert plan.experiment.asynchronous is not None
+        self._section: Asynchronous = plan.experiment.asynchronous
+        self._start, self._network, self._model, self._buffer = start, network, model, buffer
+        self._wanted = plan.experiment.selection.participants
+        self._evenly = isinstance(plan.experiment.selection, WeightedRandomParameters)
+        self._asked: set[int] = set()  # in this round: a round's number serves a client once
+        self._draws = 0
+
+    async def fill(self) -> list[int]:
+        """K clients that have finished, the first ones; raises `RoundSkipped` when there is nobody to wait for."""
+        network, comes_back = self._network, self._network.availability.comes_back
+        for client in self._buffer.ready:
+            self._throw_away_if_stale(client)
+        while True:
+            await self._send_model()
+            ready = self._buffer.ready
+            if len(ready) >= self._wanted:
+                return ready[: self._wanted]
+            again_s = network.now_s + self._section.redraw_s if comes_back else math.inf
+            if not len(network.flights):
+                if comes_back:
+                    await network.pause(self._section.redraw_s)
+                raise RoundSkipped("too-few-available", f"{len(ready)} of {self._wanted} have finished, nobody trains")
+            all_given = len(network.flights) >= self._section.concurrency
+            for flight in await network.wait(math.inf if all_given else again_s):
+                if flight.answered:
+                    held = self._buffer.held[flight.client]
+                    held.sent_s, held.ready_s = flight.legs[0].sent_s, flight.end_s
+                    self._throw_away_if_stale(flight.client)
+                else:
+                    self._buffer.held.pop(flight.client, None)
+
+    def _throw_away_if_stale(self, client: int) -> None:
+        staleness, most = self._start.number - self._buffer.held[client].round, self._section.max_staleness
+        if most is not None and staleness > most:
+            del self._buffer.held[client]
+            self._network.record_event(f"client:{client}", "stale", f"{staleness} rounds old, at most {most}")
+
+    async def _send_model(self) -> None:
+        """Give free places to clients that are online and idle, as far as there are such."""
+        network, start = self._network, self._start
+        free = self._section.concurrency - len(network.flights)
+        if free <= 0:
+            return
+        busy = {*self._buffer.held, *network.flights, *self._asked, *start.memory.get(EXCLUDED, no_ids()).tolist()}
+        there = network.online(np.setdiff1d(start.everyone, ids(sorted(busy)), assume_unique=True))
+        start.candidates = start.candidates or len(there)
+        if not len(there):
+            return
+        generator = start.rng(f"dispatch {self._draws}")
+        self._draws += 1
+        clients = self._drawn(there, min(free, len(there)), generator)
+        self._asked.update(clients.tolist())
+        self._buffer.drawn[clients] += 1
+        question = Train(start.number, Vector(self._model, 0))
+        further = [SendUpdate(start.number)] if SendUpdate in network.questions else []
+        answering = await network.dispatch(clients, [question, *further])
+        for client, (kept, _) in (await network.fetched(Keep(start.number), answering)).items():
+            self._buffer.held[client] = Held(start.number, kept)
+
+    def _drawn(self, there: Ids, count: int, generator: np.random.Generator) -> Ids:
+        """So many of those who are there: uniformly, or those who were sent the model least often."""
+        if not self._evenly:
+            return np.sort(generator.choice(there, count, replace=False))
+        shuffled = generator.permutation(there)
+        return np.sort(shuffled[np.argsort(self._buffer.drawn[shuffled], kind="stable")[:count]])
+
+
+async def run_buffered_round(
+    start: SelectionRound, network: AsynchronousNetwork, plan: Plan, model: npt.NDArray[np.float32]
+) -> Outcome:
+    """Fill a buffer and aggregate it; see `testbed.engine.round.run_round`, whose part it takes.
+
+    Args:
+        start: what the server knows.
+        network: how to reach the clients.
+        plan: the experiment's parts.
+        model: `(d,)` float32.
+    """
+    plain = isinstance(plan.aggregation_parameters, PlainParameters)
+    network.questions = (Train, SendUpdate) if plain else (Train,)
+    buffer = Buffer(start.memory, start.population)
+    outcome = Outcome(model, buffered=BufferedUpdates.none())
+    await network.begin_round(start.number)
+    try:
+        chosen = sorted(await _Filling(start, network, plan, model, buffer).fill())
+        held = {client: buffer.held.pop(client) for client in chosen}
+        start.participants = ids(chosen)
+        outcome.buffered = _buffered(held, start.number, plan)
+        losses = [one.kept.loss for one in held.values() if not math.isnan(one.kept.loss)]
+        outcome.training_loss = float(np.mean(losses)) if losses else None
+        await network.handed(
+            Recall(start.number),
+            start.participants,
+            recalls({client: (one.round, one.kept) for client, one in held.items()}),
+        )
+        aggregate = await plan.aggregation.aggregate(
+            AggregationRound(
+                number=start.number,
+                network=network,
+                participants=start.participants,
+                trained=start.participants,
+                directory=start.directory,
+                dimension=len(model),
+                experiment_id=start.experiment_id,
+                randomness=start.randomness,
+                memory=start.memory,
+            )
+        )
+        outcome.model = next_model(plan.server_optimizer, start.memory, model, aggregate.mean)
+        outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
+    except (RoundAborted, Refusal) as end:
+        outcome.end_early(end)
+    finally:
+        network.end_round()
+    buffer.keep_in(start.memory)
+    outcome.candidates, outcome.participants = start.candidates, start.participants
+    return outcome
+
+
+def _buffered(held: dict[int, Held], number: int, plan: Plan) -> BufferedUpdates:
+    assert plan.experiment.asynchronous is not None
+    staleness = np.array([number - one.round for one in held.values()], np.int64)
+    exponent = plan.experiment.asynchronous.staleness_exponent
+    return BufferedUpdates(
+        clients=ids(list(held)),
+        staleness=staleness,
+        scale=np.array([staleness_weight(tau, exponent) for tau in staleness.tolist()]),
+        sent_s=np.array([one.sent_s for one in held.values()]),
+        ready_s=np.array([one.ready_s for one in held.values()]),
+    )

@@ -1,0 +1,98 @@
+"""The section of asynchronous rounds (`testbed.engine.buffered`), and what an experiment with it cannot have."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from testbed.adversary.section import AdversarySection
+from testbed.aggregation.contract import AggregationParameters
+from testbed.aggregation.plain import PlainParameters
+from testbed.aggregation.ring_elements import noise_of
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.emulation.availability import Scheduled
+from testbed.emulation.availability.section import AvailabilityModel
+from testbed.emulation.links import Links, Transport
+from testbed.experiment.sections import Section, Time
+from testbed.selection.contract import SelectionParameters
+from testbed.selection.random_selection import RandomParameters, WeightedRandomParameters
+
+
+class Asynchronous(Section):
+    """Buffered asynchronous aggregation (FedBuff). The buffer holds `selection.participants` updates (K)."""
+
+    concurrency: Annotated[int, Field(gt=0)] = Field(
+        description="Clients that train at any time (the paper's M_c); one that has finished is replaced"
+    )
+    staleness_exponent: float = Field(
+        0.5,
+        ge=0,
+        le=10,
+        description="a: an update that is tau rounds old counts 1 / (1 + tau)^a of itself; 0: all count alike",
+    )
+    max_staleness: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Updates that are more rounds old are thrown away; none: however old they are"
+    )
+    redraw_s: float = Field(
+        60.0,
+        gt=0,
+        le=1e9,
+        description="After so many seconds the server looks again for clients, where fewer were online than may train",
+    )
+
+    def check(self, population: int, selection: SelectionParameters, aggregation: AggregationParameters) -> None:
+        """Raise `ValueError` (one line) for protocols that cannot work with it, or fewer clients than may train."""
+        if self.concurrency > population:
+            raise ValueError(f"concurrency: {self.concurrency} of a population of {population}; at most {population}")
+        if not isinstance(selection, RandomParameters | WeightedRandomParameters):
+            why = selection.needs_rounds
+            raise ValueError(f"goes without selection.protocol: {selection.protocol}: {why}; use random")
+        if isinstance(selection, RandomParameters) and selection.recorded is not None:
+            raise ValueError("goes without selection.recorded: a schedule is of rounds")
+        if not isinstance(aggregation, PlainParameters | SecAggParameters):
+            raise ValueError(
+                f"goes without aggregation.protocol: {aggregation.protocol}; use plain, secagg or secagg-plus"
+            )
+        if noise_of(aggregation) is not None:
+            raise ValueError(
+                "goes without aggregation.noise: the ledger does not account for updates of several rounds in one sum"
+            )
+        if isinstance(aggregation, SecAggParameters) and aggregation.model_binding == "signed":
+            raise ValueError(
+                "goes without aggregation.model_binding: signed, as clients of one buffer were sent different models; "
+                "set it to none, and see docs/how-to/asynchronous.md for what that gives up"
+            )
+
+    def check_world(
+        self, time: Time, links: Links, availability: AvailabilityModel, adversary: AdversarySection | None
+    ) -> None:
+        """The same for clocks, links and clients that are followed in rounds alone."""
+        stages = ("train", *PlainParameters.stages)
+        quorums = [stage for stage in time.stage_quorums if stage in stages]
+        for key, given, why in (
+            ("time.clock: wall", time.clock == "wall", "who trains until when is computed"),
+            ("adversary", adversary is not None, "what it does to a buffer is not modelled"),
+            ("availability.model: schedule", isinstance(availability, Scheduled), "a schedule is of rounds"),
+            (
+                f"links.transport: {_transport_name(links)}",
+                _may_have_windows(links),
+                "congestion windows are followed in the stages of a round alone; set none, or {preset: tcp, "
+                "congestion_control: none} for the headers",
+            ),
+            *((f"time.stage_quorums: {stage}", True, "nobody waits for all of them here") for stage in quorums),
+        ):
+            if given:
+                raise ValueError(f"goes without {key}: {why}")
+
+
+def _may_have_windows(links: Links) -> bool:
+    """Whether messages may be held back; `auto` decides by the clients' links."""
+    if isinstance(links.transport, Transport):
+        return links.transport.has_windows
+    if links.transport != "auto":
+        return links.transport != "none"
+    free = (links.latency_ms, links.loss, links.buffer_ms) == (0, 0, None)
+    return not free
+
+
+def _transport_name(links: Links) -> str:
+    return links.transport.preset if isinstance(links.transport, Transport) else links.transport

@@ -1,0 +1,88 @@
+"""The `asynchronous` section: what it takes, and what is refused beside it, in one line."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from testbed.errors import ExperimentError
+from testbed.experiment import Experiment
+from testbed.experiment.inputs import secrets_context
+from testbed.experiment.schema import validated
+from testbed.selection.catalogue import PROTOCOLS
+
+FITTING: dict[str, Any] = {
+    "population": 40,
+    "selection": {"protocol": "random", "participants": 4},
+    "aggregation": {"protocol": "plain"},
+    "links": {"transport": "none"},
+    "asynchronous": {"concurrency": 10},
+}
+
+
+def refused(keys: dict[str, Any]) -> str:
+    with pytest.raises(ExperimentError) as caught:
+        validated(FITTING | keys, "file")
+    (line,) = str(caught.value).splitlines()
+    return line.removeprefix("file: ").removeprefix("asynchronous.")
+
+
+def test_it_fits() -> None:
+    section = validated(FITTING, "file").asynchronous
+    assert section is not None
+    assert (section.concurrency, section.staleness_exponent, section.max_staleness) == (10, 0.5, None)
+
+
+def test_without_it_nothing_of_it_is_recorded() -> None:
+    assert "asynchronous" not in Experiment().plain()
+    without = validated(FITTING | {"asynchronous": None}, "file")
+    assert secrets_context(without) != secrets_context(validated(FITTING, "file"))
+
+
+@pytest.mark.parametrize("kind", PROTOCOLS, ids=lambda kind: kind.model_fields["protocol"].default)
+def test_selections_that_need_rounds_say_so(kind: Any) -> None:
+    name = kind.model_fields["protocol"].default
+    if name in ("random", "weighted-random"):
+        validated(FITTING | {"selection": {"protocol": name, "participants": 4}}, "file")
+        return
+    sizes = {"participants": 10} if "partition" in name else {"participants": 4}
+    line = refused({"selection": {"protocol": name, **sizes}})
+    assert line == f"goes without selection.protocol: {name}: {kind.needs_rounds}; use random"
+    assert kind.needs_rounds
+
+
+SECAGG = {"protocol": "secagg", "threshold": 0.75}
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({"asynchronous": {}}, "concurrency: is required"),
+        ({"asynchronous": {"concurrency": 0}}, "concurrency: should be greater than 0, not 0"),
+        ({"asynchronous": {"concurrency": 41}}, "concurrency: 41 of a population of 40; at most 40"),
+        ({"asynchronous": {"concurrency": 4, "max_staleness": -1}}, "max_staleness: should be"),
+        ({"selection": {"protocol": "tests.nothing:Here"}}, "goes without selection.protocol: tests.nothing:Here: it "),
+        ({"selection": {"recorded": "x.parquet"}}, "goes without selection.recorded: a schedule is of rounds"),
+        ({"aggregation": {"protocol": "tests.nothing:Here"}}, "goes without aggregation.protocol: tests.nothing:Here"),
+        ({"aggregation": SECAGG}, "goes without aggregation.model_binding: signed, as clients of one buffer"),
+        ({"time": {"clock": "wall"}}, "goes without time.clock: wall: who trains until when is computed"),
+        ({"time": {"stage_quorums": {"train": 0.5}}}, "goes without time.stage_quorums: train: nobody waits"),
+        ({"links": {}}, "goes without links.transport: auto: congestion windows"),
+        ({"links": {"transport": "tls"}}, "goes without links.transport: tls: congestion windows"),
+        ({"adversary": {"dishonest": 1, "clients": ["inflate-utility"]}}, "goes without adversary"),
+        ({"availability": {"model": "schedule", "path": "x.parquet"}}, "goes without availability.model: schedule"),
+    ],
+)  # fmt: skip
+def test_what_it_goes_without(keys: dict[str, Any], line: str) -> None:
+    assert refused(keys).startswith(line)
+
+
+def test_noise_is_not_accounted_for() -> None:
+    noise = {"mechanism": "skellam", "clip": 1.0, "noise_multiplier": 1.0}
+    line = refused({"aggregation": SECAGG | {"model_binding": "none", "weights": "equal", "noise": noise}})
+    assert line.startswith("goes without aggregation.noise: the ledger does not account")
+
+
+def test_headers_alone_are_no_obstacle(load_text: Callable[..., Experiment]) -> None:
+    links = {"links": {"transport": {"preset": "tls", "congestion_control": "none", "handshake": "none"}}}
+    assert validated(FITTING | links, "file").asynchronous is not None
