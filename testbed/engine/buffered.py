@@ -14,7 +14,7 @@ its update, 4 bytes a parameter. Every round begins with what the checkpoint has
 """
 
 import math
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,10 +33,12 @@ from testbed.experiment.asynchronous import Asynchronous
 from testbed.messages import Vector
 from testbed.network.asynchronous import AsynchronousNetwork
 from testbed.network.contract import EXCLUDED, ids, no_ids
+from testbed.network.in_flight import Flight, packed, unpacked
 from testbed.selection.contract import SelectionRound
 from testbed.selection.random_selection import WeightedRandomParameters
 from testbed.training import Train
 
+_NAMES = ("drawn", "counts", "losses", "deltas", "flights", "legs")
 _KEPT = "buffered: "  # among the arrays of a run's memory, before the names of `Buffer`
 
 
@@ -47,14 +49,12 @@ class Held:
     Attributes:
         round: in which the client was sent the model.
         kept: its update.
-        sent_s: when that was, and
-        ready_s: when it had finished; infinite: it has not.
+        flight: how that went; None: it is under way.
     """
 
     round: int
     kept: Kept
-    sent_s: float = math.inf
-    ready_s: float = math.inf
+    flight: Flight | None = None
 
 
 class Buffer:
@@ -70,32 +70,34 @@ class Buffer:
     """
 
     def __init__(self, memory: MutableMapping[str, npt.NDArray[Any]], population: int) -> None:
+        saved = {name: memory.pop(_KEPT + name) for name in _NAMES if _KEPT + name in memory}
         self.held: dict[int, Held] = {}
-        self.drawn = memory.pop(_KEPT + "drawn", np.zeros(population, np.int64))
-        if _KEPT + "clients" not in memory:
-            return
-        clients, numbers, rows, deltas = (memory.pop(_KEPT + name) for name in ("clients", "counts", "rows", "deltas"))
-        for client, (number, samples, examples), (loss, sent_s, ready_s), delta in zip(
-            clients.tolist(), numbers.tolist(), rows.tolist(), deltas, strict=True
-        ):
-            self.held[client] = Held(number, Kept(samples, loss, examples, Vector(delta, 0)), sent_s, ready_s)
+        self.drawn = saved.get("drawn", np.zeros(population, np.int64))
+        if "deltas" in saved:
+            for (client, *counts), loss, delta in zip(
+                saved["counts"].tolist(), saved["losses"].tolist(), saved["deltas"], strict=True
+            ):
+                number, samples, examples = counts
+                self.held[client] = Held(number, Kept(samples, loss, examples, Vector(delta, 0)))
+        for flight in unpacked(saved) if "flights" in saved else ():
+            self.held[flight.client].flight = flight
 
     def keep_in(self, memory: MutableMapping[str, npt.NDArray[Any]]) -> None:
         """Put all of it into what is kept from round to round."""
-        memory[_KEPT + "drawn"] = self.drawn
-        if not self.held:
-            return
-        held = list(self.held.values())
-        memory[_KEPT + "clients"] = np.array(list(self.held), np.int64)
-        counts = [(one.round, one.kept.samples, one.kept.examples) for one in held]
-        memory[_KEPT + "counts"] = np.array(counts, np.int64)
-        memory[_KEPT + "rows"] = np.array([(one.kept.loss, one.sent_s, one.ready_s) for one in held], np.float64)
-        memory[_KEPT + "deltas"] = np.stack([one.kept.delta.values for one in held])
+        saved = {"drawn": self.drawn}
+        if self.held:
+            kept = [(client, one.round, one.kept) for client, one in self.held.items()]
+            saved["counts"] = np.array([(c, number, one.samples, one.examples) for c, number, one in kept], np.int64)
+            saved["losses"] = np.array([one.loss for _, _, one in kept], np.float64)
+            saved["deltas"] = np.stack([one.delta.values for _, _, one in kept])
+        if flights := [one.flight for one in self.held.values() if one.flight is not None]:
+            saved |= packed(flights)
+        memory.update({_KEPT + name: array for name, array in saved.items()})
 
     @property
     def ready(self) -> list[int]:
         """Who has finished, in the order in which they have."""
-        finished = [(held.ready_s, client) for client, held in self.held.items() if held.ready_s < math.inf]
+        finished = [(one.flight.end_s, client) for client, one in self.held.items() if one.flight is not None]
         return [client for _, client in sorted(finished)]
 
 
@@ -136,16 +138,19 @@ class _Filling:
             all_given = len(network.flights) >= self._section.concurrency
             for flight in await network.wait(math.inf if all_given else again_s):
                 if flight.answered:
-                    held = self._buffer.held[flight.client]
-                    held.sent_s, held.ready_s = flight.legs[0].sent_s, flight.end_s
+                    self._buffer.held[flight.client].flight = flight
                     self._throw_away_if_stale(flight.client)
                 else:
                     self._buffer.held.pop(flight.client, None)
+                    network.record(flight)
 
     def _throw_away_if_stale(self, client: int) -> None:
-        staleness, most = self._start.number - self._buffer.held[client].round, self._section.max_staleness
+        held, most = self._buffer.held[client], self._section.max_staleness
+        staleness = self._start.number - held.round
         if most is not None and staleness > most:
             del self._buffer.held[client]
+            if held.flight is not None:
+                self._network.record(held.flight)
             self._network.record_event(f"client:{client}", "stale", f"{staleness} rounds old, at most {most}")
 
     async def _send_model(self) -> None:
@@ -197,8 +202,11 @@ async def run_buffered_round(
     try:
         chosen = sorted(await _Filling(start, network, plan, model, buffer).fill())
         held = {client: buffer.held.pop(client) for client in chosen}
+        flights = [one.flight for one in held.values() if one.flight is not None]
+        for flight in flights:
+            network.record(flight)
         start.participants = ids(chosen)
-        outcome.buffered = _buffered(held, start.number, plan)
+        outcome.buffered = _buffered(flights, start.number, plan)
         losses = [one.kept.loss for one in held.values() if not math.isnan(one.kept.loss)]
         outcome.training_loss = float(np.mean(losses)) if losses else None
         await network.handed(
@@ -230,14 +238,14 @@ async def run_buffered_round(
     return outcome
 
 
-def _buffered(held: dict[int, Held], number: int, plan: Plan) -> BufferedUpdates:
+def _buffered(flights: Sequence[Flight], number: int, plan: Plan) -> BufferedUpdates:
     assert plan.experiment.asynchronous is not None
-    staleness = np.array([number - one.round for one in held.values()], np.int64)
+    staleness = np.array([number - flight.round for flight in flights], np.int64)
     exponent = plan.experiment.asynchronous.staleness_exponent
     return BufferedUpdates(
-        clients=ids(list(held)),
+        clients=ids([flight.client for flight in flights]),
         staleness=staleness,
         scale=np.array([staleness_weight(tau, exponent) for tau in staleness.tolist()]),
-        sent_s=np.array([one.sent_s for one in held.values()]),
-        ready_s=np.array([one.ready_s for one in held.values()]),
+        sent_s=np.array([flight.legs[0].sent_s for flight in flights]),
+        ready_s=np.array([flight.end_s for flight in flights]),
     )

@@ -105,16 +105,38 @@ class AsynchronousNetwork(EmulatedNetwork):
         return clients[answering]
 
     async def wait(self, until_s: float) -> list[Flight]:
-        """Let time pass until something is over, or until `until_s`; all that is over then, in order."""
+        """Let time pass until something is over, or until `until_s`; all that is over then, in order.
+
+        Nothing of it is recorded: see `record`.
+        """
         self._finish_server_work()
         over = self.flights.advance(self.now_s)
         while not over and self.now_s < (then_s := min(self.flights.next_s, until_s)) < math.inf:
             self.now_s = then_s
             over = self.flights.advance(then_s)
-        for flight in over:
-            self._keep_flight(flight)
         self._start_server_work()
         return over
+
+    def record(self, flight: Flight) -> None:
+        """Record in this round what was asked in a flight that is over, a row for each question."""
+        client = ids([flight.client])
+        for kind, leg in zip(self.questions[: flight.at + 1], flight.legs, strict=False):
+            stage = Stage(kind, client, leg.size_down, None, 0)
+            stage.size_up[:] = leg.size_up
+            stage.outcome[:] = leg.outcome
+            if leg.down == 1.0:  # else the question never arrived whole
+                stage.compute_s[:] = leg.compute_s / self.speed_factors[client]
+            stage.arrival_s[:] = leg.received_s
+            for size, share, own, same_way, other_way in (
+                (stage.size_down, leg.down, stage.bytes_down, stage.transport_down, stage.transport_up),
+                (stage.size_up, leg.up, stage.bytes_up, stage.transport_up, stage.transport_down),
+            ):
+                headers, acknowledgements = self.links.transport.overhead(size)
+                own[:] = np.floor(size * share)
+                same_way += np.floor(headers * share).astype(np.int64)
+                other_way += np.floor(acknowledgements * share).astype(np.int64)
+            stage.ride_on_answers(self.links.transport, self.speed_factors)
+            self.exchanges.append(stage.exchanges(leg.sent_s, self.speed_factors))
 
     async def handed(
         self, message: Message, clients: Ids, private: Mapping[int, Message] | None = None, stage: str = ""
@@ -164,24 +186,3 @@ class AsynchronousNetwork(EmulatedNetwork):
     @staticmethod
     def _stage_of(question: Message, clients: Ids) -> Stage:
         return Stage(type(question), clients, detach(question).size, None, 0)
-
-    def _keep_flight(self, flight: Flight) -> None:
-        """Record what was asked in a flight that is over, a row for each question."""
-        client = ids([flight.client])
-        for kind, leg in zip(self.questions[: flight.at + 1], flight.legs, strict=False):
-            stage = Stage(kind, client, leg.size_down, None, 0)
-            stage.size_up[:] = leg.size_up
-            stage.outcome[:] = leg.outcome
-            if leg.down == 1.0:  # else the question never arrived whole
-                stage.compute_s[:] = leg.compute_s / self.speed_factors[client]
-            stage.arrival_s[:] = leg.received_s
-            for size, share, own, same_way, other_way in (
-                (stage.size_down, leg.down, stage.bytes_down, stage.transport_down, stage.transport_up),
-                (stage.size_up, leg.up, stage.bytes_up, stage.transport_up, stage.transport_down),
-            ):
-                headers, acknowledgements = self.links.transport.overhead(size)
-                own[:] = np.floor(size * share)
-                same_way += np.floor(headers * share).astype(np.int64)
-                other_way += np.floor(acknowledgements * share).astype(np.int64)
-            stage.ride_on_answers(self.links.transport, self.speed_factors)
-            self.exchanges.append(stage.exchanges(leg.sent_s, self.speed_factors))

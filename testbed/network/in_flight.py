@@ -204,28 +204,33 @@ class Flights:
         """What a run that is resumed must know; nothing when nothing is under way."""
         if not self._flights:
             return {}
-        flights = list(self._flights.values())
-        rows = [(f.client, f.round, f.latency_s, f.leaves_s, f.at, f.end_s) for f in flights]
-        return {
-            "flights": np.array(rows, np.float64),
-            "legs": np.array([[astuple(leg) for leg in flight.legs] for flight in flights], np.float64),
-            "down": self._down.to_checkpoint(),
-            "up": self._up.to_checkpoint(),
-        }
+        ways = {"down": self._down.to_checkpoint(), "up": self._up.to_checkpoint()}
+        return packed(list(self._flights.values())) | ways
 
     def restore(self, saved: Mapping[str, npt.NDArray[Any]]) -> None:
         """Resume with what `to_checkpoint` gave."""
-        self._flights = {}
+        self._flights = {flight.client: flight for flight in unpacked(saved)} if saved else {}
         for direction, name in ((self._down, "down"), (self._up, "up")):
             direction.restore(saved.get(name, np.zeros((0, 7))))
-        if not saved:
-            return
-        for row, legs in zip(saved["flights"].tolist(), saved["legs"].tolist(), strict=True):
-            client, number, latency_s, leaves_s, at, end_s = row
-            flight = Flight(int(client), int(number), latency_s, leaves_s, [], int(at), end_s)
-            for limit_s, down, up, compute_s, outcome, drops, *rest in legs:
-                flight.legs.append(Leg(limit_s, int(down), int(up), compute_s, int(outcome), bool(drops), *rest))
-            self._flights[flight.client] = flight
+
+
+def packed(flights: Sequence[Flight]) -> dict[str, npt.NDArray[Any]]:
+    """Flights, at least one, as arrays of a checkpoint: "flights" and "legs"."""
+    rows = [(f.client, f.round, f.latency_s, f.leaves_s, f.at, f.end_s) for f in flights]
+    legs = [[astuple(leg) for leg in flight.legs] for flight in flights]
+    return {"flights": np.array(rows, np.float64), "legs": np.array(legs, np.float64)}
+
+
+def unpacked(saved: Mapping[str, npt.NDArray[Any]]) -> list[Flight]:
+    """Inverse of `packed`."""
+    flights = []
+    for row, legs in zip(saved["flights"].tolist(), saved["legs"].tolist(), strict=True):
+        client, number, latency_s, leaves_s, at, end_s = row
+        flight = Flight(int(client), int(number), latency_s, leaves_s, [], int(at), end_s)
+        for limit_s, down, up, compute_s, outcome, drops, *rest in legs:
+            flight.legs.append(Leg(limit_s, int(down), int(up), compute_s, int(outcome), bool(drops), *rest))
+        flights.append(flight)
+    return flights
 
 
 def _limits(flights: Sequence[Flight]) -> npt.NDArray[np.float64]:

@@ -116,7 +116,7 @@ def test_an_experiment_survives_being_written_out(data: dict) -> None:
     experiment = validated(data, "here")
     plain = experiment.plain()
     assert set(plain) == set(Experiment.model_fields) - (
-        {"adversary", "privacy", "records", "classes", "stop_at", "targets"} - set(data)
+        {"adversary", "asynchronous", "privacy", "records", "classes", "stop_at", "targets"} - set(data)
     )  # unset: no key
     assert validated(plain, "again") == experiment
     assert validated(yaml.safe_load(yaml.safe_dump(plain)), "again") == experiment
