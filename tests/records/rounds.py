@@ -15,6 +15,7 @@ from testbed.records.tables import (
     exchanges_table,
     participation_table,
     privacy_table,
+    staleness_table,
 )
 
 
@@ -39,6 +40,7 @@ def tables_of(number: int) -> dict[str, pa.Table]:
         "participation": participation_table(number, clients[: 0 if skipped else 2], clients[:1]),
         "events": events_table(number, events),
         "privacy": privacy_table(number, charged(clients[: 0 if skipped else 1])),
+        "staleness": staleness_table(number, aged(clients[: 0 if skipped else 2])),
     }
 
 
@@ -46,6 +48,12 @@ def charged(clients: np.ndarray) -> dict[str, np.ndarray]:
     """Columns of the privacy ledger."""
     numbers = dict.fromkeys(SCHEMAS["privacy"].names[2:], np.full(len(clients), 0.5))
     return numbers | {"client": clients, "noise": np.full(len(clients), np.nan)}
+
+
+def aged(clients: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns of what was in a buffer."""
+    numbers = dict.fromkeys(SCHEMAS["staleness"].names[3:], np.full(len(clients), 0.5))
+    return numbers | {"client": clients, "staleness": clients + 3}
 
 
 def checkpoint_of(number: int) -> Checkpoint:
