@@ -73,6 +73,23 @@ def test_lotto_and_secagg(session: RaySession, tmp_path: Path) -> None:
     assert_same(run_on(session, experiment, tmp_path / "run"), reference)
 
 
+def test_asynchronous(session: RaySession, tmp_path: Path) -> None:
+    """What is under way outlasts a round, and hosts that forget it."""
+    asynchronous = {
+        "selection": {"protocol": "random", "participants": 5},
+        "aggregation": LOTTO["aggregation"] | {"model_binding": "none"},
+        "asynchronous": {"concurrency": 8},
+        "devices": {"model": "log-normal", "median": 5000, "sigma": 1.0},
+        "links": {"transport": "none"},
+    }
+    experiment = Experiment.model_validate(LOTTO | asynchronous)
+    reference = undisturbed(experiment, tmp_path / "reference")
+    run = run_on(session, experiment, tmp_path / "run")
+    assert_same(run, reference)
+    assert run.frame("staleness").equals(reference.frame("staleness"))
+    assert reference.frame("staleness")["staleness"].max() > 0
+
+
 def test_algorithms(session: RaySession, tmp_path: Path) -> None:
     """FedProx with a schedule of the learning rate, and a server optimizer."""
     workload = LOTTO["workload"] | {"proximal": 0.1, "learning_rate_schedule": {"rounds": 4, "warm_up_rounds": 2}}
