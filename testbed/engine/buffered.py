@@ -125,24 +125,37 @@ class _Filling:
         network, comes_back = self._network, self._network.availability.comes_back
         for client in self._buffer.ready:
             self._throw_away_if_stale(client)
+        self._note(await network.wait(network.now_s))  # who has finished while the last buffer was aggregated
         while True:
             await self._send_model()
-            ready = self._buffer.ready
+            ready = self._usable()
             if len(ready) >= self._wanted:
                 return ready[: self._wanted]
-            again_s = network.now_s + self._section.redraw_s if comes_back else math.inf
             if not len(network.flights):
                 if comes_back:
                     await network.pause(self._section.redraw_s)
                 raise RoundSkipped("too-few-available", f"{len(ready)} of {self._wanted} have finished, nobody trains")
-            all_given = len(network.flights) >= self._section.concurrency
-            for flight in await network.wait(math.inf if all_given else again_s):
-                if flight.answered:
-                    self._buffer.held[flight.client].flight = flight
-                    self._throw_away_if_stale(flight.client)
-                else:
-                    self._buffer.held.pop(flight.client, None)
-                    network.record(flight)
+            waits = len(network.flights) < self._section.concurrency or len(ready) < len(self._buffer.ready)
+            again_s = network.now_s + self._section.redraw_s if comes_back and waits else math.inf
+            self._note(await network.wait(again_s))
+
+    def _usable(self) -> list[int]:
+        """Who has finished, in that order; where updates are still with their clients, those that the server sees."""
+        ready = self._buffer.ready
+        if SendUpdate in self._network.questions or not self._network.timing.disconnects_visible:
+            return ready
+        there = set(self._network.online(ids(sorted(ready))).tolist())
+        return [client for client in ready if client in there]
+
+    def _note(self, over: Sequence[Flight]) -> None:
+        """What has become of clients that were sent the model."""
+        for flight in over:
+            if flight.answered:
+                self._buffer.held[flight.client].flight = flight
+                self._throw_away_if_stale(flight.client)
+            else:
+                self._buffer.held.pop(flight.client, None)
+                self._network.record(flight)
 
     def _throw_away_if_stale(self, client: int) -> None:
         held, most = self._buffer.held[client], self._section.max_staleness

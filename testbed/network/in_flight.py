@@ -102,6 +102,7 @@ class Flights:
 
     def begin(self, now_s: float, flights: Sequence[Flight]) -> None:
         """Ask their first questions; none of these clients has a flight."""
+        self._happen(now_s)
         for flight in flights:
             self._flights[flight.client] = flight
         self._ask(now_s, flights)
@@ -114,15 +115,18 @@ class Flights:
 
     def advance(self, until_s: float) -> list[Flight]:
         """Let happen what happens until then; the flights that are over, in the order in which they ended."""
-        over: list[Flight] = []
-        while (now_s := self.next_s) <= until_s:
+        self._happen(until_s)
+        over = [flight for flight in self._flights.values() if flight.end_s <= until_s]
+        for flight in over:
+            del self._flights[flight.client]
+        return sorted(over, key=lambda flight: (flight.end_s, flight.client))
+
+    def _happen(self, until_s: float) -> None:
+        """Each message that is through, or cut off, in the order of time."""
+        while (now_s := min(self._down.next_s, self._up.next_s)) <= until_s:
             questions, answers = self._down.take_ended(now_s), self._up.take_ended(now_s)
             self._arrived(now_s, questions)
             self._answered(now_s, answers)
-            ended = [flight for flight in self._flights.values() if flight.end_s <= now_s]
-            for flight in sorted(ended, key=lambda one: (one.end_s, one.client)):
-                over.append(self._flights.pop(flight.client))
-        return over
 
     def _ask(self, now_s: float, flights: Sequence[Flight]) -> None:
         if not flights:

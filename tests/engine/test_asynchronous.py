@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from testbed.aggregation.buffered import staleness_weight
 from testbed.messages import Vector, encode
 from testbed.records.tables import SCHEMAS
 from testbed.training import Train
+from testbed.workload.contract import LocalUpdate
 from tests.engine.federations import Pulling, Run
 
 NO_WAY = {"latency_ms": 0, "down_mbit_s": 1e6, "up_mbit_s": 1e6, "transport": "none"}
@@ -92,6 +94,35 @@ def test_with_everybody_in_every_buffer_it_is_fedavg(run: Callable, protocol: st
     assert buffered.federation.state.model.tobytes() == synchronous.federation.state.model.tobytes()
     assert {row["staleness"] for row in buffered.rows("staleness")} == {0}
     assert [len(outcome.survivors) for outcome in buffered.outcomes] == [12, 12, 12]
+
+
+def test_an_aggregation_holds_nobody_up_who_trains(run: Callable) -> None:
+    costs = SLOW["costs"] | {"x25519.agree": 3.0}
+    devices = {"model": "log-normal", "median": 5, "sigma": 0.9}
+    links = NO_WAY | {"down_mbit_s": 0.01}
+    one = run(keys("secagg", devices=devices, links=links, time=SLOW | {"costs": costs}, rounds=8), "run").rounds()
+    samples, speed = one.workload.sample_counts, one.federation.network.speed_factors
+    assert all(row["ended_s"] - row["started_s"] > 50 for row in one.rows("rounds"))
+    download_s = trips(one)[0]["bytes_down"] * 8 / 1e4
+    for row in one.rows("staleness"):
+        seconds = 0.01 * one.workload.dimension * 2 * samples[row["client"]] * speed[row["client"]]
+        assert row["ready_s"] - row["sent_s"] == pytest.approx(
+            seconds + trips(one)[0]["bytes_down"] * 8 / 1e4, rel=1e-4
+        )
+
+
+def test_an_update_waits_for_its_client_to_be_back(run: Callable) -> None:
+    away = {"model": "markov", "mean_online_s": 20, "mean_offline_s": 40}
+    devices = {"model": "log-normal", "median": 5, "sigma": 0.5}
+    section = {"concurrency": 10, "redraw_s": 2}
+    one = run(keys("secagg", availability=away, devices=devices, asynchronous=section, rounds=15), "run").rounds()
+    asked = [row for row in one.rows("exchanges") if row["stage"] == "secagg/advertise-keys"]
+    assert len(asked) == 60
+    assert {row["outcome"] for row in asked} == {"answered"}
+    blind = {"time": SLOW | {"disconnects": "invisible"}}
+    other = run(keys("secagg", availability=away, devices=devices, asynchronous=section) | blind, "blind").rounds()
+    asked = [row["outcome"] for row in other.rows("exchanges") if row["stage"] == "secagg/advertise-keys"]
+    assert "offline" in asked
 
 
 def trips(one: Run, stage: str = "train") -> list[dict[str, Any]]:
@@ -225,3 +256,25 @@ def test_a_server_optimizer_takes_the_step(run: Callable) -> None:
     (outcome,) = run(keys(aggregation=aggregation), "run").rounds(1).outcomes
     start = Pulling(30).initial_model()
     assert outcome.model == pytest.approx(start + 0.5 * outcome.aggregate.mean, abs=1e-6)
+
+
+class Failing(Averaging):
+    """Client 3's code crashes, and what client 5 learns is not finite."""
+
+    def train(self, client: int, model: np.ndarray, round_number: int) -> LocalUpdate:
+        if client == 3:
+            raise ValueError("a bug")
+        update = super().train(client, model, round_number)
+        return replace(update, delta=update.delta * np.nan) if client == 5 else update
+
+
+def test_who_crashes_or_refuses_makes_room(run: Callable) -> None:
+    one = run(keys(on_crash="drop", time=SLOW | {"deadline_s": 2}, rounds=20), "run", workload=Failing).rounds()
+    found = {(row["client"], row["outcome"]) for row in trips(one) if row["outcome"] != "answered"}
+    assert found == {(3, "silent"), (5, "refused")}
+    assert {(row["party"], row["kind"]) for row in one.rows("events")} == {
+        ("client:3", "crash"),
+        ("client:5", "refusal"),
+    }
+    assert not {3, 5} & {row["client"] for row in one.rows("participation")}
+    assert all(outcome.state == "completed" for outcome in one.outcomes)

@@ -1,4 +1,4 @@
-"""The phones example on the real traces, and its drop-outs replayed, as its head says."""
+"""The examples on the real traces of phones: as their heads say."""
 
 import json
 import shutil
@@ -12,13 +12,18 @@ from tests.repository import ROOT
 EXAMPLES = ROOT / "examples"
 
 
+def make_traces(shared: Path) -> None:
+    """Into the working directory."""
+    phones = shared / "traces/availability-phones/cached_timers.json"
+    assert main(["trace", "convert", str(phones), "--from", "phone-intervals", "--out", "traces/phones.parquet"]) == 0
+    shutil.copytree(shared / "traces/bandwidth-3g", "traces/3g")
+
+
 def test_the_phones_example_and_its_replay(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    phones = shared / "traces/availability-phones/cached_timers.json"
-    assert main(["trace", "convert", str(phones), "--from", "phone-intervals", "--out", "traces/phones.parquet"]) == 0
-    shutil.copytree(shared / "traces/bandwidth-3g", "traces/3g")
+    make_traces(shared)
     small = ["--network", "in-process", "--quiet", "--set", "rounds=3", "--set", "workload.samples_per_client=5"]
     assert main(["run", str(EXAMPLES / "phones.yaml"), "--out", "runs/phones", *small]) == 0
     assert main(["trace", "record", "runs/phones", "--out", "traces/dropouts.parquet"]) == 0
@@ -34,3 +39,17 @@ def test_the_phones_example_and_its_replay(
         file.write(b"more")
     assert main(["run", str(EXAMPLES / "phones.yaml"), "--out", "runs/phones", *small, "--resume"]) == 2
     assert "traces/phones.parquet has changed since this run began" in capsys.readouterr().err
+
+
+def test_the_asynchronous_example(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_traces(shared)
+    small = ["--network", "in-process", "--quiet", "--set", "rounds=2", "--set", "workload.samples_per_client=5"]
+    seed = ["--set", "sweep.seed=[1]"]
+    assert main(["run", str(EXAMPLES / "asynchronous.yaml"), "--out", "runs/asynchronous", *small, *seed]) == 0
+    capsys.readouterr()
+    assert main(["compare", "runs/asynchronous", "--format", "json"]) == 0
+    seconds = {row["protocol"]: row["round_s"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert seconds["random,buffered,plain"] < seconds["random,synchronous,plain"] / 3
