@@ -6,7 +6,8 @@ protocol of the experiment aggregates them, the model makes its step, and the ne
 aggregated the others go on; their places are given away again with the new model.
 
 `plain`: an update is on its way as soon as it is there (FedBuff, see `testbed.aggregation.buffered`). Under `secagg`
-and `secagg-plus` a client that has finished says so and holds its update; when K have, the protocol runs among them.
+and `secagg-plus` a client that has finished says so and holds its update, and its place: else more would be trained
+than a slow protocol takes, and all would be old. When K have finished, the protocol runs among them.
 Whoever is lost in it is lost to the buffer, too: those K updates are used, or gone when the round is aborted.
 
 What is under way, and what has finished and waits, is among the arrays of the run's checkpoint: for each such client
@@ -135,9 +136,14 @@ class _Filling:
                 if comes_back:
                     await network.pause(self._section.redraw_s)
                 raise RoundSkipped("too-few-available", f"{len(ready)} of {self._wanted} have finished, nobody trains")
-            waits = len(network.flights) < self._section.concurrency or len(ready) < len(self._buffer.ready)
+            waits = self._places_taken() < self._section.concurrency or len(ready) < len(self._buffer.ready)
             again_s = network.now_s + self._section.redraw_s if comes_back and waits else math.inf
             self._note(await network.wait(again_s))
+
+    def _places_taken(self) -> int:
+        """By clients that train, and by those that hold their updates until the buffer is theirs."""
+        holding = 0 if SendUpdate in self._network.questions else len(self._usable())
+        return len(self._network.flights) + holding
 
     def _usable(self) -> list[int]:
         """Who has finished, in that order; where updates are still with their clients, those that the server sees."""
@@ -169,7 +175,7 @@ class _Filling:
     async def _send_model(self) -> None:
         """Give free places to clients that are online and idle, as far as there are such."""
         network, start = self._network, self._start
-        free = self._section.concurrency - len(network.flights)
+        free = self._section.concurrency - self._places_taken()
         if free <= 0:
             return
         busy = {*self._buffer.held, *network.flights, *self._asked, *start.memory.get(EXCLUDED, no_ids()).tolist()}

@@ -21,7 +21,8 @@ class Asynchronous(Section):
     """Buffered asynchronous aggregation (FedBuff). The buffer holds `selection.participants` updates (K)."""
 
     concurrency: Annotated[int, Field(gt=0)] = Field(
-        description="Clients that train at any time (the paper's M_c); one that has finished is replaced"
+        description="Clients that train at any time (the paper's M_c); under secure aggregation also those that have "
+        "finished and hold their updates; whoever leaves is replaced"
     )
     staleness_exponent: float = Field(
         0.5,
@@ -55,6 +56,11 @@ class Asynchronous(Section):
         if noise_of(aggregation) is not None:
             raise ValueError(
                 "goes without aggregation.noise: the ledger does not account for updates of several rounds in one sum"
+            )
+        if isinstance(aggregation, SecAggParameters) and self.concurrency < selection.participants:
+            raise ValueError(
+                f"concurrency: {self.concurrency}, and a buffer is of selection.participants: "
+                f"{selection.participants}; under secure aggregation at least as many, as clients keep their places"
             )
         if isinstance(aggregation, SecAggParameters) and aggregation.model_binding == "signed":
             raise ValueError(

@@ -65,6 +65,10 @@ SECAGG = {"protocol": "secagg", "threshold": 0.75}
         ({"selection": {"recorded": "x.parquet"}}, "goes without selection.recorded: a schedule is of rounds"),
         ({"aggregation": {"protocol": "tests.nothing:Here"}}, "goes without aggregation.protocol: tests.nothing:Here"),
         ({"aggregation": SECAGG}, "goes without aggregation.model_binding: signed, as clients of one buffer"),
+        (
+            {"aggregation": SECAGG | {"model_binding": "none"}, "asynchronous": {"concurrency": 3}},
+            "concurrency: 3, and a buffer is of selection.participants: 4; under secure aggregation at least as many",
+        ),
         ({"time": {"clock": "wall"}}, "goes without time.clock: wall: who trains until when is computed"),
         ({"time": {"stage_quorums": {"train": 0.5}}}, "goes without time.stage_quorums: train: nobody waits"),
         ({"links": {}}, "goes without links.transport: auto: congestion windows"),
