@@ -37,7 +37,10 @@ def built_in(section: WorkloadSection, population: int, seed: int) -> "TorchWork
         return _own_model(spec.name, data, section, seed)
     if isinstance(data, ClientImages):
         if section.training == "real":
-            return ImageClassification(spec.name, data, model, section, seed)
+            learned = ImageClassification(spec.name, data, model, section, seed)
+            if section.loss != "cross_entropy":
+                learned.check_fit()
+            return learned
         network, outputs = image_model(model, data.height, data.width, data.classes, data.channels), data.classes
     elif isinstance(data, ClientText):
         if section.training == "real":
@@ -115,7 +118,9 @@ def _own_data(load: Any, section: WorkloadSection, population: int, seed: int) -
     name = "mlp" if section.model == "auto" else section.model
     network = image_model(name, height, width, data.outputs, channels)
     if section.training == "real":
-        return TorchWorkload(section.dataset, data.as_floats(), name, network, section, seed, 250)
+        learned = TorchWorkload(section.dataset, data.as_floats(), name, network, section, seed, 250)
+        learned.check_fit()
+        return learned
     return SimulatedTraining(section.dataset, data, name, vector.dimension(network), data.outputs, section, seed)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from testbed.errors import ExperimentError
 from testbed.plugins import options
@@ -45,6 +46,11 @@ class OwnModel(FederatedModel):
         self.module = module
         self.constants: list[tuple[nn.Module, str]] = []
         self.channels_last = True
+        for path, parameter in (*module.named_parameters(), *module.named_buffers()):
+            if isinstance(parameter, UninitializedParameter | UninitializedBuffer):
+                raise ExperimentError(
+                    f"{_KEY}: {name}: {path} has no size yet (a lazy layer); give the layer the size of what it takes"
+                )
         for path, parameter in module.named_parameters():
             if not parameter.is_floating_point():
                 raise ExperimentError(

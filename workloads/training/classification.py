@@ -28,6 +28,7 @@ from workloads.data.clients.contract import Batch, ClientData, ClientImages, Cli
 from workloads.models import vector
 from workloads.models.registry import image_model, text_model
 from workloads.training import clipped_gradients
+from workloads.training.fit import check_fit
 from workloads.training.local import LocalTrainer, prepare_process
 from workloads.training.together import ClientsTogether
 
@@ -127,6 +128,10 @@ class TorchWorkload:
                 f"workload.clients_at_once: {kind.__name__} has a train of its own, which trains one client at a time; "
                 "leave the key out, or override train_together, too"
             )
+
+    def check_fit(self) -> None:
+        """Raise `ExperimentError` where network, loss and labels do not fit, which is tried on some samples."""
+        check_fit(self._network, self.data, self._section)
 
     def check_gradient_sum(self) -> None:
         """Raise `ExperimentError` for a model whose single samples have no gradients; see `clipped_gradients.check`."""

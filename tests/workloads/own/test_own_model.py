@@ -173,6 +173,60 @@ def infinite(outputs, labels):
     return (outputs.sum() * 0 + float("nan")).detach() + outputs.sum() * 0
 
 
+def counts(labels, predictions):
+    """Refuses what are no classes."""
+    return float(np.bincount(predictions, minlength=2)[1] / len(labels))
+
+
+def detached(outputs, labels):
+    return (outputs.argmax(1) != labels).float().mean()
+
+
+class NoGradient(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 2)
+
+    def forward(self, x):
+        return super().forward(x).detach()
+
+
+class Lazy(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.LazyLinear(2))
+
+
+
+
+def of_four(outputs, labels):
+    return nn.functional.cross_entropy(outputs.reshape(4, 2), labels.reshape(4))
+
+
+def tokens(count=60):
+    """A label for each position, some of which have none."""
+    x = np.arange(count * 5).reshape(count, 5) % 7
+    y = (x + 1) % 7
+    y[:, 3:] = -100
+    return x, y
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(7, 7)
+
+    def forward(self, words):
+        return self.table(words).transpose(1, 2)
+
+
+def own_cross_entropy(outputs, labels):
+    return nn.functional.cross_entropy(outputs, labels)
+
+
+class WithClosure(torch.optim.SGD):
+    def step(self, closure):
+        closure()
+
+
 def error_rate(labels, predictions):
     return np.mean(labels != predictions)
 
@@ -193,7 +247,11 @@ def _own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def made(population: int = 6, seed: int = 1, **keys: Any) -> Any:
-    named = {key: f"mine_to_learn:{keys[key]}" for key in ("dataset", "model") if key in keys}
+    named = {
+        key: keys[key] if ":" in keys[key] or keys[key] == "mlp" else f"mine_to_learn:{keys[key]}"
+        for key in ("dataset", "model")
+        if key in keys
+    }
     usual: dict[str, Any] = {"dataset": "mine_to_learn:load", "model": "mine_to_learn:net"}
     return build(WorkloadSection(**(usual | {"batch_size": 5, "learning_rate": 0.1} | keys | named)), population, seed)
 
@@ -399,6 +457,16 @@ def test_clipped_gradients_are_those_of_single_samples(keys: dict) -> None:
         ({"model": "Whole"}, "mine_to_learn:Whole: parameter count is int64; a model is sent as floats"),
         ({"model": "frozen"}, "mine_to_learn:frozen has no parameter that is trained"),
         ({"model": "Cumulative"}, "BatchNorm1d with momentum=None averages over all batches"),
+        ({"model": "Lazy"}, "mine_to_learn:Lazy: 0.weight has no size yet (a lazy layer); give the layer the size"),
+        ({"model": "NoGradient"}, "its outputs have no gradient (are they computed under no_grad, or detached?)"),
+        ({"loss": "mine_to_learn:detached"}, "workload.loss mine_to_learn:detached has no gradient"),
+        ({"loss": "mine_to_learn:of_four"}, "which workload.loss mine_to_learn:of_four does not take with labels"),
+        ({"optimizer": "torch.optim:LBFGS"}, "workload.optimizer: torch.optim:LBFGS: its step() needs a closure"),
+        ({"optimizer": "mine_to_learn:WithClosure"}, "step() needs a closure, which is not given here"),
+        ({"path": "/data"}, "workload.path: is for built-in data sets; what mine_to_learn:load takes is said in"),
+        ({"vocabulary_size": 50}, "workload.vocabulary_size: is for built-in data sets"),
+        ({"model": "mlp", "loss": "mine_to_learn:detached"}, "mlp: workload.loss mine_to_learn:detached has no grad"),
+        ({"dataset": "datasets:load_dataset"}, "pip install 'sortition-testbed[huggingface]' (on all nodes)"),
         ({"model": "Two"}, "mine_to_learn:Two gives a tuple; one tensor of outputs is needed"),
         ({"model": "images"}, "mine_to_learn:images does not take samples (4, 4) of float32: "),
         ({"model_options": {"outputs": 1}}, "gives outputs (4, 1) for 4 samples, 1 classes; the labels go up to 1"),
@@ -430,6 +498,30 @@ def test_what_cannot_be_learned_is_refused_in_one_line_before_the_first_round(ke
         made(**keys)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_positions_without_a_label_count_for_no_accuracy() -> None:
+    for loss in ("cross_entropy", "mine_to_learn:own_cross_entropy"):
+        workload = made(dataset="tokens", model="Tagger", loss=loss, learning_rate=1.0)
+        model = (np.roll(np.eye(7), 1, axis=1) * 9).astype(np.float32).ravel()
+        assert workload.evaluate(model).accuracy == 1.0
+
+
+def test_metrics_of_an_own_loss_are_given_classes() -> None:
+    end = made(loss="mine_to_learn:focal", metrics=["mine_to_learn:counts"])
+    model = learned(end)
+    assert end.evaluate(model).metrics[0] == pytest.approx(0.5, abs=0.2)
+
+
+def test_built_in_data_and_models_are_tried_with_an_own_loss() -> None:
+    with pytest.raises(ExperimentError, match=r"logistic: workload.loss mine_to_learn:detached has no gradient"):
+        build(WorkloadSection(model="logistic", loss="mine_to_learn:detached"), 10, 1)
+    assert build(WorkloadSection(model="logistic", loss="mine_to_learn:focal"), 10, 1).dimension == 650
+
+
+def test_overlapping_clients_may_be_more_than_the_samples() -> None:
+    workload = made(population=100, dataset="load", partition={"scheme": "overlapping"}, samples_per_client=4)
+    assert workload.sample_counts.tolist() == [4] * 100
 
 
 def test_a_model_that_mixes_samples_has_no_clipped_gradients() -> None:
