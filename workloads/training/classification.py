@@ -48,6 +48,9 @@ class TorchWorkload:
         section: how to train.
         seed: the experiment's.
         evaluation_batch: samples that are evaluated at once.
+
+    Raises:
+        ExperimentError: the network has parameters or buffers that are no floats.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class TorchWorkload:
         seed: int,
         evaluation_batch: int,
     ) -> None:
+        vector.check_floats(network, model)
         self.name = name
         self.model_name = model
         self.description = data.description
