@@ -27,6 +27,11 @@ def xavier_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np
     return _uniform(random, shape, math.sqrt(2.0) * math.sqrt(6.0 / fan_sum))
 
 
+def glorot_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
+    """Glorot and Bengio 2010, of matrices."""
+    return _uniform(random, shape, math.sqrt(6.0 / (shape[0] + shape[1])))
+
+
 def he_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
     """He et al. 2015 (arXiv 1502.01852), by the inputs of each output."""
     return _uniform(random, shape, math.sqrt(6.0 / math.prod(shape[1:])))
@@ -34,6 +39,13 @@ def he_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.flo
 
 def _uniform(random: np.random.Generator, shape: torch.Size, bound: float) -> NDArray[np.float32]:
     return (random.random(shape.numel(), dtype=np.float32) * 2 - 1) * np.float32(bound)
+
+
+def embedding(rows: int, width: int) -> nn.Embedding:
+    """A table of so many rows, on whatever device torch makes tensors."""
+    # Not the constructor: it would draw numbers, for which the meta device imports torch's compiler.
+    made: nn.Embedding = nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
+    return made
 
 
 class FederatedModel(nn.Module):

@@ -24,9 +24,9 @@ from torch import nn
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
-from workloads.data.clients.contract import Batch, ClientData, ClientImages, ClientText
+from workloads.data.clients.contract import Batch, ClientData, ClientImages, ClientSequences, ClientText
 from workloads.models import vector
-from workloads.models.registry import image_model, text_model
+from workloads.models.registry import image_model, sequence_model, text_model
 from workloads.training import clipped_gradients
 from workloads.training.fit import check_fit
 from workloads.training.local import LocalTrainer, prepare_process
@@ -208,6 +208,22 @@ class ImageClassification(TorchWorkload):
         network = image_model(model, data.height, data.width, data.classes, data.channels)
         is_small = data.channels == 1 or data.height * data.width <= _SMALL_IMAGE
         super().__init__(name, data, model, network, section, seed, 250 if is_small else 50)
+
+
+class SequenceClassification(TorchWorkload):
+    """Learning the labels of sequences: the character that comes next, or what a text says.
+
+    Args:
+        name: what is learned, for the records.
+        data: the clients' sequences.
+        model: ``char-lstm``, ``sent-lstm`` or ``word-bag``.
+        section: how to train.
+        seed: the experiment's.
+    """
+
+    def __init__(self, name: str, data: ClientSequences, model: str, section: WorkloadSection, seed: int) -> None:
+        network = sequence_model(model, data.classes, data.vocabulary_size)
+        super().__init__(name, data, model, network, section, seed, 100)
 
 
 class NextWordPrediction(TorchWorkload):
