@@ -7,7 +7,6 @@ opened when a client first trains, resized to 84x84 as LEAF's are and kept as by
 """
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from workloads.data.clients import owners
 from workloads.data.clients.contract import Batch, ClientImages, Dataset
 from workloads.data.clients.images import LabelledImages, photographs
 from workloads.data.clients.leaf import LeafFolder, LeafUsers
-from workloads.data.clients.owners import ClientDataCache, OwnedSamples
+from workloads.data.clients.owners import ClientDataCache, LabelledValues, OwnedSamples, joined
 
 CLASSES = 2
 IMAGE_SIZE = 84
@@ -30,33 +29,7 @@ _IMAGES = (Path("raw", "img_align_celeba"), Path("img_align_celeba"))
 _OTHERWISE = "take its name out of the json files"
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledNames:
-    """Names of images.
-
-    Attributes:
-        names: (n,) text.
-        labels: (n,) int64.
-    """
-
-    names: NDArray[np.str_]
-    labels: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, numbers: NDArray[np.int64]) -> "LabelledNames":
-        """Those with the given numbers, int64."""
-        return LabelledNames(self.names[numbers], self.labels[numbers])
-
-
-def _joined(parts: list[LabelledNames]) -> LabelledNames:
-    return LabelledNames(
-        np.concatenate([part.names for part in parts]), np.concatenate([part.labels for part in parts])
-    )
-
-
-def named(x: Any, y: Any) -> LabelledNames:
+def named(x: Any, y: Any) -> LabelledValues:
     """A celebrity's images.
 
     Args:
@@ -73,7 +46,7 @@ def named(x: Any, y: Any) -> LabelledNames:
         raise ValueError(f"{wrong!r} is no name of an image, such as 000001.jpg; preprocess the data again")
     if any(label not in (0, 1) for label in y):
         raise ValueError("labels must be 0 or 1 (smiling); preprocess the data again")
-    return LabelledNames(np.array(x), np.array(y).astype(np.int64))
+    return LabelledValues(np.array(x), np.array(y).astype(np.int64))
 
 
 class CelebA(ClientImages):
@@ -99,7 +72,7 @@ class CelebA(ClientImages):
         self._images = found
         self.height = self.width = section.image_size or IMAGE_SIZE
         files = LeafUsers(folder, named, population, seed, "celebrity")
-        self._owned = OwnedSamples(files, _joined, section, seed)
+        self._owned = OwnedSamples(files, joined, section, seed)
         self.sample_counts = self._owned.counts
         self._check_images(population)
         self.description = (
@@ -111,15 +84,15 @@ class CelebA(ClientImages):
     def _check_images(self, population: int) -> None:
         """All that is trained on is there, before anything is trained."""
         there = set(os.listdir(self._images))
-        lacking = [name for client in range(population) for name in self._owned.of(client).names if name not in there]
+        lacking = [name for client in range(population) for name in self._owned.of(client).values if name not in there]
         if lacking:
             raise ExperimentError(
                 f"workload.path: {self._images} lacks {len(lacking)} of the clients' images, the first {lacking[0]}; "
                 f"add them or {_OTHERWISE.replace('its name', 'their names')}"
             )
 
-    def _opened(self, samples: LabelledNames) -> LabelledImages:
-        files = [self._images / str(name) for name in samples.names]
+    def _opened(self, samples: LabelledValues) -> LabelledImages:
+        files = [self._images / str(name) for name in samples.values]
         return LabelledImages(photographs(files, self.height, _OTHERWISE), samples.labels)
 
     def shard(self, client: int) -> Batch:

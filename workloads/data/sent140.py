@@ -23,7 +23,8 @@ from testbed.workload.specs import Form
 from workloads.data.clients import owners, text
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.leaf import LeafFolder, LeafUsers
-from workloads.data.clients.sequences import LabelledTokens, OwnedSequences
+from workloads.data.clients.owners import LabelledValues
+from workloads.data.clients.sequences import OwnedSequences
 
 WORDS, VOCABULARY_SIZE = 25, 10_000
 CLASSES = 2
@@ -32,7 +33,7 @@ _WORD = re.compile(r"[\w']+|[.,!?;]")
 _FIELDS, _TEXT = 6, 4
 
 
-def tweets(x: Any, y: Any, length: int, number: Callable[[list[str]], NDArray[np.int32]]) -> LabelledTokens:
+def tweets(x: Any, y: Any, length: int, number: Callable[[list[str]], NDArray[np.int32]]) -> LabelledValues:
     """A user's tweets as numbers of words, cut or filled up with padding to `length` words.
 
     Args:
@@ -54,7 +55,7 @@ def tweets(x: Any, y: Any, length: int, number: Callable[[list[str]], NDArray[np
         cut[place * length : place * length + len(found)] = found
     if any(label not in (0, 1) for label in y):
         raise ValueError("labels must be 0 or 1 (glad); preprocess the data again")
-    return LabelledTokens(number(cut).reshape(-1, length), np.array(y, dtype=np.int64))
+    return LabelledValues(number(cut).reshape(-1, length), np.array(y, dtype=np.int64))
 
 
 class Sent140(OwnedSequences):
@@ -79,10 +80,10 @@ class Sent140(OwnedSequences):
         self.vocabulary = (
             text.vocabulary_of(file, size)
             if file.is_file()
-            else words.most_frequent((files.all_of(client).tokens.ravel() for client in range(population)), size)
+            else words.most_frequent((files.all_of(client).values.ravel() for client in range(population)), size)
         )
         places = words.places(self.vocabulary)
-        files.map(lambda samples: LabelledTokens(places[samples.tokens], samples.labels))
+        files.map(lambda samples: LabelledValues(places[samples.values], samples.labels))
         self._number = text.Vocabulary(self.vocabulary).numbers
         super().__init__(files, section, seed, CLASSES, size)
         self.description = (

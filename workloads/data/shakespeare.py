@@ -16,7 +16,8 @@ from testbed.workload.specs import Form
 from workloads.data.clients import owners
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.leaf import LeafFolder, LeafUsers
-from workloads.data.clients.sequences import LabelledTokens, OwnedSequences
+from workloads.data.clients.owners import LabelledValues
+from workloads.data.clients.sequences import OwnedSequences
 
 CHARACTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 WINDOW = 80
@@ -31,7 +32,7 @@ def numbers(text: str) -> NDArray[np.uint8]:
     return _BYTES[np.frombuffer(text.encode("latin-1", "replace"), dtype=np.uint8)]
 
 
-def windows(x: Any, y: Any, length: int) -> LabelledTokens:
+def windows(x: Any, y: Any, length: int) -> LabelledValues:
     """A role's windows and what follows them.
 
     Args:
@@ -54,7 +55,7 @@ def windows(x: Any, y: Any, length: int) -> LabelledTokens:
         )
     if any(len(text) != 1 for text in y):
         raise ValueError("y must be single characters, those after the windows; preprocess the data again")
-    return LabelledTokens(numbers("".join(x)).reshape(-1, length), numbers("".join(y)).astype(np.int64))
+    return LabelledValues(numbers("".join(x)).reshape(-1, length), numbers("".join(y)).astype(np.int64))
 
 
 class Shakespeare(OwnedSequences):

@@ -10,7 +10,8 @@
 
 The LSTM is that of TensorFlow's BasicLSTMCell, which LEAF uses: Zaremba et al. 2014 (arXiv 1409.2329) with one added to
 the forget gate. It is written out, since torch's own can neither be trained for several clients at once nor give the
-gradients of single samples. Initial weights are Glorot's, as TensorFlow's are.
+gradients of single samples; on a CPU a step of ``char-lstm`` takes 2.3 times as long as with torch's (20 windows, one
+thread: 135 and 59 ms). Initial weights are Glorot's, as TensorFlow's are.
 """
 
 from itertools import pairwise

@@ -10,8 +10,9 @@ import heapq
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,33 @@ class Owned(Protocol):
 
 
 Samples = TypeVar("Samples", bound=Owned)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledValues:
+    """Samples that are rows of one array.
+
+    Attributes:
+        values: (n, ...) whatever a sample is: numbers of words, the name of a file.
+        labels: (n,) int64.
+    """
+
+    values: NDArray[Any]
+    labels: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, numbers: NDArray[np.int64]) -> "LabelledValues":
+        """The samples with the given numbers, int64."""
+        return LabelledValues(self.values[numbers], self.labels[numbers])
+
+
+def joined(parts: list[LabelledValues]) -> LabelledValues:
+    """All samples of at least one part, in this order."""
+    return LabelledValues(
+        np.concatenate([part.values for part in parts]), np.concatenate([part.labels for part in parts])
+    )
 
 
 _Given = TypeVar("_Given", bound=Owned, covariant=True)

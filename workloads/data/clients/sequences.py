@@ -1,41 +1,11 @@
-"""Sequences of characters or words, each with a label: tokens as numbers, in the least memory."""
-
-from dataclasses import dataclass
-from typing import Any
+"""Sequences of characters or words, each with a label: (n, length) numbers, in the smallest type that holds them."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from testbed.workload.section import WorkloadSection
 from workloads.data.clients.contract import Batch, ClientSequences
-from workloads.data.clients.owners import OwnedSamples, OwnerFiles
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledTokens:
-    """Sequences of one length.
-
-    Attributes:
-        tokens: (n, length) numbers of characters or words, in the smallest type that holds them.
-        labels: (n,) int64.
-    """
-
-    tokens: NDArray[Any]
-    labels: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, numbers: NDArray[np.int64]) -> "LabelledTokens":
-        """The sequences with the given numbers, int64."""
-        return LabelledTokens(self.tokens[numbers], self.labels[numbers])
-
-
-def joined(parts: list[LabelledTokens]) -> LabelledTokens:
-    """All sequences of at least one part, in this order."""
-    return LabelledTokens(
-        np.concatenate([part.tokens for part in parts]), np.concatenate([part.labels for part in parts])
-    )
+from workloads.data.clients.owners import LabelledValues, OwnedSamples, OwnerFiles, joined
 
 
 class OwnedSequences(ClientSequences):
@@ -49,7 +19,7 @@ class OwnedSequences(ClientSequences):
     """
 
     def __init__(
-        self, files: OwnerFiles[LabelledTokens], section: WorkloadSection, seed: int, classes: int, vocabulary_size: int
+        self, files: OwnerFiles[LabelledValues], section: WorkloadSection, seed: int, classes: int, vocabulary_size: int
     ) -> None:
         self.classes, self.vocabulary_size = classes, vocabulary_size
         self._owned = OwnedSamples(files, joined, section, seed)
@@ -66,7 +36,7 @@ class OwnedSequences(ClientSequences):
         return self._owned.label_counts(self.classes)
 
 
-def _batch(samples: LabelledTokens) -> Batch:
+def _batch(samples: LabelledValues) -> Batch:
     import torch  # here: data sets are described without it
 
-    return torch.from_numpy(samples.tokens.astype(np.int64)), torch.from_numpy(samples.labels)
+    return torch.from_numpy(samples.values.astype(np.int64)), torch.from_numpy(samples.labels)
