@@ -127,6 +127,25 @@ def test_a_file_is_never_in_memory_as_a_whole(tmp_path: Path, monkeypatch: pytes
     assert longest < file.stat().st_size / 20
 
 
+def test_names_are_known_without_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "all_data.json"
+    content = as_leaf({f"user{number}": ([0] * 50, [0] * 50) for number in range(200)})
+    file.write_text(json.dumps(content))
+    monkeypatch.setattr(limits, "_PIECE_BYTES", 1 << 10)
+    file.write_text(file.read_text()[:-5000])  # what comes behind is not read
+    assert leaf_json.names_of(file) == content["users"]
+    file.write_text(json.dumps(dict(reversed(content.items()))))
+    assert leaf_json.names_of(file) == content["users"]
+    for text, says in (
+        ('{"user_data": {}}', "lacks users"),
+        ("[]", "'{' is expected at character 0"),
+        ("", "expected"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ExperimentError, match=says):
+            leaf_json.names_of(file)
+
+
 def test_folders_are_found_as_leaf_leaves_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = tmp_path / "femnist" / "data"
     for folder in ("train", "test", "all_data", "sampled_data"):

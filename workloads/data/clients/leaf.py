@@ -120,7 +120,7 @@ class LeafUsers(Generic[Samples]):
         counts: the training samples of each client.
 
     Raises:
-        ExperimentError: files that are damaged, or too few users.
+        ExperimentError: files that are damaged, too few users, or a test part that is of another split.
     """
 
     def __init__(
@@ -128,10 +128,12 @@ class LeafUsers(Generic[Samples]):
     ) -> None:
         self.folder, self._convert, self._seed = folder, convert, seed
         chosen: OwnerSelection[Samples] = OwnerSelection(population, seed, owner, folder.train)
-        self._users: set[str] = set()
+        users: set[str] = set()
         for user, samples in read_users(folder.train, convert):
             chosen.offer(user, samples)
-            self._users.add(user)
+            users.add(user)
+        if folder.test is not None:
+            _check_one_split(users, folder.test)
         self._clients = [samples for _, samples in chosen.clients()]
         self._own = [
             np.arange(len(samples)) if folder.test is not None else self._split(client)[0]
@@ -164,21 +166,21 @@ class LeafUsers(Generic[Samples]):
             self._clients[client] = change(samples)
 
     def test_parts(self) -> Iterator[Samples]:
-        """The held-out samples; files of a test part are read here.
-
-        Raises:
-            ExperimentError: damaged files, or a test part that is not of this training part.
-        """
+        """The held-out samples; a test part is read here, and damage in it is an `ExperimentError`."""
         if self.folder.test is None:
             for client, samples in enumerate(self._clients):
                 yield samples.take(self._split(client)[1])
             return
-        known, strangers = 0, 0
-        for user, samples in read_users(self.folder.test, self._convert):
-            known, strangers = known + (user in self._users), strangers + (user not in self._users)
+        for _, samples in read_users(self.folder.test, self._convert):
             yield samples
-        if known and strangers:
-            raise ExperimentError(
-                f"workload.path: {self.folder.test}: {known} users are in train, too, and {strangers} are not; LEAF "
-                "splits by sample (all are) or by user (none is): give the train and test of one split"
-            )
+
+
+def _check_one_split(users: set[str], test: Path) -> None:
+    """Raise `ExperimentError` for a test part that is not of the training part with these users."""
+    tested = {name for file in json_files(test) for name in leaf_json.names_of(file)}
+    known = len(tested & users)
+    if known and known < len(tested):
+        raise ExperimentError(
+            f"workload.path: {test}: {known} users are in train, too, and {len(tested) - known} are not; LEAF splits "
+            "by sample (all are) or by user (none is): give the train and test of one split"
+        )

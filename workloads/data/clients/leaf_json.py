@@ -13,6 +13,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -52,12 +53,30 @@ def users_of(file: Path, convert: Callable[[Any, Any], Data]) -> Iterator[tuple[
     Raises:
         ExperimentError: a file that is damaged or lacks a key, a user without data or who is there twice.
     """
+    with _opened(file) as reader:
+        yield from _users(reader, f"workload.path: {file}", convert)
+
+
+def names_of(file: Path) -> list[str]:
+    """The users of a file; where they come first, as LEAF writes them, nothing else is read.
+
+    Raises:
+        ExperimentError: as far as it is read, the file is damaged or has no users.
+    """
+    with _opened(file) as reader:
+        for key in reader.names():
+            if key == "users":
+                return _names(reader.value(), f"workload.path: {file}")
+            reader.value()
+    raise ExperimentError(f"workload.path: {file} lacks users; LEAF's files are {_FORM}")
+
+
+@contextmanager
+def _opened(file: Path) -> "Iterator[_Reader]":
     try:
         with file.open("rb") as opened:
-            yield from _users(_Reader(_text(opened)), f"workload.path: {file}", convert)
+            yield _Reader(_text(opened))
     except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, ExperimentError):
-            raise
         raise ExperimentError(
             f"workload.path: {file} cannot be read as LEAF's json ({error}); replace it with an undamaged copy"
         ) from None
