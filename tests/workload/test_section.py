@@ -110,3 +110,10 @@ def test_the_learning_rate_falls_in_steps() -> None:
     twice = WorkloadSection(learning_rate=0.1, learning_rate_decay=0.4, learning_rate_milestones=[400, 800])
     rates = [twice.learning_rate_in(number) for number in (1, 400, 401, 800, 801, 1500)]
     assert rates == [0.1, 0.1, 0.1 * 0.4, 0.1 * 0.4, 0.1 * 0.4**2, 0.1 * 0.4**2]
+
+
+def test_images_may_be_as_small_as_the_model_takes_them() -> None:
+    for keys, least in (({}, 33), ({"model": "celeba-cnn"}, 16), ({"model": "mine:Net"}, 8)):
+        assert WorkloadSection(dataset="synthetic-openimage", image_size=least, **keys).image_size == least
+        with pytest.raises(ValidationError):
+            WorkloadSection(dataset="synthetic-openimage", image_size=least - 1, **keys)

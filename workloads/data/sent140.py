@@ -40,22 +40,26 @@ def tweets(x: Any, y: Any, length: int, number: Callable[[list[str]], NDArray[np
         x: a list of tweets, each a list of id, date, query, user, text and part.
         y: as many labels, 0 or 1.
         length: words of a tweet.
-        number: from words to their numbers.
+        number: from words to their numbers, none of which is that of the padding.
 
     Raises:
         ValueError: anything else; what is wrong and what to do.
     """
     if not isinstance(x, list) or not isinstance(y, list) or not x or len(x) != len(y):
         raise ValueError("x must be a list of tweets, y one label each; preprocess the data again")
-    cut = [text.SPECIAL[text.PADDING]] * (length * len(x))
+    words: list[str] = []
+    counts = np.empty((len(x), 1), dtype=np.int64)
     for place, tweet in enumerate(x):
         if not isinstance(tweet, list) or len(tweet) != _FIELDS or not isinstance(tweet[_TEXT], str):
             raise ValueError("a tweet must be id, date, query, user, text and part; preprocess the data again")
         found = _WORD.findall(tweet[_TEXT])[:length]
-        cut[place * length : place * length + len(found)] = found
+        counts[place] = len(found)
+        words += found
     if any(label not in (0, 1) for label in y):
         raise ValueError("labels must be 0 or 1 (glad); preprocess the data again")
-    return LabelledValues(number(cut).reshape(-1, length), np.array(y, dtype=np.int64))
+    rows = np.full((len(x), length), text.PADDING, dtype=np.int32)
+    rows[np.arange(length) < counts] = number(words)
+    return LabelledValues(rows, np.array(y, dtype=np.int64))
 
 
 class Sent140(OwnedSequences):
@@ -74,6 +78,7 @@ class Sent140(OwnedSequences):
         size = section.vocabulary_size or VOCABULARY_SIZE
         folder = LeafFolder.needed(owners.folder(section.path, _NEEDED), _NEEDED)
         words = text.WordIndex()
+        words.numbers([text.SPECIAL[text.PADDING]])  # the first number, `text.PADDING`
         self._number = words.numbers  # as they come, until it is known which count
         files = LeafUsers(folder, lambda x, y: tweets(x, y, length, self._number), population, seed, "user")
         file = folder.root / text.VOCABULARY
