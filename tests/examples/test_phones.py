@@ -51,5 +51,5 @@ def test_the_asynchronous_example(
     assert main(["run", str(EXAMPLES / "asynchronous.yaml"), "--out", "runs/asynchronous", *small, *seed]) == 0
     capsys.readouterr()
     assert main(["compare", "runs/asynchronous", "--format", "json"]) == 0
-    seconds = {row["protocol"]: row["round_s"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    seconds = {row["label"]: row["round_s"] for row in json.loads(capsys.readouterr().out)["rows"]}
     assert seconds["random,buffered,plain"] < seconds["random,synchronous,plain"] / 3
