@@ -41,6 +41,7 @@ from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload
 _NAME = "dp-sgd-random-participation"
 _VELOCITY = "dp_sgd_velocity"
 _UNREAD = (
+    "drift_correction",
     "epochs",
     "clients_at_once",
     "batch_size",

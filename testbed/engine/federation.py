@@ -30,7 +30,9 @@ from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint
 from testbed.records.tables import stopped
 from testbed.selection.contract import SelectionRound, memory_copy
+from testbed.workload.client_states import ClientStates
 from testbed.workload.contract import Evaluation, Workload
+from testbed.workload.drift_correction import LAST_ROUND, check_memory
 from testbed.workload.target import measured
 
 _BEACON = "round beacon"  # among the arrays of a checkpoint: see `RoundBeacon`
@@ -98,6 +100,7 @@ class Federation:
         self.accuracy: float | None = None
         self._reached = ""  # the target that ends the run, and with which value it was reached; empty: it was not
         self._selection: SelectionRound | None = None  # of the round that is running
+        self._drift = plan.drift_correction(workload)
         checkpoint = records.checkpoint() if records is not None else None
         self.state = checkpoint or self._start()
         if self.state.model.shape != (workload.dimension,) or self.state.participations.shape != (n,):
@@ -106,6 +109,7 @@ class Federation:
                 f"{where} has a model of {self.state.model.size} parameters and {self.state.participations.size} "
                 f"clients, the experiment {workload.dimension} and {n}; resume with the experiment that began the run"
             )
+        self._check_states()
         self.network.now_s = self.state.now_s
         if experiment.stop_at is not None and records is not None:
             self._reached = stopped(records.path, self.state.round_number)
@@ -121,7 +125,17 @@ class Federation:
     def _start(self) -> Checkpoint:
         with locating_crashes("the run's preparation"):
             model = self.workload.initial_model()
-        return Checkpoint(0, 0.0, model, np.zeros(self.plan.experiment.population, np.int64), 0.0)
+        n = self.plan.experiment.population
+        memory = {} if self._drift is None else self._drift.beginning(n)
+        return Checkpoint(0, 0.0, model, np.zeros(n, np.int64), 0.0, memory)
+
+    def _check_states(self) -> None:
+        """Raise `RunError` where the checkpoint is of another algorithm, or lacks what its clients have kept."""
+        where = "the beginning" if self.records is None else f"{self.records.path}: the checkpoint"
+        check_memory(self.state.memory, self._drift, self.plan.experiment.population, where)
+        if self._drift is not None and self.records is not None:
+            states = ClientStates(self.records.path)
+            states.check(self.state.memory[LAST_ROUND], self._drift.learning.corrected)
 
     @property
     def finished(self) -> bool:
@@ -229,6 +243,7 @@ class Federation:
             plan.broadcast,
             self.workload,
             plan.server_optimizer,
+            self._drift,
         )
 
     def _evaluate(self, number: int, model: npt.NDArray[np.float32]) -> Evaluation | None:

@@ -33,13 +33,16 @@ from testbed.privacy.noise_plan import NoisePlan
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.randomness import Randomness
 from testbed.training import Broadcast, Trainer
+from testbed.workload.client_states import ClientStates
 from testbed.workload.contract import (
     BatchedWorkload,
+    DriftCorrectedWorkload,
     LabelledWorkload,
     PartlySharedWorkload,
     ProximalWorkload,
     Workload,
 )
+from testbed.workload.drift_correction import ALGORITHMS, DriftCorrection, Learning
 
 
 class Plan:
@@ -186,8 +189,34 @@ class Plan:
             raise ExperimentError(f"privacy.report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
         return False
 
-    def environment(self, workload: Workload) -> Environment:
-        """What the clients of one host share; the directory comes after registration."""
+    def drift_correction(self, workload: Workload) -> DriftCorrection | None:
+        """What clients make of what they keep; None: they keep nothing.
+
+        Raises `ExperimentError` for a workload that trains without it.
+        """
+        section = self.experiment.workload
+        if section.drift_correction is None:
+            return None
+        if not isinstance(workload, DriftCorrectedWorkload):
+            raise ExperimentError(
+                f"workload.drift_correction: {section.dataset} trains without it; leave the key out, or see "
+                "DriftCorrectedWorkload in testbed/workload/contract.py"
+            )
+        equal = self.aggregation_parameters.weights == "equal"
+        total = self.experiment.population if equal else int(workload.sample_counts.sum())
+        learning = Learning(workload.dimension, workload.corrected, section.learning_rate_in, float(total))
+        return ALGORITHMS[section.drift_correction.name](section.drift_correction, learning)
+
+    def environment(self, workload: Workload, client_states: ClientStates | None = None) -> Environment:
+        """What the clients of one host share; the directory comes after registration.
+
+        Args:
+            workload: what they learn.
+            client_states: what they keep, where they keep something; None: it goes with the host.
+        """
+        drift = self.drift_correction(workload)
+        if drift is not None and client_states is None:
+            client_states = ClientStates(None)
         self.aggregation.prepare(self.maximum_participants, workload.dimension)
         return Environment(
             population=self.experiment.population,
@@ -207,6 +236,8 @@ class Plan:
             symbolic_masks=self.symbolic_masks,
             derives_identities=self.derives_identities,
             results=self.results,
+            drift_correction=drift,
+            client_states=client_states,
         )
 
     @cached_property
@@ -289,8 +320,8 @@ class Plan:
         self.reports_training(workload.dimension)
 
     def _check_training(self, workload: Workload) -> None:
-        """Raise `ExperimentError` where clients are to train as something here does not: together, or with a term of
-        FedProx.
+        """Raise `ExperimentError` where clients are to train as something here does not: together, with a term of
+        FedProx, or with what they keep.
         """
         section = self.experiment.workload
         if section.proximal and (not isinstance(workload, ProximalWorkload) or workload.proximal != section.proximal):
@@ -298,6 +329,13 @@ class Plan:
                 f"workload.proximal: {section.dataset} trains without it; leave the key out, or see ProximalWorkload "
                 "in testbed/workload/contract.py"
             )
+        if self.drift_correction(workload) is not None:
+            self._check_trainers("drift_correction", "trains without it")
+            if type(self.broadcast) is not Broadcast:
+                raise ExperimentError(
+                    "workload.drift_correction: not with a server that sends other models (adversary.server); leave "
+                    "out one of the two"
+                )
         if section.clients_at_once == 1:
             return
         if not isinstance(workload, BatchedWorkload) or workload.clients_at_once != section.clients_at_once:
@@ -305,9 +343,13 @@ class Plan:
                 f"workload.clients_at_once: {section.dataset} trains one client at a time; leave the key out, or see "
                 "BatchedWorkload in testbed/workload/contract.py"
             )
+        self._check_trainers("clients_at_once", "trains each client by itself")
+
+    def _check_trainers(self, key: str, how: str) -> None:
+        """Raise `ExperimentError` where a protocol's clients train in a way of their own, which does not know a key."""
         for spec in self.roles:
             if spec.only is None and issubclass(spec.role, Trainer) and spec.role.learn is not Trainer.learn:
                 raise ExperimentError(
-                    f"workload.clients_at_once: in {self.experiment.aggregation.protocol} {spec.role.__name__} trains "
-                    "each client by itself; leave the key out"
+                    f"workload.{key}: in {self.experiment.aggregation.protocol} {spec.role.__name__} {how}; leave the "
+                    "key out"
                 )

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
+from testbed.workload.drift_correction import DriftCorrectionKey
 from testbed.workload.flower import FlowerSection
 from testbed.workload.local_steps import Proximal, Schedule
 from testbed.workload.partition import Partition
@@ -192,6 +193,7 @@ class WorkloadSection(BaseModel):
         description="sgd: L2 factor added to the gradient (times the weights); adamw: decoupled from it.",
     )
     proximal: Proximal = 0.0
+    drift_correction: DriftCorrectionKey = None
     learning_rate_decay: float = Field(
         default=1.0,
         gt=0,
@@ -273,9 +275,11 @@ class WorkloadSection(BaseModel):
         if self.flower is not None:
             self._check_flower()
             return self
-        for key, default in (("clients_at_once", 1), ("proximal", 0.0)):
+        for key, default in (("clients_at_once", 1), ("proximal", 0.0), ("drift_correction", None)):
             if self.training == "simulated" and dict(self)[key] != default:
                 raise ValueError(f"{key}: simulated training computes nothing; leave it out")
+        if self.drift_correction is not None:
+            self.drift_correction.check(self)
         self._check_own()
         if self.is_built_in:
             spec = datasets()[self.dataset]

@@ -72,8 +72,10 @@ class TorchWorkload:
         self._device = prepare_process()
         self.clients_at_once = section.clients_at_once
         self._together: ClientsTogether | None = None
+        if section.drift_correction is not None:
+            self._check_train_is_inherited("drift_correction", "train_corrected")
         if section.clients_at_once > 1:
-            self._check_train_is_inherited()
+            self._check_train_is_inherited("clients_at_once", "train_together")
             self._together = ClientsTogether(network, section, seed, self._device, model)
         self._trainer = LocalTrainer(network, section, seed, self._device, evaluation_batch)
         self._held_out: Batch | None = None
@@ -87,13 +89,30 @@ class TorchWorkload:
         """(d,) float32, made each time; see `workloads.models.vector.initial_vector`."""
         return vector.initial_vector(self._network, self._seed)
 
+    @property
+    def corrected(self) -> int:
+        """p: how many of the vector's first numbers are parameters; see `DriftCorrectedWorkload`."""
+        return sum(parameter.numel() for parameter in self._network.parameters())
+
     def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
         """Local training from `model` on the client's samples; see `LocalTrainer.train`."""
+        return self._train(client, model, round_number, None)
+
+    def train_corrected(
+        self, client: int, model: NDArray[np.float32], round_number: int, term: NDArray[np.float32]
+    ) -> tuple[LocalUpdate, int]:
+        """See `testbed.workload.contract.DriftCorrectedWorkload`."""
+        steps = self._section.epochs * math.ceil(int(self.sample_counts[client]) / self._section.batch_size)
+        return self._train(client, model, round_number, term), steps
+
+    def _train(
+        self, client: int, model: NDArray[np.float32], round_number: int, term: NDArray[np.float32] | None
+    ) -> LocalUpdate:
         samples = int(self.sample_counts[client])
         if samples == 0:
             return self._untrained()
         images, labels = self._on_device(self.data.shard(client))
-        delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number)
+        delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number, term)
         said = None if math.isnan(squared_loss) and not math.isnan(loss) else squared_loss
         return LocalUpdate(delta, samples, loss, samples * self._section.epochs, said)
 
@@ -119,13 +138,13 @@ class TorchWorkload:
         """Of a client without samples."""
         return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), 0, 0.0, 0, 0.0)
 
-    def _check_train_is_inherited(self) -> None:
-        """A class that trains in its own way would not be asked."""
-        kind = type(self)
-        if kind.train is not TorchWorkload.train and kind.train_together is TorchWorkload.train_together:
+    def _check_train_is_inherited(self, key: str, instead: str) -> None:
+        """A class that trains in its own way would not be asked, where a key has another method called."""
+        trains, called = (next(one for one in type(self).__mro__ if name in vars(one)) for name in ("train", instead))
+        if not issubclass(called, trains):
             raise ExperimentError(
-                f"workload.clients_at_once: {kind.__name__} has a train of its own, which trains one client at a time; "
-                "leave the key out, or override train_together, too"
+                f"workload.{key}: {trains.__name__} has a train of its own, which knows nothing of it; leave the key "
+                f"out, or override {instead}, too"
             )
 
     def check_gradient_sum(self) -> None:

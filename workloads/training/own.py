@@ -81,6 +81,14 @@ class OwnModelTraining(TorchWorkload):
         with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client, round_number)):
             return _finite(super().train(client, model, round_number))
 
+    def train_corrected(
+        self, client: int, model: NDArray[np.float32], round_number: int, term: NDArray[np.float32]
+    ) -> tuple[LocalUpdate, int]:
+        """See `TorchWorkload.train_corrected`."""
+        with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client, round_number)):
+            update, steps = super().train_corrected(client, model, round_number, term)
+        return _finite(update), steps
+
     def train_together(
         self, clients: Sequence[int], model: NDArray[np.float32], round_number: int
     ) -> dict[int, LocalUpdate]:
