@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.attacks.reconstruction import reconstruct
+from testbed.engine.in_process import run_in_process
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment, validated
 from testbed.messages import Vector, encode
+from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import CHECKPOINT
 from testbed.training import OwnState, TrainWithState
 from testbed.workload.client_states import FOLDER
@@ -190,6 +193,21 @@ def test_a_round_that_is_aborted_leaves_everything_as_it_was(run: Callable[..., 
     assert one.federation.state.model == pytest.approx(papers.model, abs=2e-3)
 
 
+def test_on_the_wall_clock_it_is_the_model_of_the_virtual_one(tmp_path: Path) -> None:
+    models = []
+    for clock in ("virtual", "wall"):
+        asked = keys("scaffold", population=5, rounds=2, selection={"participants": 3})
+        asked |= {"seed": 3, "time": {"clock": clock, "compute": "modelled"}, "links": {"latency_ms": 1}}
+        experiment = Experiment.model_validate(asked)
+        records = RunDirectory.create(tmp_path / clock, experiment.plain())
+        made = Quadratics.drawn(experiment.workload, 5)
+        run_in_process(experiment, made, 0, records, lambda progress: None)
+        checkpoint = records.checkpoint()
+        assert checkpoint is not None
+        models.append(checkpoint.model.tobytes() + common_of(checkpoint.memory).tobytes())
+    assert models[0] == models[1]
+
+
 # -- what cannot be ----------------------------------------------------------------------------------------------------
 
 
@@ -297,6 +315,13 @@ def test_a_server_that_sends_other_models() -> None:
     made = Quadratics.drawn(experiment.workload, 12)
     line = said(lambda: plan.check_sums(made), ExperimentError)
     assert line.startswith("workload.drift_correction: not with a server that sends other models (adversary.server)")
+
+
+def test_an_attack_that_needs_the_truth(run: Callable[..., Run], tmp_path: Path) -> None:
+    """It would train a client again, without what the client has kept; and read (x, c) for x."""
+    quadratics(run, keys("scaffold", rounds=2, records={"aggregates": "all"}), name="run").rounds()
+    line = said(lambda: reconstruct(RunRecords(tmp_path / "run"), 1, 2), ExperimentError)
+    assert line.startswith(f"{tmp_path / 'run'}: its clients trained with workload.drift_correction")
 
 
 def test_it_is_written_only_where_it_is_set() -> None:
