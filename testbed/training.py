@@ -15,7 +15,8 @@ from testbed.messages import Count, Message, RoundNumber, Vector, content_digest
 from testbed.network.contract import Network
 from testbed.parties.client import Client, Environment, Role, handles
 from testbed.randomness import Randomness
-from testbed.workload.contract import BatchedWorkload, DriftCorrectedWorkload, LocalUpdate, Workload
+from testbed.workload.client_algorithm import LocalTask
+from testbed.workload.contract import BatchedWorkload, LocalUpdate, Workload
 
 # -- client side: what clients are asked to train, and the role that does ----------------------------------------------
 
@@ -50,7 +51,7 @@ class OwnState(Message, frozen=True):
 
 
 class TrainWithState(Train, frozen=True):
-    """The same, where clients keep something from round to round (`workload.drift_correction`)."""
+    """The same, where clients keep something from round to round (`workload.drift_correction`, `local_layers`)."""
 
     Private: ClassVar[type[Message] | None] = OwnState
 
@@ -118,13 +119,13 @@ class Trainer(Role):
     @handles(Train)
     def on_train(self, message: Train) -> Trained:
         """Train on the client's own data, once in a round; refuses to hand on an update that is not finite."""
-        workload, drift = self.environment.workload, self.environment.drift_correction
+        workload, algorithm = self.environment.workload, self.environment.client_algorithm
         if workload is None:
             raise Refusal("train.no-workload", "this run has no workload")
-        if (drift is None) != (self.own_round is None):
+        if (algorithm is None) != (self.own_round is None):
             raise Refusal("train.other-algorithm", "what clients keep counts in this run, or they keep nothing")
         self._check_round(message.round)
-        length = workload.dimension if drift is None else drift.length
+        length = workload.dimension if algorithm is None else algorithm.length
         if message.model.bits or len(message.model) != length:
             raise Refusal("train.dimension", f"a model of {len(message.model)}, not {length} float32")
         update = self.learn(workload, message)
@@ -150,11 +151,16 @@ class Trainer(Role):
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
         """What this client makes of the model, and of what it has kept; what it then has is kept beside that."""
-        drift, states, number = self.environment.drift_correction, self.environment.client_states, self.client.number
-        if drift is not None and states is not None and self.own_round is not None:
-            assert isinstance(workload, DriftCorrectedWorkload), "see Plan.drift_correction"
-            own = states.read(number, self.own_round, drift.learning.corrected)
-            update, kept = drift.learned(workload, number, message.model.values, own, message.round)
+        algorithm, states, number = (
+            self.environment.client_algorithm,
+            self.environment.client_states,
+            self.client.number,
+        )
+        if algorithm is not None and states is not None and self.own_round is not None:
+            own = algorithm.beginning
+            if self.own_round:
+                own = states.read(number, self.own_round, len(own))
+            update, kept = algorithm.learned(workload, LocalTask(number, message.model.values, own, message.round))
             if np.isfinite(kept).all():  # else the update is not handed on
                 states.write(number, message.round, kept, self.own_round)
             return update

@@ -169,9 +169,9 @@ class Coordinator:
         early: list[tuple[str, str, str]] = []
         self._hosts.on_event = lambda *event: early.append(event)
         states = None
-        if experiment.workload.drift_correction is not None:
+        if experiment.workload.drift_correction is not None or experiment.workload.local_layers is not None:
             if directory is None:
-                raise ClusterError("workload.drift_correction: clients keep states, for which a run needs a directory")
+                raise ClusterError("workload: clients keep something from round to round; a run needs a directory")
             states = (directory, ClientStates(Path(directory)).share())
         # Here and on the hosts, where it takes seconds (to import torch, to read data), at the same time.
         workload, _ = await asyncio.gather(

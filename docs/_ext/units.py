@@ -34,6 +34,8 @@ UNITS = {
     "smallest_sum": "clients",
     "tolerated_dropouts": "clients",
     "clients_per_host": "clients",
+    "workload.local_layers.first": "layers",
+    "workload.local_layers.last": "layers",
     "clients_at_once": "clients",
     "evaluate_clients": "clients",
     "workload.flower.run_config": "the app's own",

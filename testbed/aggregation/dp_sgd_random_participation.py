@@ -42,6 +42,7 @@ _NAME = "dp-sgd-random-participation"
 _VELOCITY = "dp_sgd_velocity"
 _UNREAD = (
     "drift_correction",
+    "local_layers",
     "epochs",
     "clients_at_once",
     "batch_size",

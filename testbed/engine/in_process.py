@@ -33,7 +33,8 @@ def federation_in_process(
         hosts: number of hosts; several work in threads (the built-in workloads train one client at a time).
     """
     local, board = _registered(plan, workload, records, hosts)
-    return Federation(plan, local, workload, board, records, on_progress)
+    states = local.environment.client_states
+    return Federation(plan, local, workload, board, records, on_progress, states=states)
 
 
 @contextlib.asynccontextmanager
@@ -53,7 +54,8 @@ async def live_in_process(
         ClusterError: not all clients could connect.
     """
     local, board = _registered(plan, workload, records, hosts)
-    federation = Federation(plan, local, workload, board, records, on_progress, LiveNetwork)
+    states = local.environment.client_states
+    federation = Federation(plan, local, workload, board, records, on_progress, LiveNetwork, states)
     network = federation.network
     assert isinstance(network, LiveNetwork)
     groups: list[LiveClients] = []

@@ -33,16 +33,19 @@ from testbed.privacy.noise_plan import NoisePlan
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.randomness import Randomness
 from testbed.training import Broadcast, Trainer
+from testbed.workload.client_algorithm import ClientAlgorithm, Learning
 from testbed.workload.client_states import ClientStates
 from testbed.workload.contract import (
     BatchedWorkload,
     DriftCorrectedWorkload,
     LabelledWorkload,
     PartlySharedWorkload,
+    PersonalWorkload,
     ProximalWorkload,
     Workload,
 )
-from testbed.workload.drift_correction import ALGORITHMS, DriftCorrection, Learning
+from testbed.workload.drift_correction import drift_correction
+from testbed.workload.local_layers import LocalLayers
 
 
 class Plan:
@@ -189,23 +192,32 @@ class Plan:
             raise ExperimentError(f"privacy.report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
         return False
 
-    def drift_correction(self, workload: Workload) -> DriftCorrection | None:
+    def client_algorithm(self, workload: Workload) -> ClientAlgorithm | None:
         """What clients make of what they keep; None: they keep nothing.
 
         Raises `ExperimentError` for a workload that trains without it.
         """
         section = self.experiment.workload
-        if section.drift_correction is None:
+        if section.drift_correction is None and section.local_layers is None:
             return None
+        equal = self.aggregation_parameters.weights == "equal"
+        total = self.experiment.population if equal else int(workload.sample_counts.sum())
+        learning = Learning(workload.dimension, section.learning_rate_in, float(total))
+        if section.local_layers is not None:
+            if not isinstance(workload, PersonalWorkload):
+                raise ExperimentError(
+                    f"workload.local_layers: {section.dataset} does not say which layers it has; leave the key out, or "
+                    "see PersonalWorkload in testbed/workload/contract.py"
+                )
+            local = workload.local_numbers(section.local_layers.first, section.local_layers.last)
+            return LocalLayers(learning, workload.initial_model()[local], local)
+        assert section.drift_correction is not None
         if not isinstance(workload, DriftCorrectedWorkload):
             raise ExperimentError(
                 f"workload.drift_correction: {section.dataset} trains without it; leave the key out, or see "
                 "DriftCorrectedWorkload in testbed/workload/contract.py"
             )
-        equal = self.aggregation_parameters.weights == "equal"
-        total = self.experiment.population if equal else int(workload.sample_counts.sum())
-        learning = Learning(workload.dimension, workload.corrected, section.learning_rate_in, float(total))
-        return ALGORITHMS[section.drift_correction.name](section.drift_correction, learning)
+        return drift_correction(section.drift_correction, learning, workload)
 
     def environment(self, workload: Workload, client_states: ClientStates | None = None) -> Environment:
         """What the clients of one host share; the directory comes after registration.
@@ -214,8 +226,8 @@ class Plan:
             workload: what they learn.
             client_states: what they keep, where they keep something; None: it goes with the host.
         """
-        drift = self.drift_correction(workload)
-        if drift is not None and client_states is None:
+        algorithm = self.client_algorithm(workload)
+        if algorithm is not None and client_states is None:
             client_states = ClientStates(None)
         self.aggregation.prepare(self.maximum_participants, workload.dimension)
         return Environment(
@@ -236,7 +248,7 @@ class Plan:
             symbolic_masks=self.symbolic_masks,
             derives_identities=self.derives_identities,
             results=self.results,
-            drift_correction=drift,
+            client_algorithm=algorithm,
             client_states=client_states,
         )
 
@@ -329,11 +341,12 @@ class Plan:
                 f"workload.proximal: {section.dataset} trains without it; leave the key out, or see ProximalWorkload "
                 "in testbed/workload/contract.py"
             )
-        if self.drift_correction(workload) is not None:
-            self._check_trainers("drift_correction", "trains without it")
+        if self.client_algorithm(workload) is not None:
+            key = "drift_correction" if section.local_layers is None else "local_layers"
+            self._check_trainers(key, "trains without it")
             if type(self.broadcast) is not Broadcast:
                 raise ExperimentError(
-                    "workload.drift_correction: not with a server that sends other models (adversary.server); leave "
+                    f"workload.{key}: not with a server that sends other models (adversary.server); leave "
                     "out one of the two"
                 )
         if section.clients_at_once == 1:

@@ -16,8 +16,8 @@ from testbed.messages import Vector
 from testbed.network.contract import EXCLUDED, ExcludingNetwork, RoundNetwork, no_ids
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, TrainingReports, merged, reports_of
 from testbed.training import Broadcast, OwnState, Train, TrainingRound, TrainWithState
+from testbed.workload.client_algorithm import LAST_ROUND, ClientAlgorithm
 from testbed.workload.contract import Workload
-from testbed.workload.drift_correction import LAST_ROUND, DriftCorrection
 
 
 @dataclass
@@ -71,7 +71,7 @@ async def run_round(
     broadcast: Broadcast | None = None,
     workload: Workload | None = None,
     optimizer: ServerOptimizer | None = None,
-    drift: DriftCorrection | None = None,
+    algorithm: ClientAlgorithm | None = None,
 ) -> Outcome:
     """Run one round on `network`; a round that ends early costs its time and its bytes, and is not an error.
 
@@ -82,14 +82,14 @@ async def run_round(
         model: `(d,)` float32.
         workload: what the server knows of what is learned.
         optimizer: how the mean becomes the next model; by default it is added.
-        drift: what is sent beside the model, and made of what comes back; None: nothing is.
+        algorithm: what is sent beside the model, and made of what comes back; None: nothing is.
     """
     outcome = Outcome(model)
     await network.begin_round(start.number)
     try:
         chosen = await _select(start, network, selection, aggregation)
         begin = TrainingRound(start.number, network, _trainers(aggregation, chosen), start.randomness, workload)
-        question = _question(start, model, drift)
+        question = _question(start, model, algorithm)
         training = await _train(begin, Broadcast() if broadcast is None else broadcast, question, start.memory)
         outcome.training_loss = training.loss
         if training.reports is not None:
@@ -112,9 +112,9 @@ async def run_round(
             )
         )
         step = aggregate.mean
-        if drift is not None:
-            step = drift.step(start.memory, step, aggregate.weight, start.number)
-            drift.moved_on(start.memory, aggregate.survivors, start.number)
+        if algorithm is not None:
+            step = algorithm.step(start.memory, step, aggregate.weight, start.number)
+            algorithm.moved_on(start.memory, aggregate.survivors, start.number)
         outcome.model = next_model(optimizer or FederatedAveraging(), start.memory, model, step)
         outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
     except (RoundAborted, Refusal) as end:
@@ -156,11 +156,11 @@ def _trainers(aggregation: AggregationProtocol, chosen: Selection) -> Ids:
     return chosen.participants if chosen.ready is None else chosen.ready
 
 
-def _question(start: SelectionRound, model: npt.NDArray[np.float32], drift: DriftCorrection | None) -> Train:
+def _question(start: SelectionRound, model: npt.NDArray[np.float32], algorithm: ClientAlgorithm | None) -> Train:
     """What an honest server asks all who are to train."""
-    if drift is None:
+    if algorithm is None:
         return Train(start.number, Vector(model, 0))
-    return TrainWithState(start.number, Vector(drift.sent(model, start.memory), 0))
+    return TrainWithState(start.number, Vector(algorithm.sent(model, start.memory), 0))
 
 
 async def _train(

@@ -4,7 +4,7 @@ A client that trains in round t begins with what it made in an earlier round r, 
 and writes what counts from then on if this round's sum has it, too. Only the server knows, and says so with its next
 question. So no file is ever changed, and what a client makes is a function of files that stay: a host that died is
 given the round's questions once more and makes the same, wherever it runs, and a run goes on from a checkpoint with the
-files that this checkpoint names. A client that has never been in a sum has no file: its state is zeros.
+files that this checkpoint names. A client that has never been in a sum has no file: it begins as all do.
 
 Of a client's files those stay that the last checkpoint may name, or the one before it, which stands in for one that is
 damaged; others go when it trains the next time. So there are at most three files of 4p bytes for a client that has
@@ -44,12 +44,10 @@ class ClientStates:
         self.path = directory / FOLDER
 
     def read(self, client: int, round_number: int, length: int) -> npt.NDArray[np.float32]:
-        """`(length,)` float32, what the client made in a round; of round 0 zeros.
+        """`(length,)` float32, what the client made in a round.
 
         Raises `RunError` where that is missing or damaged: another beginning would be another experiment.
         """
-        if round_number == 0:
-            return np.zeros(length, np.float32)
         file = self._file(client, round_number)
         try:
             state = np.fromfile(file, "<f4")

@@ -186,6 +186,20 @@ class DriftCorrectedWorkload(Protocol):
 
 
 @runtime_checkable
+class PersonalWorkload(Protocol):
+    """A workload of a model of which layers may stay with the clients (``workload.local_layers``)."""
+
+    def local_numbers(self, first: int, last: int) -> npt.NDArray[np.bool_]:
+        """`(d,)` bool: which numbers of the model's vector are of so many first and last layers.
+
+        Raises `ExperimentError` where none would be left to share.
+        """
+
+    def evaluate_for(self, client: int, model: npt.NDArray[np.float32]) -> Evaluation | None:
+        """Evaluate `model`, (d,) float32, on held-out samples as this client has them; None: it has none."""
+
+
+@runtime_checkable
 class InspectableWorkload(Protocol):
     """A workload of which can be said what a server knows that chose the model and has samples to evaluate it on."""
 

@@ -13,6 +13,7 @@ may derive from it and bring only data::
             super().__init__("my-images", data, "cnn", section, seed)
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -79,6 +80,7 @@ class TorchWorkload:
             self._together = ClientsTogether(network, section, seed, self._device, model)
         self._trainer = LocalTrainer(network, section, seed, self._device, evaluation_batch)
         self._held_out: Batch | None = None
+        self._label_counts: NDArray[np.int64] | None = None
 
     @property
     def proximal(self) -> float:
@@ -169,6 +171,38 @@ class TorchWorkload:
         if self._held_out is None:
             self._held_out = self._on_device(self.data.held_out())
         return self._trainer.evaluate(*self._held_out, model)
+
+    def local_numbers(self, first: int, last: int) -> NDArray[np.bool_]:
+        """See `testbed.workload.contract.PersonalWorkload`; a layer is a module with parameters of its own."""
+        layers = vector.layers(self._network)
+        if first + last >= len(layers) or vector.copies(self._network):
+            raise ExperimentError(
+                f"workload.local_layers: {first + last} of the {len(layers)} layers of {self.model_name}; one must be "
+                "shared, and none sent twice"
+            )
+        local = np.zeros(self.dimension, np.bool_)
+        for place in itertools.chain(*layers[:first], *layers[len(layers) - last :]):
+            local[place] = True
+        return local
+
+    def evaluate_for(self, client: int, model: NDArray[np.float32]) -> Evaluation | None:
+        """On held-out samples that count by the client's share of each label; where there are no labels, on all."""
+        if self._held_out is None:
+            self._held_out = self._on_device(self.data.held_out())
+        inputs, labels = self._held_out
+        if labels.dim() > 1 or labels.is_floating_point():
+            return self.evaluate(model)
+        if self._label_counts is None:
+            self._label_counts = self.data.label_counts()
+        counts = self._label_counts[client]
+        known = labels.cpu().numpy()
+        weights = (counts / np.maximum(np.bincount(known, minlength=len(counts)), 1))[known]
+        chosen = np.flatnonzero(weights)
+        if not len(chosen):
+            return None
+        there = torch.from_numpy(chosen).to(labels.device)
+        weighted = torch.from_numpy(weights[chosen] / weights.sum()).to(labels.device)
+        return self._trainer.evaluate_weighted(inputs[there], labels[there], weighted, model)
 
     def parameter_shapes(self) -> list[tuple[int, ...]]:
         """The shape of each parameter, in the order of the model's vector."""

@@ -349,6 +349,21 @@ class LocalTrainer:
             return Evaluation(loss_sum / count, accuracy, count, metrics=told)
         return LabelledEvaluation(loss_sum / count, accuracy, count, _recalls(right, labels.long()), metrics=told)
 
+    def evaluate_weighted(
+        self, images: Tensor, labels: Tensor, weights: Tensor, model: NDArray[np.float32]
+    ) -> Evaluation:
+        """The sums of loss and correctness, each sample times its weight, (n,) float64."""
+        objective, loss, accuracy = self._objective, 0.0, 0.0
+        with self._lock, torch.inference_mode():
+            self._load(model)
+            self._network.eval()
+            for part in torch.arange(len(labels)).split(self._evaluation_batch):
+                outputs = cast(Tensor, self._network(images[part]))
+                loss += float(objective.of_samples(outputs, labels[part]).double() @ weights[part])
+                right = objective.correct(objective.predictions(outputs), labels[part])
+                accuracy += math.nan if right is None else float(right.double() @ weights[part])
+        return Evaluation(loss, accuracy, len(labels))
+
 
 def _recalls(correct: Tensor, labels: Tensor) -> tuple[float, ...]:
     """Of each label, from 0: the share of its samples that are correct; NaN where there is none."""
