@@ -89,6 +89,19 @@ def test_it_is_the_papers_with_those_who_stay(run: Callable[..., Run], protocol:
     assert losses[-1] < 0.9 * losses[0]
 
 
+def test_of_many_clients_some_are_measured_always_the_same(
+    run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[int]] = [[], []]
+    monkeypatch.setattr("testbed.engine.federation.MOST_EVALUATED", 5)
+    one = quadratics(run, keys({"last": 1}))
+    for found in asked:
+        monkeypatch.setattr(one.workload, "evaluate_for", lambda client, model, found=found: found.append(client))
+        one.rounds(1)
+    assert len(set(asked[0])) == 5
+    assert asked[0] == asked[1]
+
+
 def test_what_stays_is_not_sent(run: Callable[..., Run]) -> None:
     one = quadratics(run, keys({"last": 2}), name="run").rounds(1)
     shared = one.workload.dimension - 2
