@@ -360,9 +360,9 @@ class LocalTrainer:
             self._load(model)
             self._network.eval()
             for part in torch.arange(len(labels)).split(self._evaluation_batch):
-                outputs = cast(Tensor, self._network(images[part]))
-                loss += float(objective.of_samples(outputs, labels[part]).double() @ weights[part])
-                right = objective.correct(objective.predictions(outputs), labels[part])
+                outputs, known = cast(Tensor, self._network(images[part])), labels[part]
+                loss += float(objective.of_samples(outputs, known).double() @ weights[part])
+                right = objective.correct(objective.predictions(outputs, known), known)
                 accuracy += math.nan if right is None else float(right.double() @ weights[part])
         return Evaluation(loss, accuracy, len(labels))
 

@@ -108,6 +108,11 @@ class OwnModelTraining(TorchWorkload):
         with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING)):
             return super().evaluate(model)
 
+    def evaluate_for(self, client: int, model: NDArray[np.float32]) -> Evaluation | None:
+        """See `TorchWorkload.evaluate_for`."""
+        with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client)):
+            return super().evaluate_for(client, model)
+
     def check_gradient_sum(self) -> None:
         """Raise `ExperimentError` where single samples have no gradients, which is tried."""
         super().check_gradient_sum()
