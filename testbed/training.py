@@ -15,6 +15,7 @@ from testbed.messages import Count, Message, RoundNumber, Vector, content_digest
 from testbed.network.contract import Network
 from testbed.parties.client import Client, Environment, Role, handles
 from testbed.randomness import Randomness
+from testbed.workload.client_algorithm import LocalTask
 from testbed.workload.contract import BatchedWorkload, LocalUpdate, Workload
 
 # -- client side: what clients are asked to train, and the role that does ----------------------------------------------
@@ -41,6 +42,18 @@ class Train(Message, frozen=True):
 
     round: RoundNumber
     model: Vector
+
+
+class OwnState(Message, frozen=True):
+    """To one client alone: the last round whose sum had its update, 0: none had. What it made there is what it has."""
+
+    round: RoundNumber
+
+
+class TrainWithState(Train, frozen=True):
+    """The same, where clients keep something from round to round (`workload.drift_correction`, `local_layers`)."""
+
+    Private: ClassVar[type[Message] | None] = OwnState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +98,13 @@ class TrainedTogether:
 
 
 class Trainer(Role):
-    """Client side: local training, real or (without a workload) none."""
+    """Client side: local training, real or (without a workload) none.
+
+    Attributes:
+        own_round: the round of what it has kept, as the server says; None: it was not told.
+    """
+
+    own_round: int | None = None
 
     @classmethod
     def prepare(cls, environment: Environment, clients: Iterable[Client], question: Message) -> None:
@@ -100,17 +119,20 @@ class Trainer(Role):
     @handles(Train)
     def on_train(self, message: Train) -> Trained:
         """Train on the client's own data, once in a round; refuses to hand on an update that is not finite."""
-        workload = self.environment.workload
+        workload, algorithm = self.environment.workload, self.environment.client_algorithm
         if workload is None:
             raise Refusal("train.no-workload", "this run has no workload")
+        if (algorithm is None) != (self.own_round is None):
+            raise Refusal("train.other-algorithm", "what clients keep counts in this run, or they keep nothing")
         self._check_round(message.round)
-        if message.model.bits or len(message.model) != workload.dimension:
-            raise Refusal("train.dimension", f"a model of {len(message.model)}, not {workload.dimension} float32")
+        length = workload.dimension if algorithm is None else algorithm.length
+        if message.model.bits or len(message.model) != length:
+            raise Refusal("train.dimension", f"a model of {len(message.model)}, not {length} float32")
         update = self.learn(workload, message)
         meter("train.parameter_example", workload.dimension * self.charged_examples(update))
         delta = np.asarray(update.delta, np.float32)
-        if delta.shape != (workload.dimension,):
-            raise Refusal("train.dimension", f"the workload made an update {delta.shape}, not ({workload.dimension},)")
+        if delta.shape != (length,):
+            raise Refusal("train.dimension", f"the workload made an update {delta.shape}, not ({length},)")
         if not np.isfinite(delta).all():
             delta = self.handle_non_finite(delta)
         samples, loss, squared_loss = int(update.samples), float(update.loss), update.squared_loss
@@ -119,8 +141,29 @@ class Trainer(Role):
         )
         return self.told(self.client.local_update)
 
+    @handles(TrainWithState)
+    def on_train_with_state(self, message: TrainWithState, private: OwnState) -> Trained:
+        """As `on_train`, from what this client has kept of a round; refuses to begin with a later one's."""
+        if private.round >= message.round:
+            raise Refusal("train.later-state", f"the state of round {private.round} in round {message.round}")
+        self.own_round = private.round
+        return self.on_train(message)
+
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
-        """What this client makes of the model."""
+        """What this client makes of the model, and of what it has kept; what it then has is kept beside that."""
+        algorithm, states, number = (
+            self.environment.client_algorithm,
+            self.environment.client_states,
+            self.client.number,
+        )
+        if algorithm is not None and states is not None and self.own_round is not None:
+            own = algorithm.beginning
+            if self.own_round:
+                own = states.read(number, self.own_round, len(own))
+            update, kept = algorithm.learned(workload, LocalTask(number, message.model.values, own, message.round))
+            if np.isfinite(kept).all():  # else the update is not handed on
+                states.write(number, message.round, kept, self.own_round)
+            return update
         prepared = self.client.prepared
         if isinstance(prepared, TrainedTogether) and prepared.question is message:
             return prepared.update(self.client.number)

@@ -201,8 +201,8 @@ def reconstruct(run: RunRecords, first: int, last: int, victims: Victims | None 
 
     Raises `ExperimentError` as `view` does, and when the run's workload cannot be made again.
     """
-    seen = view(run, first, last)
     victims = Victims(run) if victims is None else victims
+    seen = view(run, first, last)
     return measured(seen, victims.weights, victims.updates(seen.model, int(seen.rounds[0])))
 
 

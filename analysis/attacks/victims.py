@@ -37,6 +37,12 @@ class Victims:
         seed = self.experiment.seed
         self.seed = int(provenance["simulation_seed"]) if seed is None else seed
         section = self.experiment.workload
+        for key in ("drift_correction", "local_layers"):
+            if getattr(section, key) is not None:
+                raise ExperimentError(
+                    f"{run.path}: its clients trained with workload.{key}, by what they keep, which is in no record: "
+                    "nothing to hold an attack against"
+                )
         self.workload = workloads.build(section, self.experiment.population, self.seed)
 
     @property

@@ -21,6 +21,7 @@ from testbed.arrays import Ids
 from testbed.crashes import locating_crashes
 from testbed.engine.federation import Federation, Progress
 from testbed.engine.plan import Plan
+from testbed.errors import ClusterError
 from testbed.experiment.inputs import plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.messages import Vector
@@ -34,6 +35,7 @@ from testbed.plugins import sources
 from testbed.records import RunDirectory
 from testbed.records.log import RunLog
 from testbed.records.writer import WRITER, held
+from testbed.workload.client_states import ClientStates
 
 
 class ClientHost:
@@ -44,16 +46,28 @@ class ClientHost:
         self._live: LiveClients | None = None
 
     def prepare(
-        self, experiment: Experiment, simulation_seed: int, index: int, hosts: int, last_round: int
+        self,
+        experiment: Experiment,
+        simulation_seed: int,
+        index: int,
+        hosts: int,
+        last_round: int,
+        states: tuple[str, str] | None = None,
     ) -> tuple[int, str]:
-        """Make this host's clients for an experiment; returns the process id and the node's."""
+        """Make this host's clients for an experiment; returns the process id and the node's.
+
+        `states`: the run's directory and its mark (`ClientStates.share`), where clients keep something.
+        """
         import workloads
 
         self._close_connections()  # of an earlier experiment
         with locating_crashes(f"the preparation of host {index}"):
             plan = Plan(experiment, simulation_seed)
             workload = workloads.build(experiment.workload, experiment.population, plan.seed)
-            environment = plan.environment(workload)
+            kept = None if states is None else ClientStates(Path(states[0]))
+            if kept is not None and states is not None:
+                kept.check_shared(states[1])
+            environment = plan.environment(workload, kept)
         check_plugin_modules(experiment)
         numbers = owned_by(index, hosts, experiment.population)
         self._host = Host(numbers, environment, plan.roles, last_round=last_round, on_crash=experiment.on_crash)
@@ -154,10 +168,15 @@ class Coordinator:
         last_round = 0 if checkpoint is None else checkpoint.round_number
         early: list[tuple[str, str, str]] = []
         self._hosts.on_event = lambda *event: early.append(event)
+        states = None
+        if experiment.workload.drift_correction is not None or experiment.workload.local_layers is not None:
+            if directory is None:
+                raise ClusterError("workload: clients keep something from round to round; a run needs a directory")
+            states = (directory, ClientStates(Path(directory)).share())
         # Here and on the hosts, where it takes seconds (to import torch, to read data), at the same time.
         workload, _ = await asyncio.gather(
             asyncio.to_thread(workloads.build, experiment.workload, experiment.population, plan.seed),
-            self._hosts.prepare(experiment, simulation_seed, plan.randomness, last_round),
+            self._hosts.prepare(experiment, simulation_seed, plan.randomness, last_round, states),
         )
         if self._records is not None:
             self._hosts.quarantined |= quarantined_before(self._records)

@@ -95,10 +95,18 @@ class RayHosts:
     # -- before the rounds -----------------------------------------------------------------------------------
 
     async def prepare(
-        self, experiment: Experiment, simulation_seed: int, randomness: Randomness, last_round: int
+        self,
+        experiment: Experiment,
+        simulation_seed: int,
+        randomness: Randomness,
+        last_round: int,
+        states: tuple[str, str] | None = None,
     ) -> None:
-        """Make the PKI of an experiment, which has this `randomness`, and its clients on all hosts."""
-        self._experiment, self._seed, self._last_round = experiment, simulation_seed, last_round
+        """Make the PKI of an experiment, which has this `randomness`, and its clients on all hosts.
+
+        `states`: where clients keep something, see `ClientHost.prepare`.
+        """
+        self._experiment, self._seed, self._last_round, self._states = experiment, simulation_seed, last_round, states
         self._directory = self._address = None
         self._registers = False
         self._log.clear()
@@ -109,7 +117,7 @@ class RayHosts:
 
     async def _prepare_one(self, index: int) -> None:
         self.processes[index], self.node_of[index] = await self._actors[index].prepare.remote(
-            self._experiment, self._seed, index, len(self._actors), self._last_round
+            self._experiment, self._seed, index, len(self._actors), self._last_round, self._states
         )
 
     async def register(self, completed: Callable[[Directory], Directory] = lambda directory: directory) -> Directory:

@@ -21,6 +21,7 @@ from typing import IO, TextIO
 from testbed.errors import RunError
 from testbed.files.limits import SmallHeaders
 from testbed.files.names import check_name, inside
+from testbed.workload.client_states import FOLDER as CLIENT_STATES
 
 MAXIMUM_BYTES = 100 * 1024**2
 """Largest compressed tar that goes through a log: the dashboard holds all of it in memory, as text."""
@@ -165,9 +166,11 @@ def _check_same(fresh: Path, target: Path) -> None:
 
 
 def _regular_files(directory: Path) -> Iterator[Path]:
-    """Without symbolic links, and without hidden files (locks), which mean something on their own machine alone."""
+    """Without symbolic links, and without hidden files (locks), which mean something on their own machine alone; and
+    without what clients keep, which is for the run itself.
+    """
     for folder, folders, names in os.walk(directory):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if name != CLIENT_STATES)
         for name in sorted(names):
             path = Path(folder, name)
             if not name.startswith(".") and path.is_file() and not path.is_symlink():

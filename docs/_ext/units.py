@@ -35,6 +35,8 @@ UNITS = {
     "smallest_sum": "clients",
     "tolerated_dropouts": "clients",
     "clients_per_host": "clients",
+    "workload.local_layers.first": "layers",
+    "workload.local_layers.last": "layers",
     "clients_at_once": "clients",
     "concurrency": "clients",
     "evaluate_clients": "clients",

@@ -41,6 +41,8 @@ from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload
 _NAME = "dp-sgd-random-participation"
 _VELOCITY = "dp_sgd_velocity"
 _UNREAD = (
+    "drift_correction",
+    "local_layers",
     "epochs",
     "clients_at_once",
     "batch_size",

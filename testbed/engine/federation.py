@@ -6,7 +6,7 @@ Nothing here knows whether the clients live in this process or on a cluster: `Fe
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +32,13 @@ from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint
 from testbed.records.tables import stopped
 from testbed.selection.contract import SelectionRound, memory_copy
-from testbed.workload.contract import Evaluation, Workload
+from testbed.workload.client_algorithm import LAST_ROUND, check_memory
+from testbed.workload.client_states import ClientStates
+from testbed.workload.contract import Evaluation, PersonalWorkload, Workload
+from testbed.workload.local_layers import LocalLayers
 from testbed.workload.target import measured
 
+MOST_EVALUATED = 200  # clients with layers of their own, drawn once
 _BEACON = "round beacon"  # among the arrays of a checkpoint: see `RoundBeacon`
 
 
@@ -71,6 +75,7 @@ class Federation:
         on_progress: called when a stage begins and when a round has ended.
         network: makes the network from the plan's links, speed factors, availability, timing and compute model, and a
             callback for progress; default: the virtual clock over `hosts`.
+        states: what clients keep; default: that in the run's directory.
 
     Raises:
         RunError: the directory's checkpoint does not belong to this experiment.
@@ -85,6 +90,7 @@ class Federation:
         records: RunDirectory | None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
         network: Callable[..., EmulatedNetwork | LiveNetwork] | None = None,
+        states: ClientStates | None = None,
     ) -> None:
         self.plan = plan
         self.workload = workload
@@ -101,6 +107,8 @@ class Federation:
         self.accuracy: float | None = None
         self._reached = ""  # the target that ends the run, and with which value it was reached; empty: it was not
         self._selection: SelectionRound | None = None  # of the round that is running
+        self._algorithm = plan.client_algorithm(workload)
+        self._states = ClientStates(records.path) if states is None and records is not None else states
         checkpoint = records.checkpoint() if records is not None else None
         self.state = checkpoint or self._start()
         if self.state.model.shape != (workload.dimension,) or self.state.participations.shape != (n,):
@@ -109,6 +117,7 @@ class Federation:
                 f"{where} has a model of {self.state.model.size} parameters and {self.state.participations.size} "
                 f"clients, the experiment {workload.dimension} and {n}; resume with the experiment that began the run"
             )
+        self._check_states()
         self.network.now_s = self.state.now_s
         if experiment.stop_at is not None and records is not None:
             self._reached = stopped(records.path, self.state.round_number)
@@ -124,7 +133,16 @@ class Federation:
     def _start(self) -> Checkpoint:
         with locating_crashes("the run's preparation"):
             model = self.workload.initial_model()
-        return Checkpoint(0, 0.0, model, np.zeros(self.plan.experiment.population, np.int64), 0.0)
+        n = self.plan.experiment.population
+        memory = {} if self._algorithm is None else self._algorithm.first_memory(n)
+        return Checkpoint(0, 0.0, model, np.zeros(n, np.int64), 0.0, memory)
+
+    def _check_states(self) -> None:
+        """Raise `RunError` where the checkpoint is of another algorithm, or lacks what its clients have kept."""
+        where = "the beginning" if self.records is None else f"{self.records.path}: the checkpoint"
+        check_memory(self.state.memory, self._algorithm, self.plan.experiment.population, where)
+        if self._algorithm is not None and self._states is not None:
+            self._states.check(self.state.memory[LAST_ROUND], len(self._algorithm.beginning))
 
     @property
     def finished(self) -> bool:
@@ -167,7 +185,7 @@ class Federation:
         outcome = await self._outcome(start)
         if self.privacy is not None:
             privacy.append(self.privacy.enter(number, outcome, self.network.exchanges))
-        evaluation = self._evaluate(number, outcome.model)
+        evaluation = self._evaluate(number, outcome.model, start.memory)
         self._reached = self._target_reached(number, evaluation)
         participations = before.participations.copy()
         participations[outcome.participants] += 1
@@ -234,14 +252,35 @@ class Federation:
             plan.broadcast,
             self.workload,
             plan.server_optimizer,
+            self._algorithm,
         )
 
-    def _evaluate(self, number: int, model: npt.NDArray[np.float32]) -> Evaluation | None:
+    def _evaluation(self, model: npt.NDArray[np.float32], memory: Mapping[str, npt.NDArray[Any]]) -> Evaluation | None:
+        algorithm, states = self._algorithm, self._states
+        if not isinstance(algorithm, LocalLayers) or states is None:
+            return self.workload.evaluate(model)
+        assert isinstance(self.workload, PersonalWorkload), "see Plan.client_algorithm"
+        last, n = memory[LAST_ROUND], self.plan.experiment.population
+        clients = np.arange(n)
+        if n > MOST_EVALUATED:
+            generator = self.plan.randomness.generator("evaluation", 0, "clients")
+            clients = np.sort(generator.choice(n, MOST_EVALUATED, replace=False))
+
+        def own(client: int) -> npt.NDArray[np.float32]:
+            if not last[client]:
+                return algorithm.beginning
+            return states.read(client, int(last[client]), len(algorithm.beginning))
+
+        return algorithm.evaluate(self.workload, model, own, clients)
+
+    def _evaluate(
+        self, number: int, model: npt.NDArray[np.float32], memory: Mapping[str, npt.NDArray[Any]]
+    ) -> Evaluation | None:
         """Evaluate every k-th round and the last; outside the clock."""
         every = self.plan.experiment.workload.evaluate_every
         if number % every and number != self.plan.experiment.rounds and not self._spent:
             return None
-        evaluation = self.workload.evaluate(model)
+        evaluation = self._evaluation(model, memory)
         if evaluation is not None and not math.isnan(evaluation.accuracy):
             self.accuracy = float(evaluation.accuracy)
         return evaluation

@@ -12,6 +12,7 @@ from testbed.network.live.admission import connecting_s
 from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.records import RunDirectory
+from testbed.workload.client_states import ClientStates
 from testbed.workload.contract import Workload
 
 
@@ -32,7 +33,8 @@ def federation_in_process(
         hosts: number of hosts; several work in threads (the built-in workloads train one client at a time).
     """
     local, board = _registered(plan, workload, records, hosts)
-    return Federation(plan, local, workload, board, records, on_progress)
+    states = local.environment.client_states
+    return Federation(plan, local, workload, board, records, on_progress, states=states)
 
 
 @contextlib.asynccontextmanager
@@ -52,7 +54,8 @@ async def live_in_process(
         ClusterError: not all clients could connect.
     """
     local, board = _registered(plan, workload, records, hosts)
-    federation = Federation(plan, local, workload, board, records, on_progress, LiveNetwork)
+    states = local.environment.client_states
+    federation = Federation(plan, local, workload, board, records, on_progress, LiveNetwork, states)
     network = federation.network
     assert isinstance(network, LiveNetwork)
     groups: list[LiveClients] = []
@@ -77,7 +80,7 @@ def _registered(
     experiment = plan.experiment
     checkpoint = None if records is None else records.checkpoint()
     last_round = 0 if checkpoint is None else checkpoint.round_number
-    environment = plan.environment(workload)
+    environment = plan.environment(workload, None if records is None else ClientStates(records.path))
     local = LocalHosts(
         experiment.population, environment, plan.roles, hosts=hosts, last_round=last_round, on_crash=experiment.on_crash
     )

@@ -34,13 +34,19 @@ from testbed.privacy.noise_plan import NoisePlan
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.randomness import Randomness
 from testbed.training import Broadcast, Trainer
+from testbed.workload.client_algorithm import ClientAlgorithm, Learning
+from testbed.workload.client_states import ClientStates
 from testbed.workload.contract import (
     BatchedWorkload,
+    DriftCorrectedWorkload,
     LabelledWorkload,
     PartlySharedWorkload,
+    PersonalWorkload,
     ProximalWorkload,
     Workload,
 )
+from testbed.workload.drift_correction import drift_correction
+from testbed.workload.local_layers import LocalLayers
 
 
 class Plan:
@@ -189,8 +195,43 @@ class Plan:
             raise ExperimentError(f"privacy.report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
         return False
 
-    def environment(self, workload: Workload) -> Environment:
-        """What the clients of one host share; the directory comes after registration."""
+    def client_algorithm(self, workload: Workload) -> ClientAlgorithm | None:
+        """What clients make of what they keep; None: they keep nothing.
+
+        Raises `ExperimentError` for a workload that trains without it.
+        """
+        section = self.experiment.workload
+        if section.drift_correction is None and section.local_layers is None:
+            return None
+        equal = self.aggregation_parameters.weights == "equal"
+        total = self.experiment.population if equal else int(workload.sample_counts.sum())
+        learning = Learning(workload.dimension, section.learning_rate_in, float(total))
+        if section.local_layers is not None:
+            if not isinstance(workload, PersonalWorkload):
+                raise ExperimentError(
+                    f"workload.local_layers: {section.dataset} does not say which layers it has; leave the key out, or "
+                    "see PersonalWorkload in testbed/workload/contract.py"
+                )
+            local = workload.local_numbers(section.local_layers.first, section.local_layers.last)
+            return LocalLayers(learning, workload.initial_model()[local], local)
+        assert section.drift_correction is not None
+        if not isinstance(workload, DriftCorrectedWorkload):
+            raise ExperimentError(
+                f"workload.drift_correction: {section.dataset} trains without it; leave the key out, or see "
+                "DriftCorrectedWorkload in testbed/workload/contract.py"
+            )
+        return drift_correction(section.drift_correction, learning, workload)
+
+    def environment(self, workload: Workload, client_states: ClientStates | None = None) -> Environment:
+        """What the clients of one host share; the directory comes after registration.
+
+        Args:
+            workload: what they learn.
+            client_states: what they keep, where they keep something; None: it goes with the host.
+        """
+        algorithm = self.client_algorithm(workload)
+        if algorithm is not None and client_states is None:
+            client_states = ClientStates(None)
         self.aggregation.prepare(self.maximum_participants, workload.dimension)
         return Environment(
             population=self.experiment.population,
@@ -210,6 +251,8 @@ class Plan:
             symbolic_masks=self.symbolic_masks,
             derives_identities=self.derives_identities,
             results=self.results,
+            client_algorithm=algorithm,
+            client_states=client_states,
         )
 
     @cached_property
@@ -292,8 +335,8 @@ class Plan:
         self.reports_training(workload.dimension)
 
     def _check_training(self, workload: Workload) -> None:
-        """Raise `ExperimentError` where clients are to train as something here does not: together, or with a term of
-        FedProx.
+        """Raise `ExperimentError` where clients are to train as something here does not: together, with a term of
+        FedProx, or with what they keep.
         """
         section = self.experiment.workload
         if section.proximal and (not isinstance(workload, ProximalWorkload) or workload.proximal != section.proximal):
@@ -301,6 +344,14 @@ class Plan:
                 f"workload.proximal: {section.dataset} trains without it; leave the key out, or see ProximalWorkload "
                 "in testbed/workload/contract.py"
             )
+        if self.client_algorithm(workload) is not None:
+            key = "drift_correction" if section.local_layers is None else "local_layers"
+            self._check_trainers(key, "trains without it")
+            if type(self.broadcast) is not Broadcast:
+                raise ExperimentError(
+                    f"workload.{key}: not with a server that sends other models (adversary.server); leave "
+                    "out one of the two"
+                )
         if section.clients_at_once == 1:
             return
         if not isinstance(workload, BatchedWorkload) or workload.clients_at_once != section.clients_at_once:
@@ -308,9 +359,13 @@ class Plan:
                 f"workload.clients_at_once: {section.dataset} trains one client at a time; leave the key out, or see "
                 "BatchedWorkload in testbed/workload/contract.py"
             )
+        self._check_trainers("clients_at_once", "trains each client by itself")
+
+    def _check_trainers(self, key: str, how: str) -> None:
+        """Raise `ExperimentError` where a protocol's clients train in a way of their own, which does not know a key."""
         for spec in self.roles:
             if spec.only is None and issubclass(spec.role, Trainer) and spec.role.learn is not Trainer.learn:
                 raise ExperimentError(
-                    f"workload.clients_at_once: in {self.experiment.aggregation.protocol} {spec.role.__name__} trains "
-                    "each client by itself; leave the key out"
+                    f"workload.{key}: in {self.experiment.aggregation.protocol} {spec.role.__name__} {how}; leave the "
+                    "key out"
                 )

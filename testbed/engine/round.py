@@ -1,7 +1,9 @@
 """One round: selection, model broadcast and local training, aggregation, model update."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +15,8 @@ from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.contract import EXCLUDED, ExcludingNetwork, RoundNetwork, no_ids
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, TrainingReports, merged, reports_of
-from testbed.training import Broadcast, Train, TrainingRound
+from testbed.training import Broadcast, OwnState, Train, TrainingRound, TrainWithState
+from testbed.workload.client_algorithm import LAST_ROUND, ClientAlgorithm
 from testbed.workload.contract import Workload
 
 
@@ -100,6 +103,7 @@ async def run_round(
     broadcast: Broadcast | None = None,
     workload: Workload | None = None,
     optimizer: ServerOptimizer | None = None,
+    algorithm: ClientAlgorithm | None = None,
 ) -> Outcome:
     """Run one round on `network`; a round that ends early costs its time and its bytes, and is not an error.
 
@@ -110,13 +114,15 @@ async def run_round(
         model: `(d,)` float32.
         workload: what the server knows of what is learned.
         optimizer: how the mean becomes the next model; by default it is added.
+        algorithm: what is sent beside the model, and made of what comes back; None: nothing is.
     """
     outcome = Outcome(model)
     await network.begin_round(start.number)
     try:
         chosen = await _select(start, network, selection, aggregation)
         begin = TrainingRound(start.number, network, _trainers(aggregation, chosen), start.randomness, workload)
-        training = await _train(begin, Broadcast() if broadcast is None else broadcast, model)
+        question = _question(start, model, algorithm)
+        training = await _train(begin, Broadcast() if broadcast is None else broadcast, question, start.memory)
         outcome.training_loss = training.loss
         if training.reports is not None:
             selection.learn(start, training.reports)
@@ -127,7 +133,7 @@ async def run_round(
                 participants=chosen.participants,
                 trained=training.trained,
                 directory=start.directory,
-                dimension=len(model),
+                dimension=len(question.model),
                 experiment_id=start.experiment_id,
                 randomness=start.randomness,
                 batches=selection.batches,
@@ -137,7 +143,11 @@ async def run_round(
                 training=training.question,
             )
         )
-        outcome.model = next_model(optimizer or FederatedAveraging(), start.memory, model, aggregate.mean)
+        step = aggregate.mean
+        if algorithm is not None:
+            step = algorithm.step(start.memory, step, aggregate.weight, start.number)
+            algorithm.moved_on(start.memory, aggregate.survivors, start.number)
+        outcome.model = next_model(optimizer or FederatedAveraging(), start.memory, model, step)
         outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
     except (RoundAborted, Refusal) as end:
         outcome.end_early(end)
@@ -176,14 +186,26 @@ def _trainers(aggregation: AggregationProtocol, chosen: Selection) -> Ids:
     return chosen.participants if chosen.ready is None else chosen.ready
 
 
-async def _train(begin: TrainingRound, broadcast: Broadcast, model: npt.NDArray[np.float32]) -> Training:
+def _question(start: SelectionRound, model: npt.NDArray[np.float32], algorithm: ClientAlgorithm | None) -> Train:
+    """What an honest server asks all who are to train."""
+    if algorithm is None:
+        return Train(start.number, Vector(model, 0))
+    return TrainWithState(start.number, Vector(algorithm.sent(model, start.memory), 0))
+
+
+async def _train(
+    begin: TrainingRound, broadcast: Broadcast, question: Train, memory: Mapping[str, npt.NDArray[Any]]
+) -> Training:
     """Model broadcast and local training."""
-    asked = broadcast.questions_for(begin, Train(begin.number, Vector(model, 0)))
+    asked = broadcast.questions_for(begin, question)
     reports, losses, trained = [], [], no_ids()
-    for clients, question in asked:
+    for clients, sent in asked:
         if not len(clients):
             continue
-        replies = await begin.network.ask(clients, question)
+        private = None
+        if isinstance(sent, TrainWithState):
+            private = {client: OwnState(int(memory[LAST_ROUND][client])) for client in clients.tolist()}
+        replies = await begin.network.ask(clients, sent, private=private)
         losses += [answer.loss for answer in replies.valid().values() if not math.isnan(answer.loss)]
         reports.append(reports_of(replies, clients))
         trained = np.union1d(trained, replies.ids)

@@ -156,6 +156,10 @@ class Experiment(Section):
             section = "records"
             self.records.check(self.rounds)
             section = "workload"
+            noisy, steps = noise_of(self.aggregation) is not None, self.aggregation.server_optimizer is not None
+            for part in (self.workload.drift_correction, self.workload.local_layers):
+                if part is not None:
+                    part.check_experiment(noise=noisy, steps=steps)
             if self.workload.training == "simulated" and self.time.compute != "modelled":
                 raise ValueError("training: simulated costs no time that could be measured; set time.compute: modelled")
             if self.workload.clients_at_once > 1 and not self.time.work_is_modelled:

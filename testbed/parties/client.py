@@ -45,6 +45,8 @@ from testbed.errors import Refusal
 from testbed.messages import Message, encode
 from testbed.parties.pki import Directory, Entries, Identity, Lookup
 from testbed.randomness import Randomness
+from testbed.workload.client_algorithm import ClientAlgorithm
+from testbed.workload.client_states import ClientStates
 from testbed.workload.contract import LocalUpdate, Workload
 
 Method = TypeVar("Method", bound=Callable[..., Message | None])
@@ -73,6 +75,8 @@ class Environment:
         derives_identities: whether clients have the keys that follow from the seed, without having registered
             (`testbed.parties.derived_keys`).
         results: of pure functions that several parties here need (`testbed.crypto.remembered`); None: not remembered.
+        client_algorithm: what clients make of the model and of what they keep; None: they keep nothing.
+        client_states: what they keep.
     """
 
     population: int
@@ -92,6 +96,8 @@ class Environment:
     symbolic_masks: bool = False
     derives_identities: bool = False
     results: Results | None = None
+    client_algorithm: ClientAlgorithm | None = None
+    client_states: ClientStates | None = None
 
     def look_up(self, clients: Iterable[int]) -> Directory:
         """Query the PKI for the keys of `clients`; the asking client pays for the bytes."""

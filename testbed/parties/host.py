@@ -15,7 +15,7 @@ from testbed.arrays import Ids
 from testbed.crashes import Crash, OnCrash, is_crash
 from testbed.crypto.remembered import remembers
 from testbed.emulation.compute.cost import metered, thread_cpu_s
-from testbed.errors import ProtocolError, Refusal, RoundAborted
+from testbed.errors import ProtocolError, Refusal, RoundAborted, RunError
 from testbed.messages import Detached, Message, RefusalNotice, Vector, attach, decode, detach, question_name
 from testbed.network.hosts import ClientRefusal, Delivery, HostAnswers, SharedAnswer
 from testbed.network.sums import Sum, float_total, merged, ring_total
@@ -244,8 +244,8 @@ class Host:
         except ProtocolError as error:
             check, detail = "message.malformed", str(error)
         except BaseException as error:
-            if self._on_crash == "raise" or not is_crash(error):
-                raise
+            if self._on_crash == "raise" or not is_crash(error) or isinstance(error, RunError):
+                raise  # what a client keeps is lost, which is no bug of its code
             answers.crashes.append(Crash.of(client.number, error))
             return None
         answers.refusals.append(ClientRefusal(client.number, check, detail))

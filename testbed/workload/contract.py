@@ -163,6 +163,43 @@ class ProximalWorkload(Protocol):
 
 
 @runtime_checkable
+class DriftCorrectedWorkload(Protocol):
+    """A workload whose local training takes a term of SCAFFOLD or FedDyn (``workload.drift_correction``)."""
+
+    @property
+    def corrected(self) -> int:
+        """p <= d: the first p numbers of the model's vector move by gradients; the others have no term."""
+
+    def train_corrected(
+        self, client: int, model: npt.NDArray[np.float32], round_number: int, term: npt.NDArray[np.float32]
+    ) -> tuple[LocalUpdate, int]:
+        """As `Workload.train`, each step of which goes by the gradient plus `term` plus ``pull`` (w - model).
+
+        Args:
+            client, model, round_number: as there.
+            term: (p,) float32.
+
+        Returns:
+            the update, and how many steps made it (K), each with the round's learning rate; ``pull`` is that of
+            ``section.drift_correction``, above 0 for FedDyn.
+        """
+
+
+@runtime_checkable
+class PersonalWorkload(Protocol):
+    """A workload of a model of which layers may stay with the clients (``workload.local_layers``)."""
+
+    def local_numbers(self, first: int, last: int) -> npt.NDArray[np.bool_]:
+        """`(d,)` bool: which numbers of the model's vector are of so many first and last layers.
+
+        Raises `ExperimentError` where none would be left to share.
+        """
+
+    def evaluate_for(self, client: int, model: npt.NDArray[np.float32]) -> Evaluation | None:
+        """Evaluate `model`, (d,) float32, on held-out samples as this client has them; None: it has none."""
+
+
+@runtime_checkable
 class InspectableWorkload(Protocol):
     """A workload of which can be said what a server knows that chose the model and has samples to evaluate it on."""
 

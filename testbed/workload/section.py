@@ -13,7 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
+from testbed.workload.drift_correction import DriftCorrectionKey
 from testbed.workload.flower import FlowerSection
+from testbed.workload.local_layers import LocalLayersKey
 from testbed.workload.local_steps import Proximal, Schedule
 from testbed.workload.partition import Partition
 from testbed.workload.specs import DatasetSpec, Form, datasets, models, models_for
@@ -195,6 +197,8 @@ class WorkloadSection(BaseModel):
         description="sgd: L2 factor added to the gradient (times the weights); adamw: decoupled from it.",
     )
     proximal: Proximal = 0.0
+    drift_correction: DriftCorrectionKey = None
+    local_layers: LocalLayersKey = None
     learning_rate_decay: float = Field(
         default=1.0,
         gt=0,
@@ -276,9 +280,13 @@ class WorkloadSection(BaseModel):
         if self.flower is not None:
             self._check_flower()
             return self
-        for key, default in (("clients_at_once", 1), ("proximal", 0.0)):
+        unread = (("clients_at_once", 1), ("proximal", 0.0), ("drift_correction", None), ("local_layers", None))
+        for key, default in unread:
             if self.training == "simulated" and dict(self)[key] != default:
                 raise ValueError(f"{key}: simulated training computes nothing; leave it out")
+        for part in (self.drift_correction, self.local_layers):
+            if part is not None:
+                part.check(self)
         self._check_own()
         if self.is_built_in:
             spec = datasets()[self.dataset]

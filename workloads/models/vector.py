@@ -163,6 +163,16 @@ def copies(network: nn.Module) -> list[tuple[slice, slice]]:
     return found
 
 
+def layers(network: nn.Module) -> list[list[slice]]:
+    """Of each module with parameters of its own, where these and its running statistics are in the vector."""
+    found: dict[nn.Module, list[slice]] = {}
+    start = 0
+    for module, _, tensor in _tensors(network):
+        found.setdefault(module, []).append(slice(start, start + tensor.numel()))
+        start += tensor.numel()
+    return list(found.values())
+
+
 def dimension(network: nn.Module) -> int:
     """The length of a model's vector."""
     again = sum(module.get_parameter(name).numel() for module, name in _sent_twice(network))

@@ -13,6 +13,7 @@ may derive from it and bring only data::
             super().__init__("my-images", data, "cnn", section, seed)
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -77,11 +78,14 @@ class TorchWorkload:
         self._device = prepare_process()
         self.clients_at_once = section.clients_at_once
         self._together: ClientsTogether | None = None
+        if section.drift_correction is not None:
+            self._check_train_is_inherited("drift_correction", "train_corrected")
         if section.clients_at_once > 1:
-            self._check_train_is_inherited()
+            self._check_train_is_inherited("clients_at_once", "train_together")
             self._together = ClientsTogether(network, section, seed, self._device, model)
         self._trainer = LocalTrainer(network, section, seed, self._device, evaluation_batch)
         self._held_out: Batch | None = None
+        self._label_counts: NDArray[np.int64] | None = None
 
     @property
     def proximal(self) -> float:
@@ -92,13 +96,30 @@ class TorchWorkload:
         """(d,) float32, made each time; see `workloads.models.vector.initial_vector`."""
         return vector.initial_vector(self._network, self._seed)
 
+    @property
+    def corrected(self) -> int:
+        """p: how many of the vector's first numbers are parameters; see `DriftCorrectedWorkload`."""
+        return sum(parameter.numel() for parameter in self._network.parameters())
+
     def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
         """Local training from `model` on the client's samples; see `LocalTrainer.train`."""
+        return self._train(client, model, round_number, None)
+
+    def train_corrected(
+        self, client: int, model: NDArray[np.float32], round_number: int, term: NDArray[np.float32]
+    ) -> tuple[LocalUpdate, int]:
+        """See `testbed.workload.contract.DriftCorrectedWorkload`."""
+        steps = self._section.epochs * math.ceil(int(self.sample_counts[client]) / self._section.batch_size)
+        return self._train(client, model, round_number, term), steps
+
+    def _train(
+        self, client: int, model: NDArray[np.float32], round_number: int, term: NDArray[np.float32] | None
+    ) -> LocalUpdate:
         samples = int(self.sample_counts[client])
         if samples == 0:
             return self._untrained()
         images, labels = self._on_device(self.data.shard(client))
-        delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number)
+        delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number, term)
         said = None if math.isnan(squared_loss) and not math.isnan(loss) else squared_loss
         return LocalUpdate(delta, samples, loss, samples * self._section.epochs, said)
 
@@ -124,13 +145,13 @@ class TorchWorkload:
         """Of a client without samples."""
         return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), 0, 0.0, 0, 0.0)
 
-    def _check_train_is_inherited(self) -> None:
-        """A class that trains in its own way would not be asked."""
-        kind = type(self)
-        if kind.train is not TorchWorkload.train and kind.train_together is TorchWorkload.train_together:
+    def _check_train_is_inherited(self, key: str, instead: str) -> None:
+        """A class that trains in its own way would not be asked, where a key has another method called."""
+        trains, called = (next(one for one in type(self).__mro__ if name in vars(one)) for name in ("train", instead))
+        if not issubclass(called, trains):
             raise ExperimentError(
-                f"workload.clients_at_once: {kind.__name__} has a train of its own, which trains one client at a time; "
-                "leave the key out, or override train_together, too"
+                f"workload.{key}: {trains.__name__} has a train of its own, which knows nothing of it; leave the key "
+                f"out, or override {instead}, too"
             )
 
     def check_fit(self) -> None:
@@ -159,6 +180,38 @@ class TorchWorkload:
         if self._held_out is None:
             self._held_out = self._on_device(self.data.held_out())
         return self._trainer.evaluate(*self._held_out, model)
+
+    def local_numbers(self, first: int, last: int) -> NDArray[np.bool_]:
+        """See `testbed.workload.contract.PersonalWorkload`; a layer is a module with parameters of its own."""
+        layers = vector.layers(self._network)
+        if first + last >= len(layers) or vector.copies(self._network):
+            raise ExperimentError(
+                f"workload.local_layers: {first + last} of the {len(layers)} layers of {self.model_name}; one must be "
+                "shared, and none sent twice"
+            )
+        local = np.zeros(self.dimension, np.bool_)
+        for place in itertools.chain(*layers[:first], *layers[len(layers) - last :]):
+            local[place] = True
+        return local
+
+    def evaluate_for(self, client: int, model: NDArray[np.float32]) -> Evaluation | None:
+        """On held-out samples that count by the client's share of each label; where there are no labels, on all."""
+        if self._held_out is None:
+            self._held_out = self._on_device(self.data.held_out())
+        inputs, labels = self._held_out
+        if labels.dim() > 1 or labels.is_floating_point():
+            return self.evaluate(model)
+        if self._label_counts is None:
+            self._label_counts = self.data.label_counts()
+        counts = self._label_counts[client]
+        known = labels.cpu().numpy()
+        weights = (counts / np.maximum(np.bincount(known, minlength=len(counts)), 1))[known]
+        chosen = np.flatnonzero(weights)
+        if not len(chosen):
+            return None
+        there = torch.from_numpy(chosen).to(labels.device)
+        weighted = torch.from_numpy(weights[chosen] / weights.sum()).to(labels.device)
+        return self._trainer.evaluate_weighted(inputs[there], labels[there], weighted, model)
 
     def parameter_shapes(self) -> list[tuple[int, ...]]:
         """The shape of each parameter, in the order of the model's vector."""

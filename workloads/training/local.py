@@ -26,6 +26,7 @@ from workloads.models import vector
 from workloads.models.classifiers import SeededDropout
 from workloads.models.own import OwnModel
 from workloads.training.clipped_gradients import ClippedGradients
+from workloads.training.linear_term import LinearTerm
 from workloads.training.metrics import measured, metrics_of
 from workloads.training.objectives import Objective, objective_of
 from workloads.training.optimizers import LocalOptimizer, OwnOptimizer
@@ -200,7 +201,10 @@ class LocalTrainer:
         self._dropouts = [module for module in self._network.modules() if isinstance(module, SeededDropout)]
         parameters = list(self._network.parameters())
         self._optimizer = local_optimizer(section, parameters)
-        self._proximal = ProximalTerm(parameters, section.proximal) if section.proximal else None
+        drift = section.drift_correction
+        pull = section.proximal if drift is None else drift.pull
+        self._proximal = ProximalTerm(parameters, pull) if pull else None
+        self._linear = None if drift is None else LinearTerm(parameters)
         self._objective: Objective = objective_of(section.loss)
         self._metrics = metrics_of(section.metrics)
         self._clipped = ClippedGradients(network, self._objective.of_samples, known=not isinstance(network, OwnModel))
@@ -219,7 +223,13 @@ class LocalTrainer:
             self._flat.copy_(torch.from_numpy(np.array(model)))
 
     def train(
-        self, client: int, images: Tensor, labels: Tensor, model: NDArray[np.float32], round_number: int
+        self,
+        client: int,
+        images: Tensor,
+        labels: Tensor,
+        model: NDArray[np.float32],
+        round_number: int,
+        term: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[np.float32], float, float]:
         """Train on one client's samples, from `model`.
 
@@ -227,6 +237,7 @@ class LocalTrainer:
             client, round_number: name the streams for the order of the samples and for dropout.
             images: (n, ...) that the model takes and labels: (n,) or (n, positions) int64, n >= 1, on `device`.
             model: (d,) float32, not changed.
+            term: (p,) float32, added to the parameters' gradients (`workload.drift_correction`); None: zeros.
 
         Returns:
             delta: (d,) float32, the local model minus `model`; the mean loss over all examples processed, and the
@@ -240,6 +251,8 @@ class LocalTrainer:
             self._optimizer.reset(section.learning_rate_in(round_number))
             if self._proximal is not None:
                 self._proximal.begin()
+            if self._linear is not None:
+                self._linear.begin(term)
             self._begin_dropout(client, round_number)
             order_stream = stream(self._seed, Purpose.BATCHES, client, round_number)
             total = torch.zeros((), device=self.device)
@@ -297,6 +310,8 @@ class LocalTrainer:
             loss.backward()
             if self._proximal is not None:
                 self._proximal.add()
+            if self._linear is not None:
+                self._linear.add()
             self._optimizer.step()
             total.add_(loss.detach(), alpha=len(batch_labels))
             if singles is not None:
@@ -335,6 +350,21 @@ class LocalTrainer:
         if labels.dim() > 1:
             return Evaluation(loss_sum / count, accuracy, count, metrics=told)
         return LabelledEvaluation(loss_sum / count, accuracy, count, _recalls(right, labels.long()), metrics=told)
+
+    def evaluate_weighted(
+        self, images: Tensor, labels: Tensor, weights: Tensor, model: NDArray[np.float32]
+    ) -> Evaluation:
+        """The sums of loss and correctness, each sample times its weight, (n,) float64."""
+        objective, loss, accuracy = self._objective, 0.0, 0.0
+        with self._lock, torch.inference_mode():
+            self._load(model)
+            self._network.eval()
+            for part in torch.arange(len(labels)).split(self._evaluation_batch):
+                outputs, known = cast(Tensor, self._network(images[part])), labels[part]
+                loss += float(objective.of_samples(outputs, known).double() @ weights[part])
+                right = objective.correct(objective.predictions(outputs, known), known)
+                accuracy += math.nan if right is None else float(right.double() @ weights[part])
+        return Evaluation(loss, accuracy, len(labels))
 
 
 def _recalls(correct: Tensor, labels: Tensor) -> tuple[float, ...]:

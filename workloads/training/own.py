@@ -81,6 +81,14 @@ class OwnModelTraining(TorchWorkload):
         with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client, round_number)):
             return _finite(super().train(client, model, round_number))
 
+    def train_corrected(
+        self, client: int, model: NDArray[np.float32], round_number: int, term: NDArray[np.float32]
+    ) -> tuple[LocalUpdate, int]:
+        """See `TorchWorkload.train_corrected`."""
+        with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client, round_number)):
+            update, steps = super().train_corrected(client, model, round_number, term)
+        return _finite(update), steps
+
     def train_together(
         self, clients: Sequence[int], model: NDArray[np.float32], round_number: int
     ) -> dict[int, LocalUpdate]:
@@ -99,6 +107,11 @@ class OwnModelTraining(TorchWorkload):
         """See `TorchWorkload.evaluate`."""
         with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING)):
             return super().evaluate(model)
+
+    def evaluate_for(self, client: int, model: NDArray[np.float32]) -> Evaluation | None:
+        """See `TorchWorkload.evaluate_for`."""
+        with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client)):
+            return super().evaluate_for(client, model)
 
     def check_gradient_sum(self) -> None:
         """Raise `ExperimentError` where single samples have no gradients, which is tried."""

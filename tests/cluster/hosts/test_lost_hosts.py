@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import breaking
 from benchmarks.breaking import SUM, Poison
-from benchmarks.faults import HOSTS, Nodes, Trials, experiment, identical, node_lost
+from benchmarks.faults import HOSTS, Nodes, Trials, experiment, identical, node_lost, undisturbed
 from cluster.hosts.session import RaySession
 from testbed.records import RunDirectory, RunRecords
 
@@ -35,6 +35,17 @@ def test_hosts_are_on_different_nodes_and_a_lost_node_changes_nothing(trials: Tr
     assert row.identical
     assert row.outcome == "continued"
     assert row.hosts_restarted == 1
+
+
+def test_what_clients_keep_is_there_for_the_host_that_takes_over(trials: Trials) -> None:
+    keeping = {"dataset": "digits", "model": "logistic", "momentum": 0, "drift_correction": {"name": "scaffold"}}
+    described = experiment(workload=keeping)
+    reference = undisturbed(described, trials.directory / "reference-scaffold")
+    faults = [(3, "train", breaking.host(0), 1), (4, "secagg/masked-input", breaking.host(1), 1)]
+    row = trials.fault("a host's process", "two stages", *faults, described=described, reference=reference)
+    assert row.identical
+    assert row.outcome == "continued"
+    assert row.hosts_restarted == 2
 
 
 def test_a_coordinator_killed_mid_round_repeats_that_round(trials: Trials) -> None:

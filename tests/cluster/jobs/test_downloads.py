@@ -9,12 +9,14 @@ import tarfile
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.jobs import downloads
 from testbed.errors import RunError
+from testbed.workload.client_states import ClientStates
 
 
 def log_of(directory: Path, **more: int) -> str:
@@ -50,6 +52,7 @@ def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
     (tmp_path / "sweep" / "b" / "second-name").hardlink_to(next((tmp_path / "sweep" / "b").iterdir()))
     sent = contents(tmp_path / "sweep")
     (tmp_path / "sweep" / "a" / ".lock").write_text("")
+    ClientStates(tmp_path / "sweep" / "a").write(0, 1, np.zeros(3, np.float32), 0)
     (tmp_path / "sweep" / "a" / "link").symlink_to("/etc/hostname")
     downloads.unpacked(downloads.received(log_of(tmp_path / "sweep")), tmp_path / "fresh")
     assert contents(tmp_path / "fresh") == sent

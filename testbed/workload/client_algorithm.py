@@ -1,0 +1,134 @@
+"""What clients make of the model and of what they have kept from the rounds before, and what the server makes of it.
+
+What a client keeps is an array of its own, (length,) float32 (`testbed.workload.client_states`). It counts once the
+client's update was in a sum; whoever drops out before that has what it had.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.arrays import Floats, Ids
+from testbed.errors import RunError
+from testbed.workload.contract import LocalUpdate
+
+Memory = dict[str, npt.NDArray[Any]]
+"""Arrays by name that a run keeps from round to round, in its checkpoint."""
+
+LAST_ROUND = "client_states/last_round"
+"""(n,) int64 in that memory: of each client the last round whose sum had its update; 0: none had."""
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What is learned, as far as an algorithm needs to know.
+
+    Attributes:
+        dimension: d.
+        learning_rate_in: eta by the round.
+        total_weight: of all clients of the population.
+    """
+
+    dimension: int
+    learning_rate_in: Callable[[int], float]
+    total_weight: float
+
+    def share(self, weight: float) -> float:
+        """|S|/N of clients whose weights add up to this; a client that claims too much makes it no more than 1."""
+        return min(1.0, weight / self.total_weight)
+
+
+@dataclass(frozen=True)
+class LocalTask:
+    """What one client is to train.
+
+    Attributes:
+        client: its number.
+        sent: what it was sent, float32.
+        own: what it has kept, float32.
+        round_number: the round.
+    """
+
+    client: int
+    sent: npt.NDArray[np.float32]
+    own: npt.NDArray[np.float32]
+    round_number: int
+
+
+class ClientAlgorithm(ABC):
+    """One algorithm: what clients are sent and make of it, and how the server steps.
+
+    Args:
+        learning: what is learned.
+        beginning: what each client has before it was in any sum, float32.
+    """
+
+    name: ClassVar[str]
+    """With which the names of its arrays begin."""
+    arrays: ClassVar[tuple[str, ...]] = ()
+    """What the server keeps in a run's memory: as long as what a client keeps, float64, zeros before the first sum."""
+
+    def __init__(self, learning: Learning, beginning: npt.NDArray[np.float32]) -> None:
+        self.learning = learning
+        self.beginning = beginning
+
+    @property
+    def length(self) -> int:
+        """Of what clients are sent, and of what they send."""
+        return self.learning.dimension
+
+    def sent(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
+        """`(length,)` what all clients are sent."""
+        return model
+
+    @abstractmethod
+    def learned(self, workload: Any, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
+        """A client's update, whose ``delta`` is `(length,)`, and what it keeps if that is in a sum."""
+
+    @abstractmethod
+    def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
+        """`(d,)` the server's step, from the `(length,)` mean of updates of this weight; its memory moves on."""
+
+    def moved_on(self, memory: Memory, survivors: Ids, round_number: int) -> None:
+        """From now on what these clients have made in this round is what they have."""
+        memory[LAST_ROUND] = memory[LAST_ROUND].copy()
+        memory[LAST_ROUND][survivors] = round_number
+
+    def first_memory(self, population: int) -> Memory:
+        """The memory of a run that has not had a round."""
+        zeros = {f"{self.name}/{array}": np.zeros(len(self.beginning)) for array in self.arrays}
+        return {
+            f"{self.name}/length": np.array(len(self.beginning)),
+            LAST_ROUND: np.zeros(population, np.int64),
+            **zeros,
+        }
+
+
+NAMES = ("scaffold", "feddyn", "local_layers")
+"""Of all algorithms."""
+
+
+def check_memory(memory: Mapping[str, Any], algorithm: ClientAlgorithm | None, population: int, where: str) -> None:
+    """Raise `RunError` where a checkpoint is of another algorithm, or of another model.
+
+    Args:
+        memory: the checkpoint's.
+        algorithm: the experiment's; None: its clients keep nothing.
+        population: number of clients.
+        where: which checkpoint.
+    """
+    found = sorted({name.partition("/")[0] for name in memory}.intersection(NAMES))
+    wanted = [] if algorithm is None else [algorithm.name]
+    advice = "resume with the experiment that began the run"
+    if found != wanted:
+        was, now = (", ".join(names) or "clients that keep nothing" for names in (found, wanted))
+        raise RunError(f"{where} is of {was}, the experiment of {now}; {advice}")
+    if algorithm is not None:
+        first = algorithm.first_memory(population)
+        same = all(name in memory and memory[name].shape == array.shape for name, array in first.items())
+        if not same or int(memory[f"{algorithm.name}/length"]) != len(algorithm.beginning):
+            raise RunError(f"{where} has no states of {population} clients of this model; {advice}")

@@ -1,0 +1,167 @@
+"""Client algorithms that correct the drift of local training by what each client has kept from the rounds before.
+
+SCAFFOLD: Karimireddy, Kale, Mohri, Reddi, Stich and Suresh, SCAFFOLD: Stochastic Controlled Averaging for Federated
+Learning, ICML 2020, arXiv 1910.06378, Algorithm 1 with option II. FedDyn: Acar, Zhao, Matas Navarro, Mattina, Whatmough
+and Saligrama, Federated Learning Based on Dynamic Regularization, ICLR 2021, arXiv 2111.04263, Algorithm 1.
+
+Both add a term to each local step's gradient that depends on what the client keeps, (p,) float32, zeros at first: its
+control variate c_i (SCAFFOLD), or its last gradient (FedDyn). p are the parameters that have gradients, which are the
+first ones of a model's vector: running statistics of batch normalisation follow them, are averaged, and have no term.
+
+The papers count all clients equally (``aggregation.weights: equal``). By samples, with p_i client i's share of all
+samples, c = sum of p_i c_i and h = sum of p_i g_i hold as they do there with p_i = 1/N.
+"""
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from testbed.arrays import Floats
+from testbed.workload.client_algorithm import ClientAlgorithm, Learning, LocalTask, Memory
+from testbed.workload.contract import DriftCorrectedWorkload, LocalUpdate
+
+
+class DriftCorrectionSection(BaseModel):
+    """Which algorithm; the symbols are those of the papers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Literal["scaffold", "feddyn"] = Field(
+        description="scaffold (Karimireddy et al. 2020, arXiv 1910.06378), which sends a control variate beside the "
+        "model both ways; or feddyn (Acar et al. 2021, arXiv 2111.04263), which sends what FedAvg does"
+    )
+    alpha: float | None = Field(
+        None,
+        gt=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="Strength of feddyn's dynamic regularisation (alpha), e.g. 0.01; of feddyn only, which needs it",
+    )
+
+    @property
+    def pull(self) -> float:
+        """How strongly each local step is drawn to the model that was given: feddyn's alpha, else 0."""
+        return self.alpha or 0.0
+
+    @model_validator(mode="after")
+    def _alpha_is_feddyns(self) -> Self:
+        if self.name == "feddyn" and self.alpha is None:
+            raise ValueError("alpha: is required for feddyn, e.g. 0.01")
+        if self.name != "feddyn" and self.alpha is not None:
+            raise ValueError(f"alpha: is read for feddyn only; {self.name} has no use for it")
+        return self
+
+    def check(self, workload: Any) -> None:
+        """Raise `ValueError` (one line: key, what to do) where the rest of the ``workload`` section does not fit."""
+        name = self.name
+        if workload.optimizer != "sgd" or workload.momentum:
+            given = f"momentum: {workload.momentum:g}" if workload.optimizer == "sgd" else workload.optimizer
+            raise ValueError(
+                f"drift_correction: {name} corrects plain gradient steps, not {given}; set optimizer: sgd, momentum: 0"
+            )
+        if workload.proximal:
+            raise ValueError(f"proximal: not with drift_correction: {name}; leave out one of the two")
+        if workload.clients_at_once > 1:
+            raise ValueError(f"clients_at_once: drift_correction: {name} trains one client at a time; leave it out")
+        schedule = workload.learning_rate_schedule
+        if name == "scaffold" and schedule is not None and schedule.last == 0:
+            raise ValueError("learning_rate_schedule.last: 0; scaffold divides by the learning rate, set it above 0")
+
+    def check_experiment(self, *, noise: bool, steps: bool) -> None:
+        """Raise `ValueError` as `check`, where participants add noise, or the server has an optimizer of its own."""
+        if noise:
+            raise ValueError(
+                f"drift_correction: {self.name} sums what no noise was planned for; leave out aggregation.noise"
+            )
+        if steps and self.name == "feddyn":
+            raise ValueError("drift_correction: feddyn has a server's step of its own; leave out server_optimizer")
+
+
+DriftCorrectionKey = Annotated[
+    DriftCorrectionSection | None,
+    Field(
+        exclude_if=lambda section: section is None,
+        description="Clients that keep what corrects their drift, e.g. {name: scaffold}; none: FedAvg",
+    ),
+]
+
+
+class Scaffold(ClientAlgorithm):
+    """SCAFFOLD: y <- y - eta (g_i(y) - c_i + c), K times; then c_i' = c_i - c + (x - y) / (K eta) (option II).
+
+    Model and control variate are sent as one vector, (x, c), and (Delta y_i, eta Delta c_i) comes back: times eta the
+    second is of an update's size, and fits what quantisation makes of one. The server's eta_g is that of
+    ``aggregation.server_optimizer``, unset 1.
+    """
+
+    name = "scaffold"
+    arrays = ("c",)
+
+    @property
+    def length(self) -> int:
+        """d + p."""
+        return self.learning.dimension + len(self.beginning)
+
+    def sent(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
+        """(x, c)."""
+        return np.concatenate([model, memory["scaffold/c"].astype(np.float32)])
+
+    def learned(self, workload: DriftCorrectedWorkload, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
+        """See `ClientAlgorithm.learned`; a client without samples takes no step and changes nothing."""
+        own, (model, common) = task.own, np.split(task.sent, [self.learning.dimension])
+        rate = self.learning.learning_rate_in(task.round_number)
+        update, steps = workload.train_corrected(task.client, model, task.round_number, common - own)
+        change = np.zeros(len(own), np.float32)
+        if steps:
+            change = (-common.astype(np.float64) - update.delta[: len(own)] / (steps * rate)).astype(np.float32)
+        both = np.concatenate([update.delta, np.float32(rate) * change])
+        return replace(update, delta=both), own + change
+
+    def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
+        """x by the mean Delta y; c += |S|/N mean Delta c."""
+        step, change = np.split(mean, [self.learning.dimension])
+        rate = float(np.float32(self.learning.learning_rate_in(round_number)))
+        memory["scaffold/c"] = memory["scaffold/c"] + self.learning.share(weight) / rate * change
+        return step
+
+
+class FedDyn(ClientAlgorithm):
+    """FedDyn: a client minimises L_i(y) - <g_i, y> + alpha/2 |y - x|^2, by steps; then g_i' = g_i - alpha Delta_i.
+
+    The server has h' = h - alpha |S|/N mean Delta and x' = x + mean Delta - h'/alpha.
+
+    Args:
+        learning, beginning: see `ClientAlgorithm`.
+        alpha: how strongly the client is drawn to x.
+    """
+
+    name = "feddyn"
+    arrays = ("h",)
+
+    def __init__(self, learning: Learning, beginning: npt.NDArray[np.float32], alpha: float) -> None:
+        super().__init__(learning, beginning)
+        self.alpha = alpha
+
+    def learned(self, workload: DriftCorrectedWorkload, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
+        """See `ClientAlgorithm.learned`."""
+        update, _ = workload.train_corrected(task.client, task.sent, task.round_number, -task.own)
+        return update, task.own - np.float32(self.alpha) * update.delta[: len(task.own)]
+
+    def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
+        """See the class."""
+        alpha, moved = self.alpha, mean[: len(self.beginning)]
+        memory["feddyn/h"] = memory["feddyn/h"] - alpha * self.learning.share(weight) * moved
+        step = mean.copy()
+        step[: len(moved)] -= memory["feddyn/h"] / alpha
+        return step
+
+
+def drift_correction(
+    section: DriftCorrectionSection, learning: Learning, workload: DriftCorrectedWorkload
+) -> ClientAlgorithm:
+    """The algorithm that a section names, for this workload."""
+    beginning = np.zeros(workload.corrected, np.float32)
+    return Scaffold(learning, beginning) if section.name == "scaffold" else FedDyn(learning, beginning, section.pull)

@@ -1,0 +1,124 @@
+"""Personalisation: layers of the model that stay with the clients, and are never sent.
+
+FedPer: Arivazhagan, Aggarwal, Singh and Choudhary, Federated Learning with Personalization Layers, 2019, arXiv
+1912.00818, Algorithm 1: the last layers are personal, and trained together with those that all share. LG-FedAvg: Liang,
+Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov and Morency, Think Locally, Act Globally, 2020, arXiv 2001.01523: the
+first ones are. All clients begin with the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from testbed.arrays import Floats
+from testbed.workload.client_algorithm import ClientAlgorithm, Learning, LocalTask, Memory
+from testbed.workload.contract import Evaluation, LocalUpdate, PersonalWorkload
+
+
+class LocalLayersSection(BaseModel):
+    """Which layers; one is a module with parameters of its own, its running statistics included."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    last: int = Field(0, ge=0, le=10_000, description="So many of the last layers stay with the clients (FedPer)")
+    first: int = Field(0, ge=0, le=10_000, description="So many of the first layers do (LG-FedAvg)")
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if not self.last and not self.first:
+            raise ValueError("last: or first: says how many layers stay with the clients, e.g. last: 1")
+        return self
+
+    def check(self, workload: Any) -> None:
+        """Raise `ValueError` (one line: key, what to do) where the rest of the ``workload`` section does not fit."""
+        if workload.drift_correction is not None:
+            raise ValueError("local_layers: not with drift_correction; leave out one of the two")
+        if workload.clients_at_once > 1:
+            raise ValueError("clients_at_once: clients with local_layers train one at a time; leave it out")
+        if workload.metrics:
+            raise ValueError("metrics: with local_layers loss and accuracy are measured; leave it out")
+
+    def check_experiment(self, *, noise: bool, steps: bool) -> None:
+        """Raise `ValueError` as `check`, where participants add noise; any server's step will do."""
+        if noise:
+            raise ValueError("local_layers: no noise is planned for a part of the model; leave out aggregation.noise")
+
+
+LocalLayersKey = Annotated[
+    LocalLayersSection | None,
+    Field(
+        exclude_if=lambda section: section is None,
+        description="Layers that stay with the clients, e.g. {last: 1} (FedPer) or {first: 2} (LG-FedAvg); none: all "
+        "are shared",
+    ),
+]
+
+
+class LocalLayers(ClientAlgorithm):
+    """Clients train the whole model, send what is shared of the update, and keep the rest.
+
+    Args:
+        learning: what is learned.
+        beginning: `(m,)` the local numbers of the initial model.
+        local: `(d,)` bool: which numbers of the model's vector these are.
+    """
+
+    name = "local_layers"
+
+    def __init__(self, learning: Learning, beginning: npt.NDArray[np.float32], local: npt.NDArray[np.bool_]) -> None:
+        super().__init__(learning, beginning)
+        self.local = local
+
+    @property
+    def length(self) -> int:
+        """d - m."""
+        return self.learning.dimension - len(self.beginning)
+
+    def sent(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
+        """What is shared of it."""
+        return model[~self.local]
+
+    def learned(self, workload: Any, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
+        """See `ClientAlgorithm.learned`."""
+        model = self.of_client(task.sent, task.own)
+        update = workload.train(task.client, model, task.round_number)
+        delta = np.asarray(update.delta, np.float32)
+        return replace(update, delta=delta[~self.local]), task.own + delta[self.local]
+
+    def of_client(self, shared: npt.NDArray[np.float32], own: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """`(d,)` the whole model of a client."""
+        model = np.empty(self.learning.dimension, np.float32)
+        model[~self.local], model[self.local] = shared, own
+        return model
+
+    def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
+        """The mean, where it is shared."""
+        step = np.zeros(self.learning.dimension)
+        step[~self.local] = mean
+        return step
+
+    def evaluate(
+        self,
+        workload: PersonalWorkload,
+        model: npt.NDArray[np.float32],
+        owns: Callable[[int], npt.NDArray[np.float32]],
+        clients: npt.NDArray[np.int64],
+    ) -> Evaluation | None:
+        """The mean over clients, each with its own layers, on held-out samples as it has them; None: of none.
+
+        Args:
+            workload: what is learned.
+            model: `(d,)`; what is local in it does not count.
+            owns: what a client has kept.
+            clients: who is evaluated.
+        """
+        found = [workload.evaluate_for(one, self.of_client(model[~self.local], owns(one))) for one in clients.tolist()]
+        known = [one for one in found if one is not None]
+        if not known:
+            return None
+        loss, accuracy = (float(np.mean([getattr(one, what) for one in known])) for what in ("loss", "accuracy"))
+        return Evaluation(loss, accuracy, sum(one.samples for one in known))

@@ -1,0 +1,36 @@
+"""The term of SCAFFOLD or FedDyn (`testbed.workload.drift_correction`): a vector that is added to each gradient."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class LinearTerm:
+    """The gradient of <term, w>, added to those of a batch.
+
+    Args:
+        parameters: w; their gradients are changed in place.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self._parameters = parameters
+        self._term = torch.zeros(sum(one.numel() for one in parameters), device=parameters[0].device)
+        parts = self._term.split([one.numel() for one in parameters])
+        self._parts = [part.view(one.shape) for part, one in zip(parts, parameters, strict=True)]
+
+    def begin(self, term: NDArray[np.float32] | None) -> None:
+        """It is this from now on, (p,) in the order of the parameters; None: zeros."""
+        if term is None:
+            self._term.zero_()
+        else:
+            self._term.copy_(torch.from_numpy(np.ascontiguousarray(term, np.float32)))
+
+    def add(self) -> None:
+        """Add it; parameters without a gradient do not move, and get none."""
+        with torch.no_grad():
+            for part, parameter in zip(self._parts, self._parameters, strict=True):
+                if parameter.grad is not None:
+                    parameter.grad.add_(part)
