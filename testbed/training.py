@@ -15,7 +15,7 @@ from testbed.messages import Count, Message, RoundNumber, Vector, content_digest
 from testbed.network.contract import Network
 from testbed.parties.client import Client, Environment, Role, handles
 from testbed.randomness import Randomness
-from testbed.workload.contract import BatchedWorkload, LocalUpdate, Workload
+from testbed.workload.contract import BatchedWorkload, LocalUpdate, PartlyFrozenWorkload, Workload
 
 # -- client side: what clients are asked to train, and the role that does ----------------------------------------------
 
@@ -107,7 +107,7 @@ class Trainer(Role):
         if message.model.bits or len(message.model) != workload.dimension:
             raise Refusal("train.dimension", f"a model of {len(message.model)}, not {workload.dimension} float32")
         update = self.learn(workload, message)
-        meter("train.parameter_example", workload.dimension * self.charged_examples(update))
+        meter("train.parameter_example", _charged_parameters(workload) * self.charged_examples(update))
         delta = np.asarray(update.delta, np.float32)
         if delta.shape != (workload.dimension,):
             raise Refusal("train.dimension", f"the workload made an update {delta.shape}, not ({workload.dimension},)")
@@ -161,6 +161,10 @@ class Trainer(Role):
         if number <= client.last_round:
             raise Refusal("train.round-used", f"round {number} was used before")
         client.last_round = number
+
+
+def _charged_parameters(workload: Workload) -> int:
+    return workload.charged_parameters if isinstance(workload, PartlyFrozenWorkload) else workload.dimension
 
 
 def training_digest(question: Train, *, anew: bool) -> bytes:

@@ -56,6 +56,7 @@ UNITS = {
     # Measures.
     "bits": "bits",
     "bucket": "coordinates",
+    "rank": "dimensions",
     "security": "bits",
     "correctness": "bits",
     "time.costs": "seconds per operation or element",

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
+from testbed.workload.adapters import AdaptersKey
 from testbed.workload.flower import FlowerSection
 from testbed.workload.local_steps import Proximal, Schedule
 from testbed.workload.partition import Partition
@@ -145,6 +146,7 @@ class WorkloadSection(BaseModel):
         le=1_000_000,
         description="reddit, synthetic-reddit: rows of the model's embedding, words and special ones (unset: 30,000).",
     )
+    adapters: AdaptersKey = None
     training: Literal["real", "simulated"] = Field(
         default="real",
         description="simulated: no gradient steps; an update is seeded noise of the right size, charged for as real "
