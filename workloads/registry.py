@@ -34,7 +34,7 @@ def built_in(section: WorkloadSection, population: int, seed: int) -> "TorchWork
     spec = next(spec for spec in specs() if spec.name == section.dataset)
     model = spec.default_model if section.model == "auto" else section.model
     data = spec.load(section, population, seed)
-    if ":" in model:
+    if section.own_model:
         return _own_model(spec.name, data, section, seed)
     if isinstance(data, ClientImages):
         if section.training == "real":
@@ -108,10 +108,11 @@ def _refuse_parts(section: WorkloadSection) -> None:
         raise ExperimentError(
             f"workload.training: simulated is for the built-in data sets and models; {section.dataset} trains itself"
         )
-    if section.model_options or section.adapters or section.label != "label" or section.features:
+    fine_tuned = section.adapters is not None or section.transformers is not None
+    if fine_tuned or section.model_options or section.label != "label" or section.features:
         raise ExperimentError(
-            f"workload.dataset: {section.dataset} is a workload class; label, features, model_options and adapters are "
-            "for a function that gives data"
+            f"workload.dataset: {section.dataset} is a workload class; label, features, model_options, adapters and "
+            "transformers are for a function that gives data"
         )
 
 
@@ -120,7 +121,7 @@ def _own_data(load: Any, section: WorkloadSection, population: int, seed: int) -
     from workloads.training.classification import TorchWorkload
 
     data = loader.client_arrays(load, section, population, seed)
-    if ":" in section.model:
+    if section.own_model:
         return _own_model(section.dataset, data, section, seed)
     height, width, channels = data.image_shape()
     name = "mlp" if section.model == "auto" else section.model
@@ -141,7 +142,7 @@ def _own_model(name: str, data: ClientData, section: WorkloadSection, seed: int)
         return OwnModelTraining(name, data, section, seed)
     made, outputs = adapters.own_model(section, seed), max(2, data.label_counts().shape[1])
     sizes = vector.dimension(made), adapters.charged_parameters(made)
-    return SimulatedTraining(name, data, section.model, *sizes, outputs, section, seed)
+    return SimulatedTraining(name, data, section.own_model, *sizes, outputs, section, seed)
 
 
 def user_defined(section: WorkloadSection, population: int, seed: int) -> Workload:

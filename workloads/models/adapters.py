@@ -70,7 +70,7 @@ class LowRankLinear(nn.Module):
 
 
 class AdaptedModel(OwnModel):
-    """A model with adapters, as one that has constants.
+    """A model with adapters, ours or peft's, as one that has constants.
 
     Attributes:
         frozen: number of parameters that are constant.
@@ -136,14 +136,15 @@ def own_model(section: WorkloadSection, seed: int) -> OwnModel:
     Raises:
         ExperimentError: as `adapted` and `own.module_of`.
     """
-    adapters = section.adapters
-    if adapters is None:
-        return own.make(section, seed)
+    adapters, name = section.adapters, section.own_model
     module = own.module_of(section, seed)
+    if adapters is None:
+        is_fine_tuned = section.transformers is not None and section.transformers.lora
+        return (AdaptedModel if is_fine_tuned else OwnModel)(module, name)
     if adapters.base is not None:
-        whole = OwnModel(module, section.model)
+        whole = OwnModel(module, name)
         vector.attach(whole, torch.from_numpy(_base_vector(adapters.base, vector.dimension(whole))))
-    return adapted(module, adapters, section.model, seed)
+    return adapted(module, adapters, name, seed)
 
 
 def built_in_model(network: nn.Module, section: WorkloadSection, name: str, seed: int, *, shapes: bool) -> nn.Module:
@@ -186,8 +187,8 @@ def notes(network: nn.Module) -> list[str]:
     if not isinstance(network, AdaptedModel):
         return []
     return [
-        f"{_KEY}: {vector.dimension(network):,} parameters are trained and sent; {network.frozen:,} are frozen and "
-        f"taken to be on every client ({4 * network.frozen / 1e6:,.1f} MB that no round counts)"
+        f"fine-tuning: {vector.dimension(network):,} parameters are trained and sent; {network.frozen:,} are frozen "
+        f"and taken to be on every client ({4 * network.frozen / 1e6:,.1f} MB that no round counts)"
     ]
 
 

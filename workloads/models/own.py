@@ -107,11 +107,17 @@ class OwnModel(FederatedModel):
 
 
 def module_of(section: WorkloadSection, seed: int) -> nn.Module:
-    """The module that ``workload.model`` names, with its initial values by the seed.
+    """The module that ``workload.model`` names, or that of ``workload.transformers``, with its initial values by the
+    seed.
 
     Raises:
         ExperimentError: it is not there, does not take its options, or is no module. Its own errors are passed on.
     """
+    if section.transformers is not None:
+        from workloads.models import hugging_face  # here: nobody else takes the time to import it
+
+        with seeded_globals(stream(seed, Purpose.OWN_MODEL)):
+            return hugging_face.loaded(section.transformers)
     name = section.model
     found, given = checked(section)
     with seeded_globals(stream(seed, Purpose.OWN_MODEL)):
@@ -123,7 +129,7 @@ def module_of(section: WorkloadSection, seed: int) -> nn.Module:
 
 def make(section: WorkloadSection, seed: int) -> OwnModel:
     """The same as one vector; raises `ExperimentError` also where it has nothing to send."""
-    return OwnModel(module_of(section, seed), section.model)
+    return OwnModel(module_of(section, seed), section.own_model)
 
 
 def checked(section: WorkloadSection) -> tuple[Any, dict[str, Any]]:

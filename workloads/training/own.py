@@ -70,7 +70,7 @@ class OwnModelTraining(TorchWorkload):
         self._check_fit(network, data, section)
         if section.clients_at_once > 1:
             self._check_loss_of_samples(network, data, section)
-        super().__init__(name, data, section.model, network, section, seed, _EVALUATION_BATCH)
+        super().__init__(name, data, section.own_model, network, section, seed, _EVALUATION_BATCH)
 
     def initial_model(self) -> NDArray[np.float32]:
         """(d,) float32: the module's own initial values, made each time."""
@@ -125,23 +125,24 @@ class OwnModelTraining(TorchWorkload):
                 outputs = _outputs(network, inputs)
             except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
                 raise ExperimentError(
-                    f"workload.model: {section.model} does not take {shown}: {_line(error)}"
+                    f"workload.model: {section.own_model} does not take {shown}: {_line(error)}"
                 ) from error
             if not isinstance(outputs, Tensor):
                 raise ExperimentError(
-                    f"workload.model: {section.model} gives a {type(outputs).__name__}; one tensor of outputs is needed"
+                    f"workload.model: {section.own_model} gives a {type(outputs).__name__}; one tensor of outputs is "
+                    "needed"
                 )
             problem = _misfit(outputs, labels, section, data)
             if problem:
-                raise ExperimentError(f"workload.model: {section.model}: {problem}")
+                raise ExperimentError(f"workload.model: {section.own_model}: {problem}")
             single = int(np.count_nonzero(data.sample_counts % section.batch_size == 1 % section.batch_size))
             try:
                 if single and vector.mixing_module(network) is not None:
                     network.train()(inputs[:1])
             except ValueError as error:
                 raise ExperimentError(
-                    f"workload.batch_size: {single} clients end an epoch with a single sample, which {section.model} "
-                    f"cannot normalise ({_line(error)}); take another"
+                    f"workload.batch_size: {single} clients end an epoch with a single sample, which "
+                    f"{section.own_model} cannot normalise ({_line(error)}); take another"
                 ) from error
         network.train(training)
 

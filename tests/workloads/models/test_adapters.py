@@ -206,7 +206,7 @@ def test_the_vector_is_the_adapters() -> None:
     assert workload.charged_parameters == workload.dimension + math.ceil(2 / 3 * workload._network.frozen)
     assert all(isinstance(workload, kind) for kind in (Workload, PartlyFrozenWorkload, NotedWorkload, GradientWorkload))
     assert workload.notes == [
-        "workload.adapters: 44 parameters are trained and sent; 58 are frozen and taken to be on every client (0.0 MB "
+        "fine-tuning: 44 parameters are trained and sent; 58 are frozen and taken to be on every client (0.0 MB "
         "that no round counts)"
     ]
     whole = made(adapters=None)
@@ -437,8 +437,8 @@ def test_a_base_that_is_none_is_one_line(tmp_path: Path) -> None:
         ),
         (
             {"dataset": "mine_to_adapt:workload"},
-            "workload.dataset: mine_to_adapt:workload is a workload class; label, features, model_options and adapters "
-            "are for a function that gives data",
+            "workload.dataset: mine_to_adapt:workload is a workload class; label, features, model_options, adapters "
+            "and transformers are for a function that gives data",
         ),
     ],
 )  # fmt: skip
