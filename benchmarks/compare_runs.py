@@ -111,7 +111,7 @@ def _tables(rounds: int, experiment: dict[str, Any], rng: np.random.Generator) -
             "population": zeros + POPULATION, "candidates": zeros + PARTICIPANTS, "participants": zeros + PARTICIPANTS,
             "survivors": zeros + PARTICIPANTS, "bytes_down": zeros, "bytes_up": zeros, "beacon_bytes_down": zeros,
             "beacon_bytes_up": zeros, "accuracy": 0.95 - 0.8 * np.exp(-number / 40) + rng.normal(0, 0.01, rounds),
-            "loss": np.exp(-number / 40),
+            "loss": np.exp(-number / 40), "recalls": [None] * rounds, "metrics": [None] * rounds,
         },
     }  # fmt: skip
 
