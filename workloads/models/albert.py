@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, softmax
 
 from workloads.models.registry import Sizes
-from workloads.models.vector import FederatedModel
+from workloads.models.vector import FederatedModel, embedding
 
 _EPSILON = 1e-12  # of the normalisations
 _DEVIATION = np.float32(0.02)  # of the initial weights
@@ -54,13 +54,6 @@ class Configuration:
     layers: int = 12
     heads: int = 12
     positions: int = 512
-
-
-def embedding(rows: int, width: int) -> nn.Embedding:
-    """An embedding whose weights nobody has drawn yet."""
-    # Not the constructor: it would draw numbers, for which the meta device imports torch's compiler.
-    made: nn.Embedding = nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
-    return made
 
 
 class Layer(nn.Module):

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from workloads.models.albert import Configuration, Layer, embedding, later, small_normal
+from workloads.models.albert import Configuration, Layer, later, small_normal
 from workloads.models.registry import Sizes
-from workloads.models.vector import FederatedModel
+from workloads.models.vector import FederatedModel, embedding
 
 
 class Transformer(FederatedModel):
