@@ -16,7 +16,7 @@ from testbed.network.contract import Network
 from testbed.parties.client import Client, Environment, Role, handles
 from testbed.randomness import Randomness
 from testbed.workload.client_algorithm import LocalTask
-from testbed.workload.contract import BatchedWorkload, LocalUpdate, Workload
+from testbed.workload.contract import BatchedWorkload, LocalUpdate, PartlyFrozenWorkload, Workload
 
 # -- client side: what clients are asked to train, and the role that does ----------------------------------------------
 
@@ -129,7 +129,7 @@ class Trainer(Role):
         if message.model.bits or len(message.model) != length:
             raise Refusal("train.dimension", f"a model of {len(message.model)}, not {length} float32")
         update = self.learn(workload, message)
-        meter("train.parameter_example", workload.dimension * self.charged_examples(update))
+        meter("train.parameter_example", _charged_parameters(workload) * self.charged_examples(update))
         delta = np.asarray(update.delta, np.float32)
         if delta.shape != (length,):
             raise Refusal("train.dimension", f"the workload made an update {delta.shape}, not ({length},)")
@@ -204,6 +204,10 @@ class Trainer(Role):
         if number <= client.last_round:
             raise Refusal("train.round-used", f"round {number} was used before")
         client.last_round = number
+
+
+def _charged_parameters(workload: Workload) -> int:
+    return workload.charged_parameters if isinstance(workload, PartlyFrozenWorkload) else workload.dimension
 
 
 def training_digest(question: Train, *, anew: bool) -> bytes:

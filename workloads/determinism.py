@@ -51,6 +51,7 @@ class Purpose(IntEnum):
     OWN_DATA = 31
     OWN_TRAINING = 32
     OWN_PARTITION = 33
+    ADAPTERS = 40
 
 
 def stream(seed: int, purpose: Purpose, client: int = 0, round_number: int = 0) -> np.random.Generator:

@@ -22,18 +22,19 @@ from workloads.models.registry import image_model, sequence_model, text_model
 from workloads.training.simulated import SimulatedTraining
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from workloads.training.classification import TorchWorkload
 
 
 def built_in(section: WorkloadSection, population: int, seed: int) -> "TorchWorkload | SimulatedTraining":
     """See `workloads.build`; for a section that names a data set of these."""
-    from workloads.models import vector
     from workloads.training.classification import ImageClassification, NextWordPrediction, SequenceClassification
 
     spec = next(spec for spec in specs() if spec.name == section.dataset)
     model = spec.default_model if section.model == "auto" else section.model
     data = spec.load(section, population, seed)
-    if ":" in model:
+    if section.own_model:
         return _own_model(spec.name, data, section, seed)
     if isinstance(data, ClientImages):
         if section.training == "real":
@@ -49,7 +50,18 @@ def built_in(section: WorkloadSection, population: int, seed: int) -> "TorchWork
         network, outputs = sequence_model(model, data.classes, data.vocabulary_size), data.classes
     else:
         raise ExperimentError(f"workload.dataset: {spec.name} loads neither images nor text nor sequences")
-    return SimulatedTraining(spec.name, data, model, vector.dimension(network), outputs, section, seed)
+    return _simulated(spec.name, data, model, network, outputs, section, seed)
+
+
+def _simulated(
+    name: str, data: ClientData, model: str, network: "nn.Module", outputs: int, section: WorkloadSection, seed: int
+) -> SimulatedTraining:
+    """A built-in model's sizes, without training it."""
+    from workloads.models import adapters, vector
+
+    network = adapters.built_in_model(network, section, model, seed, shapes=True)
+    sizes = vector.dimension(network), adapters.charged_parameters(network)
+    return SimulatedTraining(name, data, model, *sizes, outputs, section, seed)
 
 
 def _fitting(learned: "TorchWorkload", section: WorkloadSection) -> "TorchWorkload":
@@ -107,20 +119,20 @@ def _refuse_parts(section: WorkloadSection) -> None:
         raise ExperimentError(
             f"workload.training: simulated is for the built-in data sets and models; {section.dataset} trains itself"
         )
-    if section.model_options or section.label != "label" or section.features:
+    fine_tuned = section.adapters is not None or section.transformers is not None
+    if fine_tuned or section.model_options or section.label != "label" or section.features:
         raise ExperimentError(
-            f"workload.dataset: {section.dataset} is a workload class; label, features and model_options are for a "
-            "function that gives data"
+            f"workload.dataset: {section.dataset} is a workload class; label, features, model_options, adapters and "
+            "transformers are for a function that gives data"
         )
 
 
 def _own_data(load: Any, section: WorkloadSection, population: int, seed: int) -> "TorchWorkload | SimulatedTraining":
     """A workload of data that the user's function gives."""
-    from workloads.models import vector
     from workloads.training.classification import TorchWorkload
 
     data = loader.client_arrays(load, section, population, seed)
-    if ":" in section.model:
+    if section.own_model:
         return _own_model(section.dataset, data, section, seed)
     height, width, channels = data.image_shape()
     name = "mlp" if section.model == "auto" else section.model
@@ -129,20 +141,21 @@ def _own_data(load: Any, section: WorkloadSection, population: int, seed: int) -
         learned = TorchWorkload(section.dataset, data.as_floats(), name, network, section, seed, 250)
         learned.check_fit()
         return learned
-    return SimulatedTraining(section.dataset, data, name, vector.dimension(network), data.outputs, section, seed)
+    return _simulated(section.dataset, data, name, network, data.outputs, section, seed)
 
 
 def _own_model(name: str, data: ClientData, section: WorkloadSection, seed: int) -> "TorchWorkload | SimulatedTraining":
     """A workload whose model is the user's."""
-    from workloads.models import own, vector
+    from workloads.models import adapters, vector
     from workloads.training.own import ChannelsFirst, OwnModelTraining
 
     if isinstance(data, ClientImages):
         data = ChannelsFirst(data)
     if section.training == "real":
         return OwnModelTraining(name, data, section, seed)
-    made, outputs = own.make(section, seed), max(2, data.label_counts().shape[1])
-    return SimulatedTraining(name, data, section.model, vector.dimension(made), outputs, section, seed)
+    made, outputs = adapters.own_model(section, seed), max(2, data.label_counts().shape[1])
+    sizes = vector.dimension(made), adapters.charged_parameters(made)
+    return SimulatedTraining(name, data, section.own_model, *sizes, outputs, section, seed)
 
 
 def user_defined(section: WorkloadSection, population: int, seed: int) -> Workload:

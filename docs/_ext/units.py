@@ -59,6 +59,8 @@ UNITS = {
     "loss_burst_packets": "packets",
     # Measures.
     "bits": "bits",
+    "bucket": "coordinates",
+    "rank": "dimensions",
     "security": "bits",
     "correctness": "bits",
     "time.costs": "seconds per operation or element",

@@ -217,6 +217,8 @@ class SendCraftedModel(TrainingMisbehaviour, Broadcast):
     def check_learning(cls, section: WorkloadSection) -> None:
         """See `Misbehaviour.check_learning`."""
         _check_gradients(cls.name, section)
+        if section.adapters is not None:
+            raise ExperimentError(f"adversary.server: {cls.name} sets whole layers; leave out workload.adapters")
         layers = section.model == "mlp" or (section.model, section.dataset) == ("auto", "digits")
         if section.is_built_in and not layers:
             raise ExperimentError(

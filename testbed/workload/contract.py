@@ -211,6 +211,17 @@ class InspectableWorkload(Protocol):
 
 
 @runtime_checkable
+class PartlyFrozenWorkload(Protocol):
+    """A workload that may compute with more parameters than it trains and sends, as fine-tuning does."""
+
+    @property
+    def charged_parameters(self) -> int:
+        """How many parameters modelled compute charges an example for: those that are trained, and two thirds of the
+        frozen ones, which have no gradient of their own.
+        """
+
+
+@runtime_checkable
 class NotedWorkload(Protocol):
     """A workload that has something to tell whoever runs it before the first round."""
 

@@ -13,12 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
+from testbed.workload.adapters import AdaptersKey
 from testbed.workload.drift_correction import DriftCorrectionKey
 from testbed.workload.flower import FlowerSection
 from testbed.workload.local_layers import LocalLayersKey
 from testbed.workload.local_steps import Proximal, Schedule
 from testbed.workload.partition import Partition
 from testbed.workload.specs import DatasetSpec, Form, datasets, models, models_for
+from testbed.workload.transformers import TransformersKey
 
 LOSSES = ("cross_entropy", "bce", "mse", "l1")
 METRICS = ("macro-f1", "mae", "r2")
@@ -150,6 +152,8 @@ class WorkloadSection(BaseModel):
         description="reddit, synthetic-reddit, sent140: rows of the model's embedding, words and special ones (unset: "
         "30,000, sent140 10,000).",
     )
+    adapters: AdaptersKey = None
+    transformers: TransformersKey = None
     training: Literal["real", "simulated"] = Field(
         default="real",
         description="simulated: no gradient steps; an update is seeded noise of the right size, charged for as real "
@@ -236,6 +240,12 @@ class WorkloadSection(BaseModel):
         return self.flower is None and self.dataset in datasets()
 
     @property
+    def own_model(self) -> str:
+        """The name of a model that is not built in, for messages; empty: it is built in."""
+        given = self.model if ":" in self.model else ""
+        return given if self.transformers is None else self.transformers.folder.name
+
+    @property
     def own(self) -> list[tuple[str, str]]:
         """The key and the name, ``package.module:name``, of each thing that is not built in."""
         named = [
@@ -293,7 +303,9 @@ class WorkloadSection(BaseModel):
             self._check_model(spec)
             self._check_keys(spec)
             self._check_sample_counts()
-        elif self.training == "simulated" and self.model == "auto":  # a user-defined class reads what it likes
+        elif (
+            self.training == "simulated" and self.model == "auto" and not self.own_model
+        ):  # a user-defined class reads what it likes
             raise ValueError(
                 "training: simulated is for the built-in data sets and models; a user-defined class trains itself, and "
                 "for data of your own name the model"
@@ -308,6 +320,8 @@ class WorkloadSection(BaseModel):
 
     def _check_own(self) -> None:
         """Options without that which they are for, and what an optimizer of the user's own does not read."""
+        if self.transformers is not None:
+            self.transformers.check(self.model, self.adapters)
         if self.model_options and ":" not in self.model:
             raise ValueError(
                 f"model_options are for a model of your own (package.module:Name); {self.model} takes none"

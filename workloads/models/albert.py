@@ -56,7 +56,7 @@ class Configuration:
     positions: int = 512
 
 
-class _Layer(nn.Module):
+class Layer(nn.Module):
     """Self-attention and a feed-forward part, each with a residual sum and a normalisation."""
 
     def __init__(self, sizes: Configuration) -> None:
@@ -102,7 +102,7 @@ class Albert(FederatedModel):
         self.segments = embedding(2, sizes.embedding)  # all words are of the first; ALBERT has two
         self.embedding_norm = nn.LayerNorm(sizes.embedding, _EPSILON)
         self.to_hidden = nn.Linear(sizes.embedding, sizes.hidden)
-        self.layer = _Layer(sizes)
+        self.layer = Layer(sizes)
         self.prediction = nn.Linear(sizes.hidden, sizes.embedding)
         self.prediction_norm = nn.LayerNorm(sizes.embedding, _EPSILON)
         self.bias = nn.Parameter(torch.empty(sizes.vocabulary))
@@ -111,7 +111,7 @@ class Albert(FederatedModel):
         length = words.shape[1]
         embedded = self.words(words) + self.positions.weight[:length] + self.segments.weight[0]
         values = self.to_hidden(self.embedding_norm(embedded))
-        future = torch.ones(length, length, dtype=torch.bool, device=words.device).triu(1)
+        future = later(words)
         for _ in range(self.sizes.layers):
             values = self.layer(values, future)
         predicted = self.prediction_norm(gelu(self.prediction(values), approximate="tanh"))
@@ -121,7 +121,18 @@ class Albert(FederatedModel):
     @staticmethod
     def initial_weights(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
         """Initial weights: normal with standard deviation 0.02."""
-        return random.standard_normal(shape.numel(), dtype=np.float32) * _DEVIATION
+        return small_normal(random, shape)
+
+
+def later(words: Tensor) -> Tensor:
+    """`(T, T)` booleans of words `(N, T)`: whether the second position comes after the first, which must not see it."""
+    length = words.shape[1]
+    return torch.ones(length, length, dtype=torch.bool, device=words.device).triu(1)
+
+
+def small_normal(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
+    """Flat weights of this shape: normal with standard deviation 0.02."""
+    return random.standard_normal(shape.numel(), dtype=np.float32) * _DEVIATION
 
 
 def albert(sizes: Sizes) -> Albert:

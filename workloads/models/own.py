@@ -95,6 +95,10 @@ class OwnModel(FederatedModel):
         for part, key in self.constants:
             part.__dict__[key] = part.__dict__[key].to(device)
 
+    def constant_tensors(self) -> list[Tensor]:
+        """What is constant, for who copies the model and leaves it where it is."""
+        return [part.__dict__[key] for part, key in self.constants]
+
     def values(self) -> NDArray[np.float32]:
         """(d,) float32: parameters and running statistics as they are, in the vector's order."""
         tensors = {id(tensor): tensor for tensor in (*self.parameters(), *self.buffers())}
@@ -103,19 +107,30 @@ class OwnModel(FederatedModel):
         return vector
 
 
-def make(section: WorkloadSection, seed: int) -> OwnModel:
-    """The model that ``workload.model`` names, with its initial values by the seed.
+def module_of(section: WorkloadSection, seed: int) -> nn.Module:
+    """The module that ``workload.model`` names, or that of ``workload.transformers``, with its initial values by the
+    seed.
 
     Raises:
         ExperimentError: it is not there, does not take its options, or is no module. Its own errors are passed on.
     """
+    if section.transformers is not None:
+        from workloads.models import hugging_face  # here: nobody else takes the time to import it
+
+        with seeded_globals(stream(seed, Purpose.OWN_MODEL)):
+            return hugging_face.loaded(section.transformers)
     name = section.model
     found, given = checked(section)
     with seeded_globals(stream(seed, Purpose.OWN_MODEL)):
         made = found(**given)
     if not isinstance(made, nn.Module):
         raise ExperimentError(f"{_KEY}: {name} gave a {type(made).__name__}; a torch.nn.Module is needed")
-    return OwnModel(made, name)
+    return made
+
+
+def make(section: WorkloadSection, seed: int) -> OwnModel:
+    """The same as one vector; raises `ExperimentError` also where it has nothing to send."""
+    return OwnModel(module_of(section, seed), section.own_model)
 
 
 def checked(section: WorkloadSection) -> tuple[Any, dict[str, Any]]:

@@ -120,6 +120,18 @@ _MODELS = (
         summary="base configuration, causal; a vector of 15,091,680",
     ),
     Model(name="albert-small", takes={Form.TEXT: None}, constructor="albert:albert_small", summary="the same, small"),
+    Model(
+        name="transformer",
+        takes={Form.TEXT: None},
+        constructor="transformer:transformer",
+        summary="causal, 8 layers of 512; 40,872,240 at 30,000 words",
+    ),
+    Model(
+        name="transformer-small",
+        takes={Form.TEXT: None},
+        constructor="transformer:transformer_small",
+        summary="the same, 2 layers of 64",
+    ),
 )
 
 
@@ -160,7 +172,7 @@ def text_model(name: str, vocabulary_size: int) -> "nn.Module":
     """A model of text without storage, as `image_model`.
 
     Args:
-        name: ``albert`` or ``albert-small``.
+        name: of a model of text.
         vocabulary_size: words, special ones included.
 
     Raises:

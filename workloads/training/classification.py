@@ -26,7 +26,9 @@ from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
 from workloads.data.clients.contract import Batch, ClientData, ClientImages, ClientSequences, ClientText
-from workloads.models import vector
+from workloads.models import adapters, vector
+from workloads.models.adapters import AdaptedModel
+from workloads.models.own import OwnModel
 from workloads.models.registry import image_model, sequence_model, text_model
 from workloads.training import clipped_gradients
 from workloads.training.fit import check_fit
@@ -65,6 +67,8 @@ class TorchWorkload:
         evaluation_batch: int,
     ) -> None:
         vector.check_floats(network, model)
+        if not isinstance(network, OwnModel):
+            network = adapters.built_in_model(network, section, model, seed, shapes=False)
         self.name = name
         self.model_name = model
         self.description = data.description
@@ -75,7 +79,11 @@ class TorchWorkload:
         self._section = section
         self._seed = seed
         self._network = network
+        # Made now: from here on the network's values are those of the model that it was last given.
+        self._first = network.values() if isinstance(network, AdaptedModel) else None
         self._device = prepare_process()
+        if isinstance(network, OwnModel):
+            network.to_device(self._device)  # here: what is constant is there once
         self.clients_at_once = section.clients_at_once
         self._together: ClientsTogether | None = None
         if section.drift_correction is not None:
@@ -93,8 +101,18 @@ class TorchWorkload:
         return self._section.proximal if type(self).train is TorchWorkload.train else 0.0
 
     def initial_model(self) -> NDArray[np.float32]:
-        """(d,) float32, made each time; see `workloads.models.vector.initial_vector`."""
-        return vector.initial_vector(self._network, self._seed)
+        """(d,) float32; without adapters made each time, see `workloads.models.vector.initial_vector`."""
+        return vector.initial_vector(self._network, self._seed) if self._first is None else self._first.copy()
+
+    @property
+    def charged_parameters(self) -> int:
+        """See `testbed.workload.contract.PartlyFrozenWorkload`."""
+        return adapters.charged_parameters(self._network)
+
+    @property
+    def notes(self) -> list[str]:
+        """See `testbed.workload.contract.NotedWorkload`."""
+        return adapters.notes(self._network)
 
     @property
     def corrected(self) -> int:
@@ -285,7 +303,7 @@ class NextWordPrediction(TorchWorkload):
     Args:
         name: what is learned, for the records.
         data: the clients' text.
-        model: ``albert`` or ``albert-small``.
+        model: the name of a model of text in `workloads.models.registry`.
         section: how to train.
         seed: the experiment's.
     """

@@ -22,6 +22,7 @@ def check_fit(network: nn.Module, data: ClientData, section: WorkloadSection) ->
     device = next(network.parameters()).device
     inputs, labels = (part[:4].to(device) for part in data.held_out())
     labels = labels if labels.is_floating_point() else labels.long()
+    name = section.own_model or section.model
     shown = f"samples {tuple(inputs.shape)} of {_kind(inputs)}"
     training = network.training
     network.eval()
@@ -29,16 +30,14 @@ def check_fit(network: nn.Module, data: ClientData, section: WorkloadSection) ->
         try:
             outputs = _outputs(network, inputs)
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-            raise ExperimentError(
-                f"workload.model: {section.model} does not take {shown}: {first_line(error)}"
-            ) from error
+            raise ExperimentError(f"workload.model: {name} does not take {shown}: {first_line(error)}") from error
         if not isinstance(outputs, Tensor):
             raise ExperimentError(
-                f"workload.model: {section.model} gives a {type(outputs).__name__}; one tensor of outputs is needed"
+                f"workload.model: {name} gives a {type(outputs).__name__}; one tensor of outputs is needed"
             )
         problem = _misfit(outputs, labels, section, data) or _untrainable(network, inputs, outputs, labels, section)
         if problem:
-            raise ExperimentError(f"workload.model: {section.model}: {problem}")
+            raise ExperimentError(f"workload.model: {name}: {problem}")
         single = int(np.count_nonzero(data.sample_counts % section.batch_size == 1 % section.batch_size))
         try:
             if single and vector.mixing_module(network) is not None:
@@ -46,7 +45,7 @@ def check_fit(network: nn.Module, data: ClientData, section: WorkloadSection) ->
                     network.train()(inputs[:1])
         except ValueError as error:
             raise ExperimentError(
-                f"workload.batch_size: {single} clients end an epoch with a single sample, which {section.model} "
+                f"workload.batch_size: {single} clients end an epoch with a single sample, which {name} "
                 f"cannot normalise ({first_line(error)}); take another"
             ) from error
     network.zero_grad()

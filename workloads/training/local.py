@@ -195,8 +195,6 @@ class LocalTrainer:
         self._flat = torch.zeros(vector.dimension(network), dtype=torch.float32, device=device)
         self._copies = vector.copies(network)
         vector.attach(network, self._flat)
-        if isinstance(network, OwnModel):
-            network.to_device(device)
         self._evaluation_batch = evaluation_batch
         self._dropouts = [module for module in self._network.modules() if isinstance(module, SeededDropout)]
         parameters = list(self._network.parameters())

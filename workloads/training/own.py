@@ -12,7 +12,7 @@ from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
 from workloads.data.clients.contract import Batch, ClientData, ClientImages
 from workloads.determinism import Purpose, seeded_globals, stream
-from workloads.models import own
+from workloads.models import adapters
 from workloads.models.own import OwnModel
 from workloads.training.classification import TorchWorkload
 from workloads.training.fit import check_fit, first_line
@@ -66,15 +66,15 @@ class OwnModelTraining(TorchWorkload):
     """
 
     def __init__(self, name: str, data: ClientData, section: WorkloadSection, seed: int) -> None:
-        network = own.make(section, seed)
+        network = adapters.own_model(section, seed)
         check_fit(network, data, section)
         if section.clients_at_once > 1:
             self._check_loss_of_samples(network, data, section)
-        super().__init__(name, data, section.model, network, section, seed, _EVALUATION_BATCH)
+        super().__init__(name, data, section.own_model, network, section, seed, _EVALUATION_BATCH)
 
     def initial_model(self) -> NDArray[np.float32]:
         """(d,) float32: the module's own initial values, made each time."""
-        return own.make(self._section, self._seed).values()
+        return adapters.own_model(self._section, self._seed).values()
 
     def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
         """See `TorchWorkload.train`."""

@@ -27,18 +27,28 @@ class SimulatedTraining:
         data: the clients'; no sample is taken.
         model: which model would learn it.
         dimension: of the model's vector.
+        charged_parameters: what an example is charged for (`testbed.workload.contract.PartlyFrozenWorkload`).
         outputs: classes or words, which set the scale of the losses.
         section: epochs.
         seed: the experiment's.
     """
 
     def __init__(
-        self, name: str, data: ClientData, model: str, dimension: int, outputs: int, section: WorkloadSection, seed: int
+        self,
+        name: str,
+        data: ClientData,
+        model: str,
+        dimension: int,
+        charged_parameters: int,
+        outputs: int,
+        section: WorkloadSection,
+        seed: int,
     ) -> None:
         self.name = name
         self.model_name = f"{model} (simulated training)"
         self.description = f"simulated training, no model is learned; sizes of {data.description}"
         self.dimension = dimension
+        self.charged_parameters = charged_parameters
         self.sample_counts = data.sample_counts
         self.population = len(data.sample_counts)
         self._data = data

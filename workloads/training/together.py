@@ -92,11 +92,10 @@ class ClientsTogether:
         self, network: nn.Module, section: WorkloadSection, seed: int, device: torch.device, name: str
     ) -> None:
         check(network, name)
-        self._network = copy.deepcopy(network)
+        constants = network.constant_tensors() if isinstance(network, OwnModel) else []
+        self._network = copy.deepcopy(network, {id(one): one for one in constants})
         self._dimension = vector.dimension(network)
         vector.attach(self._network, torch.empty(self._dimension, device="meta"))
-        if isinstance(self._network, OwnModel):
-            self._network.to_device(device)
         self._network.train()
         self._name = name
         self._section = section

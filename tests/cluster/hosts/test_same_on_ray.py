@@ -99,6 +99,21 @@ def test_algorithms(session: RaySession, tmp_path: Path) -> None:
     assert_same(run_on(session, experiment, tmp_path / "run"), reference)
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"protocol": "secagg", "threshold": 0.6, "compression": {"name": "random-k", "share": 0.3}},
+        {"protocol": "plain", "compression": {"name": "top-k", "share": 0.1}},
+    ],
+)
+def test_compressed_adapters(session: RaySession, sent: dict[str, Any], tmp_path: Path) -> None:
+    workload = LOTTO["workload"] | {"adapters": {"rank": 2}}
+    experiment = Experiment.model_validate(LOTTO | {"workload": workload, "aggregation": sent})
+    reference = undisturbed(experiment, tmp_path / "reference")
+    assert (reference.rounds["outcome"] == "completed").any()
+    assert_same(run_on(session, experiment, tmp_path / "run"), reference)
+
+
 @pytest.mark.parametrize("server", ["untrusted", pytest.param("trusted", marks=pytest.mark.slow)])
 def test_dp_sgd(session: RaySession, server: str, tmp_path: Path) -> None:
     aggregation = DP_SGD["aggregation"] | {"server": server}

@@ -1,0 +1,78 @@
+"""Models of Hugging Face transformers from a local folder, with adapters of peft where an experiment asks for some.
+
+Nothing is downloaded, and no code from the folder is run: weights are read from safetensors alone. Attention is the
+plain one, which has one order of sums; weights are float32, as everything that is summed here.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from testbed.errors import ExperimentError
+from testbed.workload.transformers import Transformers
+
+_KEY = "workload.transformers"
+_NO_WORD = -1
+
+
+class HuggingFaceModel(nn.Module):
+    """Words `(n, positions)` int64 to logits: `(n, vocabulary, positions)` of the next word, or `(n, labels)`.
+
+    Args:
+        model: of transformers, or of peft around one.
+        by_position: whether its logits are of each position.
+    """
+
+    def __init__(self, model: nn.Module, by_position: bool) -> None:
+        super().__init__()
+        self.model = model
+        self._by_position = by_position
+
+    def forward(self, words: Tensor) -> Tensor:
+        logits: Tensor = self.model(input_ids=words, use_cache=False).logits
+        return logits.transpose(1, 2) if self._by_position else logits
+
+
+def loaded(section: Transformers) -> HuggingFaceModel:
+    """The model of a folder; what is new in it, as a head, is drawn from torch's generator.
+
+    Raises:
+        ExperimentError: a folder that has none, or adapters that do not fit it.
+    """
+    if not (section.folder / "config.json").is_file():
+        raise ExperimentError(f"{_KEY}.folder: {section.folder}: no config.json; save_pretrained() writes one")
+    transformers = import_module("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    is_next_word = section.task == "next-word"
+    kind = transformers.AutoModelForCausalLM if is_next_word else transformers.AutoModelForSequenceClassification
+    try:
+        model = kind.from_pretrained(
+            str(section.folder),
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            attn_implementation="eager",
+            dtype=torch.float32,
+        )
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        raise ExperimentError(f"{_KEY}.folder: {section.folder}: {_line(error)}") from error
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = _NO_WORD  # which position is the last is looked for by it; here no sample is padded
+    return HuggingFaceModel(_with_lora(model, section, is_next_word) if section.lora else model, is_next_word)
+
+
+def _with_lora(model: nn.Module, section: Transformers, is_next_word: bool) -> Any:
+    peft = import_module("peft")
+    try:
+        given = {"task_type": "CAUSAL_LM" if is_next_word else "SEQ_CLS"} | section.lora
+        return peft.get_peft_model(model, peft.LoraConfig(**given))
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise ExperimentError(f"{_KEY}.lora: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
