@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from testbed.errors import ExperimentError
+from testbed.errors import ExperimentError, TestbedError, reason
 from testbed.former_names import CONTRACT
-from testbed.plugins import sources
+from testbed.plugins import installed, sources
 
 PLUGIN_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 """What such a name looks like."""
@@ -62,7 +62,8 @@ def plugin_class(name: str, key: str) -> Any:
 
     Raises:
         NotImportedError: see `importing_classes`.
-        ExperimentError: no such module or class. What goes wrong inside the module comes through unchanged.
+        ExperimentError: no such module or class, or an installed package's plug-in that cannot be imported. What goes
+            wrong inside another module comes through unchanged.
     """
     if not _importing:
         raise NotImportedError(
@@ -74,10 +75,15 @@ def plugin_class(name: str, key: str) -> Any:
     new = module_name not in sys.modules
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there; what is missing is something that it imports
-        raise ExperimentError(f"{key}: {name}: no module {error.name!r}; {_advice(module_name)}") from None
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
+            raise ExperimentError(f"{key}: {name}: no module {error.name!r}; {_advice(module_name)}") from None
+        plugin = installed.offering(name)  # otherwise the module is there, and what goes wrong is something inside
+        if plugin is None or isinstance(error, TestbedError):
+            raise
+        raise ExperimentError(
+            f"{key}: {plugin.name}, of {plugin.origin}, cannot be imported: {type(error).__name__}: {reason(error)}"
+        ) from error
     if new:
         sources.note_imported(name)
     found = getattr(module, class_name, None)
