@@ -11,6 +11,7 @@ from typing import Any
 
 import flwr
 import ray
+from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
 from benchmarks.peers import flower_app
@@ -19,13 +20,13 @@ from benchmarks.peers import flower_app
 def main() -> None:
     """Prints one line of JSON: the versions, and seconds from the start of each round to that of the next."""
     starts: list[float] = []
-    configure = flower_app.FedAvg.configure_train
+    configure = FedAvg.configure_train
 
     def noted(*arguments: Any, **keywords: Any) -> Any:
         starts.append(time.perf_counter())
         return configure(*arguments, **keywords)
 
-    flower_app.FedAvg.configure_train = noted
+    FedAvg.configure_train = noted
     run_simulation(
         server_app=flower_app.server_app,
         client_app=flower_app.client_app,
