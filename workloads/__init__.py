@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate, Workload
-from workloads.data.clients.contract import ClientData, ClientImages, ClientText
+from workloads.data.clients.contract import ClientData, ClientImages, ClientSequences, ClientText
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.determinism import one_thread
 from workloads.registry import built_in, check_own, flower_app, user_defined
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ClientData",
     "ClientImages",
+    "ClientSequences",
     "ClientText",
     "Evaluation",
     "ImageClassification",

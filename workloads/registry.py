@@ -15,10 +15,10 @@ from testbed.plugins.classes import plugin_class
 from testbed.workload.contract import Workload
 from testbed.workload.section import WorkloadSection
 from workloads.data import specs
-from workloads.data.clients.contract import ClientData, ClientImages, ClientText
+from workloads.data.clients.contract import ClientData, ClientImages, ClientSequences, ClientText
 from workloads.data.own import loader
 from workloads.determinism import one_thread
-from workloads.models.registry import image_model, text_model
+from workloads.models.registry import image_model, sequence_model, text_model
 from workloads.training.simulated import SimulatedTraining
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def built_in(section: WorkloadSection, population: int, seed: int) -> "TorchWorkload | SimulatedTraining":
     """See `workloads.build`; for a section that names a data set of these."""
     from workloads.models import vector
-    from workloads.training.classification import ImageClassification, NextWordPrediction
+    from workloads.training.classification import ImageClassification, NextWordPrediction, SequenceClassification
 
     spec = next(spec for spec in specs() if spec.name == section.dataset)
     model = spec.default_model if section.model == "auto" else section.model
@@ -37,15 +37,26 @@ def built_in(section: WorkloadSection, population: int, seed: int) -> "TorchWork
         return _own_model(spec.name, data, section, seed)
     if isinstance(data, ClientImages):
         if section.training == "real":
-            return ImageClassification(spec.name, data, model, section, seed)
+            return _fitting(ImageClassification(spec.name, data, model, section, seed), section)
         network, outputs = image_model(model, data.height, data.width, data.classes, data.channels), data.classes
     elif isinstance(data, ClientText):
         if section.training == "real":
             return NextWordPrediction(spec.name, data, model, section, seed)
         network, outputs = text_model(model, data.vocabulary_size), data.vocabulary_size
+    elif isinstance(data, ClientSequences):
+        if section.training == "real":
+            return _fitting(SequenceClassification(spec.name, data, model, section, seed), section)
+        network, outputs = sequence_model(model, data.classes, data.vocabulary_size), data.classes
     else:
-        raise ExperimentError(f"workload.dataset: {spec.name} loads neither ClientImages nor ClientText")
+        raise ExperimentError(f"workload.dataset: {spec.name} loads neither images nor text nor sequences")
     return SimulatedTraining(spec.name, data, model, vector.dimension(network), outputs, section, seed)
+
+
+def _fitting(learned: "TorchWorkload", section: WorkloadSection) -> "TorchWorkload":
+    """The same; raises `ExperimentError` where a loss of another kind than the models are made for does not fit."""
+    if section.loss != "cross_entropy":
+        learned.check_fit()
+    return learned
 
 
 def flower_app(section: WorkloadSection, population: int, seed: int) -> Workload:
@@ -115,7 +126,9 @@ def _own_data(load: Any, section: WorkloadSection, population: int, seed: int) -
     name = "mlp" if section.model == "auto" else section.model
     network = image_model(name, height, width, data.outputs, channels)
     if section.training == "real":
-        return TorchWorkload(section.dataset, data.as_floats(), name, network, section, seed, 250)
+        learned = TorchWorkload(section.dataset, data.as_floats(), name, network, section, seed, 250)
+        learned.check_fit()
+        return learned
     return SimulatedTraining(section.dataset, data, name, vector.dimension(network), data.outputs, section, seed)
 
 

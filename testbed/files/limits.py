@@ -2,7 +2,7 @@
 
 A file that is larger is refused in one line before it is in memory. What is read as a whole is read through
 `whole` or `text`, which never take more than their limit, also from what has no size (a pipe, a device); what is read
-line by line goes through `lines`; what lies in a tar is of `SmallHeaders`.
+line by line goes through `lines`, what is read in stretches through `pieces`; what lies in a tar is of `SmallHeaders`.
 """
 
 import tarfile
@@ -81,13 +81,17 @@ def text(path: Path, most: int, encoding: str = "utf-8") -> str:
 
 def read(file: IO[bytes], most: int) -> bytes:
     """What is left of an open file; raises `TooLarge` when that is more than `most` bytes."""
-    pieces, left = [], most
-    while piece := file.read(min(left + 1, _PIECE_BYTES)):  # all at once would make room for all at once
+    return b"".join(pieces(file, most))  # all at once would make room for all at once
+
+
+def pieces(file: IO[bytes], most: int) -> Iterator[bytes]:
+    """What is left of an open file, a stretch at a time; raises `TooLarge` when that is more than `most` bytes."""
+    left = most
+    while piece := file.read(min(left + 1, _PIECE_BYTES)):
         left -= len(piece)
         if left < 0:
             raise TooLarge(f"larger than {size(most)}")
-        pieces.append(piece)
-    return b"".join(pieces)
+        yield piece
 
 
 def lines(file: IO[str], most: int) -> Iterator[str]:

@@ -95,6 +95,9 @@ def plugin_class(name: str, key: str) -> Any:
     return found
 
 
+_EXTRAS = {"datasets": "huggingface", "flwr_datasets": "flower-datasets"}
+
+
 def _advice(module: str) -> str:
     """What to do about a module that is not there."""
     meant = sources.hidden(module)
@@ -102,6 +105,8 @@ def _advice(module: str) -> str:
     used = sources.source_of(top)
     if meant and used is not None:
         return f"{meant[0]} is hidden by {used.parent if used.name == '__init__.py' else used}; rename yours"
+    if top in _EXTRAS:
+        return f"pip install 'sortition-testbed[{_EXTRAS[top]}]' (on all nodes)"
     return "install it or add its folder to PYTHONPATH (on all nodes)"
 
 

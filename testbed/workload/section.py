@@ -128,22 +128,25 @@ class WorkloadSection(BaseModel):
     )
     image_size: int | None = Field(
         default=None,
-        ge=64,
+        ge=8,
         le=512,
-        description="openimage, synthetic-openimage: images are this high and wide, in pixels (unset: 256).",
+        description="openimage, synthetic-openimage, celeba: images are this high and wide, in pixels (unset: 256, "
+        "celeba 84).",
     )
     sequence_length: int | None = Field(
         default=None,
         ge=2,
         le=512,
         description="reddit, synthetic-reddit: words of one sample, each of which is predicted from those before it "
-        "(unset: 64).",
+        "(unset: 64). sent140: words of a tweet that are read (unset: 25). shakespeare: characters of a window in the "
+        "files (unset: 80).",
     )
     vocabulary_size: int | None = Field(
         default=None,
         ge=16,
         le=1_000_000,
-        description="reddit, synthetic-reddit: rows of the model's embedding, words and special ones (unset: 30,000).",
+        description="reddit, synthetic-reddit, sent140: rows of the model's embedding, words and special ones (unset: "
+        "30,000, sent140 10,000).",
     )
     training: Literal["real", "simulated"] = Field(
         default="real",
@@ -340,6 +343,9 @@ class WorkloadSection(BaseModel):
             raise ValueError(
                 f"model {self.model} does not take the data of {spec.name}{why}; allowed: {', '.join(fitting)}"
             )
+        model = models()[spec.default_model if self.model == "auto" else self.model]
+        if self.image_size is not None and self.image_size < model.smallest:
+            raise ValueError(f"image_size: {model.name} needs {model.smallest} or more; raise it or take another model")
 
     def _check_keys(self, spec: DatasetSpec) -> None:
         every = datasets().values()

@@ -27,6 +27,8 @@ class Form(Enum):
     """(3, height, width) uint8, which the model scales."""
     TEXT = "text"
     """(length,) int64 numbers of words, each to be predicted from those before it."""
+    SEQUENCE = "sequences"
+    """(length,) int64 numbers of characters or words, with one label."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +67,13 @@ class ModelSpec:
         name: ``workload.model``.
         takes: the forms of samples that it is made for, and of images the height and width (None: any).
         summary: a few words for the schema's description, or none.
+        smallest: least height and width of images, in pixels.
     """
 
     name: str
     takes: Mapping[Form, int | None]
     summary: str = ""
+    smallest: int = 1
 
     def fits(self, data: DatasetSpec) -> bool:
         """Whether the model takes the samples of a data set."""

@@ -13,20 +13,31 @@ from testbed.workload.section import WorkloadSection
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"dataset": "cifar"}, "'cifar' is unknown; allowed: cifar10, cifar100, digits, emnist,"),
+        ({"dataset": "cifar"}, "'cifar' is unknown; allowed: celeba, cifar10, cifar100, digits, emnist,"),
         ({"dataset": "mnist"}, "needs path"),
-        ({"dataset": "femnist"}, "needs path: the folder with LEAF's json files or"),
+        ({"dataset": "femnist"}, "needs path: the folder with LEAF's json files, TensorFlow"),
         ({"dataset": "openimage"}, "needs path: FedScale's folder"),
         ({"dataset": "reddit"}, "needs path: the folder with train and test"),
-        ({"dataset": "digits", "path": "/data"}, "read for cifar10, cifar100, emnist, femnist, mnist, openimage"),
+        (
+            {"dataset": "digits", "path": "/data"},
+            "read for celeba, cifar10, cifar100, emnist, femnist, mnist,",
+        ),
         ({"dataset": "synthetic-reddit", "path": "/data"}, "synthetic-reddit needs no files"),
         ({"model": "mobilenet-v2"}, "does not take the data of digits"),
         ({"dataset": "synthetic-reddit", "model": "femnist-cnn"}, "allowed: auto, albert, albert-small"),
         ({"dataset": "synthetic-openimage", "model": "cnn"}, "allowed: auto, mobilenet-v2"),
-        ({"image_size": 64}, "image_size is read for openimage and synthetic-openimage only"),
-        ({"sequence_length": 64}, "sequence_length is read for reddit and synthetic-reddit only"),
+        ({"image_size": 64}, "image_size is read for celeba and openimage and synthetic-openimage only"),
+        (
+            {"sequence_length": 64},
+            "read for reddit and sent140 and shakespeare and synthetic-reddit only",
+        ),
         ({"vocabulary_size": 64}, "vocabulary_size is read for reddit"),
-        ({"dataset": "synthetic-openimage", "image_size": 32}, "greater than or equal to 64"),
+        ({"dataset": "synthetic-openimage", "image_size": 7}, "greater than or equal to 8"),
+        ({"dataset": "synthetic-openimage", "image_size": 32}, "image_size: mobilenet-v2 needs 33 or more; raise it"),
+        ({"dataset": "celeba", "path": "/data", "image_size": 15}, "image_size: celeba-cnn needs 16 or more"),
+        ({"dataset": "celeba", "path": "/data", "model": "mobilenet-v2", "image_size": 32}, "mobilenet-v2 needs 33"),
+        ({"dataset": "shakespeare"}, "needs path: the folder with LEAF's json files of Shakespeare"),
+        ({"dataset": "sent140", "path": "/data", "model": "albert"}, "allowed: auto, char-lstm, sent-lstm, word-bag"),
         ({"dataset": "synthetic-openimage", "partition": {"alpha": 1}}, "each client is one photographer"),
         ({"dataset": "synthetic-reddit", "partition": {"alpha": 1}}, "each client is one user"),
         ({"dataset": "mine:Data", "training": "simulated"}, "simulated is for the built-in data sets"),
@@ -99,3 +110,10 @@ def test_the_learning_rate_falls_in_steps() -> None:
     twice = WorkloadSection(learning_rate=0.1, learning_rate_decay=0.4, learning_rate_milestones=[400, 800])
     rates = [twice.learning_rate_in(number) for number in (1, 400, 401, 800, 801, 1500)]
     assert rates == [0.1, 0.1, 0.1 * 0.4, 0.1 * 0.4, 0.1 * 0.4**2, 0.1 * 0.4**2]
+
+
+def test_images_may_be_as_small_as_the_model_takes_them() -> None:
+    for keys, least in (({}, 33), ({"model": "celeba-cnn"}, 16), ({"model": "mine:Net"}, 8)):
+        assert WorkloadSection(dataset="synthetic-openimage", image_size=least, **keys).image_size == least
+        with pytest.raises(ValidationError):
+            WorkloadSection(dataset="synthetic-openimage", image_size=least - 1, **keys)

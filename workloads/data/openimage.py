@@ -2,7 +2,7 @@
 
 Lai et al. 2022 (FedScale, arXiv 2105.11367). The folder holds::
 
-    client_data_mapping/train.csv    client_id,sample_path,label_name,label_id (a row for each image)
+    client_data_mapping/train.csv    client_id,sample_path,label_name,label_id (see `workloads.data.clients.fedscale`)
     client_data_mapping/test.csv
     train/SAMPLE_PATH                jpg or png
     test/SAMPLE_PATH
@@ -17,86 +17,22 @@ its own and few favourite classes; an image is a class's pattern with noise, con
 smoothly enlarged. Accuracies say how well *this* task is learned and are not comparable with published ones.
 """
 
-import csv
-from collections.abc import Iterator
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
-from testbed.files import limits
 from testbed.workload.section import WorkloadSection
 from testbed.workload.specs import Form
-from workloads.data.clients import owners
+from workloads.data.clients import fedscale, owners
 from workloads.data.clients.contract import Batch, ClientImages, Dataset
+from workloads.data.clients.images import photographs
 from workloads.data.clients.owners import ClientDataCache, class_counts, in_groups, sample_counts
 from workloads.determinism import Purpose, stream
 
 CLASSES = 596
 """Labels of FedScale's OpenImage, and outputs of Lotto's model for it."""
 IMAGE_SIZE = 256
-_NEEDED = "FedScale's folder with client_data_mapping, train and test"
-_COLUMNS = ("client_id", "sample_path", "label_name", "label_id")
-_MOST_CLASSES = 100_000
-_LONGEST_LABEL = 20
-
-Row = tuple[str, str, int]
-"""Client, file and label of an image."""
-
-
-def mapping(file: Path) -> Iterator[Row]:
-    """The rows of a mapping.
-
-    Raises:
-        ExperimentError: a file that is absent, has other columns or a label that is no number.
-    """
-    try:
-        with file.open(newline="", encoding="utf-8") as text:
-            rows = csv.reader(limits.lines(text, limits.USERS_BYTES))
-            heading = tuple(cell.strip() for cell in next(rows, []))
-            if heading != _COLUMNS:
-                raise ExperimentError(
-                    f"workload.path: {file} begins with {','.join(heading)!r}; FedScale's begin with "
-                    f"{','.join(_COLUMNS)!r}"
-                )
-            for number, row in enumerate(rows, start=2):
-                if row:
-                    yield _row(row, f"{file}, line {number}")
-    except (OSError, UnicodeDecodeError, limits.TooLarge, csv.Error) as error:
-        raise ExperimentError(
-            f"workload.path: {file} cannot be read ({error}); give FedScale's folder, with this file in it"
-        ) from None
-
-
-def _row(row: list[str], where: str) -> Row:
-    if len(row) != len(_COLUMNS):
-        raise ExperimentError(f"workload.path: {where}: {len(row)} columns; {','.join(_COLUMNS)} are needed")
-    client, path, _, label = (cell.strip() for cell in row)
-    if not label.isdecimal() or len(label) > _LONGEST_LABEL or int(label) >= _MOST_CLASSES:
-        shown = repr(label) if len(label) <= _LONGEST_LABEL else f"{label[:_LONGEST_LABEL]!r}..."
-        raise ExperimentError(
-            f"workload.path: {where}: label_id {shown}; a whole number from 0 to {_MOST_CLASSES - 1} is needed"
-        )
-    if not client or not path or Path(path).is_absolute() or ".." in Path(path).parts:
-        raise ExperimentError(f"workload.path: {where}: client_id and a sample_path inside the folder are needed")
-    return client, path, int(label)
-
-
-def opened(file: Path, size: int) -> NDArray[np.uint8]:
-    """(3, size, size) uint8: an image in colour, resized (bilinear, with the scale's filter) to a square."""
-    from PIL import Image  # here: other data sets need not pay for it
-
-    try:
-        with Image.open(file) as image:
-            square = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else str(error).partition("\n")[0]
-        raise ExperimentError(
-            f"workload.path: {file} cannot be read as an image ({reason}); add an undamaged copy or take its row out "
-            "of the mapping"
-        ) from None
-    return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+_NEEDED = f"{fedscale.NEEDED}, train and test"
 
 
 class OpenImage(ClientImages):
@@ -121,18 +57,14 @@ class OpenImage(ClientImages):
                 raise ExperimentError(f"workload.path: {root} has no folder {folder.name}; put its images there")
         self.height = self.width = section.image_size or IMAGE_SIZE
         train_file, test_file = (root / "client_data_mapping" / f"{part}.csv" for part in self._folders)
-        of_client: dict[str, list[tuple[str, int]]] = {}
-        for client, path, label in mapping(train_file):
-            of_client.setdefault(client, []).append((path, label))
+        of_client = fedscale.of_clients(train_file)
         names = owners.choose(of_client, population, seed, "photographer", train_file)
         self._train = []
         for number, name in enumerate(names):
             rows = of_client[name]
             own = owners.own_samples(len(rows), section.samples_per_client, seed, number)
             self._train.append([rows[place] for place in own])
-        held_out = [(path, label) for _, path, label in mapping(test_file)]
-        if not held_out:
-            raise ExperimentError(f"workload.path: {test_file} has no rows; the held-out images are needed")
+        held_out = fedscale.held_out(test_file)
         self._test = [held_out[place] for place in owners.test_subset(len(held_out), section.test_samples, seed)]
         labels = [label for rows in (*of_client.values(), held_out) for _, label in rows]
         self.classes = max(CLASSES, max(labels) + 1)
@@ -147,7 +79,7 @@ class OpenImage(ClientImages):
         return self._opened("train", self._train[client])
 
     def _opened(self, part: str, rows: list[tuple[str, int]]) -> NDArray[np.uint8]:
-        return np.stack([opened(self._folders[part] / path, self.height) for path, _ in rows])
+        return photographs([self._folders[part] / path for path, _ in rows], self.height, fedscale.OTHERWISE)
 
     def shard(self, client: int) -> Batch:
         """(n, 3, size, size) uint8, which the model scales, and (n,) int64."""

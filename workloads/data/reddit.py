@@ -2,7 +2,7 @@
 
 Nothing is downloaded. The folder has ``train`` and ``test``, in one of two layouts:
 
-- LEAF's json files (Caldas et al. 2018, arXiv 1812.01097; see `workloads.data.clients.owners`): a user's ``x`` is a
+- LEAF's json files (Caldas et al. 2018, arXiv 1812.01097; see `workloads.data.clients.leaf_json`): a user's ``x`` is a
   list of comments, each a list of sequences of words, with ``<BOS>``, ``<EOS>`` and padding ``<PAD>`` (a list of words
   without sequences is taken, too); ``y`` is not needed, as the words themselves say what follows;
 - one text file for each user, as FedScale (arXiv 2105.11367) keeps its text: words are what white space separates.
@@ -20,7 +20,6 @@ user with favourite words: those of Zipf's law, shifted by a step of its own. So
 follows whom), and perplexities say how well *this* task is learned; they are not comparable with published ones.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,12 +31,11 @@ from testbed.errors import ExperimentError
 from testbed.files import limits
 from testbed.workload.section import WorkloadSection
 from testbed.workload.specs import Form
-from workloads.data.clients import owners, text
+from workloads.data.clients import leaf, owners, text
 from workloads.data.clients.contract import Batch, ClientText, Dataset
 from workloads.data.clients.owners import ClientDataCache, in_groups, sample_counts
 from workloads.determinism import Purpose, stream
 
-VOCABULARY = "vocabulary.txt"
 _NEEDED = "the folder with train and test, of LEAF's json files or of a text file for each user"
 
 Numbers = NDArray[np.int32]
@@ -65,8 +63,8 @@ def _users(folder: Path, words: text.WordIndex) -> Iterator[tuple[str, Numbers]]
             raise ValueError("fewer than two words; remove the user from the data")
         return found
 
-    if owners.json_files(folder):
-        yield from owners.read_users(folder, numbered)
+    if leaf.json_files(folder):
+        yield from leaf.read_users(folder, numbered)
         return
     for file in _texts(folder):
         try:
@@ -81,19 +79,6 @@ def _texts(folder: Path) -> list[Path]:
     return sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
 
 
-def _vocabulary(file: Path, size: int) -> list[str]:
-    try:
-        lines = limits.text(file, limits.NUMBERS_BYTES).split("\n")
-    except (OSError, ValueError) as error:
-        raise ExperimentError(f"workload.path: {file} cannot be read ({error}); a word a line is needed") from None
-    found = [line.strip() for line in lines if line.strip() and line.strip() not in text.SPECIAL]
-    twice = [word for word, count in Counter(found).items() if count > 1]
-    if not found or twice:
-        what = f"has {twice[0]!r} twice" if twice else "is empty"
-        raise ExperimentError(f"workload.path: {file} {what}; every word once, a word a line")
-    return [*text.SPECIAL, *found][:size]
-
-
 class Reddit(ClientText):
     """Reddit's users as clients.
 
@@ -106,7 +91,7 @@ class Reddit(ClientText):
     """
 
     def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
-        root = owners.folder(section.path, _NEEDED)
+        root = leaf.with_train(owners.folder(section.path, _NEEDED))
         for part in ("train", "test"):
             if not (root / part).is_dir() or not _texts(root / part):
                 raise ExperimentError(f"workload.path: {root} has no files in {part}; give {_NEEDED}")
@@ -119,9 +104,9 @@ class Reddit(ClientText):
         for user, found in _users(root / "train", words):
             chosen.offer(user, found)
         texts = [found for _, found in chosen.clients()]
-        file = root / VOCABULARY
+        file = root / text.VOCABULARY
         self.vocabulary = (
-            _vocabulary(file, self.vocabulary_size)
+            text.vocabulary_of(file, self.vocabulary_size)
             if file.is_file()
             else words.most_frequent(texts, self.vocabulary_size)
         )

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, softmax
 
 from workloads.models.registry import Sizes
-from workloads.models.vector import FederatedModel
+from workloads.models.vector import FederatedModel, embedding
 
 _EPSILON = 1e-12  # of the normalisations
 _DEVIATION = np.float32(0.02)  # of the initial weights
@@ -54,12 +54,6 @@ class Configuration:
     layers: int = 12
     heads: int = 12
     positions: int = 512
-
-
-def _embedding(rows: int, width: int) -> nn.Embedding:
-    # Not the constructor: it would draw numbers, for which the meta device imports torch's compiler.
-    made: nn.Embedding = nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
-    return made
 
 
 class _Layer(nn.Module):
@@ -103,9 +97,9 @@ class Albert(FederatedModel):
     def __init__(self, sizes: Configuration) -> None:
         super().__init__()
         self.sizes = sizes
-        self.words = _embedding(sizes.vocabulary, sizes.embedding)
-        self.positions = _embedding(sizes.positions, sizes.embedding)
-        self.segments = _embedding(2, sizes.embedding)  # all words are of the first; ALBERT has two
+        self.words = embedding(sizes.vocabulary, sizes.embedding)
+        self.positions = embedding(sizes.positions, sizes.embedding)
+        self.segments = embedding(2, sizes.embedding)  # all words are of the first; ALBERT has two
         self.embedding_norm = nn.LayerNorm(sizes.embedding, _EPSILON)
         self.to_hidden = nn.Linear(sizes.embedding, sizes.hidden)
         self.layer = _Layer(sizes)

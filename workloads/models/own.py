@@ -14,12 +14,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from testbed.errors import ExperimentError
 from testbed.plugins import options
 from testbed.plugins.classes import plugin_class
 from testbed.workload.section import WorkloadSection
 from workloads.determinism import Purpose, seeded_globals, stream
+from workloads.models import vector
 from workloads.models.vector import FederatedModel
 
 _KEY = "workload.model"
@@ -45,6 +47,11 @@ class OwnModel(FederatedModel):
         self.module = module
         self.constants: list[tuple[nn.Module, str]] = []
         self.channels_last = True
+        for path, parameter in (*module.named_parameters(), *module.named_buffers()):
+            if isinstance(parameter, UninitializedParameter | UninitializedBuffer):
+                raise ExperimentError(
+                    f"{_KEY}: {name}: {path} has no size yet (a lazy layer); give the layer the size of what it takes"
+                )
         for path, parameter in module.named_parameters():
             if not parameter.is_floating_point():
                 raise ExperimentError(
@@ -58,13 +65,7 @@ class OwnModel(FederatedModel):
 
     def _set_apart(self, part: nn.Module, name: str) -> None:
         """Make plain attributes of what is constant."""
-        if isinstance(part, nn.modules.batchnorm._NormBase) and part.num_batches_tracked is not None:
-            if part.momentum is None:
-                raise ExperimentError(
-                    f"{_KEY}: {name}: {type(part).__name__} with momentum=None averages over all batches it has seen, "
-                    "which no client has; give it a momentum"
-                )
-            part.num_batches_tracked = None  # a count that nothing reads: it would be a number of the vector
+        vector.leave_out_counts(part, name)
         for key, parameter in list(part._parameters.items()):
             if parameter is not None and not parameter.requires_grad:
                 del part._parameters[key]

@@ -20,12 +20,14 @@ class Sizes(NamedTuple):
     Attributes:
         outputs: classes, or words of the vocabulary.
         height, width, channels: of the images; of text, 0.
+        vocabulary: different characters or words of a sequence; of images and text, 0.
     """
 
     outputs: int
     height: int = 0
     width: int = 0
     channels: int = 0
+    vocabulary: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,32 @@ _MODELS = (
         takes={Form.PHOTO: None},
         constructor="classifiers:MobileNetV2",
         summary="width 0.25; a vector of 1,009,736 at 596 classes",
+        smallest=33,
+    ),
+    Model(
+        name="celeba-cnn",
+        takes={Form.PHOTO: None},
+        constructor="classifiers:CelebaCnn",
+        summary="LEAF's for CelebA; a vector of 31,458 at 84x84 and two classes",
+        smallest=16,
+    ),
+    Model(
+        name="char-lstm",
+        takes={Form.SEQUENCE: None},
+        constructor="recurrent:character_lstm",
+        summary="LEAF's for Shakespeare; 817,872 at 80 characters",
+    ),
+    Model(
+        name="sent-lstm",
+        takes={Form.SEQUENCE: None},
+        constructor="recurrent:sentence_lstm",
+        summary="LEAF's for Sent140; 1,173,986 at 10,000 words",
+    ),
+    Model(
+        name="word-bag",
+        takes={Form.SEQUENCE: None},
+        constructor="recurrent:WordBag",
+        summary="logistic regression over counts of words; 20,002 at 10,000",
     ),
     Model(
         name="albert",
@@ -120,6 +148,11 @@ def image_model(name: str, height: int, width: int, classes: int, channels: int 
             f"workload.model: {name} needs {needed}x{needed} images, these are {height}x{width}; use another model "
             "(grey images of any size: logistic, mlp, cnn)"
         )
+    if min(height, width) < model.smallest:
+        raise ExperimentError(
+            f"workload.model: {name} needs images of at least {model.smallest}x{model.smallest}, these are "
+            f"{height}x{width}; use another model"
+        )
     return _made(model, Sizes(classes, height, width, channels))
 
 
@@ -134,6 +167,20 @@ def text_model(name: str, vocabulary_size: int) -> "nn.Module":
         ExperimentError: an unknown name.
     """
     return _made(_known(name, "text", {Form.TEXT}), Sizes(vocabulary_size))
+
+
+def sequence_model(name: str, classes: int, vocabulary_size: int) -> "nn.Module":
+    """A model of sequences without storage, as `image_model`.
+
+    Args:
+        name: ``char-lstm``, ``sent-lstm`` or ``word-bag``.
+        classes: number of labels.
+        vocabulary_size: different characters or words.
+
+    Raises:
+        ExperimentError: an unknown name.
+    """
+    return _made(_known(name, "sequences", {Form.SEQUENCE}), Sizes(classes, vocabulary=vocabulary_size))
 
 
 def _known(name: str, data: str, forms: set[Form]) -> Model:

@@ -14,13 +14,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from testbed.errors import ExperimentError
 from workloads.determinism import Purpose, stream
+
+_NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+"""What has a scale, ``weight``, which is one at first, whatever its dimensions."""
 
 
 def xavier_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
     """Glorot and Bengio 2010 with He et al.'s gain sqrt(2) for ReLU."""
     fan_sum = (shape[0] + shape[1]) * math.prod(shape[2:])
     return _uniform(random, shape, math.sqrt(2.0) * math.sqrt(6.0 / fan_sum))
+
+
+def glorot_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
+    """Glorot and Bengio 2010, of matrices."""
+    return _uniform(random, shape, math.sqrt(6.0 / (shape[0] + shape[1])))
 
 
 def he_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.float32]:
@@ -30,6 +39,13 @@ def he_uniform(random: np.random.Generator, shape: torch.Size) -> NDArray[np.flo
 
 def _uniform(random: np.random.Generator, shape: torch.Size, bound: float) -> NDArray[np.float32]:
     return (random.random(shape.numel(), dtype=np.float32) * 2 - 1) * np.float32(bound)
+
+
+def embedding(rows: int, width: int) -> nn.Embedding:
+    """A table of so many rows, on whatever device torch makes tensors."""
+    # Not the constructor: it would draw numbers, for which the meta device imports torch's compiler.
+    made: nn.Embedding = nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
+    return made
 
 
 class FederatedModel(nn.Module):
@@ -61,6 +77,42 @@ def declarations(network: nn.Module) -> FederatedModel | type[FederatedModel]:
                 "sent_twice or initial_weights"
             )
     return FederatedModel
+
+
+def leave_out_counts(module: nn.Module, name: str) -> None:
+    """Take the count of batches out of a batch normalisation: it is no float, and nothing reads it.
+
+    Args:
+        module: any.
+        name: what the experiment calls the network.
+
+    Raises:
+        ExperimentError: without a momentum the count is read.
+    """
+    if isinstance(module, nn.modules.batchnorm._NormBase) and module.num_batches_tracked is not None:
+        if module.momentum is None:
+            raise ExperimentError(
+                f"workload.model: {name}: {type(module).__name__} with momentum=None averages over all batches it has "
+                "seen, which no client has; give it a momentum"
+            )
+        module.num_batches_tracked = None
+
+
+def check_floats(network: nn.Module, name: str) -> None:
+    """See that all that the vector would hold is floats; counts of batches are left out from here on.
+
+    Raises:
+        ExperimentError: a parameter, or a buffer, that is none; or see `leave_out_counts`.
+    """
+    for module in network.modules():
+        leave_out_counts(module, name)
+    for kind, tensors in (("parameter", network.named_parameters()), ("buffer", network.named_buffers())):
+        for path, tensor in tensors:
+            if not tensor.is_floating_point():
+                raise ExperimentError(
+                    f"workload.model: {name}: {kind} {path} is {str(tensor.dtype).removeprefix('torch.')}; a model is "
+                    "sent as floats, so make it a plain attribute if it is constant"
+                )
 
 
 def mixing_module(network: nn.Module) -> nn.Module | None:
@@ -132,14 +184,17 @@ def attach(network: nn.Module, flat: Tensor) -> None:
 
 def initial_vector(network: nn.Module, seed: int) -> NDArray[np.float32]:
     """(d,) float32 initial values: `FederatedModel.initial_weights` for weights, one for the scales of normalisation
-    and for running variances, zero for all else. A function of the shapes and the seed alone: no generator of torch is
-    used.
+    and for running variances, what it was made with for a PReLU, zero for all else. A function of the shapes and the
+    seed alone: no generator of torch is used.
     """
     weights = declarations(network).initial_weights
     random, parts = stream(seed, Purpose.WEIGHTS), []
     for module, name, tensor in _tensors(network):
-        if name == "running_var" or (name == "weight" and isinstance(module, nn.BatchNorm2d | nn.LayerNorm)):
-            parts.append(np.ones(tensor.numel(), dtype=np.float32))
+        if isinstance(module, _NORMALISATIONS):
+            is_scale = name in ("weight", "running_var")
+            parts.append((np.ones if is_scale else np.zeros)(tensor.numel(), dtype=np.float32))
+        elif isinstance(module, nn.PReLU):
+            parts.append(np.full(tensor.numel(), module.init, dtype=np.float32))
         elif tensor.dim() < 2:
             parts.append(np.zeros(tensor.numel(), dtype=np.float32))
         else:

@@ -24,10 +24,11 @@ from torch import nn
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
-from workloads.data.clients.contract import Batch, ClientData, ClientImages, ClientText
+from workloads.data.clients.contract import Batch, ClientData, ClientImages, ClientSequences, ClientText
 from workloads.models import vector
-from workloads.models.registry import image_model, text_model
+from workloads.models.registry import image_model, sequence_model, text_model
 from workloads.training import clipped_gradients
+from workloads.training.fit import check_fit
 from workloads.training.local import LocalTrainer, prepare_process
 from workloads.training.together import ClientsTogether
 
@@ -47,6 +48,9 @@ class TorchWorkload:
         section: how to train.
         seed: the experiment's.
         evaluation_batch: samples that are evaluated at once.
+
+    Raises:
+        ExperimentError: the network has parameters or buffers that are no floats.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class TorchWorkload:
         seed: int,
         evaluation_batch: int,
     ) -> None:
+        vector.check_floats(network, model)
         self.name = name
         self.model_name = model
         self.description = data.description
@@ -127,6 +132,10 @@ class TorchWorkload:
                 f"workload.clients_at_once: {kind.__name__} has a train of its own, which trains one client at a time; "
                 "leave the key out, or override train_together, too"
             )
+
+    def check_fit(self) -> None:
+        """Raise `ExperimentError` where network, loss and labels do not fit, which is tried on some samples."""
+        check_fit(self._network, self.data, self._section)
 
     def check_gradient_sum(self) -> None:
         """Raise `ExperimentError` for a model whose single samples have no gradients; see `clipped_gradients.check`."""
@@ -199,6 +208,22 @@ class ImageClassification(TorchWorkload):
         network = image_model(model, data.height, data.width, data.classes, data.channels)
         is_small = data.channels == 1 or data.height * data.width <= _SMALL_IMAGE
         super().__init__(name, data, model, network, section, seed, 250 if is_small else 50)
+
+
+class SequenceClassification(TorchWorkload):
+    """Learning the labels of sequences: the character that comes next, or what a text says.
+
+    Args:
+        name: what is learned, for the records.
+        data: the clients' sequences.
+        model: ``char-lstm``, ``sent-lstm`` or ``word-bag``.
+        section: how to train.
+        seed: the experiment's.
+    """
+
+    def __init__(self, name: str, data: ClientSequences, model: str, section: WorkloadSection, seed: int) -> None:
+        network = sequence_model(model, data.classes, data.vocabulary_size)
+        super().__init__(name, data, model, network, section, seed, 100)
 
 
 class NextWordPrediction(TorchWorkload):

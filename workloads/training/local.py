@@ -20,6 +20,7 @@ from torch.optim.sgd import sgd
 
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LabelledEvaluation
+from workloads.data.clients.contract import IGNORED
 from workloads.determinism import Purpose, one_thread, stream
 from workloads.models import vector
 from workloads.models.classifiers import SeededDropout
@@ -316,7 +317,7 @@ class LocalTrainer:
                 batch_labels = labels[start : start + size]
                 outputs = cast(Tensor, self._network(images[start : start + size]))
                 loss_sum += objective.total(outputs, batch_labels)
-                said = objective.predictions(outputs)
+                said = objective.predictions(outputs, batch_labels)
                 right = objective.correct(said, batch_labels)
                 correct += [] if right is None else [right]
                 if self._metrics:
@@ -329,7 +330,8 @@ class LocalTrainer:
         if not correct:
             return Evaluation(loss_sum / count, math.nan, count, metrics=told)
         right = torch.cat(correct)
-        accuracy = int(right.sum()) / (labels.numel() if labels.is_floating_point() else count)
+        counted = labels.numel() if labels.is_floating_point() else int((labels != IGNORED).sum())
+        accuracy = int(right.sum()) / max(1, counted)
         if labels.dim() > 1:
             return Evaluation(loss_sum / count, accuracy, count, metrics=told)
         return LabelledEvaluation(loss_sum / count, accuracy, count, _recalls(right, labels.long()), metrics=told)

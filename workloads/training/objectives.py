@@ -52,8 +52,8 @@ class Objective(ABC):
         """Labels that count."""
         return len(labels)
 
-    def predictions(self, outputs: Tensor) -> Tensor:
-        """What a model says of each sample: a class, or the value itself."""
+    def predictions(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """What a model says of each of the samples with these labels: a class, or the value itself."""
         return outputs
 
     def correct(self, predictions: Tensor, labels: Tensor) -> Tensor | None:
@@ -78,7 +78,7 @@ class CrossEntropy(Objective):
     def count(self, labels: Tensor) -> int:
         return int((labels != IGNORED).sum())
 
-    def predictions(self, outputs: Tensor) -> Tensor:
+    def predictions(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return outputs.argmax(dim=1)
 
     def correct(self, predictions: Tensor, labels: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class BinaryCrossEntropy(ValueLoss):
     def __init__(self) -> None:
         super().__init__(binary_cross_entropy_with_logits)
 
-    def predictions(self, outputs: Tensor) -> Tensor:
+    def predictions(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return (outputs > 0).to(torch.float32)
 
     def correct(self, predictions: Tensor, labels: Tensor) -> Tensor:
@@ -151,13 +151,17 @@ class OwnLoss(Objective):
         loss, _ = self.of_batch(outputs, labels)
         return float(loss) * len(labels)
 
-    def predictions(self, outputs: Tensor) -> Tensor:
-        return outputs
+    def predictions(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        return outputs.argmax(dim=1) if self._are_classes(outputs, labels) else outputs
 
     def correct(self, predictions: Tensor, labels: Tensor) -> Tensor | None:
-        if labels.is_floating_point() or predictions.dim() != labels.dim() + 1:
+        if predictions.is_floating_point():
             return None
-        return predictions.argmax(dim=1) == labels
+        return predictions == labels
+
+    @staticmethod
+    def _are_classes(outputs: Tensor, labels: Tensor) -> bool:
+        return not labels.is_floating_point() and outputs.dim() == labels.dim() + 1
 
     @staticmethod
     def _fitted(outputs: Tensor, labels: Tensor) -> Tensor:

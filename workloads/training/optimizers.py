@@ -74,8 +74,17 @@ class OwnOptimizer(LocalOptimizer):
 def kind_of(name: str, given: Mapping[str, Any]) -> Any:
     """The class, once it is known to take ``(parameters, lr=..., **given)``; raises `ExperimentError`."""
     kind = plugin_class(name, "workload.optimizer")
-    if not (inspect.isclass(kind) and all(callable(getattr(kind, one, None)) for one in ("step", "zero_grad"))):
+    step = getattr(kind, "step", None)
+    if not (inspect.isclass(kind) and callable(step) and callable(getattr(kind, "zero_grad", None))):
         raise ExperimentError(f"workload.optimizer: {name}: must be a class like those of torch.optim")
     keywords = options.as_keywords(kind, name, "workload.optimizer_options", given, 1, "Options")
     options.bind(kind, name, "workload.optimizer", ((),), {**keywords, "lr": 0.1})
+    try:
+        inspect.signature(step).bind(None)
+    except TypeError:
+        raise ExperimentError(
+            f"workload.optimizer: {name}: its step() needs a closure, which is not given here; take one whose does not"
+        ) from None
+    except ValueError:
+        pass  # no signature to be had
     return kind

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
 from workloads.data.clients.contract import Batch, ClientData, ClientImages
 from workloads.determinism import Purpose, seeded_globals, stream
-from workloads.models import own, vector
+from workloads.models import own
 from workloads.models.own import OwnModel
 from workloads.training.classification import TorchWorkload
-from workloads.training.objectives import BinaryCrossEntropy, CrossEntropy, OwnLoss, objective_of
+from workloads.training.fit import check_fit, first_line
+from workloads.training.objectives import objective_of
 
 _EVALUATION_BATCH = 250
 
@@ -67,7 +67,7 @@ class OwnModelTraining(TorchWorkload):
 
     def __init__(self, name: str, data: ClientData, section: WorkloadSection, seed: int) -> None:
         network = own.make(section, seed)
-        self._check_fit(network, data, section)
+        check_fit(network, data, section)
         if section.clients_at_once > 1:
             self._check_loss_of_samples(network, data, section)
         super().__init__(name, data, section.model, network, section, seed, _EVALUATION_BATCH)
@@ -109,41 +109,8 @@ class OwnModelTraining(TorchWorkload):
         except (RuntimeError, TypeError, ValueError) as error:
             raise ExperimentError(
                 f"workload.model: {self.model_name} gives no gradients of single samples, which this aggregation "
-                f"clips: {_line(error)}"
+                f"clips: {first_line(error)}"
             ) from error
-
-    @staticmethod
-    def _check_fit(network: OwnModel, data: ClientData, section: WorkloadSection) -> None:
-        """Try the module, and the loss, on some samples."""
-        inputs, labels = data.held_out()
-        inputs, labels = inputs[:4], labels[:4]
-        shown = f"samples {tuple(inputs.shape)} of {_kind(inputs)}"
-        training = network.training
-        network.eval()
-        with torch.inference_mode(), seeded_globals(np.random.default_rng(0)):
-            try:
-                outputs = _outputs(network, inputs)
-            except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-                raise ExperimentError(
-                    f"workload.model: {section.model} does not take {shown}: {_line(error)}"
-                ) from error
-            if not isinstance(outputs, Tensor):
-                raise ExperimentError(
-                    f"workload.model: {section.model} gives a {type(outputs).__name__}; one tensor of outputs is needed"
-                )
-            problem = _misfit(outputs, labels, section, data)
-            if problem:
-                raise ExperimentError(f"workload.model: {section.model}: {problem}")
-            single = int(np.count_nonzero(data.sample_counts % section.batch_size == 1 % section.batch_size))
-            try:
-                if single and vector.mixing_module(network) is not None:
-                    network.train()(inputs[:1])
-            except ValueError as error:
-                raise ExperimentError(
-                    f"workload.batch_size: {single} clients end an epoch with a single sample, which {section.model} "
-                    f"cannot normalise ({_line(error)}); take another"
-                ) from error
-        network.train(training)
 
     @staticmethod
     def _check_loss_of_samples(network: OwnModel, data: ClientData, section: WorkloadSection) -> None:
@@ -157,61 +124,9 @@ class OwnModelTraining(TorchWorkload):
             )
 
 
-def _outputs(network: OwnModel, inputs: Tensor) -> Tensor:
-    """What the module gives, with images laid out as it can take them."""
-    try:
-        return network(inputs)  # type: ignore[no-any-return]
-    except RuntimeError:
-        if not network.channels_last or inputs.dim() != 4:
-            raise
-    network.channels_last = False
-    return network(inputs)  # type: ignore[no-any-return]
-
-
-def _misfit(outputs: Tensor, labels: Tensor, section: WorkloadSection, data: ClientData) -> str:
-    """What of a module's outputs does not fit labels and loss; empty: nothing."""
-    gives = f"gives outputs {tuple(outputs.shape)} for {len(labels)} samples"
-    objective = objective_of(section.loss)
-    if not outputs.is_floating_point() or not len(outputs.shape) or len(outputs) != len(labels):
-        return f"{gives}, of {_kind(outputs)}; floats are needed, a row for each sample"
-    if isinstance(objective, CrossEntropy):
-        needed = _classes(labels, data)
-        if outputs.dim() != labels.dim() + 1 or outputs.shape[2:] != labels.shape[1:]:
-            return f"{gives}; cross_entropy needs logits, (n, classes{', positions' * (labels.dim() > 1)})"
-        if outputs.shape[1] < needed:
-            return f"{gives}, {outputs.shape[1]} classes; the labels go up to {needed - 1}"
-    elif not isinstance(objective, OwnLoss) and outputs.numel() != labels.numel():
-        more = "; with one logit a class, take cross_entropy" if isinstance(objective, BinaryCrossEntropy) else ""
-        return f"{gives}; {section.loss} needs as many values as labels have, {tuple(labels.shape)}{more}"
-    try:
-        loss, singles = objective.of_batch(outputs, labels)
-    except (IndexError, RuntimeError, TypeError, ValueError) as error:
-        return f"{gives}, which workload.loss {section.loss} does not take with labels {tuple(labels.shape)} of " + (
-            f"{_kind(labels)}: {_line(error)}"
-        )
-    if not isinstance(loss, Tensor) or loss.dim() or (singles is not None and singles.shape != labels.shape[:1]):
-        return f"workload.loss {section.loss} gives neither one loss nor one for each sample"
-    return ""
-
-
-def _classes(labels: Tensor, data: ClientData) -> int:
-    if labels.dim() == 1:
-        return int(data.label_counts().shape[1])
-    return int(labels.max()) + 1
-
-
 def _finite(update: LocalUpdate) -> LocalUpdate:
     """The same; with a loss that is not finite one that its client refuses to hand on (``train.diverged``)."""
     if math.isfinite(update.loss):
         return update
     lost = np.full_like(update.delta, np.nan)
     return LocalUpdate(lost, update.samples, update.loss, update.examples_processed, update.squared_loss)
-
-
-def _kind(values: Tensor) -> str:
-    return str(values.dtype).removeprefix("torch.")
-
-
-def _line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -79,6 +79,21 @@ def test_choices_are_made_by_the_seed(root: Path) -> None:
     assert len(few.data.held_out()[1]) == 3
 
 
+def test_headings_are_skipped_whatever_they_are(root: Path) -> None:
+    """As FedScale's loader does; the client is the first column, the file the second, the class the last one."""
+    expected = opened(root).label_counts()
+    for part in ("train", "test"):
+        file = root / "client_data_mapping" / f"{part}.csv"
+        rows = [row.split(",") for row in file.read_text().splitlines()[1:]]
+        lines = ["author,image,source,class", *(f"{client},{path},web,{label}" for client, path, _, label in rows)]
+        file.write_text("\n".join(lines) + "\n")
+    assert np.array_equal(opened(root).label_counts(), expected)
+    for part in ("train", "test"):
+        file = root / "client_data_mapping" / f"{part}.csv"
+        file.write_text("\n".join(line.replace(",web", "").replace(",source", "") for line in file.open()))
+    assert np.array_equal(opened(root).label_counts(), expected)
+
+
 def test_more_labels_make_a_larger_model(root: Path) -> None:
     file = root / "client_data_mapping" / "test.csv"
     file.write_text(file.read_text() + "9,deep/test-0-0.png,Other,599\n")
@@ -100,7 +115,9 @@ DAMAGE = [
     (lambda root: (root / "client_data_mapping" / "train.csv").write_bytes(b"\xff\xfe"), "train.csv cannot be read"),
     (lambda root: (root / "client_data_mapping" / "test.csv").write_text(HEADING + "\n"), "test.csv has no rows"),
     (lambda root: (root / "test").rename(root / "tests"), "no folder test"),
-    (in_mapping(lambda text: text.replace("label_id", "category")), "begins with 'client_id,sample_path,label_name,"),
+    (in_mapping(lambda text: "a,b\n" + text), "begins with 'a,b'; columns like FedScale's are needed, client_id,"),
+    (in_mapping(lambda text: text.partition("\n")[2]), "which FedScale's loader would skip as headings; put the line"),
+    (in_mapping(lambda text: text + "105,deep/a.jpg,3\n"), "line 17: 3 columns, and the headings are 4"),
     (in_mapping(lambda text: text + "105,deep/a.jpg,3\n"), "train.csv, line 17: 3 columns"),
     (in_mapping(lambda text: text + "105,deep/a.jpg,Thing,-1\n"), "line 17: label_id '-1'"),
     (

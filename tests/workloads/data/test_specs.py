@@ -85,7 +85,9 @@ def test_one_new_file_is_learned_and_gets_every_check() -> None:
     assert "dataset halves needs path: the folder of halves (nothing is downloaded)" in refused(dataset="halves")
     only = refused(dataset="halves", path="/halves", model="femnist-cnn")
     assert "does not take the data of halves (6x6; femnist-cnn needs 28x28 images); allowed: auto, logistic" in only
-    assert "image_size is read for halves and openimage and synthetic-openimage only" in refused(image_size=64)
+    assert "image_size is read for celeba and halves and openimage and synthetic-openimage only" in refused(
+        image_size=64
+    )
     assert "partition does not apply to owned-halves: each client is one painter" in refused(
         dataset="owned-halves", partition={"alpha": 1}
     )

@@ -62,6 +62,7 @@ FRAME = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "label": Y})
         (torch.tensor(X, requires_grad=True), torch.tensor(Y)),
         (FRAME[["a", "b", "c"]], FRAME["label"]),
         (FRAME[["a", "b", "c"]], FRAME["label"].tolist()),
+        (FRAME[["a", "b", "c"]], FRAME[["label"]].rename(columns={"label": "kind"})),
         {"x": X, "y": Y},
         {"data": X, "target": Y, "feature_names": ["a", "b", "c"]},
         FRAME,
@@ -110,7 +111,8 @@ def test_columns_that_are_no_features_stay_known() -> None:
         (range(3), "here: sample 0 is a int, not (x, y)"),
         (([[1], [2, 3]], [0, 1]), "samples of different shapes, or of no numbers"),
         ((["good", "bad"], [0, 1]), "samples are text; let the loader turn them into numbers"),
-        ((np.where(X == 5, np.nan, X), Y), "1 samples hold NaN or infinity (the first is 1)"),
+        ((np.where(X == 5, np.nan, X), Y), "1 samples hold NaN, infinity or more than 3.4e38 (the first is 1)"),
+        ((np.where(X == 5, 1e300, X), Y), "more than 3.4e38 (the first is 1)"),
         (
             FRAME.rename(columns={"label": "y"}),
             "no column 'label'; set workload.label to that of the labels, one of a",
@@ -130,9 +132,38 @@ def test_anything_else_is_refused_in_one_line(given_: object, says: str) -> None
     assert "\n" not in str(refused.value)
 
 
+def test_two_frames_of_the_same_columns_are_a_training_and_a_test_part() -> None:
+    without = FRAME.rename(columns={"label": "kind"})
+    with pytest.raises(ExperimentError, match=r"no column 'label'; set workload.label to that of the labels"):
+        tables((without, without), Columns(), "here")
+    train, test = tables((without, without), Columns("kind"), "here")
+    assert test is not None
+    assert np.array_equal(train.labels, test.labels)
+    one = FRAME[["a"]]
+    assert tables((one, FRAME["label"]), Columns(), "here")[0].inputs.shape == (8, 1)
+    assert tables({"x": one, "y": Y}, Columns(), "here")[0].inputs.shape == (8, 1)
+
+
+@pytest.mark.parametrize(
+    ("given_", "columns", "says"),
+    [
+        ((X, Y), Columns("kind"), "workload.label: is for data with named columns, and here gave samples and labels"),
+        ((X, Y), Columns("label", ("a",)), "workload.features: is for data with named columns"),
+        (Pairs(), Columns("kind"), "workload.label: is for"),
+        ({"x": X, "y": Y}, Columns("label", ("a",)), "workload.features: is for"),
+        ({"x": X, "y": Y}, Columns("kind"), "workload.label: is for"),
+    ],
+)
+def test_names_of_columns_where_there_are_none_are_refused(given_: object, columns: Columns, says: str) -> None:
+    with pytest.raises(ExperimentError) as refused:
+        tables(given_, columns, "workload.dataset: here")
+    assert says in str(refused.value)
+    assert tables({"x": X, "kind": Y}, Columns("kind"), "here")[0].labels.tolist() == Y.tolist()
+
+
 def arrays(labels: object, population: int = 2, **keys: object) -> ClientArrays:
     given_ = Table(np.zeros((len(labels), 3)), np.asarray(labels))
-    return ClientArrays(given_, None, WorkloadSection(**keys), population, 1)
+    return ClientArrays(given_, None, WorkloadSection(dataset="mine:load", **keys), population, 1)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +175,13 @@ def arrays(labels: object, population: int = 2, **keys: object) -> ClientArrays:
             "labels are float64, and cross_entropy takes whole numbers from 0; set workload.loss",
         ),
         (["a", "b"] * 4, {}, "labels are text; number them in the loader (pandas.factorize"),
+        ([0, 10**9] * 4, {}, "the label 1000000000; classes are numbered from 0 without gaps"),
+        ([0, 1] * 4, {"partition": {"scheme": "overlapping"}}, "overlapping needs samples_per_client"),
+        (
+            [0, 1] * 4,
+            {"partition": {"shared_samples": 2}, "samples_per_client": 2},
+            "workload.samples_per_client: counts the 2 of partition.shared_samples, too: 2 leave a client none",
+        ),
         ([0, -1] * 4, {}, "the label -1; classes are numbered from 0"),
         ([0.0, np.nan] * 4, {"loss": "mse"}, "some labels are NaN or infinite"),
         ([0, 2] * 4, {"loss": "bce"}, "labels from 0 to 2; bce takes 0 and 1"),
@@ -175,6 +213,28 @@ def test_labels_become_what_the_loss_takes() -> None:
     assert arrays([0.5, 2.5] * 4, loss="mse").label_counts().tolist() == [[3], [3]]
     assert arrays([0.5, 2.5] * 4, loss="torch.nn.functional:huber_loss").shard(0)[1].dtype == torch.float32
     assert arrays([[0.5, 2.5]] * 8, loss="mse").outputs == 2
+    assert arrays([0, 10**9] * 4, loss="mse").classes is None
+
+
+def test_values_can_be_the_column_of_a_partition() -> None:
+    by_label = {"partition": {"scheme": "by-column", "column": "label"}, "loss": "mse"}
+    data = arrays([0.5, 0.5, 2.5, 2.5] * 4, **by_label)
+    assert [set(data.shard(client)[1].tolist()) for client in (0, 1)] == [{0.5}, {2.5}]
+    other = np.array(list("aabb") * 4)
+    given_ = Table(np.zeros((16, 1)), np.arange(16.0), {"label": other, "price": np.arange(16.0)})
+    section = WorkloadSection(dataset="mine:load", label="price", **by_label)
+    data = ClientArrays(given_, Table(np.zeros((1, 1)), np.zeros(1)), section, 2, 1)
+    assert data.shard(0)[1].tolist() == [0, 1, 4, 5, 8, 9, 12, 13]  # a column of that name is it
+
+
+@pytest.mark.parametrize("empty", [np.nan, None, pd.NA, pd.NaT])
+def test_samples_that_are_nobodys_are_refused(empty: object) -> None:
+    for values in (["a", empty, "b", "b"], *([[1.0, empty, 2.0, 2.0]] if empty is np.nan else [])):
+        column = np.asarray(pd.Series(values))
+        given_ = Table(np.zeros((4, 1)), np.zeros(4, int), {"ward": column})
+        section = WorkloadSection(partition={"scheme": "by-column", "column": "ward"})
+        with pytest.raises(ExperimentError, match="ward does not say whose 1 samples are"):
+            ClientArrays(given_, given_, section, 2, 1)
 
 
 @settings(max_examples=examples(30))

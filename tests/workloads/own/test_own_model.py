@@ -2,8 +2,6 @@
 
 import importlib
 import random
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,196 +12,11 @@ from torch import nn
 from testbed.errors import ExperimentError
 from testbed.workload.contract import BatchedWorkload, GradientWorkload, InspectableWorkload, Workload
 from testbed.workload.section import WorkloadSection
+from tests.workloads.own.mine import learned, made
 from workloads import build
 from workloads.data.own.loader import is_loader
 from workloads.models import own, vector
 from workloads.training.own import OwnModelTraining
-
-MODULE = '''
-import numpy as np
-import torch
-from torch import nn
-from torch.utils.data import Dataset
-
-
-def load(count=120, spread=0.5, noise=True):
-    """Two clouds; what is drawn comes from the global generator."""
-    labels = np.arange(count) % 2
-    x = np.random.normal(0, spread, (count, 4)) + labels[:, None]
-    return x, labels
-
-
-def values(count=120):
-    x = np.random.normal(size=(count, 4))
-    return x, x @ [1.0, -2.0, 0.5, 0.0] + 1
-
-
-def words(count=60):
-    return np.arange(count * 5).reshape(count, 5) % 7, np.arange(count) % 2
-
-
-def few():
-    return np.zeros((5, 4)), np.arange(5) % 2
-
-
-def nothing():
-    return 3
-
-
-def workload(section, population, seed):
-    raise RuntimeError("called as a workload")
-
-
-class Pairs(Dataset):
-    def __init__(self, count=60):
-        self.count = count
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, number):
-        return torch.full((4,), float(number % 2)), number % 2
-
-
-def net(hidden=8, outputs=2, bias=True):
-    return nn.Sequential(nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, outputs, bias=bias))
-
-
-class Normed(nn.Sequential):
-    def __init__(self):
-        super().__init__(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.25), nn.Linear(8, 2))
-
-
-class Words(nn.Module):
-    """Tied weights, a frozen layer, a constant table, and its own initial values."""
-
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(7, 6)
-        self.out = nn.Linear(6, 7, bias=False)
-        self.out.weight = self.embedding.weight
-        self.frozen = nn.Linear(7, 7)
-        self.frozen.requires_grad_(False)
-        self.scale = nn.Parameter(torch.ones(7))
-        self.register_buffer("places", torch.arange(5))
-        self.last = nn.Linear(7, 2)
-
-    def forward(self, words):
-        assert self.places.dtype == torch.int64
-        hidden = self.embedding(words).mean(dim=1)
-        return self.last(self.frozen(self.out(hidden)) * self.scale)
-
-
-class Whole(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.count = nn.Parameter(torch.ones(3, dtype=torch.int64), requires_grad=False)
-        self.line = nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.line(x)
-
-
-class Cumulative(nn.Sequential):
-    def __init__(self):
-        super().__init__(nn.BatchNorm1d(4, momentum=None), nn.Linear(4, 2))
-
-
-class Twins(nn.Module):
-    """Uses a layer's weights without calling it."""
-
-    def __init__(self):
-        super().__init__()
-        self.line = nn.Linear(4, 4)
-        self.last = nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.last(torch.relu(torch.nn.functional.linear(self.line(x), self.line.weight)))
-
-
-class Two(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.line = nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.line(x), x
-
-
-def frozen():
-    return nn.Linear(4, 2).requires_grad_(False)
-
-
-def images():
-    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
-
-
-class Unused(nn.Module):
-    """Has a layer in the middle that it does not use."""
-
-    def __init__(self):
-        super().__init__()
-        self.line, self.spare, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
-
-    def forward(self, x):
-        return self.last(torch.relu(self.line(x)))
-
-
-class Viewed(nn.Module):
-    """As tutorials have it: cannot be given images with the channels last."""
-
-    def __init__(self):
-        super().__init__()
-        self.filters, self.last = nn.Conv2d(1, 4, 3), nn.Linear(144, 10)
-
-    def forward(self, x):
-        return self.last(torch.relu(self.filters(x)).view(-1, 144))
-
-
-def focal(outputs, labels):
-    losses = nn.functional.cross_entropy(outputs, labels, reduction="none")
-    return (1 - torch.exp(-losses)) ** 2 * losses
-
-
-def mean_focal(outputs, labels):
-    return focal(outputs, labels).mean()
-
-
-def infinite(outputs, labels):
-    return (outputs.sum() * 0 + float("nan")).detach() + outputs.sum() * 0
-
-
-def error_rate(labels, predictions):
-    return np.mean(labels != predictions)
-
-
-instance = nn.Linear(4, 2)
-number = 4
-'''
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    folder = tmp_path_factory.mktemp("own")
-    (folder / "mine_to_learn.py").write_text(MODULE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        yield
-    sys.modules.pop("mine_to_learn", None)
-
-
-def made(population: int = 6, seed: int = 1, **keys: Any) -> Any:
-    named = {key: f"mine_to_learn:{keys[key]}" for key in ("dataset", "model") if key in keys}
-    usual: dict[str, Any] = {"dataset": "mine_to_learn:load", "model": "mine_to_learn:net"}
-    return build(WorkloadSection(**(usual | {"batch_size": 5, "learning_rate": 0.1} | keys | named)), population, seed)
-
-
-def learned(workload: Any, rounds: int = 8) -> np.ndarray:
-    model = workload.initial_model()
-    for number in range(1, rounds + 1):
-        updates = [workload.train(client, model, number) for client in range(len(workload.sample_counts))]
-        model = model + np.mean([update.delta for update in updates], axis=0)
-    return model
 
 
 def test_ten_lines_learn_and_everything_asks_for_what_it_needs() -> None:
@@ -385,51 +198,22 @@ def test_clipped_gradients_are_those_of_single_samples(keys: dict) -> None:
     assert np.allclose(found.delta, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("keys", "says"),
-    [
-        ({"dataset": "few"}, "mine_to_learn:few gave 5 training samples for 6 clients; lower population"),
-        ({"dataset": "nothing"}, "mine_to_learn:nothing gave a int; taken are (x, y) arrays"),
-        ({"options": {"cuont": 5}}, "workload.options.cuont: unknown option; did you mean 'count'?"),
-        ({"model_options": {"hiden": 5}}, "workload.model_options.hiden: unknown option; did you mean 'hidden'?"),
-        ({"model": "number"}, "module mine_to_learn has no class number"),
-        ({"model": "instance"}, "mine_to_learn:instance is a module; name its class"),
-        ({"model": "nothing"}, "mine_to_learn:nothing gave a int; a torch.nn.Module is needed"),
-        ({"model": "Pairs"}, "mine_to_learn:Pairs: must be a torch.nn.Module"),
-        ({"model": "Whole"}, "mine_to_learn:Whole: parameter count is int64; a model is sent as floats"),
-        ({"model": "frozen"}, "mine_to_learn:frozen has no parameter that is trained"),
-        ({"model": "Cumulative"}, "BatchNorm1d with momentum=None averages over all batches"),
-        ({"model": "Two"}, "mine_to_learn:Two gives a tuple; one tensor of outputs is needed"),
-        ({"model": "images"}, "mine_to_learn:images does not take samples (4, 4) of float32: "),
-        ({"model_options": {"outputs": 1}}, "gives outputs (4, 1) for 4 samples, 1 classes; the labels go up to 1"),
-        ({"loss": "mse"}, "gives outputs (4, 2) for 4 samples; mse needs as many values as labels have, (4,)"),
-        ({"loss": "bce"}, "mse" and "with one logit a class, take cross_entropy"),
-        ({"dataset": "values"}, "labels are float64, and cross_entropy takes whole numbers"),
-        ({"dataset": "values", "loss": "mine_to_learn:focal"}, "which workload.loss mine_to_learn:focal does not take"),
-        (
-            {"loss": "mine_to_learn:Pairs"},
-            "workload.loss: mine_to_learn:Pairs: must be a function or",
-        ),
-        ({"loss": "mine_to_learn:gone"}, "workload.loss: mine_to_learn:gone: module mine_to_learn"),
-        ({"optimizer": "mine_to_learn:Two"}, "workload.optimizer: mine_to_learn:Two: must be a class like those of"),
-        ({"optimizer": "torch.optim:Adam", "optimizer_options": {"beta": 1}}, "optimizer_options.beta: unknown option"),
-        ({"loss": "mine_to_learn:mean_focal", "clients_at_once": 2}, "mean_focal gives one loss for a batch"),
-        (
-            {"model": "Normed"},
-            "workload.batch_size: 6 clients end an epoch with a single sample, which",
-        ),
-        (
-            {"model": "Normed", "batch_size": 8, "clients_at_once": 2},
-            "mine_to_learn:Normed has BatchNorm1d",
-        ),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_learned_is_refused_in_one_line_before_the_first_round(keys: dict, says: str) -> None:
-    with pytest.raises(ExperimentError) as refused:
-        made(**keys)
-    assert says in str(refused.value)
-    assert "\n" not in str(refused.value)
+def test_positions_without_a_label_count_for_no_accuracy() -> None:
+    for loss in ("cross_entropy", "mine_to_learn:own_cross_entropy"):
+        workload = made(dataset="tokens", model="Tagger", loss=loss, learning_rate=1.0)
+        model = (np.roll(np.eye(7), 1, axis=1) * 9).astype(np.float32).ravel()
+        assert workload.evaluate(model).accuracy == 1.0
+
+
+def test_metrics_of_an_own_loss_are_given_classes() -> None:
+    end = made(loss="mine_to_learn:focal", metrics=["mine_to_learn:counts"])
+    model = learned(end)
+    assert end.evaluate(model).metrics[0] == pytest.approx(0.5, abs=0.2)
+
+
+def test_overlapping_clients_may_be_more_than_the_samples() -> None:
+    workload = made(population=100, dataset="load", partition={"scheme": "overlapping"}, samples_per_client=4)
+    assert workload.sample_counts.tolist() == [4] * 100
 
 
 def test_a_model_that_mixes_samples_has_no_clipped_gradients() -> None:

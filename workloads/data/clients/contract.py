@@ -79,6 +79,18 @@ class ClientText(ClientData):
         return self.sample_counts[:, None].copy()
 
 
+class ClientSequences(ClientData):
+    """Sequences of characters or words with one label each: samples are (n, length) int64, labels (n,) int64.
+
+    Attributes:
+        classes: number of labels.
+        vocabulary_size: different characters or words, special ones included.
+    """
+
+    classes: int
+    vocabulary_size: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dataset(DatasetSpec):
     """A built-in data set.

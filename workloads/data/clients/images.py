@@ -2,11 +2,13 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from workloads.data.clients import partition
 from workloads.data.clients.contract import Batch, ClientImages
@@ -81,6 +83,39 @@ class Scaling:
 
         mean, factor = torch.tensor(self.mean), 1.0 / torch.tensor(self.deviation, dtype=torch.float64)
         return torch.from_numpy(images).to(torch.float32).sub_(mean).mul_(factor.to(torch.float32))
+
+
+def opened(file: Path, size: int, otherwise: str, grey: bool = False) -> NDArray[np.uint8]:
+    """(size, size, 3) uint8: an image in colour, or with `grey` (size, size), from a file, resized to a square.
+
+    In colour it is resized by bilinear interpolation with the scale's filter; in grey with Lanczos', as LEAF resizes
+    handwriting.
+
+    Args:
+        file: jpg, png or whatever Pillow reads.
+        size: in pixels.
+        otherwise: what to do about an image that cannot be read, beside adding it.
+
+    Raises:
+        ExperimentError: it cannot be read as an image.
+    """
+    from PIL import Image  # here: other data sets need not pay for it
+
+    way = Image.Resampling.LANCZOS if grey else Image.Resampling.BILINEAR
+    try:
+        with Image.open(file) as image:
+            square = image.convert("L" if grey else "RGB").resize((size, size), way)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else str(error).partition("\n")[0]
+        raise ExperimentError(
+            f"workload.path: {file} cannot be read as an image ({reason}); add an undamaged copy or {otherwise}"
+        ) from None
+    return np.asarray(square)
+
+
+def photographs(files: list[Path], size: int, otherwise: str) -> NDArray[np.uint8]:
+    """(n, 3, size, size) uint8: at least one image in colour, as models take them that scale bytes; see `opened`."""
+    return np.stack([np.ascontiguousarray(opened(file, size, otherwise).transpose(2, 0, 1)) for file in files])
 
 
 def joined(parts: list[LabelledImages]) -> LabelledImages:

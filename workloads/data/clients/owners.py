@@ -3,34 +3,139 @@
 Where there are more owners than clients, a choice is made by the seed: those whose names have the smallest SHA-256
 together with the seed. It depends on no order, a larger population contains a smaller one, and data can be dropped
 while they are read. Data that are made, or opened, when they are first needed are kept while memory allows.
-
-The json files of LEAF: Caldas et al. 2018 (arXiv 1812.01097), as its preprocessing writes them. A data set is a folder
-of files ``*.json``, each with some of the users::
-
-    {"users": ["f0001_41", ...], "num_samples": [226, ...], "user_data": {"f0001_41": {"x": [...], "y": [...]}, ...}}
-
-One file is parsed at a time, and in it a user's numbers become what `convert` makes of them before the next user is
-read: Python's lists of one user are all that is ever there beside the file's text.
 """
 
 import hashlib
 import heapq
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
-from testbed.files import limits
+from testbed.workload.section import WorkloadSection
 from workloads.determinism import Purpose, stream
 
 Data = TypeVar("Data")
+
+
+class Owned(Protocol):
+    """Some samples with labels."""
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """(n,) int64."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, numbers: NDArray[np.int64]) -> Self:
+        """The samples with the given numbers, int64."""
+
+
+Samples = TypeVar("Samples", bound=Owned)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledValues:
+    """Samples that are rows of one array.
+
+    Attributes:
+        values: (n, ...) whatever a sample is: numbers of words, the name of a file.
+        labels: (n,) int64.
+    """
+
+    values: NDArray[Any]
+    labels: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, numbers: NDArray[np.int64]) -> "LabelledValues":
+        """The samples with the given numbers, int64."""
+        return LabelledValues(self.values[numbers], self.labels[numbers])
+
+
+def joined(parts: list[LabelledValues]) -> LabelledValues:
+    """All samples of at least one part, in this order."""
+    return LabelledValues(
+        np.concatenate([part.values for part in parts]), np.concatenate([part.labels for part in parts])
+    )
+
+
+_Given = TypeVar("_Given", bound=Owned, covariant=True)
+
+
+class OwnerFiles(Protocol[_Given]):
+    """Files of which some owners are clients.
+
+    Attributes:
+        counts: the training samples of each client.
+    """
+
+    counts: list[int]
+
+    def labels(self, client: int) -> NDArray[np.int64]:
+        """(n,) of a client's training samples."""
+
+    def of(self, client: int, numbers: NDArray[np.int64]) -> _Given:
+        """A client's training samples with these numbers."""
+
+    def test_parts(self) -> Iterator[_Given]:
+        """The held-out samples."""
+
+
+class OwnedSamples(Generic[Samples]):
+    """What each client holds of its owner's files, and what is held out.
+
+    Args:
+        files: with the owners who are clients.
+        joined: from at least one part to all their samples.
+        section: samples_per_client, test_samples.
+        seed: of the experiment, which chooses where there are more.
+
+    Attributes:
+        counts: (population,) int64, the training samples of each client.
+    """
+
+    def __init__(
+        self,
+        files: OwnerFiles[Samples],
+        joined: Callable[[list[Samples]], Samples],
+        section: WorkloadSection,
+        seed: int,
+    ) -> None:
+        self._files, self._joined = files, joined
+        self._test_samples, self._seed = section.test_samples, seed
+        self._own = [
+            own_samples(count, section.samples_per_client, seed, client) for client, count in enumerate(files.counts)
+        ]
+        self.counts = np.array([len(own) for own in self._own], dtype=np.int64)
+
+    def of(self, client: int) -> Samples:
+        """One client's training samples."""
+        return self._files.of(client, self._own[client])
+
+    def held_out(self) -> Samples:
+        """Of the test part, all or a seeded choice; files for it alone are first read here.
+
+        Raises:
+            ExperimentError: files that are damaged, or without a sample.
+        """
+        parts = list(self._files.test_parts())
+        if not sum(map(len, parts)):
+            raise ExperimentError("workload.path: no sample is left to be held out; add a test part")
+        samples = self._joined(parts)
+        return samples.take(test_subset(len(samples), self._test_samples, self._seed))
+
+    def label_counts(self, classes: int) -> NDArray[np.int64]:
+        """(population, classes) int64."""
+        rows = [np.bincount(self._files.labels(client)[own], minlength=classes) for client, own in enumerate(self._own)]
+        return np.stack(rows).astype(np.int64)
 
 
 class OwnerSelection(Generic[Data]):
@@ -177,82 +282,3 @@ class ClientDataCache(Generic[_Data]):
                 _, oldest = self._data.popitem(last=False)
                 self.nbytes -= oldest.nbytes
         return made
-
-
-@dataclass(frozen=True)
-class _Converted(Generic[Data]):
-    """What became of one user's data."""
-
-    data: Data
-
-
-@dataclass(frozen=True)
-class _Mistake:
-    """Why nothing did."""
-
-    text: str
-
-
-def json_files(folder: Path) -> list[Path]:
-    """The json files of a folder, in the order of their names; none when it is not there."""
-    return sorted(folder.glob("*.json")) if folder.is_dir() else []
-
-
-def read_users(folder: Path, convert: Callable[[Any, Any], Data]) -> Iterator[tuple[str, Data]]:
-    """(user, data) of all users in a folder's files.
-
-    Args:
-        folder: with at least one json file.
-        convert: from a user's ``x`` and ``y`` to what is kept; raises ValueError with what is wrong and what to do.
-
-    Raises:
-        ExperimentError: a file that is damaged or lacks a key, a user without data or a user who is there twice.
-    """
-    seen: dict[str, Path] = {}
-    for file in json_files(folder):
-        data = _parsed(file, convert)
-        for user in data["users"]:
-            if user in seen:
-                where = f"and in {seen[user].name}" if seen[user] != file else "twice"
-                raise ExperimentError(f"workload.path: {file}: user {user} is there {where}; keep one of the two")
-            seen[user] = file
-            made = data["user_data"].pop(user, None)
-            if isinstance(made, _Mistake):
-                raise ExperimentError(f"workload.path: {file}: user {user}: {made.text}")
-            if not isinstance(made, _Converted):
-                raise ExperimentError(
-                    f"workload.path: {file}: user {user} has no x and y in user_data; preprocess the data again"
-                )
-            yield user, made.data
-        for user in data["user_data"]:
-            raise ExperimentError(
-                f"workload.path: {file}: user {user} is in user_data and not in users; preprocess the data again"
-            )
-
-
-def _parsed(file: Path, convert: Callable[[Any, Any], Data]) -> dict[str, Any]:
-    def made(pairs: list[tuple[str, Any]]) -> Any:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            raise ValueError(f"{max(names, key=names.count)!r} is there twice")
-        if not found.keys() >= {"x", "y"}:
-            return found
-        try:
-            return _Converted(convert(found["x"], found["y"]))
-        except ValueError as error:
-            return _Mistake(str(error))
-
-    try:
-        data: Any = json.loads(limits.whole(file, limits.USERS_BYTES), object_pairs_hook=made)
-    except (OSError, ValueError, RecursionError) as error:
-        raise ExperimentError(
-            f"workload.path: {file} cannot be read as LEAF's json ({error}); replace it with an undamaged copy"
-        ) from None
-    lacking = [key for key in ("users", "user_data") if not isinstance(data, dict) or key not in data]
-    if lacking or not isinstance(data["users"], list) or not isinstance(data["user_data"], dict):
-        what = f"lacks {' and '.join(lacking)}" if lacking else "has users or user_data of another kind"
-        raise ExperimentError(
-            f"workload.path: {file} {what}; LEAF's files are {{users: [...], num_samples: [...], user_data: {{...}}}}"
-        )
-    return {"users": [str(user) for user in data["users"]], "user_data": data["user_data"]}

@@ -170,8 +170,13 @@ def by_column(values: NDArray[Any], population: int, name: str, random: np.rando
         name: of the column, for the error.
 
     Raises:
-        ExperimentError: fewer values than clients.
+        ExperimentError: fewer values than clients, or samples that are nobody's.
     """
+    if empty := _empty(values):
+        raise ExperimentError(
+            f"workload.partition.column: {name} does not say whose {empty} samples are (empty or NaN); fill it in, or "
+            "leave these samples out"
+        )
     as_text = values.astype(str) if values.dtype.kind not in "biufSU" else values
     found, number = np.unique(as_text, return_inverse=True)
     if len(found) < population:
@@ -184,6 +189,13 @@ def by_column(values: NDArray[Any], population: int, name: str, random: np.rando
         holder = random.permutation(len(found)) % population
     whose = holder[number]
     return Assignment(np.argsort(whose, kind="stable"), _offsets(np.bincount(whose, minlength=population)))
+
+
+def _empty(values: NDArray[Any]) -> int:
+    """How many values are none, as pandas and NumPy mark them."""
+    if values.dtype.kind == "O":
+        return sum(one is None or str(one) in ("nan", "<NA>", "NaT") for one in values)
+    return int(np.count_nonzero(values != values))
 
 
 def shared_samples(labels: NDArray[np.int64], count: int, random: np.random.Generator) -> NDArray[np.int64]:
@@ -230,6 +242,15 @@ def assign(
     Raises:
         ExperimentError: clients would hold fewer samples than ``minimum_samples``, or there is no such column.
     """
+    if section.scheme == "overlapping" and limit is None:
+        raise ExperimentError(
+            "workload.partition.scheme: overlapping needs samples_per_client, how many each client draws"
+        )
+    if limit is not None and limit <= section.shared_samples:
+        raise ExperimentError(
+            f"workload.samples_per_client: counts the {section.shared_samples} of partition.shared_samples, too: "
+            f"{limit} leave a client none of its own; raise it"
+        )
     known = {"label": labels, **(columns or {})}
     if not section.shared_samples:
         assignment = _spread(labels, known, population, section, random, limit)
@@ -265,11 +286,7 @@ def _spread(
         parts = partitioner.parts(section, columns, population, random)
         return Assignment(np.concatenate(parts), _offsets(np.array([len(part) for part in parts])))
     if section.scheme == "overlapping":
-        assert limit is not None  # checked with the section
-        if limit < 1:
-            raise ExperimentError(
-                "workload.samples_per_client counts the shared samples, too: none are left of a client's own; raise it"
-            )
+        assert limit is not None  # see `assign`
         return overlapping(len(labels), population, limit, random)
     if section.scheme != "label-shards":  # known at once, before any work
         _require_samples(_equal_sizes(len(labels), population), len(labels), section)

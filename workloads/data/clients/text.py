@@ -4,15 +4,23 @@ A user's words stand one after the other and are cut into blocks that overlap by
 first is predicted exactly once; the last block is filled up with padding, which is not predicted.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
+from testbed.errors import ExperimentError
+from testbed.files import limits
 from workloads.data.clients.contract import IGNORED, Batch
 
 PADDING, UNKNOWN = 0, 1
 SPECIAL = ("<PAD>", "<UNK>")
 """The first words of every vocabulary: padding, and all words that are not in it."""
 SEQUENCE_LENGTH, VOCABULARY_SIZE = 64, 30_000
+VOCABULARY = "vocabulary.txt"
+"""The file with a vocabulary, beside ``train``."""
 
 
 def block_count(words: int, length: int) -> int:
@@ -40,6 +48,39 @@ def samples(cut: NDArray[np.int32]) -> Batch:
     return words[:, :-1].contiguous(), follow
 
 
+def vocabulary_of(file: Path, size: int) -> list[str]:
+    """The special words, and the first ones of a file with a word a line, `size` together.
+
+    Raises:
+        ExperimentError: it cannot be read, is empty or has a word twice.
+    """
+    try:
+        lines = limits.text(file, limits.NUMBERS_BYTES).split("\n")
+    except (OSError, ValueError) as error:
+        raise ExperimentError(f"workload.path: {file} cannot be read ({error}); a word a line is needed") from None
+    found = [line.strip() for line in lines if line.strip() and line.strip() not in SPECIAL]
+    twice = [word for word, count in Counter(found).items() if count > 1]
+    if not found or twice:
+        what = f"has {twice[0]!r} twice" if twice else "is empty"
+        raise ExperimentError(f"workload.path: {file} {what}; every word once, a word a line")
+    return [*SPECIAL, *found][:size]
+
+
+class Vocabulary:
+    """Numbers for words that are known, and one for all others.
+
+    Args:
+        words: the special ones first.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._places = {word: place for place, word in enumerate(words)}
+
+    def numbers(self, words: Iterable[str]) -> NDArray[np.int32]:
+        """One number for each word."""
+        return np.array([self._places.get(word, UNKNOWN) for word in words], dtype=np.int32)
+
+
 class WordIndex:
     """Numbers for words as they come, until a vocabulary says which count."""
 
@@ -51,18 +92,22 @@ class WordIndex:
         known = self._numbers
         return np.fromiter((known.setdefault(word, len(known)) for word in words), dtype=np.int32, count=len(words))
 
-    def most_frequent(self, texts: list[NDArray[np.int32]], size: int) -> list[str]:
+    def most_frequent(self, texts: Iterable[NDArray[np.int32]], size: int) -> list[str]:
         """The vocabulary of texts in these numbers: the special words, then the most frequent ones, ties in the order
         of the words.
         """
         counts = np.zeros(len(self._numbers), dtype=np.int64)
         for text in texts:
-            counts += np.bincount(text, minlength=len(counts))
+            used_here, times = np.unique(text, return_counts=True)  # not of all words, for each of 10^6 users
+            counts[used_here] += times
         used = [(-int(counts[number]), word) for word, number in self._numbers.items() if counts[number]]
         return [*SPECIAL, *(word for _, word in sorted(used) if word not in SPECIAL)][:size]
 
     def encode(self, texts: list[NDArray[np.int32]], vocabulary: list[str]) -> list[NDArray[np.int32]]:
         """The texts in the numbers of a vocabulary, padding left out."""
-        places = {word: place for place, word in enumerate(vocabulary)}
-        new = np.array([places.get(word, UNKNOWN) for word in self._numbers], dtype=np.int32)
+        new = self.places(vocabulary)
         return [found[found != PADDING] for found in (new[text] for text in texts)]
+
+    def places(self, vocabulary: list[str]) -> NDArray[np.int32]:
+        """(words,) int32: the number in a vocabulary of each word, in the order of these numbers."""
+        return Vocabulary(vocabulary).numbers(self._numbers)

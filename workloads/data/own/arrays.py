@@ -15,6 +15,7 @@ from workloads.data.own.forms import Table, label_kind
 from workloads.determinism import Purpose, stream
 
 _TEST_SHARE = 0.2
+_MOST_CLASSES = 1_000_000  # what a client holds is counted by class
 _BY_LABEL = ("dirichlet", "label-shards")
 
 
@@ -72,7 +73,7 @@ class ClientArrays(ClientData):
             section.partition,
             section.samples_per_client,
             stream(seed, Purpose.PARTITION),
-            {**columns, section.label: self._classed} if self.classes is not None else columns,
+            self._columns(columns, section.label),
         )
         self.sample_counts = self._assignment.counts
         count = len(self._held_out[1])
@@ -93,6 +94,15 @@ class ClientArrays(ClientData):
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         train, test = partition.stratified(classed, _TEST_SHARE, random)
         return (train, test) if len(test) else (train[1:], train[:1])
+
+    def _columns(self, others: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
+        """What partitions go by: labels, as classes or as values, by their name, and the other columns."""
+        if self.classes is not None:
+            return {**others, name: self._classed}
+        if self._labels.ndim > 1:
+            return dict(others)
+        values = self._labels[self._numbers]
+        return {"label": values, **others, name: values}
 
     def image_shape(self) -> tuple[int, int, int]:
         """(height, width, channels) for the built-in models: a table's row is an image of one line.
@@ -174,6 +184,11 @@ def _labels(given: NDArray[Any], loss: str, where: str) -> NDArray[Any]:
         made = given.astype(np.int64)
         if given.ndim == 1 and (made < 0).any():
             raise ExperimentError(f"{where}: the label {int(made.min())}; classes are numbered from 0")
+        if made.max(initial=0) >= _MOST_CLASSES:
+            raise ExperimentError(
+                f"{where}: the label {int(made.max())}; classes are numbered from 0 without gaps, do so in the loader "
+                "(pandas.factorize, sklearn.preprocessing.LabelEncoder)"
+            )
         if given.ndim > 1 and (made[made != IGNORED] < 0).any():
             raise ExperimentError(f"{where}: a negative label; classes are from 0, and {IGNORED} is for none")
         return made
@@ -190,7 +205,7 @@ def _classes(labels: NDArray[Any], loss: str) -> int | None:
         return None
     if loss == "bce":
         return 2 if np.isin(labels, (0.0, 1.0)).all() else None
-    if labels.dtype.kind == "f" or labels.min(initial=0) < 0:
+    if labels.dtype.kind == "f" or labels.min(initial=0) < 0 or labels.max(initial=0) >= _MOST_CLASSES:
         return None
     return int(labels.max()) + 1
 

@@ -69,7 +69,7 @@ def tables(given: Any, columns: Columns, where: str) -> tuple[Table, Table | Non
     Raises:
         ExperimentError: it is none of the forms that are taken, or some samples are not like the others.
     """
-    train, test = _pair(given)
+    train, test = _pair(given, columns.label)
     first = _table(train, columns, where)
     second = None if test is None else _table(test, columns, f"{where}: the test part")
     if second is not None and second.inputs.shape[1:] != first.inputs.shape[1:]:
@@ -79,13 +79,21 @@ def tables(given: Any, columns: Columns, where: str) -> tuple[Table, Table | Non
     return first, second
 
 
-def _pair(given: Any) -> tuple[Any, Any]:
+def _pair(given: Any, label: str) -> tuple[Any, Any]:
     if isinstance(given, Mapping) and _first(given, _TRAIN) is not None:
         test = _first(given, _TEST)
         return given[_TRAIN[0]], None if test is None else given[test]
     if isinstance(given, tuple | list) and len(given) == 2 and all(map(_is_whole, given)):
+        if all(map(_is_frame, given)) and _are_samples_and_labels(given[0], given[1], label):
+            return (given[0], given[1]), None
         return given[0], given[1]
     return given, None
+
+
+def _are_samples_and_labels(first: Any, second: Any, label: str) -> bool:
+    """Whether two frames are no training and test part."""
+    names = list(first.columns), list(second.columns)
+    return len(first) == len(second) and names[0] != names[1] and not any(label in part for part in names)
 
 
 def _first(given: Mapping[Any, Any], names: Sequence[str]) -> str | None:
@@ -126,12 +134,24 @@ def _table(given: Any, columns: Columns, where: str) -> Table:
     elif isinstance(given, Mapping):
         made = _of_mapping(given, columns, where)
     elif isinstance(given, tuple | list) and len(given) == 2 and all(map(_is_array, given)):
-        made = Table(_array(given[0]), _array(given[1]))
+        _refuse_names(columns, where)
+        made = Table(_samples(given[0]), _array(given[1]))
     elif _is_dataset(given):
+        _refuse_names(columns, where)
         made = _of_dataset(given, where)
     else:
         raise ExperimentError(f"{where} gave {_told(given)}; taken are {TAKEN}")
     return _checked(made, where)
+
+
+def _refuse_names(columns: Columns, where: str, label: bool = True) -> None:
+    """Raise `ExperimentError` where columns are named, and the data have none; `label`: that of the labels, too."""
+    key = "features" if columns.features else "label" if label and columns.label != Columns.label else None
+    if key is not None:
+        raise ExperimentError(
+            f"workload.{key}: is for data with named columns, and {where.removeprefix('workload.dataset: ')} gave "
+            "samples and labels; leave it out"
+        )
 
 
 def _told(given: Any) -> str:
@@ -162,16 +182,23 @@ def _array(given: Any) -> NDArray[Any]:
         return made
 
 
+def _samples(given: Any) -> NDArray[Any]:
+    """As `_array`; a frame of one column is a table, too."""
+    return _array(given.to_numpy() if _is_frame(given) else given)
+
+
 def _of_mapping(given: Mapping[Any, Any], columns: Columns, where: str) -> Table:
     """Arrays by name; without one called x, all are columns."""
     x, y = _first(given, _X), columns.label if columns.label in given else _first(given, _Y)
+    if x is not None:
+        _refuse_names(columns, where, label=columns.label not in given)
     if x is None:
         return _of_columns({str(name): _array(values) for name, values in given.items()}, columns, where)
     if y is None:
         raise ExperimentError(
             f"{where} gave a mapping with {x} and no labels: name them {_Y[0]}, or give workload.label"
         )
-    inputs, labels = _array(given[x]), _array(given[y])
+    inputs, labels = _samples(given[x]), _array(given[y])
     others = {
         str(name): _array(values)
         for name, values in given.items()
@@ -252,10 +279,11 @@ def _checked(table: Table, where: str) -> Table:
     if inputs.dtype.kind not in "biuf":
         raise ExperimentError(f"{where}: samples are {_kind(inputs)}; let the loader turn them into numbers")
     if inputs.dtype.kind == "f":
-        finite = np.isfinite(inputs.reshape(len(inputs), -1)).all(axis=1)
+        with np.errstate(over="ignore"):  # what 32-bit floats cannot hold becomes infinite
+            finite = np.isfinite(inputs.reshape(len(inputs), -1).astype(np.float32, copy=False)).all(axis=1)
         if not finite.all():
             raise ExperimentError(
-                f"{where}: {np.count_nonzero(~finite)} samples hold NaN or infinity (the first is "
+                f"{where}: {np.count_nonzero(~finite)} samples hold NaN, infinity or more than 3.4e38 (the first is "
                 f"{int(np.flatnonzero(~finite)[0])}); leave them out or fill them in"
             )
     return table

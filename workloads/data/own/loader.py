@@ -32,6 +32,11 @@ def is_loader(found: Any) -> bool:
 def check(load: Any, section: WorkloadSection) -> Mapping[str, Any]:
     """The arguments of the call; raises `ExperimentError` for options that the loader does not take."""
     name = section.dataset
+    for key in ("path", "image_size", "sequence_length", "vocabulary_size"):
+        if getattr(section, key) is not None:
+            raise ExperimentError(
+                f"workload.{key}: is for built-in data sets; what {name} takes is said in workload.options"
+            )
     given = options.as_keywords(load, name, "workload.options", section.options, 0, "Options")
     options.bind(load, name, "workload.dataset", (), given)
     return given
@@ -55,7 +60,7 @@ def client_arrays(load: Any, section: WorkloadSection, population: int, seed: in
         found = load(**given)
         apart = [] if section.partition.column is None else [section.partition.column]
         train, test = tables(found, Columns(section.label, section.features, apart), where)
-    if len(train) < population and section.partition.minimum_samples:
+    if len(train) < population and section.partition.minimum_samples and section.partition.scheme != "overlapping":
         raise ExperimentError(
             f"{where} gave {len(train)} training samples for {population} clients; lower population, or set "
             "workload.partition.minimum_samples: 0"

@@ -1,0 +1,109 @@
+"""FEMNIST in FedScale's layout: NIST's images by a mapping, made small and grey as LEAF makes them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from testbed.errors import ExperimentError
+from testbed.workload.section import WorkloadSection
+from workloads import build
+from workloads.data.clients import images
+
+HEADING = "client_id,sample_path,label_name,label_id"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Four writers with three images each and two held-out images, 128x128, whose paths begin at the folder."""
+    random = np.random.default_rng(0)
+    (tmp_path / "client_data_mapping").mkdir()
+    for part, writers, each in (("train", 4, 3), ("test", 2, 1)):
+        rows = [HEADING]
+        for writer in range(writers):
+            folder = Path("data", "raw_data", "by_write", "hsf_0", f"f{writer:04}_26")
+            (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+            for number in range(each):
+                path = folder / f"{part}_{number:05}.png"
+                pixels = random.integers(0, 2, (128, 128), dtype=np.uint8) * 255
+                Image.fromarray(pixels).convert("RGB" if number else "L").save(tmp_path / path)
+                rows.append(f"{writer},{path},{number},{(9 * writer + number) % 62}")
+        (tmp_path / "client_data_mapping" / f"{part}.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+def opened(path: Path, population: int = 4, **keys: Any) -> Any:
+    return build(WorkloadSection(dataset="femnist", path=path, model="logistic", **keys), population, 2)
+
+
+def test_a_writer_is_a_client(root: Path) -> None:
+    workload = opened(root)
+    assert workload.sample_counts.tolist() == [3] * 4
+    found, labels = workload.data.shard(2)
+    assert labels.tolist() == [18, 19, 20]
+    with Image.open(root / "data/raw_data/by_write/hsf_0/f0002_26/train_00001.png") as image:
+        small = np.asarray(image.convert("L").resize((28, 28), Image.Resampling.LANCZOS)) / 255
+    assert np.allclose(found[1].numpy(), (small - 0.9637) / 0.1597, atol=2e-3)
+    held_out, classes = workload.data.held_out()
+    assert held_out.shape == (2, 28, 28)
+    assert classes.tolist() == [0, 9]
+    assert np.flatnonzero(workload.label_counts()[2]).tolist() == [18, 19, 20]
+    assert "FEMNIST (FedScale's mapping), 28x28, 62 classes, 4 writers with 12 images" in workload.description
+    assert opened(root, samples_per_client=2, test_samples=1).sample_counts.tolist() == [2] * 4
+    model = workload.initial_model()
+    assert np.array_equal(workload.train(1, model, 1).delta, opened(root).train(1, model, 1).delta)
+
+
+def test_images_are_opened_when_they_are_needed_and_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    original = images.opened
+
+    def counted(file: Path, *rest: Any, **keys: Any) -> Any:
+        asked.append(file.name)
+        return original(file, *rest, **keys)
+
+    monkeypatch.setattr("workloads.data.clients.handwriting.opened", counted)
+    workload = opened(root, samples_per_client=2)
+    assert asked == []
+    for _ in range(2):
+        workload.data.shard(0)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda text: text + "0,data/a.png,x,62\n", "line 14: label_id '62'; a whole number from 0 to 61 is needed"),
+        (lambda text: text.partition("\n")[2], "which FedScale's loader would skip as headings; put the line"),
+        (lambda text: text.replace("label_id", "class"), ""),
+        (lambda text: "", "begins with ''; columns like FedScale's are needed"),
+    ],
+)
+def test_wrong_mappings_are_named(root: Path, damage: Any, says: str) -> None:
+    file = root / "client_data_mapping" / "train.csv"
+    file.write_text(damage(file.read_text()))
+    if not says:
+        assert opened(root).sample_counts.tolist() == [3] * 4
+        return
+    with pytest.raises(ExperimentError) as refused:
+        opened(root)
+    assert says in str(refused.value)
+    assert str(file) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_absent_is_named(root: Path) -> None:
+    (root / "data/raw_data/by_write/hsf_0/f0003_26/train_00001.png").unlink()
+    workload = opened(root)
+    with pytest.raises(
+        ExperimentError, match=r"train_00001.png cannot be read as an image \(no such file\)"
+    ) as refused:
+        workload.data.shard(3)
+    assert "take its row out of the mapping" in str(refused.value)
+    with pytest.raises(ExperimentError, match="4 writers, fewer than population = 5"):
+        opened(root, population=5)
+    (root / "client_data_mapping" / "test.csv").unlink()
+    with pytest.raises(ExperimentError, match=r"test.csv cannot be read .*give FedScale's folder, with this"):
+        opened(root)

@@ -1,0 +1,71 @@
+"""What of somebody's own cannot be learned, and how that is said."""
+
+import pytest
+
+from testbed.errors import ExperimentError
+from testbed.workload.section import WorkloadSection
+from tests.workloads.own.mine import made
+from workloads import build
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"dataset": "few"}, "mine_to_learn:few gave 5 training samples for 6 clients; lower population"),
+        ({"dataset": "nothing"}, "mine_to_learn:nothing gave a int; taken are (x, y) arrays"),
+        ({"options": {"cuont": 5}}, "workload.options.cuont: unknown option; did you mean 'count'?"),
+        ({"model_options": {"hiden": 5}}, "workload.model_options.hiden: unknown option; did you mean 'hidden'?"),
+        ({"model": "number"}, "module mine_to_learn has no class number"),
+        ({"model": "instance"}, "mine_to_learn:instance is a module; name its class"),
+        ({"model": "nothing"}, "mine_to_learn:nothing gave a int; a torch.nn.Module is needed"),
+        ({"model": "Pairs"}, "mine_to_learn:Pairs: must be a torch.nn.Module"),
+        ({"model": "Whole"}, "mine_to_learn:Whole: parameter count is int64; a model is sent as floats"),
+        ({"model": "frozen"}, "mine_to_learn:frozen has no parameter that is trained"),
+        ({"model": "Cumulative"}, "BatchNorm1d with momentum=None averages over all batches"),
+        ({"model": "Lazy"}, "mine_to_learn:Lazy: 0.weight has no size yet (a lazy layer); give the layer the size"),
+        ({"model": "NoGradient"}, "its outputs have no gradient (are they computed under no_grad, or detached?)"),
+        ({"loss": "mine_to_learn:detached"}, "workload.loss mine_to_learn:detached has no gradient"),
+        ({"loss": "mine_to_learn:of_four"}, "which workload.loss mine_to_learn:of_four does not take with labels"),
+        ({"optimizer": "torch.optim:LBFGS"}, "workload.optimizer: torch.optim:LBFGS: its step() needs a closure"),
+        ({"optimizer": "mine_to_learn:WithClosure"}, "step() needs a closure, which is not given here"),
+        ({"path": "/data"}, "workload.path: is for built-in data sets; what mine_to_learn:load takes is said in"),
+        ({"vocabulary_size": 50}, "workload.vocabulary_size: is for built-in data sets"),
+        ({"model": "mlp", "loss": "mine_to_learn:detached"}, "mlp: workload.loss mine_to_learn:detached has no grad"),
+        ({"dataset": "datasets:load_dataset"}, "pip install 'sortition-testbed[huggingface]' (on all nodes)"),
+        ({"model": "Two"}, "mine_to_learn:Two gives a tuple; one tensor of outputs is needed"),
+        ({"model": "images"}, "mine_to_learn:images does not take samples (4, 4) of float32: "),
+        ({"model_options": {"outputs": 1}}, "gives outputs (4, 1) for 4 samples, 1 classes; the labels go up to 1"),
+        ({"loss": "mse"}, "gives outputs (4, 2) for 4 samples; mse needs as many values as labels have, (4,)"),
+        ({"loss": "bce"}, "mse" and "with one logit a class, take cross_entropy"),
+        ({"dataset": "values"}, "labels are float64, and cross_entropy takes whole numbers"),
+        ({"dataset": "values", "loss": "mine_to_learn:focal"}, "which workload.loss mine_to_learn:focal does not take"),
+        (
+            {"loss": "mine_to_learn:Pairs"},
+            "workload.loss: mine_to_learn:Pairs: must be a function or",
+        ),
+        ({"loss": "mine_to_learn:gone"}, "workload.loss: mine_to_learn:gone: module mine_to_learn"),
+        ({"optimizer": "mine_to_learn:Two"}, "workload.optimizer: mine_to_learn:Two: must be a class like those of"),
+        ({"optimizer": "torch.optim:Adam", "optimizer_options": {"beta": 1}}, "optimizer_options.beta: unknown option"),
+        ({"loss": "mine_to_learn:mean_focal", "clients_at_once": 2}, "mean_focal gives one loss for a batch"),
+        (
+            {"model": "Normed"},
+            "workload.batch_size: 6 clients end an epoch with a single sample, which",
+        ),
+        (
+            {"model": "Normed", "batch_size": 8, "clients_at_once": 2},
+            "mine_to_learn:Normed has BatchNorm1d",
+        ),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_learned_is_refused_in_one_line_before_the_first_round(keys: dict, says: str) -> None:
+    with pytest.raises(ExperimentError) as refused:
+        made(**keys)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_built_in_data_and_models_are_tried_with_an_own_loss() -> None:
+    with pytest.raises(ExperimentError, match=r"logistic: workload.loss mine_to_learn:detached has no gradient"):
+        build(WorkloadSection(model="logistic", loss="mine_to_learn:detached"), 10, 1)
+    assert build(WorkloadSection(model="logistic", loss="mine_to_learn:focal"), 10, 1).dimension == 650

@@ -1,0 +1,128 @@
+"""CelebA from LEAF's files: who smiles, one celebrity per client. Nothing is downloaded.
+
+Caldas et al. 2018 (LEAF, arXiv 1812.01097), after Liu et al. 2015. A celebrity's ``x`` is a list of names of images,
+``y`` of labels, 1 for smiling and 0 (`workloads.data.clients.leaf` says where files lie). The images are CelebA's
+aligned ones, which LEAF has in ``raw/img_align_celeba`` beside ``train`` (``img_align_celeba`` there will do). They are
+opened when a client first trains, resized to 84x84 as LEAF's are and kept as bytes while memory allows.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import ExperimentError
+from testbed.workload.section import WorkloadSection
+from testbed.workload.specs import Form
+from workloads.data.clients import owners
+from workloads.data.clients.contract import Batch, ClientImages, Dataset
+from workloads.data.clients.images import LabelledImages, photographs
+from workloads.data.clients.leaf import LeafFolder, LeafUsers
+from workloads.data.clients.owners import ClientDataCache, LabelledValues, OwnedSamples, joined
+
+CLASSES = 2
+IMAGE_SIZE = 84
+_NEEDED = "the folder with LEAF's json files of CelebA and its images"
+_IMAGES = (Path("raw", "img_align_celeba"), Path("img_align_celeba"))
+_OTHERWISE = "take its name out of the json files"
+
+
+def named(x: Any, y: Any) -> LabelledValues:
+    """A celebrity's images.
+
+    Args:
+        x: a list of names of files.
+        y: as many labels, 0 or 1 (LEAF writes them as 0.0 and 1.0).
+
+    Raises:
+        ValueError: anything else; what is wrong and what to do.
+    """
+    if not isinstance(x, list) or not isinstance(y, list) or not x or len(x) != len(y):
+        raise ValueError("x must be a list of names of images, y one label each; preprocess the data again")
+    wrong = next((name for name in x if not isinstance(name, str) or Path(name).name != name or not name), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong!r} is no name of an image, such as 000001.jpg; preprocess the data again")
+    if any(label not in (0, 1) for label in y):
+        raise ValueError("labels must be 0 or 1 (smiling); preprocess the data again")
+    return LabelledValues(np.array(x), np.array(y).astype(np.int64))
+
+
+class CelebA(ClientImages):
+    """Celebrities as clients.
+
+    Args:
+        section: path, image_size (None: 84), samples_per_client, test_samples.
+        population, seed: of the experiment; fewer clients than celebrities are a choice by the seed.
+
+    Raises:
+        ExperimentError: files or images that are absent or damaged, or too few celebrities. An image that is there and
+            cannot be read is an error when its client first trains.
+    """
+
+    classes, channels = CLASSES, 3
+
+    def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
+        folder = LeafFolder.needed(owners.folder(section.path, _NEEDED), _NEEDED)
+        places = [folder.root / place for place in _IMAGES]
+        found = next((place for place in places if place.is_dir()), None)
+        if found is None:
+            raise ExperimentError(f"workload.path: {folder.root} has no {_IMAGES[0]}; put CelebA's images there")
+        self._images = found
+        self.height = self.width = section.image_size or IMAGE_SIZE
+        files = LeafUsers(folder, named, population, seed, "celebrity")
+        self._owned = OwnedSamples(files, joined, section, seed)
+        self.sample_counts = self._owned.counts
+        self._check_images(population)
+        self.description = (
+            f"CelebA (LEAF json), {self.height}x{self.width}, smiling or not, {population} celebrities with "
+            f"{self.sample_counts.sum()} images"
+        )
+        self._cache = ClientDataCache(lambda client: self._opened(self._owned.of(client)))
+
+    def _check_images(self, population: int) -> None:
+        """All that is trained on is there, before anything is trained."""
+        there = set(os.listdir(self._images))
+        lacking = [name for client in range(population) for name in self._owned.of(client).values if name not in there]
+        if lacking:
+            raise ExperimentError(
+                f"workload.path: {self._images} lacks {len(lacking)} of the clients' images, the first {lacking[0]}; "
+                f"add them or {_OTHERWISE.replace('its name', 'their names')}"
+            )
+
+    def _opened(self, samples: LabelledValues) -> LabelledImages:
+        files = [self._images / str(name) for name in samples.values]
+        return LabelledImages(photographs(files, self.height, _OTHERWISE), samples.labels)
+
+    def shard(self, client: int) -> Batch:
+        """(n, 3, size, size) uint8, which the model scales, and (n,) int64."""
+        return _batch(self._cache(client))
+
+    def held_out(self) -> Batch:
+        """Of the test part, all or a seeded choice; its files are first read here."""
+        return _batch(self._opened(self._owned.held_out()))
+
+    def label_counts(self) -> NDArray[np.int64]:
+        return self._owned.label_counts(CLASSES)
+
+
+def _batch(samples: LabelledImages) -> Batch:
+    import torch  # here: data sets are described without it
+
+    return torch.from_numpy(samples.images), torch.from_numpy(samples.labels)
+
+
+SPECS = (
+    Dataset(
+        name="celeba",
+        summary="portraits of celebrities, smiling or not, from files",
+        form=Form.PHOTO,
+        default_model="celeba-cnn",
+        owner="celebrity",
+        files=_NEEDED,
+        layouts=" (in raw/img_align_celeba)",
+        reads=("image_size",),
+        load=CelebA,
+    ),
+)

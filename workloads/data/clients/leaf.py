@@ -1,0 +1,186 @@
+"""LEAF's folders: training and test parts of its users, each of whom is a client.
+
+Caldas et al. 2018 (arXiv 1812.01097). LEAF's scripts write below ``data/``: ``all_data`` first, ``sampled_data`` and
+``rem_user_data`` where they are asked for, and at last ``train`` and ``test``, in files such as
+``all_data_niid_05_keep_0_train_9.json``. It splits by sample (everybody is in both parts) or by user (nobody is).
+The path may be that of ``data``, of the folder above it, of ``train`` (``test`` is beside it), or of a folder that is
+not split: then a tenth of each user's samples is held out here, by the seed.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import ExperimentError
+from workloads.data.clients import leaf_json
+from workloads.data.clients.owners import Owned, OwnerSelection
+from workloads.determinism import Purpose, stream
+
+_HELD_OUT_SHARE = 0.1
+_NOT_SPLIT = ("all_data", "sampled_data", "rem_user_data")
+
+Data = TypeVar("Data")
+Samples = TypeVar("Samples", bound=Owned)
+
+
+def json_files(folder: Path) -> list[Path]:
+    """The json files of a folder, in the order of their names; none when it is not there."""
+    return sorted(folder.glob("*.json")) if folder.is_dir() else []
+
+
+def read_users(folder: Path, convert: Callable[[Any, Any], Data]) -> Iterator[tuple[str, Data]]:
+    """(user, data) of all users in a folder's files; see `leaf_json.users_of`.
+
+    Raises:
+        ExperimentError: as there, and for a user who is in two files.
+    """
+    seen: dict[str, Path] = {}
+    for file in json_files(folder):
+        for user, data in leaf_json.users_of(file, convert):
+            if user in seen:
+                raise ExperimentError(
+                    f"workload.path: {file}: user {user} is there and in {seen[user].name}; keep one of the two"
+                )
+            seen[user] = file
+            yield user, data
+
+
+def with_train(path: Path) -> Path:
+    """The folder with ``train``: of a path to it, to the folder above it or to ``train`` itself; else the path."""
+    places = [path, path / "data", *([_above(path)] if _name(path) == "train" else [])]
+    return next((place for place in places if (place / "train").is_dir()), path)
+
+
+def _name(path: Path) -> str:
+    return Path(os.path.abspath(path)).name  # not resolved: a link may be called train
+
+
+def _above(path: Path) -> Path:
+    return Path(os.path.abspath(path)).parent
+
+
+@dataclass(frozen=True)
+class LeafFolder:
+    """Where the parts of a data set lie.
+
+    Attributes:
+        root: what LEAF calls ``data``, in which ``raw`` may be, too.
+        train: the folder with the users' files.
+        test: the folder with those for the test; None: the data are not split.
+    """
+
+    root: Path
+    train: Path
+    test: Path | None
+
+    @classmethod
+    def found(cls, path: Path) -> Self | None:
+        """The parts in, or around, a folder; None: there are no json files.
+
+        Raises:
+            ExperimentError: a training part without a test part.
+        """
+        root = with_train(path)
+        if json_files(root / "train"):
+            if not json_files(root / "test"):
+                raise ExperimentError(
+                    f"workload.path: {root} has train/*.json and no test/*.json; add LEAF's test part"
+                )
+            return cls(root, root / "train", root / "test")
+        if json_files(path):
+            return cls(_above(path) if _name(path) in _NOT_SPLIT else path, path, None)
+        return None
+
+    @classmethod
+    def needed(cls, path: Path, needed: str) -> Self:
+        """The same; raises `ExperimentError` where there are no json files, too, with what is `needed`."""
+        found = cls.found(path)
+        if found is None:
+            raise ExperimentError(
+                f"workload.path: {path} has no json files, there or in train; give {needed} (nothing is downloaded)"
+            )
+        return found
+
+
+class LeafUsers(Generic[Samples]):
+    """The users of LEAF's files who are clients, their samples in memory.
+
+    Args:
+        folder: where the files lie.
+        convert: from a user's ``x`` and ``y`` to samples; raises ValueError with what is wrong and what to do.
+        population, seed: of the experiment; fewer clients than users are a choice by the seed.
+        owner: what a user is called in errors.
+
+    Attributes:
+        counts: the training samples of each client.
+
+    Raises:
+        ExperimentError: files that are damaged, too few users, or a test part that is of another split.
+    """
+
+    def __init__(
+        self, folder: LeafFolder, convert: Callable[[Any, Any], Samples], population: int, seed: int, owner: str
+    ) -> None:
+        self.folder, self._convert, self._seed = folder, convert, seed
+        chosen: OwnerSelection[Samples] = OwnerSelection(population, seed, owner, folder.train)
+        users: set[str] = set()
+        for user, samples in read_users(folder.train, convert):
+            chosen.offer(user, samples)
+            users.add(user)
+        if folder.test is not None:
+            _check_one_split(users, folder.test)
+        self._clients = [samples for _, samples in chosen.clients()]
+        self._own = [
+            np.arange(len(samples)) if folder.test is not None else self._split(client)[0]
+            for client, samples in enumerate(self._clients)
+        ]
+        self.counts = [len(own) for own in self._own]
+
+    def _split(self, client: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Numbers of a client's samples for training (at least one) and of those held out."""
+        count = len(self._clients[client])
+        order = stream(self._seed, Purpose.HELD_OUT, client).permutation(count)
+        held_out = min(count - 1, max(1, round(_HELD_OUT_SHARE * count)))
+        return np.sort(order[held_out:]), np.sort(order[:held_out])
+
+    def labels(self, client: int) -> NDArray[np.int64]:
+        """(n,) of a client's training samples."""
+        return self._clients[client].labels[self._own[client]]
+
+    def of(self, client: int, numbers: NDArray[np.int64]) -> Samples:
+        """A client's training samples with these numbers."""
+        return self._clients[client].take(self._own[client][numbers])
+
+    def all_of(self, client: int) -> Samples:
+        """All of a client's training samples."""
+        return self._clients[client].take(self._own[client])
+
+    def map(self, change: Callable[[Samples], Samples]) -> None:
+        """Replace every client's samples by what `change` makes of them."""
+        for client, samples in enumerate(self._clients):
+            self._clients[client] = change(samples)
+
+    def test_parts(self) -> Iterator[Samples]:
+        """The held-out samples; a test part is read here, and damage in it is an `ExperimentError`."""
+        if self.folder.test is None:
+            for client, samples in enumerate(self._clients):
+                yield samples.take(self._split(client)[1])
+            return
+        for _, samples in read_users(self.folder.test, self._convert):
+            yield samples
+
+
+def _check_one_split(users: set[str], test: Path) -> None:
+    """Raise `ExperimentError` for a test part that is not of the training part with these users."""
+    tested = {name for file in json_files(test) for name in leaf_json.names_of(file)}
+    known = len(tested & users)
+    if known and known < len(tested):
+        raise ExperimentError(
+            f"workload.path: {test}: {known} users are in train, too, and {len(tested) - known} are not; LEAF splits "
+            "by sample (all are) or by user (none is): give the train and test of one split"
+        )

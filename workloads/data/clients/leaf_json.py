@@ -1,0 +1,245 @@
+"""LEAF's json files, a user at a time: Caldas et al. 2018 (arXiv 1812.01097), as its scripts write them.
+
+A file has some of a data set's users::
+
+    {"users": ["f0001_41", ...], "num_samples": [226, ...], "user_data": {"f0001_41": {"x": [...], "y": [...]}, ...}}
+
+Beside it there may be ``hierarchies``, and in a user's data ``raw``; neither is read. Files have hundreds of MB: of a
+file's text there are never more than a stretch, and the user who is being read. LEAF's split by sample leaves users
+with one sample in ``user_data``, with empty lists and without a place in ``users``: these are nobody.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from testbed.errors import ExperimentError
+from testbed.files import limits
+
+Data = TypeVar("Data")
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_LONGEST_WORD = 64  # characters; more than those of any number or escape that can be cut in two
+_FORM = "{users: [...], num_samples: [...], user_data: {...}}"
+
+
+@dataclass(frozen=True)
+class _Made(Generic[Data]):
+    """What became of one user's data.
+
+    Attributes:
+        data: what was made of them; None: nothing, see `problem`.
+        problem: why.
+        is_empty: whether there is no sample.
+    """
+
+    data: Data | None
+    problem: str = ""
+    is_empty: bool = False
+
+
+def users_of(file: Path, convert: Callable[[Any, Any], Data]) -> Iterator[tuple[str, Data]]:
+    """(user, data) of everybody in a file, in the order of ``users``.
+
+    Args:
+        file: of LEAF's form; where ``users`` comes before ``user_data``, as LEAF writes it, nobody is kept waiting.
+        convert: from a user's ``x`` and ``y`` to what is kept; raises ValueError with what is wrong and what to do.
+
+    Raises:
+        ExperimentError: a file that is damaged or lacks a key, a user without data or who is there twice.
+    """
+    with _opened(file) as reader:
+        yield from _users(reader, f"workload.path: {file}", convert)
+
+
+def names_of(file: Path) -> list[str]:
+    """The users of a file; where they come first, as LEAF writes them, nothing else is read.
+
+    Raises:
+        ExperimentError: as far as it is read, the file is damaged or has no users.
+    """
+    with _opened(file) as reader:
+        for key in reader.names():
+            if key == "users":
+                return _names(reader.value(), f"workload.path: {file}")
+            reader.value()
+    raise ExperimentError(f"workload.path: {file} lacks users; LEAF's files are {_FORM}")
+
+
+@contextmanager
+def _opened(file: Path) -> "Iterator[_Reader]":
+    try:
+        with file.open("rb") as opened:
+            yield _Reader(_text(opened))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ExperimentError(
+            f"workload.path: {file} cannot be read as LEAF's json ({error}); replace it with an undamaged copy"
+        ) from None
+
+
+def _users(reader: "_Reader", where: str, convert: Callable[[Any, Any], Data]) -> Iterator[tuple[str, Data]]:
+    names: list[str] | None = None
+    made: dict[str, _Made[Data]] = {}
+    given, has_data = 0, False
+    for key in reader.names() if reader.next_character() == "{" else _none(reader.value()):
+        if key == "users":
+            names = _names(reader.value(), where)
+        elif key == "user_data":
+            if reader.next_character() != "{":
+                reader.value()
+                raise ExperimentError(f"{where} has users or user_data of another kind; LEAF's files are {_FORM}")
+            has_data = True
+            for user in reader.names():
+                made[user] = _made(reader.value(), convert)
+                while names is not None and given < len(names) and names[given] in made:
+                    yield names[given], _kept(made.pop(names[given]), names[given], where)
+                    given += 1
+        else:
+            reader.value()
+    reader.end()
+    lacking = [key for key, there in (("users", names is not None), ("user_data", has_data)) if not there]
+    if names is None or lacking:
+        raise ExperimentError(f"{where} lacks {' and '.join(lacking)}; LEAF's files are {_FORM}")
+    for user in names[given:]:
+        yield user, _kept(made.pop(user, _Made(None)), user, where)
+    for user, left in made.items():
+        if not left.is_empty:
+            raise ExperimentError(f"{where}: user {user} is in user_data and not in users; preprocess the data again")
+
+
+def _none(_: Any) -> Iterator[str]:
+    """No keys: what is there is no object."""
+    return iter(())
+
+
+def _names(value: Any, where: str) -> list[str]:
+    if not isinstance(value, list):
+        raise ExperimentError(f"{where} has users or user_data of another kind; LEAF's files are {_FORM}")
+    names, seen = [str(name) for name in value], set[str]()
+    for name in names:
+        if name in seen:
+            raise ExperimentError(f"{where}: user {name} is there twice; keep one of the two")
+        seen.add(name)
+    return names
+
+
+def _made(value: Any, convert: Callable[[Any, Any], Data]) -> _Made[Data]:
+    if not isinstance(value, dict) or not value.keys() >= {"x", "y"}:
+        return _Made(None)
+    is_empty = value["x"] == [] and value["y"] == []
+    try:
+        return _Made(convert(value["x"], value["y"]), is_empty=is_empty)
+    except ValueError as error:
+        return _Made(None, str(error), is_empty)
+
+
+def _kept(made: _Made[Data], user: str, where: str) -> Data:
+    if made.data is None:
+        what = f": {made.problem}" if made.problem else " has no x and y in user_data; preprocess the data again"
+        raise ExperimentError(f"{where}: user {user}{what}")
+    return made.data
+
+
+def _text(file: Any) -> Iterator[str]:
+    """A file's text in pieces, of the encodings that JSON may have."""
+    decoder = None
+    for piece in limits.pieces(file, limits.USERS_BYTES):
+        decoder = decoder or codecs.getincrementaldecoder(json.detect_encoding(piece))("surrogatepass")
+        yield decoder.decode(piece)
+    if decoder is not None:
+        yield decoder.decode(b"", final=True)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{max(names, key=names.count)!r} is there twice")
+    return found
+
+
+class _Reader:
+    """JSON, value by value, of a text that comes in pieces.
+
+    Every method raises ValueError with what is wrong.
+    """
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        self._pieces = pieces
+        self._text, self._at, self._before = "", 0, 0
+        self._decoder = json.JSONDecoder(object_pairs_hook=_once)
+
+    def next_character(self) -> str:
+        """The next one that is no space, which stays; empty at the end."""
+        while True:
+            space = _SPACE.match(self._text, self._at)
+            self._at = space.end() if space else self._at
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._read_on():
+                return ""
+
+    def names(self) -> Iterator[str]:
+        """The keys of an object; the value of each is to be read before the next one."""
+        self._take("{")
+        seen: set[str] = set()
+        while self.next_character() != "}":
+            if seen:
+                self._take(",")
+            key = self.value()
+            if not isinstance(key, str):
+                raise self._problem("a name in double quotes is expected")
+            if key in seen:
+                raise ValueError(f"{key!r} is there twice")
+            seen.add(key)
+            self._take(":")
+            yield key
+        self._take("}")
+
+    def value(self) -> Any:
+        """The next value, as Python has it."""
+        while True:
+            self.next_character()
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                problem = self._problem(error.msg, error.pos)
+                if self._may_be_cut(error) and self._read_on():
+                    continue
+                raise problem from None
+            if end == len(self._text) and self._read_on():  # a number may go on
+                continue
+            self._at = end
+            return value
+
+    def end(self) -> None:
+        """Nothing comes after this."""
+        if self.next_character():
+            raise self._problem("more than one value")
+
+    def _take(self, expected: str) -> None:
+        if self.next_character() != expected:
+            raise self._problem(f"{expected!r} is expected")
+        self._at += 1
+
+    def _may_be_cut(self, error: json.JSONDecodeError) -> bool:
+        return error.msg.startswith("Unterminated string") or len(self._text) - error.pos < _LONGEST_WORD
+
+    def _read_on(self) -> bool:
+        """Drop what was read, and have at least twice as much as was left; whether there was more."""
+        left, found = self._text[self._at :], []
+        wanted = max(1, len(left))
+        while wanted > 0 and (piece := next(self._pieces, None)) is not None:
+            found.append(piece)
+            wanted -= len(piece)
+        self._before += self._at
+        self._text, self._at = left + "".join(found), 0
+        return any(found)
+
+    def _problem(self, what: str, at: int | None = None) -> ValueError:
+        return ValueError(f"{what} at character {self._before + (self._at if at is None else at)}")

@@ -1,0 +1,129 @@
+"""Whether a network, a loss and labels fit one another, which is tried on some samples before the first round."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from testbed.errors import ExperimentError
+from testbed.workload.section import WorkloadSection
+from workloads.data.clients.contract import ClientData
+from workloads.determinism import seeded_globals
+from workloads.models import vector
+from workloads.models.own import OwnModel
+from workloads.training.objectives import BinaryCrossEntropy, CrossEntropy, OwnLoss, objective_of
+
+
+def check_fit(network: nn.Module, data: ClientData, section: WorkloadSection) -> None:
+    """Try a network with memory, and the loss, on some samples.
+
+    Raises:
+        ExperimentError: it does not take them, gives what the loss and the labels do not fit, or cannot be trained.
+    """
+    device = next(network.parameters()).device
+    inputs, labels = (part[:4].to(device) for part in data.held_out())
+    labels = labels if labels.is_floating_point() else labels.long()
+    shown = f"samples {tuple(inputs.shape)} of {_kind(inputs)}"
+    training = network.training
+    network.eval()
+    with seeded_globals(np.random.default_rng(0)):
+        try:
+            outputs = _outputs(network, inputs)
+        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+            raise ExperimentError(
+                f"workload.model: {section.model} does not take {shown}: {first_line(error)}"
+            ) from error
+        if not isinstance(outputs, Tensor):
+            raise ExperimentError(
+                f"workload.model: {section.model} gives a {type(outputs).__name__}; one tensor of outputs is needed"
+            )
+        problem = _misfit(outputs, labels, section, data) or _untrainable(network, inputs, outputs, labels, section)
+        if problem:
+            raise ExperimentError(f"workload.model: {section.model}: {problem}")
+        single = int(np.count_nonzero(data.sample_counts % section.batch_size == 1 % section.batch_size))
+        try:
+            if single and vector.mixing_module(network) is not None:
+                with torch.inference_mode():
+                    network.train()(inputs[:1])
+        except ValueError as error:
+            raise ExperimentError(
+                f"workload.batch_size: {single} clients end an epoch with a single sample, which {section.model} "
+                f"cannot normalise ({first_line(error)}); take another"
+            ) from error
+    network.zero_grad()
+    network.train(training)
+
+
+def _untrainable(network: nn.Module, inputs: Tensor, outputs: Tensor, labels: Tensor, section: WorkloadSection) -> str:
+    """Why no step can be made by the loss; empty: one can."""
+    if not outputs.requires_grad:
+        try:
+            outputs = network.train()(inputs)
+        except ValueError:  # too few samples to normalise
+            return ""
+        finally:
+            network.eval()
+    if not outputs.requires_grad:
+        return "its outputs have no gradient (are they computed under no_grad, or detached?), so nothing can be learned"
+    loss, _ = objective_of(section.loss).of_batch(outputs, labels)
+    if not loss.requires_grad:
+        return f"workload.loss {section.loss} has no gradient (argmax, comparisons and .item() have none)"
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        return f"workload.loss {section.loss} gives no gradient for labels of {_kind(labels)}: {first_line(error)}"
+    return ""
+
+
+def _outputs(network: nn.Module, inputs: Tensor) -> Tensor:
+    """What the module gives, with images laid out as it can take them."""
+    try:
+        return network(inputs)  # type: ignore[no-any-return]
+    except RuntimeError:
+        if not isinstance(network, OwnModel) or not network.channels_last or inputs.dim() != 4:
+            raise
+    network.channels_last = False
+    return network(inputs)  # type: ignore[no-any-return]
+
+
+def _misfit(outputs: Tensor, labels: Tensor, section: WorkloadSection, data: ClientData) -> str:
+    """What of a module's outputs does not fit labels and loss; empty: nothing."""
+    gives = f"gives outputs {tuple(outputs.shape)} for {len(labels)} samples"
+    objective = objective_of(section.loss)
+    if not outputs.is_floating_point() or not len(outputs.shape) or len(outputs) != len(labels):
+        return f"{gives}, of {_kind(outputs)}; floats are needed, a row for each sample"
+    if isinstance(objective, CrossEntropy):
+        needed = _classes(labels, data)
+        if outputs.dim() != labels.dim() + 1 or outputs.shape[2:] != labels.shape[1:]:
+            return f"{gives}; cross_entropy needs logits, (n, classes{', positions' * (labels.dim() > 1)})"
+        if outputs.shape[1] < needed:
+            return f"{gives}, {outputs.shape[1]} classes; the labels go up to {needed - 1}"
+    elif not isinstance(objective, OwnLoss) and outputs.numel() != labels.numel():
+        more = "; with one logit a class, take cross_entropy" if isinstance(objective, BinaryCrossEntropy) else ""
+        return f"{gives}; {section.loss} needs as many values as labels have, {tuple(labels.shape)}{more}"
+    try:
+        loss, singles = objective.of_batch(outputs, labels)
+        if len(labels) > 1:  # four samples may fit four outputs by chance
+            objective.of_batch(outputs[:-1], labels[:-1])
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        return f"{gives}, which workload.loss {section.loss} does not take with labels {tuple(labels.shape)} of " + (
+            f"{_kind(labels)}: {first_line(error)}"
+        )
+    if not isinstance(loss, Tensor) or loss.dim() or (singles is not None and singles.shape != labels.shape[:1]):
+        return f"workload.loss {section.loss} gives neither one loss nor one for each sample"
+    return ""
+
+
+def _classes(labels: Tensor, data: ClientData) -> int:
+    if labels.dim() == 1:
+        return int(data.label_counts().shape[1])
+    return int(labels.max()) + 1
+
+
+def _kind(values: Tensor) -> str:
+    return str(values.dtype).removeprefix("torch.")
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, for a message of one line."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
