@@ -9,6 +9,9 @@ The same things as the ``testbed`` command, for notebooks and scripts::
     table = compare(directory)          # a pandas frame
     report(directory, "report.html")    # a page for the browser
 
+and what classes of your own derive from, raise and return. The names of ``__all__`` are stable: what each is, and what
+is promised of them, stands in docs/reference/python.md.
+
 This package is the federation (`engine` and what it is made of), what runs it (`running`) and the command (`commands`).
 Only the last two use Ray and torch, through `cluster` and `workloads`; what runs no clients does without them.
 """
@@ -19,13 +22,91 @@ from typing import TYPE_CHECKING, Any
 from testbed.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from testbed.experiment import Experiment
-    from testbed.running import compare, compare_targets, report, run
+    from testbed.adversary.misbehaviour import AggregationMisbehaviour as AggregationMisbehaviour
+    from testbed.adversary.misbehaviour import ClientMisbehaviour as ClientMisbehaviour
+    from testbed.adversary.misbehaviour import MisbehaviourOptions as MisbehaviourOptions
+    from testbed.adversary.misbehaviour import SelectionMisbehaviour as SelectionMisbehaviour
+    from testbed.adversary.misbehaviour import TrainingMisbehaviour as TrainingMisbehaviour
+    from testbed.aggregation.contract import Aggregate as Aggregate
+    from testbed.aggregation.contract import AggregationParameters as AggregationParameters
+    from testbed.aggregation.contract import AggregationProtocol as AggregationProtocol
+    from testbed.aggregation.contract import AggregationRound as AggregationRound
+    from testbed.aggregation.contract import of_shape as of_shape
+    from testbed.aggregation.ring_elements import NoisyParameters as NoisyParameters
+    from testbed.aggregation.ring_elements import NoisyProtocol as NoisyProtocol
+    from testbed.aggregation.server_optimizers import ServerOptimizer as ServerOptimizer
+    from testbed.emulation.availability.models import Presence as Presence
+    from testbed.emulation.compute.cost import meter as meter
+    from testbed.emulation.links import ClientLinks as ClientLinks
+    from testbed.emulation.links import Rates as Rates
+    from testbed.errors import ClusterError as ClusterError
+    from testbed.errors import CodeCrashed as CodeCrashed
+    from testbed.errors import ExperimentError as ExperimentError
+    from testbed.errors import InstallationError as InstallationError
+    from testbed.errors import ProtocolError as ProtocolError
+    from testbed.errors import Refusal as Refusal
+    from testbed.errors import RoundAborted as RoundAborted
+    from testbed.errors import RoundSkipped as RoundSkipped
+    from testbed.errors import RunError as RunError
+    from testbed.errors import TestbedError as TestbedError
+    from testbed.errors import TraceError as TraceError
+    from testbed.experiment import Experiment as Experiment
+    from testbed.messages import Count as Count
+    from testbed.messages import Message as Message
+    from testbed.messages import RoundNumber as RoundNumber
+    from testbed.messages import Vector as Vector
+    from testbed.parties.client import Role as Role
+    from testbed.parties.client import RoleSpec as RoleSpec
+    from testbed.parties.client import StageTable as StageTable
+    from testbed.parties.client import handles as handles
+    from testbed.records import RunRecords as RunRecords
+    from testbed.records import find_runs as find_runs
+    from testbed.running import Observer as Observer
+    from testbed.running import compare as compare
+    from testbed.running import compare_targets as compare_targets
+    from testbed.running import report as report
+    from testbed.running import run as run
+    from testbed.running.observers import Exporter as Exporter
+    from testbed.selection.contract import Selection as Selection
+    from testbed.selection.contract import SelectionParameters as SelectionParameters
+    from testbed.selection.contract import SelectionProtocol as SelectionProtocol
+    from testbed.selection.contract import SelectionRound as SelectionRound
+    from testbed.selection.contract import TrainingReports as TrainingReports
+    from testbed.training import Broadcast as Broadcast
+    from testbed.training import Train as Train
+    from testbed.training import Trainer as Trainer
+    from testbed.training import trained_update as trained_update
+    from testbed.workload.contract import Evaluation as Evaluation
+    from testbed.workload.contract import LabelledEvaluation as LabelledEvaluation
+    from testbed.workload.contract import LocalUpdate as LocalUpdate
+    from testbed.workload.contract import Workload as Workload
 
-_RUNNING = ("compare", "compare_targets", "report", "run")
-__all__ = ["Experiment", "__version__", "compare", "compare_targets", "report", "run"]
-
-_FROM = {"Experiment": "testbed.experiment", **dict.fromkeys(_RUNNING, "testbed.running")}
+_NAMES = {
+    "testbed.adversary.misbehaviour": (
+        "AggregationMisbehaviour ClientMisbehaviour MisbehaviourOptions SelectionMisbehaviour TrainingMisbehaviour"
+    ),
+    "testbed.aggregation.contract": ("Aggregate AggregationParameters AggregationProtocol AggregationRound of_shape"),
+    "testbed.aggregation.ring_elements": "NoisyParameters NoisyProtocol",
+    "testbed.aggregation.server_optimizers": "ServerOptimizer",
+    "testbed.emulation.availability.models": "Presence",
+    "testbed.emulation.compute.cost": "meter",
+    "testbed.emulation.links": "ClientLinks Rates",
+    "testbed.errors": (
+        "ClusterError CodeCrashed ExperimentError InstallationError ProtocolError Refusal RoundAborted RoundSkipped "
+        "RunError TestbedError TraceError"
+    ),
+    "testbed.experiment": "Experiment",
+    "testbed.messages": "Count Message RoundNumber Vector",
+    "testbed.parties.client": "Role RoleSpec StageTable handles",
+    "testbed.records": "RunRecords find_runs",
+    "testbed.running": "Observer compare compare_targets report run",
+    "testbed.running.observers": "Exporter",
+    "testbed.selection.contract": "Selection SelectionParameters SelectionProtocol SelectionRound TrainingReports",
+    "testbed.training": "Broadcast Train Trainer trained_update",
+    "testbed.workload.contract": "Evaluation LabelledEvaluation LocalUpdate Workload",
+}
+_FROM = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = ["__version__", *sorted(_FROM)]  # what `_FROM` has, and no second list of it
 
 
 def __getattr__(name: str) -> Any:
@@ -33,3 +114,8 @@ def __getattr__(name: str) -> Any:
     if name not in _FROM:
         raise AttributeError(f"module 'testbed' has no attribute {name!r}")
     return getattr(importlib.import_module(_FROM[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names too, for whoever completes them."""
+    return sorted({*globals(), *__all__})

@@ -18,6 +18,7 @@ from testbed.commands import (
     flower,
     jobs,
     listing,
+    new,
     plot,
     privacy,
     report,
@@ -58,6 +59,7 @@ app.command(epilog=run.RUN_EPILOG, rich_help_panel=RUNNING)(run.run)
 app.command(epilog=validation.VALIDATE_EPILOG, rich_help_panel=RUNNING)(validation.validate)
 app.add_typer(data.data, rich_help_panel=RUNNING)
 app.command("list", epilog=listing.LIST_EPILOG, rich_help_panel=RUNNING)(listing.list_)
+app.command(epilog=new.NEW_EPILOG, rich_help_panel=RUNNING)(new.new)
 app.command(epilog=flower.FLOWER_EPILOG, rich_help_panel=RUNNING)(flower.flower)
 app.command(epilog=status.STATUS_EPILOG, rich_help_panel=RUNNING)(reads_records(status.status))
 app.command(epilog=tune.TUNE_EPILOG, rich_help_panel=RUNNING)(tune.tune)

@@ -1,6 +1,7 @@
 """``testbed list``: what can be named in an experiment, and what can be reproduced.
 
 What is printed is what the classes and specifications say of themselves, so nothing here has to be kept up to date.
+Plug-ins of installed packages are imported for it; one that cannot be is a row that says so.
 """
 
 import inspect
@@ -34,7 +35,39 @@ def _protocols() -> _Rows:
         {"key": f"{section}.protocol", "name": parameters.model_fields["protocol"].default, "what": _said(parameters)}
         for section, protocols in (("selection", SELECTION), ("aggregation", AGGREGATION))
         for parameters in protocols
+    ] + [
+        {"key": plugin["key"], "name": plugin["name"], "what": f"{plugin['what']} ({plugin['package']})"}
+        for plugin in _plugins()
+        if plugin["key"] in ("selection.protocol", "aggregation.protocol")
     ]
+
+
+def _plugins() -> _Rows:
+    """Those that installed packages offer by name; the only list that imports classes, to see what they say."""
+    from testbed.errors import ExperimentError
+    from testbed.experiment.plugin_names import problem
+    from testbed.plugins.classes import plugin_class
+    from testbed.plugins.installed import KINDS, installed
+
+    rows = []
+    for plugin in installed():
+        why = problem(plugin)
+        said = f"refused: {why}" if why else ""
+        if not why:
+            try:
+                said = _said(plugin_class(plugin.target, ", ".join(KINDS[plugin.kind]))) or "says nothing of itself"
+            except ExperimentError as error:
+                said = f"refused: {error}"
+        rows.append(
+            {
+                "key": ", ".join(KINDS.get(plugin.kind, ("none",))),
+                "name": plugin.name,
+                "package": plugin.origin,
+                "class": plugin.target,
+                "what": said,
+            }
+        )
+    return rows
 
 
 def _datasets() -> _Rows:
@@ -91,18 +124,19 @@ _LISTS: dict[str, Callable[[], _Rows]] = {
     "models": _models,
     "misbehaviours": _misbehaviours,
     "figures": _figures,
+    "plugins": _plugins,
 }
 
 
 def list_(
     what: Annotated[
-        Literal["protocols", "datasets", "models", "misbehaviours", "figures"],
+        Literal["protocols", "datasets", "models", "misbehaviours", "figures", "plugins"],
         typer.Argument(help="What to list.", show_default=False),
     ],
     format: Annotated[Literal["text", "markdown", "csv", "json"], typer.Option(help="How to print it.")] = "text",
     debug: Debug = False,
 ) -> None:
-    """List the built-in protocols, data sets, models, misbehaviours, or the figures that can be reproduced."""
+    """List protocols, data sets, models, misbehaviours, the figures that can be reproduced, or plug-ins."""
     import pandas as pd
 
     from analysis import tables
@@ -110,6 +144,9 @@ def list_(
     rows = _LISTS[what]()
     if format in ("csv", "json"):
         echo(tables.data(pd.DataFrame(rows), format), nl=False)
+        return
+    if not rows:
+        echo("no installed package offers any: an entry point of the group sortition_testbed.plugins does")
         return
     heads = list(rows[0])
     cells = [[row[head] for head in heads] for row in rows]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.adversary.section import AdversarySection, name_of
@@ -29,6 +29,7 @@ from testbed.emulation.links import Links
 from testbed.errors import ExperimentError
 from testbed.experiment.asynchronous import Asynchronous
 from testbed.experiment.goals import StopAt, TargetText, check_goals
+from testbed.experiment.plugin_names import resolved
 from testbed.experiment.reading import apply_override, grid, read_yaml, set_key
 from testbed.experiment.sections import (
     AggregationSection,
@@ -39,7 +40,7 @@ from testbed.experiment.sections import (
     SelectionSection,
     Time,
 )
-from testbed.experiment.validation import validated_as
+from testbed.experiment.validation import one_line_each, validated_as
 from testbed.messages import MOST_CLIENTS
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.selection import catalogue as selections
@@ -124,6 +125,17 @@ class Experiment(Section):
         "no mapping) names it in tables, figures and directories",
     )
     provenance: dict[str, Any] | None = Field(None, description="Written by the testbed into a run's directory")
+
+    if not TYPE_CHECKING:  # types come from the fields
+
+        def __init__(self, **sections):
+            """Raises `ExperimentError`: one line per mistake, with its key, as the command says it."""
+            try:
+                super().__init__(**resolved(sections, "Experiment"))
+            except ValidationError as error:
+                raise one_line_each(error, sections, type(self), "Experiment") from None
+
+        __init__.__pydantic_base_init__ = True  # pydantic's own way around: what is read is validated strictly
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Experiment":
@@ -233,7 +245,7 @@ class Point:
 
 def validated(data: dict[str, Any], where: str) -> Experiment:
     """Plain data as an experiment; `where` (the file, or what else they come from) begins each line of the error."""
-    return validated_as(Experiment, data, where)
+    return validated_as(Experiment, resolved(data, where), where)
 
 
 load = Experiment.load

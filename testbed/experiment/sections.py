@@ -24,25 +24,25 @@ from testbed.aggregation.contract import AggregationParameters
 from testbed.emulation.compute.cost import REFERENCE_COSTS, read_costs
 from testbed.errors import TestbedError
 from testbed.files.names import path_or_uri
-from testbed.plugins.classes import OWN, PLUGIN_NAME, alternative_by
+from testbed.plugins.classes import PLUGIN_NAME, USER_DEFINED, alternative_by
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters
 
-_OwnName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A user-defined class, as package.module:Name")]
+_ClassName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A user-defined class, as package.module:Name")]
 
 
-class OwnSelection(SelectionParameters):
+class UserDefinedSelection(SelectionParameters):
     """A user-defined selection protocol; further keys are handed to it."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
-    protocol: _OwnName
+    protocol: _ClassName
 
 
-class OwnAggregation(AggregationParameters):
+class UserDefinedAggregation(AggregationParameters):
     """A user-defined aggregation protocol; further keys are handed to it."""
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
-    protocol: _OwnName
+    protocol: _ClassName
 
     @model_serializer(mode="wrap")
     def _as_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -54,15 +54,17 @@ class OwnAggregation(AggregationParameters):
 def _section(built_in: Iterable[Any], own: Any, default: str) -> Any:
     """The union of the parameters of the protocols built in, told apart by their names, and of a user-defined class."""
     tagged = [Annotated[kind, Tag(str(kind.model_fields["protocol"].default))] for kind in built_in]
-    return Annotated[Union[*tagged, Annotated[own, Tag(OWN)]], Discriminator(alternative_by("protocol", default))]
+    return Annotated[
+        Union[*tagged, Annotated[own, Tag(USER_DEFINED)]], Discriminator(alternative_by("protocol", default))
+    ]
 
 
 if TYPE_CHECKING:  # what all of them have; the unions themselves are made of what the catalogues list
     SelectionSection = SelectionParameters
     AggregationSection = AggregationParameters
 else:
-    SelectionSection = _section(selections.PROTOCOLS, OwnSelection, "random")
-    AggregationSection = _section(aggregations.PROTOCOLS, OwnAggregation, "secagg")
+    SelectionSection = _section(selections.PROTOCOLS, UserDefinedSelection, "random")
+    AggregationSection = _section(aggregations.PROTOCOLS, UserDefinedAggregation, "secagg")
 
 
 _COSTS_SCHEMA = WithJsonSchema(

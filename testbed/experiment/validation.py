@@ -41,8 +41,13 @@ def validated_as(kind: type[_Kind], data: dict[str, Any], where: str) -> _Kind:
         try:
             return kind.model_validate_json(text, strict=True)
         except ValidationError as error:
-            lines = _lines(error, plain, kind)
+            raise one_line_each(error, plain, kind, where) from None
     raise ExperimentError("\n".join(f"{where}: {line}" for line in lines))
+
+
+def one_line_each(error: ValidationError, data: Any, kind: type[BaseModel], where: str) -> ExperimentError:
+    """What pydantic found wrong with `data` as `kind`: a line for each mistake, which begins with `where`."""
+    return ExperimentError("\n".join(f"{where}: {line}" for line in _lines(error, data, kind)))
 
 
 def _not_finite(value: Any, path: tuple[Any, ...]) -> Iterator[str]:

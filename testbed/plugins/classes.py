@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from testbed.errors import ExperimentError
+from testbed.errors import ExperimentError, TestbedError, reason
 from testbed.former_names import CONTRACT
-from testbed.plugins import sources
+from testbed.plugins import installed, sources
 
 PLUGIN_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 """What such a name looks like."""
@@ -18,7 +18,7 @@ PLUGIN_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 IMPORT_CLASSES = "--import-classes"
 """The option of commands that import nothing of the user's own unless it is given."""
 
-OWN = "a user-defined class"
+USER_DEFINED = "a user-defined class"
 """The alternative of a section that such a name stands for."""
 
 
@@ -27,7 +27,7 @@ def alternative_by(key: str, default: str) -> Callable[[Any], str]:
 
     def named(value: Any) -> str:
         name = value.get(key, default) if isinstance(value, dict) else getattr(value, key, default)
-        return OWN if isinstance(name, str) and ":" in name else str(name)
+        return USER_DEFINED if isinstance(name, str) and ":" in name else str(name)
 
     return named
 
@@ -62,7 +62,8 @@ def plugin_class(name: str, key: str) -> Any:
 
     Raises:
         NotImportedError: see `importing_classes`.
-        ExperimentError: no such module or class. What goes wrong inside the module comes through unchanged.
+        ExperimentError: no such module or class, or an installed package's plug-in that cannot be imported. What goes
+            wrong inside another module comes through unchanged.
     """
     if not _importing:
         raise NotImportedError(
@@ -74,10 +75,15 @@ def plugin_class(name: str, key: str) -> Any:
     new = module_name not in sys.modules
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there; what is missing is something that it imports
-        raise ExperimentError(f"{key}: {name}: no module {error.name!r}; {_advice(module_name)}") from None
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
+            raise ExperimentError(f"{key}: {name}: no module {error.name!r}; {_advice(module_name)}") from None
+        plugin = installed.offering(name)  # otherwise the module is there, and what goes wrong is something inside
+        if plugin is None or isinstance(error, TestbedError):
+            raise
+        raise ExperimentError(
+            f"{key}: {plugin.name}, of {plugin.origin}, cannot be imported: {type(error).__name__}: {reason(error)}"
+        ) from error
     if new:
         sources.note_imported(name)
     found = getattr(module, class_name, None)
@@ -127,7 +133,7 @@ def check_subclass(found: Any, base: type, name: str, key: str) -> None:
         raise ExperimentError(f"{key}: {name}: lacks {', '.join(lacking)}; see {base.__module__}.{base.__name__}")
     check_former_names(found, base, f"{key}: {name}")
     hooks = [one for one in dir(base) if not one.startswith("_")]
-    own = _own_names(found, base)
+    own = _names_below(found, base)
     for one in own:
         close = difflib.get_close_matches(one, [hook for hook in hooks if hook not in own], n=1, cutoff=_ALIKE)
         if one not in hooks and close:
@@ -136,12 +142,12 @@ def check_subclass(found: Any, base: type, name: str, key: str) -> None:
 
 def check_former_names(found: type, base: type, where: str) -> None:
     """Raise `ExperimentError` where a class derived from `base` still uses a name that the contract no longer has."""
-    for one in _own_names(found, base):
+    for one in _names_below(found, base):
         if now := CONTRACT.get(one):
             raise ExperimentError(f"{where}: {one} is now called {now}; see {base.__module__}.{base.__name__}")
 
 
-def _own_names(found: type, base: type) -> list[str]:
+def _names_below(found: type, base: type) -> list[str]:
     """The public names that a class and its bases have below `base`."""
     kinds = [kind for kind in reversed(inspect.getmro(found)) if not issubclass(base, kind)]
     return list(dict.fromkeys(name for kind in kinds for name in _public(kind)))

@@ -2,7 +2,8 @@
 
 Its ``experiment.yaml`` says where the run's numbers come from: software versions, commit, machine; no names of hosts
 or users, no paths; `provenance.id`, random, tells it from all others. `provenance.modules` there are the digests of
-the user's own modules when the run began; `provenance.changed_code` has an entry for each time that somebody insisted
+the user's own modules when the run began, `provenance.plugins` says which packages offer classes by name, and their
+versions; `provenance.changed_code` has an entry for each time that somebody insisted
 on resuming with others.
 """
 
@@ -19,7 +20,8 @@ from typing import Any
 
 from testbed.aggregation.secagg.parameters import SecAggParameters, keeps_masks_symbolic
 from testbed.errors import CodeCrashed, RunError, TestbedError, reason
-from testbed.experiment.inputs import digests
+from testbed.experiment.inputs import digests, plugin_classes
+from testbed.plugins import installed
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.log import RunLog
 from testbed.records.writer import held
@@ -200,6 +202,9 @@ def _resolved(run: PlannedRun, place: int) -> dict[str, Any]:
         origin["files"] = files
     if run.modules:
         origin["modules"] = dict(run.modules)
+    offered = [installed.offering(name) for _, name in plugin_classes(experiment)]
+    if plugins := {one.target: f"{one.kind}.{one.name} of {one.origin}" for one in offered if one is not None}:
+        origin["plugins"] = plugins
     point: dict[str, Any] = {"label": run.label, "sweep": run.point.values}
     if run.point.values:
         point["point"] = place

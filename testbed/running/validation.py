@@ -11,7 +11,7 @@ from pathlib import Path
 
 import workloads
 from testbed.crashes import locating_crashes
-from testbed.emulation.availability import OwnAvailability, Scheduled
+from testbed.emulation.availability import Scheduled, UserDefinedAvailability
 from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import check_budget
@@ -131,7 +131,7 @@ def check_plugin_classes(experiment: Experiment, plan: Plan | None) -> None:
     workload, availability = experiment.workload, experiment.availability
     if workload.own:
         workloads.check_own(workload)
-    if isinstance(availability, OwnAvailability):
+    if isinstance(availability, UserDefinedAvailability):
         kind = plugin_class(availability.model, "availability.model")
         plugin_options.check_callable(kind, availability.model, "availability", availability.options, 3)
     devices = [experiment.devices, *(kind.devices for kind in experiment.classes.values())]

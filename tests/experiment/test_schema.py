@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from testbed.experiment import Experiment, load
 from testbed.experiment.schema import validated
-from testbed.experiment.sections import OwnAggregation, OwnSelection
+from testbed.experiment.sections import UserDefinedAggregation, UserDefinedSelection
 from tests.repository import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -77,7 +77,7 @@ def test_the_floats_are_really_found() -> None:
 def test_every_setting_is_described() -> None:
     for model in dict.fromkeys(models_in(Experiment)):
         for name, field in model.model_fields.items():
-            if name != "protocol" or model in (OwnSelection, OwnAggregation):
+            if name != "protocol" or model in (UserDefinedSelection, UserDefinedAggregation):
                 assert field.description, f"{model.__name__}.{name}"
 
 
@@ -131,7 +131,7 @@ def test_an_experiment_cannot_be_changed() -> None:
 
 def test_a_class_of_ones_own_keeps_its_further_keys() -> None:
     experiment = validated({"selection": {"protocol": "theirs:Own", "participants": 3, "size": [1, 2]}}, "here")
-    assert isinstance(experiment.selection, OwnSelection)
+    assert isinstance(experiment.selection, UserDefinedSelection)
     assert experiment.selection.model_extra == {"size": [1, 2]}
 
 

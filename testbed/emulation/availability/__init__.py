@@ -11,9 +11,9 @@ from testbed.emulation.availability.section import (
     DropOut,
     LabelDependent,
     Markov,
-    OwnAvailability,
     Scheduled,
     Traced,
+    UserDefinedAvailability,
 )
 
 __all__ = [
@@ -26,9 +26,9 @@ __all__ = [
     "DropOut",
     "LabelDependent",
     "Markov",
-    "OwnAvailability",
     "Presence",
     "Scheduled",
     "Traced",
+    "UserDefinedAvailability",
     "availability_model",
 ]

@@ -24,9 +24,9 @@ from testbed.emulation.availability.section import (
     DropOut,
     LabelDependent,
     Markov,
-    OwnAvailability,
     Scheduled,
     Traced,
+    UserDefinedAvailability,
 )
 from testbed.emulation.links import cycled
 from testbed.emulation.traces.intervals import AvailabilityTrace
@@ -76,7 +76,7 @@ def availability_model(
             model = _traced(section, population, randomness)
         case Scheduled():
             model = ScheduledAvailability(Schedule.read(section.path), population, stages_after_selection)
-        case OwnAvailability():
+        case UserDefinedAvailability():
             own = plugin_class(section.model, "availability.model")
             made = options.made(own, section.model, "availability", section, population, randomness)
             model = CheckedAvailability(made, section.model)

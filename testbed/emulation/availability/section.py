@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from testbed.emulation.links import LIST, NUMBER, EitherForm, NotEmpty
-from testbed.plugins.classes import OWN, PLUGIN_NAME, alternative_by
+from testbed.plugins.classes import PLUGIN_NAME, USER_DEFINED, alternative_by
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Probabilities = Annotated[Annotated[Probability, NUMBER] | Annotated[list[Probability], NotEmpty, LIST], EitherForm]
@@ -206,7 +206,7 @@ class Scheduled(AvailabilityModel):
         return self
 
 
-class OwnAvailability(AvailabilityModel):
+class UserDefinedAvailability(AvailabilityModel):
     """A user-defined model: ``Name(section, population, randomness, **options)`` makes an `Availability`."""
 
     model: Annotated[str, Field(pattern=PLUGIN_NAME, description="A user-defined class, as package.module:Name")]
@@ -221,7 +221,7 @@ AvailabilitySection = Annotated[
     | Annotated[DiurnalWeibull, Tag("diurnal-weibull")]
     | Annotated[Traced, Tag("trace")]
     | Annotated[Scheduled, Tag("schedule")]
-    | Annotated[OwnAvailability, Tag(OWN)],
+    | Annotated[UserDefinedAvailability, Tag(USER_DEFINED)],
     Discriminator(alternative_by("model", "always")),
 ]
 MODELS: tuple[type[AvailabilityModel], ...] = (

@@ -15,9 +15,9 @@ from testbed.emulation.availability import (
     DropOut,
     LabelDependent,
     Markov,
-    OwnAvailability,
     Scheduled,
     Traced,
+    UserDefinedAvailability,
 )
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
@@ -44,7 +44,7 @@ DIURNAL = {"model": "diurnal-weibull", **MEANS, "amplitude": 0.5}
         (DIURNAL, DiurnalWeibull),
         ({"model": "trace", "path": "phones.parquet", "shift": True, "repeat": False, "start_s": 5}, Traced),
         ({"model": "schedule", "path": "what-happened.csv"}, Scheduled),
-        ({"model": "theirs.module:Model", "options": {"anything": [1, "two"]}}, OwnAvailability),
+        ({"model": "theirs.module:Model", "options": {"anything": [1, "two"]}}, UserDefinedAvailability),
     ],
 )
 def test_each_model_has_keys_of_its_own_and_survives_being_written_out(keys: dict[str, Any], kind: type) -> None:

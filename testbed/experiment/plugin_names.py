@@ -1,0 +1,89 @@
+"""The names that installed packages offer, in an experiment as plain data: each becomes the class that it stands for.
+
+So an experiment that is recorded names classes, and says the same where the package is not installed.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from testbed.adversary import catalogue as misbehaviours
+from testbed.aggregation import catalogue as aggregations
+from testbed.aggregation.server_optimizers import OPTIMIZERS as SERVER_OPTIMIZERS
+from testbed.emulation import devices
+from testbed.emulation.availability import section as availability
+from testbed.errors import ExperimentError
+from testbed.experiment.sections import OBSERVERS
+from testbed.plugins.installed import KINDS, Plugin, installed, named
+from testbed.selection import catalogue as selections
+from testbed.workload import partition, section, specs
+
+BUILT_IN: dict[str, Callable[[], Collection[str]]] = {
+    "selection": lambda: [str(kind.model_fields["protocol"].default) for kind in selections.PROTOCOLS],
+    "aggregation": lambda: [str(kind.model_fields["protocol"].default) for kind in aggregations.PROTOCOLS],
+    "server-optimizer": lambda: SERVER_OPTIMIZERS,
+    "dataset": specs.datasets,
+    "model": lambda: ["auto", *specs.models()],
+    "partition": lambda: partition.SCHEMES,
+    "loss": lambda: section.LOSSES,
+    "metric": lambda: section.METRICS,
+    "optimizer": lambda: section.OPTIMIZERS,
+    "devices": lambda: devices.MODELS,
+    "links": lambda: (),
+    "availability": lambda: [str(kind.model_fields["model"].default) for kind in availability.MODELS],
+    "server-misbehaviour": lambda: misbehaviours.names("server"),
+    "client-misbehaviour": lambda: misbehaviours.names("clients"),
+    "observer": lambda: OBSERVERS,
+}
+"""The names that are taken, by the kind of plug-in; an installed package does not change what they mean."""
+
+_NAMES_WITH_OPTIONS = {"server-misbehaviour", "client-misbehaviour"}  # {NAME: {OPTION: VALUE}}
+
+
+def problem(plugin: Plugin) -> str:
+    """Why no experiment can use it, in one line; empty where one can."""
+    if not plugin.problem and plugin.name in BUILT_IN[plugin.kind]():
+        return f"{plugin.name} is built in; give the plug-in another name"
+    return plugin.problem
+
+
+def resolved(data: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """An experiment with classes in place of the names of plug-ins; `data` stays as it is.
+
+    Args:
+        data: plain data, as they are given: nothing is checked here but these names.
+        where: the file, or what else they come from; begins the lines of errors.
+
+    Raises:
+        ExperimentError: names of plug-ins that cannot be used; a line each.
+    """
+    lines: list[str] = []
+
+    def replaced(value: Any, parts: tuple[str, ...], kind: str, key: str) -> Any:
+        """`value`, which stands at `key`, with the names at `parts` below it replaced."""
+        if parts:
+            if not isinstance(value, dict):
+                return value
+            wanted = value.keys() if parts[0] == "*" else value.keys() & {parts[0]}
+            return value | {one: replaced(value[one], parts[1:], kind, f"{key}.{one}".lstrip(".")) for one in wanted}
+        if isinstance(value, list | tuple):
+            return [replaced(one, (), kind, key) for one in value]
+        if isinstance(value, dict) and kind in _NAMES_WITH_OPTIONS:
+            return {replaced(name, (), kind, key): options for name, options in value.items()}
+        if isinstance(value, dict) and kind == "observer":
+            return replaced(value, ("name",), kind, key)
+        if not isinstance(value, str) or ":" in value or value in BUILT_IN[kind]():
+            return value
+        try:
+            plugin = named(kind, value, key)
+        except ExperimentError as error:
+            lines.append(f"{where}: {error}" if where else str(error))
+            return value
+        return value if plugin is None else plugin.target
+
+    found = dict(data)
+    for kind in {one.kind for one in installed()} & KINDS.keys():
+        for key in KINDS[kind]:
+            found = replaced(found, tuple(key.split(".")), kind, "")
+    if lines:
+        raise ExperimentError("\n".join(dict.fromkeys(lines)))
+    return found

@@ -1,0 +1,72 @@
+"""What a class of one's own begins with: a module, its test, and an experiment that runs it.
+
+The text files beside this one are those three for each kind, with ``$name`` and ``$Class`` for the names.
+"""
+
+import keyword
+import re
+import sys
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Literal, get_args
+
+from testbed.errors import ExperimentError, RunError, reason
+from testbed.plugins import sources
+
+Kind = Literal["selection", "aggregation", "workload"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_LONGEST_NAME = 60  # characters; names of files and classes are made of it
+
+
+def class_name(name: str) -> str:
+    """The class in the module `name`: ``fair_lottery`` has `FairLottery`."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def check_name(name: str, folder: Path) -> None:
+    """Raise `ExperimentError` for a name that is none of a module, or that another module has."""
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+        raise ExperimentError(
+            f"{name!r}: is to name a module: lower case, digits and single underscores, at most {_LONGEST_NAME} "
+            "characters, e.g. fair_lottery"
+        )
+    if keyword.iskeyword(name) or name in sys.stdlib_module_names:
+        raise ExperimentError(f"{name!r}: is a word or a module of Python's own; take another name")
+    used = sources.source_of(name)
+    if used is not None and used.resolve().parent != folder.resolve():
+        raise ExperimentError(f"{name!r}: would be hidden by, or hide, {used}; take another name")
+
+
+def write(kind: Kind, name: str, folder: Path) -> list[Path]:
+    """Write the three files; returns their paths: the module, its test, the experiment.
+
+    Args:
+        kind: of `KINDS`.
+        name: of the module.
+        folder: made where it is not there.
+
+    Raises:
+        ExperimentError: a name that is none, or a file that is there already; nothing is written then.
+        RunError: a file cannot be written.
+    """
+    check_name(name, folder)
+    texts = {
+        folder / f"{name}.py": "module.py",
+        folder / f"test_{name}.py": "test.py",
+        folder / f"{name}.yaml": "experiment.yaml",
+    }
+    if there := [str(path) for path in texts if path.exists()]:
+        raise ExperimentError(f"{', '.join(there)}: nothing is overwritten; take another name, or another --out")
+    names = {"name": name, "Class": class_name(name)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, part in texts.items():
+            template = resources.files(__name__).joinpath(f"{kind}.{part}.txt").read_text(encoding="utf-8")
+            with path.open("x", encoding="utf-8") as file:
+                file.write(Template(template).substitute(names))
+    except OSError as error:
+        raise RunError(f"{error.filename or folder}: cannot be written: {reason(error.strerror or error)}") from None
+    return list(texts)
