@@ -1,7 +1,8 @@
 """Messages: typed structs with one binary encoding (MessagePack, array-like), and the vectors they carry.
 
 Decoding checks types, lengths and sizes, so malformed input is refused at the door with `ProtocolError`.
-*Bytes on the wire* is the length of the actual encoding. A `Vector` is packed to its ring's bit width.
+*Bytes on the wire* is the length of the actual encoding. A `Vector` is packed to its ring's bit width, or as it was
+compressed.
 
 Vectors are large, so hosts do not copy them through the encoder: `detach` encodes a message with each vector
 replaced by a placeholder and says how long the full encoding is; the arrays travel beside it. The property
@@ -16,16 +17,37 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from testbed.errors import ProtocolError
+from testbed.vectors.compressed import FORMS, unpacked
+from testbed.vectors.dense import HEADER_BYTES, WIDEST_RING, RemoteVector, Vector
 
-_VECTOR = 1  # MessagePack extension: bits (1 byte, 0 = float32), length (4 bytes), packed elements
+__all__ = [
+    "MOST_CLIENTS",
+    "ClientId",
+    "Count",
+    "Detached",
+    "Digest32",
+    "Key32",
+    "Message",
+    "MessageType",
+    "RefusalNotice",
+    "RemoteVector",
+    "RoundNumber",
+    "Signature64",
+    "Vector",
+    "attach",
+    "content_digest",
+    "decode",
+    "detach",
+    "encode",
+    "question_name",
+    "signed_content",
+]
+
+_VECTOR = 1  # MessagePack extension: bits (1 byte, 0 = float32), length (4 bytes), packed or compressed elements
 _PLACEHOLDER = 2  # the same header, and the vector's position in `Detached.vectors`
-_FLOAT32 = 0
-_HEADER_BYTES = 5
 _CONTENT_DOMAIN = b"testbed/message-content/v1"
-_CHUNK = 1 << 15  # elements packed at a time, a multiple of 8: what a chunk needs besides its result stays small
 
 Digest32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Key32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
@@ -35,144 +57,6 @@ MOST_CLIENTS = 2**40
 ClientId = Annotated[int, msgspec.Meta(ge=0, le=MOST_CLIENTS)]
 RoundNumber = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_CLIENTS)]
-
-
-class Vector:
-    """A vector in a message: ring elements modulo ``2**bits``, or float32. Its elements do not change once it is made.
-
-    Args:
-        values: ``(d,)``; unsigned integers below ``2**bits``, or float32 when ``bits`` is 0.
-        bits: ring width, 1..64; 0 for float32.
-
-    Raises:
-        ValueError: if the array's type cannot be what `bits` says: it would not arrive as it was sent.
-    """
-
-    __slots__ = ("_digest", "_values", "bits")
-
-    def __init__(self, values: npt.NDArray[Any], bits: int) -> None:
-        if not 0 <= bits <= 64:
-            raise ValueError(f"a vector's ring has 1 to 64 bits (0 for float32), not {bits}")
-        kind, width = values.dtype.kind, 8 * values.dtype.itemsize
-        fits = (kind, width) == ("f", 32) if bits == _FLOAT32 else kind == "u" and width >= bits
-        if not fits or values.ndim != 1:
-            wanted = "float32" if bits == _FLOAT32 else f"unsigned integers of {bits} bits or more"
-            raise ValueError(f"a vector of {wanted}, (d,), is needed, not {values.dtype} {values.shape}")
-        self._values = values
-        self._digest: bytes | None = None
-        self.bits = bits
-
-    @property
-    def values(self) -> npt.NDArray[Any]:
-        """`(d,)` the elements."""
-        return self._values
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    @property
-    def packed_bytes(self) -> int:
-        """Length of the packed elements in bytes."""
-        return _packed_bytes(len(self), self.bits)
-
-    def pack(self) -> bytes:
-        """The elements, least significant bit first, without gaps between them."""
-        if self.bits == _FLOAT32:
-            return self.values.astype("<f4", copy=False).tobytes()
-        width = _word_bytes(self.bits)
-        if self.bits == 8 * width:
-            return self.values.astype(f"<u{width}", copy=False).tobytes()
-        return b"".join(self._packed_chunk(begin, width) for begin in range(0, len(self), _CHUNK))
-
-    def _packed_chunk(self, begin: int, width: int) -> bytes:
-        words = np.ascontiguousarray(self.values[begin : begin + _CHUNK], dtype=f"<u{width}")
-        bits = np.unpackbits(words.view(np.uint8).reshape(-1, width), axis=1, bitorder="little")
-        return np.packbits(bits[:, : self.bits], bitorder="little").tobytes()
-
-    def digest(self, *, anew: bool = False) -> bytes:
-        """32 bytes: SHA-256 of the shape and the packed elements, remembered: clients of one host share a vector.
-
-        Args:
-            anew: compute it though it is known, as each of the clients would that share this vector here alone.
-        """
-        if self._digest is None or anew:
-            hashed = hashlib.sha256(_vector_header(self))
-            hashed.update(self._packed())
-            self._digest = hashed.digest()
-        return self._digest
-
-    def _packed(self) -> Any:
-        """What `pack` returns; of float32 that lie as they are sent, without a copy."""
-        if self.bits == _FLOAT32:
-            return np.ascontiguousarray(self.values, "<f4").data
-        return self.pack()
-
-    @classmethod
-    def unpack(cls, data: bytes, bits: int, length: int) -> "Vector":
-        """Inverse of `pack`; raises `ProtocolError` when the sizes do not fit, or bits beyond the last element are set.
-
-        What it needs is in proportion to `data`, whatever `length` claims.
-        """
-        if bits > 64 or len(data) != _packed_bytes(length, bits):
-            raise ProtocolError(
-                f"a vector of {length} elements of {bits} bits does not have {len(data)} bytes (rings: 1 to 64 bits)"
-            )
-        if bits == _FLOAT32:
-            return cls(np.frombuffer(data, dtype="<f4"), bits)
-        width = _word_bytes(bits)
-        if bits == 8 * width:
-            return cls(np.frombuffer(data, dtype=f"<u{width}"), bits)
-        unused = -length * bits % 8
-        if unused and data[-1] >> (8 - unused):
-            raise ProtocolError("a vector has bits set beyond its last element")
-        values = np.empty(length, f"<u{width}")
-        packed = np.frombuffer(data, np.uint8)
-        for begin in range(0, length, _CHUNK):
-            part = values[begin : begin + _CHUNK]
-            flat = np.unpackbits(packed[begin * bits // 8 : -(-(begin + len(part)) * bits // 8)], bitorder="little")
-            unpacked = np.zeros((len(part), 8 * width), np.uint8)
-            unpacked[:, :bits] = flat[: len(part) * bits].reshape(len(part), bits)
-            part[:] = np.packbits(unpacked, axis=1, bitorder="little").view(f"<u{width}").reshape(-1)
-        return cls(values, bits)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vector) and self.bits == other.bits and np.array_equal(self.values, other.values)
-
-    __hash__ = None  # type: ignore[assignment]  # cannot be hashed
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(<{len(self)} elements>, bits={self.bits})"
-
-
-class RemoteVector(Vector):
-    """A vector that stays on the host of the client that made it: its shape is known here, its values are not.
-
-    Args:
-        length: d.
-        bits: as in `Vector`.
-    """
-
-    __slots__ = ("_length",)
-
-    def __init__(self, length: int, bits: int) -> None:
-        self._length = length
-        self.bits = bits
-
-    @property
-    def values(self) -> npt.NDArray[Any]:
-        """Raises `ProtocolError`: the values are elsewhere."""
-        raise ProtocolError("this vector stays on its host; ask for the sum with `Replies.total`")
-
-    def __len__(self) -> int:
-        return self._length
-
-
-def _word_bytes(bits: int) -> int:
-    return 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
-
-
-def _packed_bytes(length: int, bits: int) -> int:
-    return 4 * length if bits == _FLOAT32 else -(-length * bits // 8)
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -205,27 +89,23 @@ def question_name(kind: type[Message]) -> str:
     return f"{kind.stage} {kind.__name__}"
 
 
-def _vector_header(vector: Vector) -> bytes:
-    return vector.bits.to_bytes(1, "big") + len(vector).to_bytes(4, "big")
-
-
 def _shape(header: memoryview) -> tuple[int, int]:
     """Bits and length that a vector's header says."""
-    return header[0], int.from_bytes(header[1:_HEADER_BYTES], "big")
+    return header[0], int.from_bytes(header[1:HEADER_BYTES], "big")
 
 
 def _encode_vector(value: Any) -> msgspec.msgpack.Ext:
     if isinstance(value, Vector):
-        return msgspec.msgpack.Ext(_VECTOR, _vector_header(value) + value.pack())
+        return msgspec.msgpack.Ext(_VECTOR, value.header() + value.pack())
     if isinstance(value, np.integer):
         return int(value)  # type: ignore[return-value]  # anything that msgspec encodes may be returned
     raise TypeError(f"a message cannot hold a {type(value).__name__}")
 
 
 def _decode_extension(code: int, data: memoryview) -> Vector:
-    if code != _VECTOR or len(data) < _HEADER_BYTES:
+    if code != _VECTOR or len(data) < HEADER_BYTES:
         raise ProtocolError(f"unknown or truncated extension {code} in a message")
-    return Vector.unpack(bytes(data[_HEADER_BYTES:]), *_shape(data))
+    return unpacked(bytes(data[HEADER_BYTES:]), *_shape(data))
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_encode_vector)
@@ -286,11 +166,11 @@ def detach(message: Message) -> Detached:
         if not isinstance(value, Vector):
             return _encode_vector(value)
         vectors.append(value)
-        return msgspec.msgpack.Ext(_PLACEHOLDER, _vector_header(value) + (len(vectors) - 1).to_bytes(4, "big"))
+        return msgspec.msgpack.Ext(_PLACEHOLDER, value.header() + (len(vectors) - 1).to_bytes(4, "big"))
 
     header = msgspec.msgpack.encode(message, enc_hook=placeholder)
-    shrink = _extension_size(_HEADER_BYTES + 4)
-    full = sum(_extension_size(_HEADER_BYTES + vector.packed_bytes) for vector in vectors)
+    shrink = _extension_size(HEADER_BYTES + 4)
+    full = sum(_extension_size(HEADER_BYTES + vector.packed_bytes) for vector in vectors)
     return Detached(header, tuple(vectors), len(header) - shrink * len(vectors) + full)
 
 
@@ -304,16 +184,16 @@ def attach(kind: type[MessageType], header: bytes, vectors: Sequence[Vector]) ->
         return decode(kind, header)
 
     def restore(code: int, data: memoryview) -> Vector:
-        if code != _PLACEHOLDER or len(data) != _HEADER_BYTES + 4:
+        if code != _PLACEHOLDER or len(data) != HEADER_BYTES + 4:
             raise ProtocolError(f"unexpected extension {code} in a detached message")
         bits, length = _shape(data)
         try:
-            vector = vectors[int.from_bytes(data[_HEADER_BYTES:], "big")]
+            vector = vectors[int.from_bytes(data[HEADER_BYTES:], "big")]
         except IndexError:
             raise ProtocolError("a detached message names a vector that is not there") from None
         if (vector.bits, len(vector)) == (bits, length):
             return vector
-        if len(vector) or bits > 64:
+        if len(vector) or (bits > WIDEST_RING and bits not in FORMS):
             raise ProtocolError(f"a vector of {len(vector)} elements stands where the header has {length}")
         return RemoteVector(length, bits)
 

@@ -34,6 +34,7 @@ from testbed.plugins import sources
 from testbed.records import RunDirectory
 from testbed.records.log import RunLog
 from testbed.records.writer import WRITER, held
+from testbed.vectors.dense import FLOAT32
 
 
 class ClientHost:
@@ -111,7 +112,8 @@ class ClientHost:
 
     def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
         """See `Host.vectors`."""
-        return {number: (vector.values, vector.bits) for number, vector in self.host.vectors(key, clients).items()}
+        found = self.host.vectors(key, clients)
+        return {number: (one.values, FLOAT32 if one.is_float else one.bits) for number, one in found.items()}
 
 
 class Coordinator:

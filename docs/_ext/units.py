@@ -55,6 +55,7 @@ UNITS = {
     "loss_burst_packets": "packets",
     # Measures.
     "bits": "bits",
+    "bucket": "coordinates",
     "security": "bits",
     "correctness": "bits",
     "time.costs": "seconds per operation or element",

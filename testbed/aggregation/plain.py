@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from testbed.aggregation.compression import Compressor, Uncompressed
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
 from testbed.aggregation.ring_elements import NoisePolicy, NoisyParameters, NoisyProtocol, NoisyRole, noise_policy_of
 from testbed.arrays import Ids
@@ -22,9 +23,13 @@ class PlainParameters(NoisyParameters):
 
     protocol: Literal["plain"] = "plain"
 
+    def compressor(self) -> Compressor:
+        """What is sent of updates without noise."""
+        return Uncompressed() if self.compression is None else self.compression.made()
+
 
 class Update(Message, frozen=True):
-    """A client's update in the clear, float32, and its weight."""
+    """A client's update in the clear, float32 or compressed, and its weight."""
 
     weight: Count
     delta: Vector
@@ -71,7 +76,8 @@ class PlainClient(NoisyRole):
             raise Refusal("plain.without-noise", "asked for the update without the noise of this experiment")
         update = trained_update(self, message.round)
         weight = update.samples if self.parameters.weights == "samples" else 1
-        return Update(weight, Vector(np.asarray(update.delta, np.float32), 0))
+        delta = np.asarray(update.delta, np.float32)
+        return Update(weight, self.parameters.compressor().compressed(delta, self, message.round))
 
     @handles(SendNoisyUpdate)
     def on_send_noisy_update(self, message: SendNoisyUpdate) -> NoisyUpdate:
@@ -100,7 +106,7 @@ class Plain(NoisyProtocol):
         return [RoleSpec(PlainClient, self.parameters)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. Updates without weight or of another shape are left out.
+        """See `AggregationProtocol.aggregate`. Updates without weight, of another shape or form are left out.
 
         So are those of batches that are not whole (``batches: whole``): the server has seen them, but its sums are
         those of a `secagg` with which it is compared.
@@ -110,14 +116,18 @@ class Plain(NoisyProtocol):
             return await self._with_noise(round_, noise)
         replies = await round_.network.ask(round_.trained, SendUpdate(round_.number))
         updates = {client: answer for client, answer in replies.valid().items() if answer.weight > 0}
-        arrived = of_shape({client: answer.delta for client, answer in updates.items()}, 0, round_.dimension)
+        compressor = self.parameters.compressor()
+        length = None if round_.dimension is None else compressor.length(round_.dimension)
+        sent = {client: answer.delta for client, answer in updates.items()}
+        arrived = of_shape(sent, compressor.form, length)
         survivors = self._survivors(arrived, round_)
         shares = np.array([updates[client].weight for client in survivors.tolist()], np.int64)
         try:
             total = await replies.total(survivors, shares)
         except RunError:
             raise RoundAborted("update-too-large", "an update is not finite or too large to sum") from None
-        return Aggregate(total / shares.sum(), float(shares.sum()), survivors)
+        mean = compressor.mean(total / shares.sum(), round_)
+        return Aggregate(mean, float(shares.sum()), survivors)
 
     async def _with_noise(self, round_: AggregationRound, noise: NoisePolicy) -> Aggregate:
         participants = len(round_.participants)

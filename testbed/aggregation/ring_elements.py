@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, Field, model_validator
 
+from testbed.aggregation.compression import CompressionKey, uncompressed_only
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol, AggregationRound
 from testbed.crypto.masks import STREAM_SLACK, key_stream, word_dtype
 from testbed.emulation.compute.cost import meter
@@ -311,9 +312,12 @@ class NoisyParameters(AggregationParameters):
         exclude_if=lambda section: section is None,
         description="Noise that the participants add, for differential privacy; none: sums without noise",
     )
+    compression: CompressionKey = None
 
     @model_validator(mode="after")
     def _noise_goes_with_equal_weights(self) -> "NoisyParameters":
+        if self.noise is not None:
+            uncompressed_only(self.compression, "noise, which is planned for updates that are whole")
         if self.noise is not None and self.weights != "equal":
             raise ValueError("weights: noise hides updates that all count the same; set weights: equal")
         if self.noise is not None and self.noise.enforcement is not None and not self.removes_noise:

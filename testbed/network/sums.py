@@ -101,7 +101,7 @@ def float_total(vectors: Sequence[Vector], weights: Sequence[int]) -> Sum:
         summed = total[begin : begin + _CHUNK]
         scaled, shifted = buffer[: len(summed)], 0
         for vector, weight in zip(vectors, weights, strict=True):
-            part, scale = vector.values[begin : begin + _CHUNK], float(weight) * 2.0**FIXED_POINT_BITS
+            part, scale = vector.part(begin, begin + _CHUNK), float(weight) * 2.0**FIXED_POINT_BITS
             least, most = float(part.min()) * scale, float(part.max()) * scale
             if not (-bound < np.rint(least) and np.rint(most) < bound):  # not so either if it is not a number
                 raise RunError("an update is not finite or too large to sum; lower workload.learning_rate")

@@ -265,7 +265,7 @@ class Host:
         bits = vectors[0].bits
         if any(vector.bits != bits or len(vector) != len(vectors[0]) for vector in vectors):
             raise RoundAborted("different-vectors", "clients sent vectors of different shapes")
-        if bits == 0:
+        if vectors[0].is_float:
             shares = weights if weights is not None else np.ones(len(vectors), np.int64)
             summed = float_total(vectors, shares.tolist())
         else:

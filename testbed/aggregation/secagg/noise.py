@@ -12,11 +12,13 @@ more stage. Here shares serve for both, as for the self-masks: no stage more, an
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from testbed.aggregation.compression import RandomK
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.ring_elements import AddedNoise, NoisePolicy, NoisyRole, Quantisation
 from testbed.aggregation.secagg.messages import Many, ShareOf, Shares, Unmask, sealed_bytes
@@ -115,6 +117,37 @@ class WithoutNoise(SecAggNoise):
     ) -> tuple[npt.NDArray[np.float64], int]:
         """See `NoisePolicy.mean`."""
         return self._quantisation.decode(total, updates)
+
+
+class SampledCoordinates(WithoutNoise):
+    """Updates are quantised in the round's coordinates alone (`testbed.aggregation.compression`), the same of all.
+
+    Args:
+        quantisation, weighted: as in `WithoutNoise`.
+        sampling: of which coordinates.
+    """
+
+    def __init__(self, quantisation: Quantisation, weighted: bool, sampling: RandomK) -> None:
+        super().__init__(quantisation, weighted)
+        self._sampling = sampling
+
+    def length(self, dimension: int) -> int:
+        """See `NoisePolicy.length`."""
+        return super().length(self._sampling.length(dimension))
+
+    def encoded(
+        self, role: NoisyRole, update: LocalUpdate, participants: int, round_number: int
+    ) -> npt.NDArray[Any] | Elements:
+        """See `NoisePolicy.encoded`."""
+        sampled = replace(update, delta=self._sampling.sample(update.delta, role, round_number))
+        return super().encoded(role, sampled, participants, round_number)
+
+    def mean(
+        self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
+    ) -> tuple[npt.NDArray[np.float64], int]:
+        """See `NoisePolicy.mean`."""
+        mean, weight = super().mean(total, updates, round_)
+        return self._sampling.mean(mean, round_), weight
 
 
 class KeptNoise(AddedNoise, SecAggNoise):

@@ -6,9 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from testbed.aggregation.compression import RandomK, check_summed
 from testbed.aggregation.ring_elements import NoisyParameters, Quantisation
 from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
-from testbed.aggregation.secagg.noise import KeptNoise, RemovedNoise, SecAggNoise, WithoutNoise
+from testbed.aggregation.secagg.noise import KeptNoise, RemovedNoise, SampledCoordinates, SecAggNoise, WithoutNoise
 from testbed.batches import Batches
 from testbed.crypto.masks import Prg, is_installed
 
@@ -104,6 +105,7 @@ class SecAggParameters(NoisyParameters):
 
     @model_validator(mode="after")
     def _noise_has_a_clip_and_steps_of_its_own(self) -> "SecAggParameters":
+        check_summed(self.compression)
         for key, instead in (("clip", "noise.clip"), ("levels_bits", "noise.scale")):
             if self.noise is not None and getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key}: has no effect with noise; leave it out and set {instead}")
@@ -114,7 +116,9 @@ class SecAggParameters(NoisyParameters):
     def noise_policy(self) -> SecAggNoise:
         """What participants add to their updates."""
         if self.noise is None:
-            return WithoutNoise(self.quantisation, self.weights == "samples")
+            given = self.quantisation, self.weights == "samples"
+            made = None if self.compression is None else self.compression.made()
+            return SampledCoordinates(*given, made) if isinstance(made, RandomK) else WithoutNoise(*given)
         kind = KeptNoise if self.noise.enforcement is None else RemovedNoise
         return kind(self.noise, self.bits)
 

@@ -304,7 +304,7 @@ def summed(vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.
     if any((vector.bits, len(vector)) != (bits, length) for vector in chosen):
         raise RoundAborted("different-vectors", "clients sent vectors of different shapes")
     meter("ring.add.element" if weights is None else "float.add.element", float(len(chosen) * length))
-    if bits:
+    if not chosen[0].is_float:
         return ring_total(chosen)
     shares = np.ones(len(chosen), np.int64) if weights is None else weights
     return float_total(chosen, shares.tolist())

@@ -1,0 +1,170 @@
+"""The vectors that messages carry: ring elements or floats, packed without gaps."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.errors import ProtocolError
+
+FLOAT32 = 0
+"""In place of a ring's width: the elements are float32."""
+WIDEST_RING = 64
+"""Bits."""
+HEADER_BYTES = 5
+"""Of a vector on the wire: bits (1 byte), length (4 bytes)."""
+_CHUNK = 1 << 15  # elements packed at a time, a multiple of 8: what a chunk needs besides its result stays small
+
+
+class Vector:
+    """A vector in a message: ring elements modulo ``2**bits``, or float32. Its elements do not change once it is made.
+
+    `testbed.vectors.compressed` has others, which say their form for `bits`.
+
+    Args:
+        values: ``(d,)``; unsigned integers below ``2**bits``, or float32 when ``bits`` is 0.
+        bits: ring width, 1..64; 0 for float32.
+
+    Raises:
+        ValueError: if the array's type cannot be what `bits` says: it would not arrive as it was sent.
+    """
+
+    __slots__ = ("_digest", "_values", "bits")
+
+    def __init__(self, values: npt.NDArray[Any], bits: int) -> None:
+        if not 0 <= bits <= WIDEST_RING:
+            raise ValueError(f"a vector's ring has 1 to 64 bits (0 for float32), not {bits}")
+        kind, width = values.dtype.kind, 8 * values.dtype.itemsize
+        fits = (kind, width) == ("f", 32) if bits == FLOAT32 else kind == "u" and width >= bits
+        if not fits or values.ndim != 1:
+            wanted = "float32" if bits == FLOAT32 else f"unsigned integers of {bits} bits or more"
+            raise ValueError(f"a vector of {wanted}, (d,), is needed, not {values.dtype} {values.shape}")
+        self._values = values
+        self._digest: bytes | None = None
+        self.bits = bits
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        """`(d,)` the elements."""
+        return self._values
+
+    def part(self, begin: int, end: int) -> npt.NDArray[Any]:
+        """The elements `begin` to `end`, for who goes through them once: they may be made for this call."""
+        return self.values[begin:end]
+
+    @property
+    def is_float(self) -> bool:
+        """Whether its elements are floats, compressed or not, rather than a ring's."""
+        return not 1 <= self.bits <= WIDEST_RING
+
+    def header(self) -> bytes:
+        """What stands before its elements on the wire."""
+        return self.bits.to_bytes(1, "big") + len(self).to_bytes(4, "big")
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def packed_bytes(self) -> int:
+        """Length of the packed elements in bytes."""
+        return _packed_bytes(len(self), self.bits)
+
+    def pack(self) -> bytes:
+        """The elements, least significant bit first, without gaps between them."""
+        if self.bits == FLOAT32:
+            return self.values.astype("<f4", copy=False).tobytes()
+        width = _word_bytes(self.bits)
+        if self.bits == 8 * width:
+            return self.values.astype(f"<u{width}", copy=False).tobytes()
+        return b"".join(self._packed_chunk(begin, width) for begin in range(0, len(self), _CHUNK))
+
+    def _packed_chunk(self, begin: int, width: int) -> bytes:
+        words = np.ascontiguousarray(self.values[begin : begin + _CHUNK], dtype=f"<u{width}")
+        bits = np.unpackbits(words.view(np.uint8).reshape(-1, width), axis=1, bitorder="little")
+        return np.packbits(bits[:, : self.bits], bitorder="little").tobytes()
+
+    def digest(self, *, anew: bool = False) -> bytes:
+        """32 bytes: SHA-256 of the shape and the packed elements, remembered: clients of one host share a vector.
+
+        Args:
+            anew: compute it though it is known, as each of the clients would that share this vector here alone.
+        """
+        if self._digest is None or anew:
+            hashed = hashlib.sha256(self.header())
+            hashed.update(self._packed())
+            self._digest = hashed.digest()
+        return self._digest
+
+    def _packed(self) -> Any:
+        """What `pack` returns; of float32 that lie as they are sent, without a copy."""
+        if self.bits == FLOAT32:
+            return np.ascontiguousarray(self.values, "<f4").data
+        return self.pack()
+
+    @classmethod
+    def unpack(cls, data: bytes, bits: int, length: int) -> "Vector":
+        """Inverse of `pack`; raises `ProtocolError` when the sizes do not fit, or bits beyond the last element are set.
+
+        What it needs is in proportion to `data`, whatever `length` claims.
+        """
+        if bits > WIDEST_RING or len(data) != _packed_bytes(length, bits):
+            raise ProtocolError(
+                f"a vector of {length} elements of {bits} bits does not have {len(data)} bytes (rings: 1 to 64 bits)"
+            )
+        if bits == FLOAT32:
+            return cls(np.frombuffer(data, dtype="<f4"), bits)
+        width = _word_bytes(bits)
+        if bits == 8 * width:
+            return cls(np.frombuffer(data, dtype=f"<u{width}"), bits)
+        unused = -length * bits % 8
+        if unused and data[-1] >> (8 - unused):
+            raise ProtocolError("a vector has bits set beyond its last element")
+        values = np.empty(length, f"<u{width}")
+        packed = np.frombuffer(data, np.uint8)
+        for begin in range(0, length, _CHUNK):
+            part = values[begin : begin + _CHUNK]
+            flat = np.unpackbits(packed[begin * bits // 8 : -(-(begin + len(part)) * bits // 8)], bitorder="little")
+            unpacked = np.zeros((len(part), 8 * width), np.uint8)
+            unpacked[:, :bits] = flat[: len(part) * bits].reshape(len(part), bits)
+            part[:] = np.packbits(unpacked, axis=1, bitorder="little").view(f"<u{width}").reshape(-1)
+        return cls(values, bits)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vector) and self.bits == other.bits and np.array_equal(self.values, other.values)
+
+    __hash__ = None  # type: ignore[assignment]  # cannot be hashed
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<{len(self)} elements>, bits={self.bits})"
+
+
+class RemoteVector(Vector):
+    """A vector that stays on the host of the client that made it: its shape is known here, its values are not.
+
+    Args:
+        length: d.
+        bits: as in `Vector`.
+    """
+
+    __slots__ = ("_length",)
+
+    def __init__(self, length: int, bits: int) -> None:
+        self._length = length
+        self.bits = bits
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        """Raises `ProtocolError`: the values are elsewhere."""
+        raise ProtocolError("this vector stays on its host; ask for the sum with `Replies.total`")
+
+    def __len__(self) -> int:
+        return self._length
+
+
+def _word_bytes(bits: int) -> int:
+    return 1 if bits <= 8 else 2 if bits <= 16 else 4 if bits <= 32 else 8
+
+
+def _packed_bytes(length: int, bits: int) -> int:
+    return 4 * length if bits == FLOAT32 else -(-length * bits // 8)
