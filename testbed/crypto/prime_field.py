@@ -22,32 +22,42 @@ ELEMENT_BYTES = 4
 
 Elements = npt.NDArray[np.uint32]
 
-_ABOVE = 5  # 2**32 is 5 modulo the prime
 _LIMB = 16  # bits
 _EXACT = 120  # products of a limb and an element, each within 2**46, that a double sums exactly with 2**49 to spare
-_TOGETHER = 1 << 16  # elements of a product that are made at once: they then stay in a core's cache
+_AT_ONCE = 1 << 15  # elements that are summed or reduced at once: they then stay in a core's cache
+_TOGETHER = 1 << 16  # elements of a product that are made at once, likewise
 _CHUNK_BYTES = 1 << 18
 
 
 def reduced(words: npt.NDArray[np.uint64]) -> Elements:
     """`words` modulo the prime; any shape."""
-    folded = (words >> np.uint64(32)) * np.uint64(_ABOVE) + (words & np.uint64(2**32 - 1))  # below 2**35
-    folded = (folded >> np.uint64(32)) * np.uint64(_ABOVE) + (folded & np.uint64(2**32 - 1))  # below 2**32 + 36
-    folded -= np.where(folded >= PRIME, np.uint64(PRIME), np.uint64(0))
-    return folded.astype(np.uint32)
+    flat = words.reshape(-1)
+    found = np.empty(len(flat), np.uint32)
+    for begin in range(0, len(flat), _AT_ONCE):
+        found[begin : begin + _AT_ONCE] = _reduced(flat[begin : begin + _AT_ONCE])
+    return found.reshape(words.shape)
+
+
+def _reduced(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    multiples = words // np.uint64(PRIME)  # by a constant: faster than the remainder, and than folding what is above
+    multiples *= np.uint64(PRIME)
+    return words - multiples
 
 
 def total(vectors: Sequence[Elements]) -> Elements:
     """`(d,)` sum of `(d,)` vectors; at most 2**32 of them."""
-    summed = np.zeros(len(vectors[0]), np.uint64)
-    for vector in vectors:
-        summed += vector
-    return reduced(summed)
+    found = np.empty(len(vectors[0]), np.uint32)
+    for begin in range(0, len(found), _AT_ONCE):
+        summed = vectors[0][begin : begin + _AT_ONCE].astype(np.uint64)
+        for vector in vectors[1:]:
+            summed += vector[begin : begin + _AT_ONCE]
+        found[begin : begin + _AT_ONCE] = _reduced(summed)
+    return found
 
 
 def difference(left: Elements, right: Elements) -> Elements:
     """`left - right`."""
-    return reduced(left.astype(np.uint64) + np.uint64(PRIME) - right)
+    return total([left, np.uint32(PRIME) - right])
 
 
 def product(left: Elements, right: Elements) -> Elements:
@@ -79,8 +89,8 @@ def product(left: Elements, right: Elements) -> Elements:
 
 def _centred(elements: Elements) -> npt.NDArray[np.float64]:
     """The same modulo the prime, between -2**31 and 2**31."""
-    found = elements.astype(np.float64)
-    found -= np.where(elements > PRIME // 2, PRIME, 0)
+    found = elements.view(np.int32).astype(np.float64)  # 2**32 less from 2**31 on: 5 more is the prime less
+    found += (elements >> np.uint32(31)) * np.uint32(2**32 - PRIME)
     return found
 
 
