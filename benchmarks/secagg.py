@@ -23,7 +23,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from benchmarks.report import arguments, emit
-from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.contract import AggregationProtocol, AggregationRound
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.masks import Prg, aegis_256x4_writer
@@ -77,7 +77,7 @@ class LeaveBeforeInput:
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: npt.NDArray[np.int64]) -> Presence:
         """Everybody, until they leave."""
-        leaves = (clients >= self._first) & (stage == "secagg/masked-input")
+        leaves = (clients >= self._first) & np.full(len(clients), stage.endswith("/masked-input"))
         return Presence.of(np.ones(len(clients), np.bool_), leaves)
 
 
@@ -110,14 +110,14 @@ def hosts_of(options: argparse.Namespace) -> int:
 
 
 def measured(
-    protocol: SecAgg,
+    protocol: AggregationProtocol,
     clients: int,
     dimension: int,
     dropouts: int,
     hosts: int,
     *,
     told: bool = False,
-    masks: str,
+    masks: str = "materialised",
     compute: str | None = None,
 ) -> Measured:
     """Run the protocol once; the last `dropouts` clients leave before they send their input.

@@ -42,6 +42,7 @@ UNITS = {
     "evaluate_clients": "clients",
     "workload.flower.run_config": "the app's own",
     "aggregation.threshold": "clients, or a share of them",
+    "aggregation.max_colluders": "clients, or a share of them",
     "adversary.dishonest": "clients, or a share of them, or their numbers",
     "time.stage_quorums": "clients, or a share of them",
     "samples_per_client": "samples",

@@ -2,6 +2,8 @@
 
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipation, RandomParticipationParameters
+from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
+from testbed.aggregation.lightsecagg.server import LightSecAgg
 from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
@@ -12,6 +14,7 @@ PROTOCOLS: dict[type[AggregationParameters], type[AggregationProtocol]] = {
     PlainParameters: Plain,
     SecAggParameters: SecAgg,
     SecAggPlusParameters: SecAggPlus,
+    LightSecAggParameters: LightSecAgg,
     RandomParticipationParameters: RandomParticipation,
 }
 """The server of each class of parameters, whose default for ``protocol`` is the name in an experiment."""

@@ -72,10 +72,15 @@ class Quantisation:
         """The highest level."""
         return (1 << self.levels_bits) - 1
 
+    @property
+    def modulus(self) -> int:
+        """Of the sums."""
+        return 1 << self.bits
+
     def check(self, participants: int, maximum_weight: int) -> None:
         """Raise `ExperimentError` when the sum of so many weighted updates could exceed the ring."""
         largest = participants * maximum_weight * self.highest
-        if largest >= 1 << self.bits:
+        if largest >= self.modulus:
             raise ExperimentError(
                 f"aggregation.bits: {participants} participants with weights up to {maximum_weight} at "
                 f"{self.levels_bits} bits need {largest.bit_length()} bits, the ring has {self.bits}; "
@@ -119,7 +124,7 @@ class Quantisation:
         """Raise `Refusal` for a weight below 1, or so large that a single update exceeds the ring."""
         if weight < 1:
             raise Refusal("aggregation.no-weight", f"a weight of {weight} cannot be summed")
-        if weight * self.highest >= 1 << self.bits:
+        if weight * self.highest >= self.modulus:
             raise Refusal("aggregation.weight-too-large", f"a weight of {weight} exceeds the ring of {self.bits} bits")
 
     def decode(self, total: npt.NDArray[Any], updates: int) -> tuple[npt.NDArray[np.float64], int]:
@@ -130,7 +135,7 @@ class Quantisation:
         """
         weight = int(total[-1])
         highest_sum = weight * self.highest
-        if weight < updates or highest_sum >= 1 << self.bits or int(total[:-1].max(initial=0)) > highest_sum:
+        if weight < updates or highest_sum >= self.modulus or int(total[:-1].max(initial=0)) > highest_sum:
             raise RoundAborted("implausible-sum", "a mask was not removed, or an input was no encoded update")
         mean = total[:-1] / weight
         mean *= 2 * self.clip / self.highest

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from testbed.aggregation.ring_elements import Quantisation
-from testbed.crypto import encryption, masks, prf, shamir, vrf
+from testbed.crypto import encryption, masks, prf, prime_field, shamir, vrf
+from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.key_agreement import PrivateKey
+from testbed.crypto.prime_field import ELEMENT_BYTES
 from testbed.crypto.signatures import SigningKey, verify
 from testbed.emulation.compute.cost import REFERENCE_COSTS, thread_cpu_s
 from testbed.messages import Vector, decode, encode
@@ -83,6 +85,8 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     padded, fixed = np.zeros(encoding.length + 1, np.uint32), np.zeros(encoding.length, np.int64)
     ring, floats = [Vector(words, 32)] * 8, [Vector(delta, 0)] * 8
     many = [os.urandom(32) for _ in range(8)]
+    code = MaskCode(DIMENSION, THRESHOLD, PEERS // 2)
+    piece = bytes(ELEMENT_BYTES * code.piece_length)
     entry = ParticipantEntry(1, seed, bytes(64), bytes(80))
     work: dict[str, Work] = {
         "ed25519.generate": (lambda: SigningKey.from_seed(seed), 1),
@@ -98,6 +102,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "x25519.agree": (lambda: own.agree(peer.public, b"calibration"), 1),
         "aead.seal": (lambda: encryption.seal(seed, nonce, message, b""), 1),
         "aead.open": (lambda: encryption.open_sealed(seed, nonce, sealed, b""), 1),
+        "aead.byte": (lambda: encryption.seal(seed, nonce, piece, b""), len(piece)),
         "shamir.share.term": (lambda: shamir.share(seed, THRESHOLD, points, seed), PEERS * THRESHOLD),
         "shamir.reconstruct.term": (lambda: weights.reconstruct(shares), THRESHOLD),
         "mask.element": (lambda: masks.add_masks(words, many, [1] * 8, 32), 8 * DIMENSION),
@@ -107,6 +112,8 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "noise.element": (lambda: share.add_to(padded), encoding.length),
         "ring.add.element": (lambda: ring_total(ring), 8 * DIMENSION),
         "float.add.element": (lambda: float_total(floats, [20] * 8), 8 * DIMENSION),
+        "field.multiply": (lambda: code.coded(seed, tuple(points)), PEERS * code.needed * code.piece_length),
+        "field.add.element": (lambda: prime_field.total([words] * 8), 8 * DIMENSION),
         "gaussian.element": (lambda: with_noise(delta, 1.0, seed), DIMENSION),
         "message": (lambda: decode(ParticipantEntry, encode(entry)), 1),
     }

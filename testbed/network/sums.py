@@ -31,7 +31,7 @@ class Sum:
 
     Attributes:
         values: `(d,)` ring elements below ``2**bits``; or (`bits` 0) int64 with 32 fractional bits.
-        bits: of the ring; 0 for float vectors.
+        bits: of the ring (`Vector.sum_bits`); 0 for float vectors.
         masks: those that are in the sum, but not in `values`.
     """
 
@@ -66,7 +66,7 @@ def ring_total(vectors: Sequence[Vector]) -> Sum:
     send wider words than it should.
     """
     _one_shape(vectors)
-    masks, bits = Masks(), vectors[0].bits
+    masks, bits = Masks(), vectors[0].sum_bits
     total = np.zeros(len(vectors[0]), word_dtype(bits))
     to_be_made: list[Elements] = []
     for vector in vectors:

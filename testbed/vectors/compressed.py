@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from testbed.errors import ProtocolError
 from testbed.vectors.dense import Vector
+from testbed.vectors.integers import INTEGERS, IntegerVector
 
 SPARSE = 128
 """The form of `SparseVector`."""
 LEVELS = 129
 """The form of `LevelVector`."""
-FORMS = (SPARSE, LEVELS)
+FORMS = (SPARSE, LEVELS, INTEGERS)
 
 LEAST_BITS, MOST_BITS = 2, 16
 """Of a `LevelVector`'s element."""
@@ -182,6 +183,8 @@ def unpacked(data: bytes, bits: int, length: int) -> Vector:
         return SparseVector.unpack_form(data, length)
     if bits == LEVELS:
         return LevelVector.unpack_form(data, length)
+    if bits == INTEGERS:
+        return IntegerVector.unpack_form(data, length)
     return Vector.unpack(data, bits, length)
 
 

@@ -58,6 +58,11 @@ class Vector:
         """Whether its elements are floats, compressed or not, rather than a ring's."""
         return not 1 <= self.bits <= WIDEST_RING
 
+    @property
+    def sum_bits(self) -> int:
+        """The ring that sums of such vectors are made in: their own."""
+        return self.bits
+
     def header(self) -> bytes:
         """What stands before its elements on the wire."""
         return self.bits.to_bytes(1, "big") + len(self).to_bytes(4, "big")

@@ -105,6 +105,7 @@ def test_every_setting_changes_them() -> None:
         {"selection": {"protocol": "oort"}},
         {"aggregation": {"protocol": "secagg-plus"}},
         {"aggregation": {"protocol": "plain"}},
+        {"aggregation": {"protocol": "lightsecagg"}},
         {"aggregation": {"protocol": "secagg", "weights": "equal"}},
         {"availability": {"model": "always", "dropout": {"rate": 0.1}}},
         {"privacy": {"delta": 1e-5}},

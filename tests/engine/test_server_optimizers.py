@@ -15,6 +15,7 @@ from testbed.experiment.schema import validated as validated_experiment
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "plain": {"protocol": "plain"},
     "secagg": {"protocol": "secagg", "threshold": 0.6},
+    "lightsecagg": {"protocol": "lightsecagg", "threshold": 0.5, "max_colluders": 0.3},
     "secagg-plus": {
         "protocol": "secagg-plus", "neighbours": 8, "threshold": 6, "dropouts": 0.3, "accept_weaker": True,
     },

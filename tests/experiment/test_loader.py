@@ -50,7 +50,7 @@ PROTOCOLS = (
          "selection.protocol: should be package.module:Class, not 'my.module:'"),
         ("aggregation: {protocol: secag}",
          "aggregation.protocol: unknown protocol 'secag'; did you mean 'secagg'? allowed: 'plain', 'secagg', "
-         "'secagg-plus', 'dp-sgd-random-participation', or package.module:Class"),
+         "'secagg-plus', 'lightsecagg', 'dp-sgd-random-participation', or package.module:Class"),
         ("selection: random", "selection: should be a mapping of keys to values, not 'random'"),
         ("selection:", "selection: should be a mapping of keys to values, not null"),
         ("selection: [a]", "selection: should be a mapping of keys to values"),
@@ -82,7 +82,7 @@ def test_keys_and_names_that_do_not_exist(text: str, line: str, mistake: Callabl
         ("time: {deadline_s: soon}", "time.deadline_s: should be a valid number, not 'soon'"),
         ("time: {deadline_s: true}", "time.deadline_s: should be a valid number, not true"),
         ("time: {compute: guessed}", "time.compute: should be 'measured' or 'modelled', not 'guessed'"),
-        ("time: {costs: {vfr.prove: 1}}", "time.costs: unknown operation 'vfr.prove'; allowed: aead.open, "),
+        ("time: {costs: {vfr.prove: 1}}", "time.costs: unknown operation 'vfr.prove'; allowed: aead.byte, "),
         ("time: {costs: {hmac: -1}}", "time.costs.hmac: should be greater than or equal to 0, not -1"),
         ("time: {stage_deadlines: {check-in: 0}}", "time.stage_deadlines.check-in: should be greater than 0, not 0"),
         ("cluster: {hosts: many}", "cluster.hosts: should be 'auto' or a valid integer, not 'many'"),

@@ -41,6 +41,7 @@ _NEIGHBOURS = {"neighbours": 4, "threshold": 4, "accept_weaker": True, "dishones
 MIXES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"protocol": "random", "participants": 6}, {"protocol": "plain"}),
     ({"protocol": "random", "participants": 6}, {"protocol": "secagg"}),
+    ({"protocol": "random", "participants": 6}, {"protocol": "lightsecagg"}),
     ({"protocol": "lotto-client-centric", "participants": 5, "over_selection": 3}, {"protocol": "secagg"}),
     (
         {"protocol": "lotto-server-centric", "participants": 5, "over_selection": 3},

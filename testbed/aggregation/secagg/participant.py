@@ -5,7 +5,7 @@ Whoever could ask for a stage again, or go on after a refusal, could have both s
 """
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar, Protocol
 
 from testbed.aggregation.ring_elements import NoisyRole
 from testbed.aggregation.secagg.messages import (
@@ -18,7 +18,6 @@ from testbed.aggregation.secagg.messages import (
     UnmaskSurvivors,
 )
 from testbed.aggregation.secagg.noise import UnmaskAndRemove
-from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.crypto import InvalidSignature, remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
@@ -49,6 +48,14 @@ STAGES = StageTable(
 )
 
 
+class BindsModel(Protocol):
+    """What a participant needs of its protocol's parameters."""
+
+    @property
+    def model_binding(self) -> str:
+        """Whether what was trained is ``signed`` with keys, or ``none`` of it."""
+
+
 class Participant(NoisyRole):
     """One participant of one round.
 
@@ -58,9 +65,9 @@ class Participant(NoisyRole):
     """
 
     STAGES: ClassVar[StageTable] = STAGES
-    parameters: SecAggParameters
+    parameters: Any  # what `BindsModel` says, at least
 
-    def __init__(self, client: Client, parameters: SecAggParameters) -> None:
+    def __init__(self, client: Client, parameters: BindsModel) -> None:
         super().__init__(client, parameters)
         self.progress = self.STAGES.progress()
         self.round = -1

@@ -42,6 +42,7 @@ class ShareHolder(Participant):
         opened: those of its batch, opened.
     """
 
+    parameters: SecAggParameters
     noise: SecAggNoise
     graph: PeerGraph
     sealing: PrivateKey

@@ -42,7 +42,7 @@ def test_numbers_as_yaml_1_2_has_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"hmacc: 1", "unknown operation 'hmacc'; allowed: aead.open, aead.seal, "),
+        (b"hmacc: 1", "unknown operation 'hmacc'; allowed: aead.byte, aead.open, aead.seal, "),
         (b"3: 1", "unknown operation 3; allowed: "),
         (b"[1, 2]: 1", "not valid YAML: "),
         (b"hmac: -1.0e-6", "hmac: -1e-06 is not a number of seconds, finite and at least 0"),

@@ -1,0 +1,105 @@
+"""A malicious LightSecAgg server that tells survivors two sets: the difference of the two sums is one client's update.
+
+Nobody signs the survivors in `testbed.aggregation.lightsecagg`: each client believes the set that it alone is shown,
+and sums the pieces of its members once. So U holders may sum over all survivors, and U others over all but the victim.
+With x accomplices, who sum as often as they are asked to, that takes 2 (U - x) honest survivors. Both sums are over U
+clients or more, and nobody's check fails. Fewer holders for the second set give nothing while they are T or fewer;
+between T and U of them, each gives one piece's worth of equations on the victim's mask.
+"""
+
+import hashlib
+import re
+from typing import ClassVar
+
+import numpy as np
+
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
+from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.aggregation.lightsecagg.client import LightSecAggClient
+from testbed.aggregation.lightsecagg.messages import SummedPieces, SumPieces, elements_to_bytes
+from testbed.aggregation.lightsecagg.server import LightSecAgg, LightSecAggRound
+from testbed.arrays import Ids
+from testbed.crypto.prime_field import Elements, difference, total
+from testbed.errors import RoundAborted
+from testbed.network.contract import ids
+from testbed.parties.client import RoleSpec, Row, StageTable, handles
+
+
+class LightSecAggAccomplice(LightSecAggClient):
+    """An honest client in everything that others can see; but it sums for the server as often as it is asked to."""
+
+    STAGES: ClassVar[StageTable] = LightSecAggClient.STAGES.extended(
+        {SumPieces: Row(after={"masked", "summed"}, then="summed", check="lightsecagg.out-of-order")}
+    )
+
+    @handles(SumPieces)
+    def on_sum_pieces(self, message: SumPieces) -> SummedPieces:
+        """As often as it is asked to."""
+        with self.progress.answering(message, message.round):
+            return SummedPieces(elements_to_bytes(total([self.piece_of(peer) for peer in sorted(message.survivors)])))
+
+
+class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
+    """Some survivors are told that the victim has survived, the others that it dropped out; the round is completed."""
+
+    name: ClassVar[str] = "contradict-dropouts"
+    applies_to: ClassVar[tuple[str, ...]] = ("lightsecagg",)
+    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """Those of the honest server, and the accomplices."""
+        return [*super().roles, RoleSpec(LightSecAggAccomplice, self.parameters, self.dishonest)]
+
+    async def unmasked_sum(self, state: LightSecAggRound) -> Elements:
+        """See `LightSecAgg.unmasked_sum`; beside it the sum without the victim, as far as it can be had."""
+        victim = self._victim(state)
+        if not self.attacking or victim is None:
+            return await super().unmasked_sum(state)
+        needed = state.announced.threshold
+        accomplices = np.intersect1d(state.arrived, sorted(self.dishonest))
+        honest = np.setdiff1d(state.arrived, accomplices)
+        told_all = honest[: max(0, needed - len(accomplices))]
+        others = ids(state.survivors[state.survivors != victim])
+        replies, of_all = await self.summed_pieces(state, np.union1d(told_all, accomplices), state.survivors)
+        _, of_others = await self.summed_pieces(state, np.setdiff1d(state.arrived, told_all), others)
+        summed = None
+        if len(of_all) >= needed:
+            summed = await self.without_masks(state, state.survivors, of_all)
+        counted = f"victim {victim}: {len(of_all)} and {len(of_others)} of {needed} needed sums with it and without it"
+        self.record_attack(ContradictSurvivors, await self._told(state, counted, summed, others, of_others))
+        if summed is None:
+            state.at_least(len(of_all), replies, "summed the pieces that they hold")
+            raise RoundAborted("below-threshold", counted)
+        return summed
+
+    async def _told(
+        self,
+        state: LightSecAggRound,
+        counted: str,
+        summed: Elements | None,
+        others: Ids,
+        of_others: dict[int, Elements],
+    ) -> str:
+        """What came of it, in one line."""
+        if summed is None or len(of_others) < state.announced.threshold:
+            return f"{counted}; failed: too few sums"
+        update = difference(summed, await self.without_masks(state, others, of_others))
+        try:
+            _, weight = self.parameters.quantisation.decode(update, 1)
+        except RoundAborted as failed:
+            return f"{counted}; failed: {failed.detail}"
+        digest = hashlib.sha256(elements_to_bytes(update)).hexdigest()
+        return f"{counted}; reconstructed, weight {weight}, sha256 {digest}"
+
+    def _victim(self, state: LightSecAggRound) -> int | None:
+        """An honest survivor: the one that the experiment names, or the server's draw; None: it is not there."""
+        honest = [client for client in state.survivors.tolist() if client not in self.dishonest]
+        named: int | None = self.context.options_of(ContradictSurvivors).victim
+        if named is not None:
+            return named if named in honest else None
+        randomness = state.start.randomness
+        if randomness is None or not honest:
+            return None
+        return int(randomness.generator("server", state.start.number, "victim").choice(honest))

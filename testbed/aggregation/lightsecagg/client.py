@@ -1,0 +1,228 @@
+"""Client side of `lightsecagg`; see `testbed.aggregation.lightsecagg.server`."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from testbed.aggregation.lightsecagg.messages import (
+    KEYS_DOMAIN,
+    SEALING_PURPOSE,
+    AdvertiseKeys,
+    AdvertOf,
+    KeyAdvert,
+    Masked,
+    MaskInput,
+    PieceFor,
+    SealedForPeers,
+    SealedFromPeers,
+    ShareMasks,
+    SummedPieces,
+    SumPieces,
+    advert_content,
+    adverts_digest,
+    elements_to_bytes,
+    open_piece,
+    seal_piece,
+)
+from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
+from testbed.aggregation.secagg.messages import point_of
+from testbed.aggregation.secagg.participant import Participant
+from testbed.crypto import OpeningFailed, remembered
+from testbed.crypto.coded_masks import MaskCode
+from testbed.crypto.encryption import TAG_BYTES
+from testbed.crypto.key_agreement import PrivateKey
+from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, total
+from testbed.emulation.compute.cost import meter
+from testbed.errors import Refusal
+from testbed.parties.client import Client, Row, StageTable, handles
+from testbed.training import trained_update
+from testbed.vectors.integers import IntegerVector
+
+
+def _row(after: str, then: str) -> Row:
+    return Row(after={after}, then=then, check="lightsecagg.out-of-order", begins=after == "new")
+
+
+class LightSecAggClient(Participant):
+    """One participant of one round; the methods follow the protocol's stages.
+
+    Attributes:
+        announced: the question that began the aggregation: N, U and T.
+        code: how masks are coded.
+        sealing: the key pair under which pieces are sealed for it.
+        adverts: the keys that it was shown, its own among them.
+        digest: what it has in common with those that were shown the same.
+        mask_seed: of its mask.
+        pair_keys: by peer, the key under which the two seal pieces.
+        own_piece: the coded piece of its own mask that it keeps itself.
+        received: by peer that has shared, its sealed piece.
+    """
+
+    STAGES: ClassVar[StageTable] = StageTable(
+        start="new",
+        rows={
+            AdvertiseKeys: _row("new", "advertised"),
+            ShareMasks: _row("advertised", "shared"),
+            MaskInput: _row("shared", "masked"),
+            SumPieces: _row("masked", "summed"),
+        },
+    )
+    parameters: LightSecAggParameters
+    announced: AdvertiseKeys
+    code: MaskCode
+    training: bytes
+    sealing: PrivateKey
+    adverts: dict[int, AdvertOf]
+    digest: bytes
+    mask_seed: bytes
+    own_piece: Elements
+
+    def __init__(self, client: Client, parameters: LightSecAggParameters) -> None:
+        super().__init__(client, parameters)
+        self.batches = parameters.batch_policy(self.environment.batches)
+        self.pair_keys: dict[int, bytes] = {}
+        self.received: dict[int, bytes] = {}
+
+    # -- AdvertiseKeys ------------------------------------------------------------------------------------------------
+
+    @handles(AdvertiseKeys)
+    def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
+        """Make a key pair and sign its public half; refuse thresholds that are not the experiment's."""
+        with self.progress.answering(message, message.round):
+            self.check_size(message.participants)
+            given = self.parameters
+            expected = given.threshold_for(message.participants), given.max_colluders_for(message.participants)
+            if (message.threshold, message.max_colluders) != expected:
+                detail = f"U = {message.threshold}, T = {message.max_colluders}: not what the experiment says"
+                raise Refusal("lightsecagg.other-threshold", detail)
+            if not 2 <= message.threshold <= message.participants or message.max_colluders >= message.threshold:
+                detail = f"U = {message.threshold}, T = {message.max_colluders} of {message.participants}"
+                raise Refusal("lightsecagg.impossible-threshold", detail)
+            update = trained_update(self, message.round)  # a number used before would bring the same masks again
+            self.round, self.announced = message.round, message
+            self.code = MaskCode(len(update.delta) + 1, message.threshold, message.max_colluders)
+            self.training = self.digest_of_training(update)
+            self.sealing = remembered.key_pair(self.secret("lightsecagg sealing key"))
+            meter("x25519.generate")
+            content = advert_content(self.round, self.number, self.sealing.public, self.training)
+            return KeyAdvert(self.sealing.public, self.sign(KEYS_DOMAIN, content))
+
+    # -- ShareMasks: the paper's offline encoding and sharing of local masks ------------------------------------------
+
+    @handles(ShareMasks)
+    def on_share_masks(self, message: ShareMasks) -> SealedForPeers:
+        """Verify the peers' keys; draw a mask, code it, and seal a piece for each of them."""
+        with self.progress.answering(message, message.round):
+            adverts = {advert.client: advert for advert in message.adverts}
+            self.check_adverts(adverts, len(message.adverts))
+            self.adverts = adverts
+            self.digest = adverts_digest(self.announced, self.training, adverts.values())
+            self.mask_seed = self.secret("lightsecagg mask")
+            return SealedForPeers(self.coded_pieces(sorted(adverts)))
+
+    def check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
+        """Refuse keys that are not those of this round's participants, asked to train the same."""
+        if len(adverts) != count:
+            raise Refusal("lightsecagg.listed-twice", "a client's key is in the list twice")
+        if not self.announced.threshold <= count <= self.announced.participants:
+            detail = f"{count} clients with keys, of {self.announced.participants}, threshold {self.code.needed}"
+            raise Refusal("lightsecagg.wrong-size", detail)
+        own = adverts.get(self.number)
+        if own is None or own.sealing_key != self.sealing.public:
+            raise Refusal("lightsecagg.own-key-changed", "the list does not hold this client's key")
+        if len({advert.sealing_key for advert in adverts.values()}) != count:
+            raise Refusal("lightsecagg.key-used-twice", "duplicate public key in the list")
+        agreed = self.client.agreed_participants
+        if agreed is not None and not adverts.keys() <= agreed.keys():
+            raise Refusal("lightsecagg.foreign-participant", "key of a client that is not on the agreed list")
+        if agreed is None:
+            self.environment.look_up(adverts)
+        said = {client: (advert.sealing_key, advert.signature) for client, advert in adverts.items()}
+        self.check_signatures(
+            KEYS_DOMAIN,
+            advert_content(self.round, 0, b"", self.training),
+            said,
+            lambda client: advert_content(self.round, client, said[client][0], self.training),
+            self.not_signed,
+            shown_to_all=True,
+            but=self.number,
+        )
+
+    def coded_pieces(self, holders: list[int]) -> list[PieceFor]:
+        """The coded piece of each holder, sealed; its own is kept."""
+        code = self.code
+        coded = code.coded(self.mask_seed, tuple(point_of(holder) for holder in holders))
+        meter("mask.element", code.length + code.private * code.piece_length)
+        meter("field.multiply", len(holders) * code.needed * code.piece_length)
+        pieces = []
+        for holder, piece in zip(holders, coded, strict=True):
+            if holder == self.number:
+                self.own_piece = piece
+                continue
+            key = remembered.agree(self.sealing, self.adverts[holder].sealing_key, SEALING_PURPOSE)
+            self.pair_keys[holder] = key
+            pieces.append(PieceFor(holder, seal_piece(key, self.number, holder, piece, self.digest)))
+        meter("x25519.agree", len(pieces))
+        meter("aead.seal", len(pieces))
+        meter("aead.byte", len(pieces) * ELEMENT_BYTES * code.piece_length)
+        return pieces
+
+    # -- MaskInput: masking and uploading of local models -------------------------------------------------------------
+
+    @handles(MaskInput)
+    def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
+        """The update and the mask, added in the field."""
+        with self.progress.answering(message, message.round):
+            received = {row.client: row.sealed for row in private.pieces}
+            foreign = received.keys() - (self.adverts.keys() - {self.number})
+            if foreign or len(received) != len(private.pieces):
+                raise Refusal("lightsecagg.foreign-pieces", "pieces twice, or of somebody whose key is not in the list")
+            if len(received) + 1 < self.code.needed:
+                detail = f"{len(received) + 1} have shared, threshold {self.code.needed}"
+                raise Refusal("lightsecagg.too-few", detail)
+            self.received = received
+            return Masked(IntegerVector(total([self.encoded(), self.mask()])))
+
+    def mask(self) -> Elements:
+        """`(d+1,)` what hides the update."""
+        meter("mask.element", self.code.length)
+        meter("field.add.element", self.code.length)
+        return self.code.mask(self.mask_seed)
+
+    def encoded(self) -> Elements:
+        """`(d+1,)` the update as elements of the field, its weight the last of them."""
+        update = trained_update(self, self.round)
+        weight = update.samples if self.parameters.weights == "samples" else 1
+        coins = self.environment.randomness.simulation_key(self.number, self.round, "stochastic rounding")
+        return self.parameters.quantisation.encode(np.asarray(update.delta, np.float32), weight, coins)
+
+    # -- SumPieces: one-shot aggregate-model recovery -----------------------------------------------------------------
+
+    @handles(SumPieces)
+    def on_sum_pieces(self, message: SumPieces) -> SummedPieces:
+        """The sum of the survivors' pieces: once in a round, for U survivors or more."""
+        with self.progress.answering(message, message.round):
+            survivors = set(message.survivors)
+            if len(survivors) != len(message.survivors) or not survivors <= self.received.keys() | {self.number}:
+                raise Refusal("lightsecagg.foreign-survivor", "a survivor twice, or one that has not shared")
+            if len(survivors) < self.code.needed:
+                detail = f"{len(survivors)} survivors, never fewer than {self.code.needed}"
+                raise Refusal("lightsecagg.too-few", detail)
+            self.batches.check_survivors(message.survivors)
+            pieces = [self.piece_of(survivor) for survivor in sorted(survivors)]
+            meter("field.add.element", len(pieces) * self.code.piece_length)
+            return SummedPieces(elements_to_bytes(total(pieces)))
+
+    def piece_of(self, peer: int) -> Elements:
+        """A peer's coded piece; refuses one that was not sealed for those that were shown the same keys."""
+        if peer == self.number:
+            return self.own_piece
+        meter("aead.open")
+        meter("aead.byte", ELEMENT_BYTES * self.code.piece_length)
+        sealed = self.received[peer]
+        try:
+            if len(sealed) != ELEMENT_BYTES * self.code.piece_length + TAG_BYTES:
+                raise OpeningFailed("a coded piece of another length")
+            return open_piece(self.pair_keys[peer], peer, self.number, sealed, self.digest)
+        except OpeningFailed as error:
+            raise Refusal("lightsecagg.bad-piece", f"client {peer}: {error}") from None

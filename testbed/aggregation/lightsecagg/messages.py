@@ -1,0 +1,167 @@
+"""What the parties of `lightsecagg` send each other, stage by stage, what they sign, and how pieces are sealed."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Annotated, ClassVar
+
+import msgspec
+import numpy as np
+
+from testbed.aggregation.secagg.messages import MAXIMUM_PARTICIPANTS
+from testbed.crypto import OpeningFailed, encryption, prf
+from testbed.crypto.prime_field import ELEMENT_BYTES, PRIME, Elements
+from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content
+
+KEYS_DOMAIN = b"testbed/lightsecagg/advertised-key/v1"
+SEALING_PURPOSE = b"testbed/lightsecagg/sealing/v1"
+_PIECE_DOMAIN = b"testbed/lightsecagg/coded-piece/v1"
+_ADVERTS_DOMAIN = b"testbed/lightsecagg/adverts/v1"
+_NONCE = bytes(encryption.NONCE_BYTES)  # each key seals once
+
+_Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
+
+
+class KeyAdvert(Message, frozen=True):
+    """A client's public key for this round, under which coded pieces are sealed for it; signed."""
+
+    sealing_key: Key32
+    signature: Signature64
+
+
+class AdvertiseKeys(Message, frozen=True):
+    """Aggregation begins; so many participants, of whom U must remain and T may collude with the server."""
+
+    stage: ClassVar[str] = "lightsecagg/advertise-keys"
+    Answer: ClassVar[type[Message] | None] = KeyAdvert
+
+    round: RoundNumber
+    participants: Count
+    threshold: Count
+    max_colluders: Count
+
+
+class AdvertOf(Message, frozen=True):
+    """One client's advert, passed on."""
+
+    client: ClientId
+    sealing_key: Key32
+    signature: Signature64
+
+
+class PieceFor(Message, frozen=True):
+    """One peer's sealed coded piece (to it, or from it)."""
+
+    client: ClientId
+    sealed: bytes
+
+
+class SealedForPeers(Message, frozen=True):
+    """The coded pieces of a client's mask, sealed for each peer."""
+
+    pieces: Annotated[list[PieceFor], _Many]
+
+
+class ShareMasks(Message, frozen=True):
+    """Everybody's advertised keys."""
+
+    stage: ClassVar[str] = "lightsecagg/share-masks"
+    Answer: ClassVar[type[Message] | None] = SealedForPeers
+
+    round: RoundNumber
+    adverts: Annotated[list[AdvertOf], _Many]
+
+
+class Masked(Message, frozen=True):
+    """The masked, quantised update: elements of the field."""
+
+    input: Vector
+
+
+class SealedFromPeers(Message, frozen=True):
+    """The coded pieces that this client's peers have sealed for it; the senders are who has shared."""
+
+    pieces: Annotated[list[PieceFor], _Many]
+
+
+class MaskInput(Message, frozen=True):
+    """Mask your update; keep the pieces of those who have shared."""
+
+    stage: ClassVar[str] = "lightsecagg/masked-input"
+    Answer: ClassVar[type[Message] | None] = Masked
+    Private: ClassVar[type[Message] | None] = SealedFromPeers
+
+    round: RoundNumber
+
+
+class SummedPieces(Message, frozen=True):
+    """The sum of the survivors' coded pieces that this client holds, four bytes an element, little-endian."""
+
+    total: bytes
+
+
+class SumPieces(Message, frozen=True):
+    """Whose masked input has arrived: sum their pieces."""
+
+    stage: ClassVar[str] = "lightsecagg/sum-pieces"
+    Answer: ClassVar[type[Message] | None] = SummedPieces
+
+    round: RoundNumber
+    survivors: Annotated[list[ClientId], _Many]
+
+
+def advert_content(round_number: int, client: int, sealing_key: bytes, training: bytes) -> bytes:
+    """What the signature on an advertised key covers, beside the domain and the experiment.
+
+    `training` is the digest of what the client was asked to train, empty with ``model_binding: none``
+    (`testbed.aggregation.secagg.messages.advert_content`).
+    """
+    return signed_content(round_number, client, sealing_key, training)
+
+
+def adverts_digest(announced: AdvertiseKeys, training: bytes, adverts: Iterable[AdvertOf]) -> bytes:
+    """32 bytes that only clients have in common that were told the same N, U and T and were shown the same keys."""
+    listed = sorted((advert.client, advert.sealing_key) for advert in adverts)
+    clients, keys = [client for client, _ in listed], b"".join(key for _, key in listed)
+    content = signed_content(
+        announced.round, announced.participants, announced.threshold, announced.max_colluders, training, clients, keys
+    )
+    return hashlib.sha256(_ADVERTS_DOMAIN + content).digest()
+
+
+def seal_piece(pair_key: bytes, dealer: int, holder: int, piece: Elements, digest: bytes) -> bytes:
+    """A coded piece as it goes through the server, 16 bytes longer than its elements.
+
+    Args:
+        pair_key: 32 bytes that the two have agreed on.
+        dealer, holder: client numbers.
+        piece: `(piece_length,)`.
+        digest: it opens for a holder with the same one (`adverts_digest`).
+    """
+    key = _piece_key(pair_key, dealer, holder)
+    return encryption.seal(key, _NONCE, elements_to_bytes(piece), digest)
+
+
+def open_piece(pair_key: bytes, dealer: int, holder: int, sealed: bytes, digest: bytes) -> Elements:
+    """Inverse of `seal_piece`; raises `OpeningFailed`, also for what are no elements of the field."""
+    opened = encryption.open_sealed(_piece_key(pair_key, dealer, holder), _NONCE, sealed, digest)
+    piece = elements_from_bytes(opened)
+    if piece is None:
+        raise OpeningFailed("a coded piece that is not made of elements of the field")
+    return piece
+
+
+def _piece_key(pair_key: bytes, dealer: int, holder: int) -> bytes:
+    return prf.evaluate(pair_key, _PIECE_DOMAIN + signed_content(dealer, holder))
+
+
+def elements_to_bytes(elements: Elements) -> bytes:
+    """Four bytes each, little-endian."""
+    return elements.astype("<u4", copy=False).tobytes()
+
+
+def elements_from_bytes(data: bytes) -> Elements | None:
+    """Inverse of `elements_to_bytes`; None: these are no elements of the field."""
+    if len(data) % ELEMENT_BYTES:
+        return None
+    elements = np.frombuffer(data, "<u4").astype(np.uint32, copy=False)
+    return None if int(elements.max(initial=0)) >= PRIME else elements

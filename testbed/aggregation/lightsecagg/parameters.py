@@ -1,0 +1,119 @@
+"""The experiment's section `aggregation` for `lightsecagg`."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from testbed.aggregation.contract import AggregationParameters
+from testbed.aggregation.ring_elements import Quantisation
+from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
+from testbed.batches import Batches
+from testbed.crypto.prime_field import PRIME
+from testbed.errors import ExperimentError
+
+
+@dataclass(frozen=True)
+class FieldQuantisation(Quantisation):
+    """Quantisation into the integers modulo the prime of `testbed.crypto.prime_field`, of 32 bits."""
+
+    bits: int = 32
+
+    @property
+    def modulus(self) -> int:
+        """See `Quantisation.modulus`."""
+        return PRIME
+
+    def check(self, participants: int, maximum_weight: int) -> None:
+        """Raise `ExperimentError` when the sum of so many weighted updates could exceed the field."""
+        weighted = participants * maximum_weight
+        if weighted * self.highest < PRIME:
+            return
+        found = []
+        if (levels := ((PRIME - 1) // weighted + 1).bit_length() - 1) >= 1:
+            found.append(f"aggregation.levels_bits to {levels}")
+        if maximum_weight > 1 and participants * self.highest < PRIME:
+            found.append("aggregation.weights to equal")
+        advice = f"set {', or '.join(found)}" if found else "lower selection.participants"
+        raise ExperimentError(
+            f"aggregation.levels_bits: {participants} participants with weights up to {maximum_weight} at "
+            f"{self.levels_bits} bits have sums of {(weighted * self.highest).bit_length()} bits, the field of "
+            f"lightsecagg has 32; {advice}"
+        )
+
+
+class LightSecAggParameters(AggregationParameters):
+    """Sums that hide every single update from a server that follows the protocol, with one question to survivors."""
+
+    stages: ClassVar[tuple[str, ...]] = (
+        "lightsecagg/advertise-keys",
+        "lightsecagg/share-masks",
+        "lightsecagg/masked-input",
+        "lightsecagg/sum-pieces",
+    )
+    protocol: Literal["lightsecagg"] = "lightsecagg"
+    threshold: float | int = Field(
+        0.7,
+        gt=0,
+        allow_inf_nan=False,
+        description="Clients that must remain: a number U, or a fraction of the participants",
+    )
+    max_colluders: float | int = Field(
+        0.5,
+        ge=0,
+        allow_inf_nan=False,
+        description="Clients that learn nothing together with the server: a number T below U, or a fraction of the "
+        "participants; the nearer to U, the longer the coded pieces",
+    )
+    levels_bits: int = Field(16, ge=1, le=24, description="Bits per coordinate of an update before summing")
+    clip: float = Field(1.0, gt=0, allow_inf_nan=False, description="Largest absolute value of a coordinate")
+    model_binding: Literal["signed", "none"] = Field(
+        "signed",
+        description="Do clients sign what they were asked to train with their keys, so that only those go into one sum "
+        "that were sent the same model (signed), or not (none; to show that attack)?",
+    )
+
+    @property
+    def quantisation(self) -> Quantisation:
+        """How updates become elements of the field."""
+        return FieldQuantisation(self.clip, self.levels_bits)
+
+    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
+        """Who may be summed with whom."""
+        atomic = self.atomic_batches(batches)
+        return BatchPolicy() if atomic is None else CompleteBatches(atomic)
+
+    def threshold_for(self, participants: int) -> int:
+        """U for so many participants; a fraction is rounded up."""
+        return _number(self.threshold, participants)
+
+    def max_colluders_for(self, participants: int) -> int:
+        """T for so many participants; a fraction is rounded down."""
+        if isinstance(self.max_colluders, int):
+            return self.max_colluders
+        return int(Fraction(str(self.max_colluders)) * participants)
+
+    def check(self, participants: int) -> None:
+        """T < U <= N, and U at least 2."""
+        if participants < 2:
+            raise ValueError("protocol: lightsecagg needs at least 2 participants; the sum of one hides nothing")
+        needed, private = self.threshold_for(participants), self.max_colluders_for(participants)
+        if not 2 <= needed <= participants:
+            raise ValueError(
+                f"threshold: U = {needed} of {participants} participants; allowed 2 to {participants} (or a fraction)"
+            )
+        if private >= needed:
+            raise ValueError(
+                f"max_colluders: T = {private} of {participants} participants; allowed 0 to {needed - 1}, below the "
+                f"threshold U = {needed}"
+            )
+
+    def check_weights(self, participants: int, maximum_weight: int) -> None:
+        """The weighted sum must fit the field."""
+        self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)
+
+
+def _number(given: float | int, participants: int) -> int:
+    return given if isinstance(given, int) else ceil(Fraction(str(given)) * participants)

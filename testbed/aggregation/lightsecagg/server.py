@@ -1,0 +1,268 @@
+"""LightSecAgg: So, He, Yang, Li, Yu, Ali, Guler, Avestimehr, LightSecAgg: a Lightweight and Versatile Design for Secure
+Aggregation in Federated Learning, MLSys 2022 (arXiv 2109.14236), Algorithm 1, synchronous.
+
+Client i draws a mask z_i in a field, cuts it into U - T pieces, puts T uniform ones below them, and sends each peer j a
+coded piece [z_i]_j (`testbed.crypto.coded_masks`), sealed. It uploads x_i + z_i. Once the server knows whose upload has
+arrived, each of these survivors answers one question with the sum of the survivors' pieces that it holds; any U answers
+decode the sum of the masks, whoever has dropped out. Nothing is rebuilt for a client that drops out.
+
+What the paper leaves open: the private channels between clients. Here they are what `secagg` has: a key pair a round,
+whose public half is signed with the key that the PKI knows, together with what the client was asked to train
+(``model_binding: signed``); pieces open for those alone that were shown the same list of keys, the same N, U and T.
+
+It protects against a server that follows the protocol, and T clients that tell it all they know. Nobody signs the
+survivors: see docs/explanation/lightsecagg.md for what a malicious server has, and a malicious client can end.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.lightsecagg.client import LightSecAggClient
+from testbed.aggregation.lightsecagg.messages import (
+    KEYS_DOMAIN,
+    AdvertiseKeys,
+    AdvertOf,
+    KeyAdvert,
+    MaskInput,
+    PieceFor,
+    SealedFromPeers,
+    ShareMasks,
+    SumPieces,
+    advert_content,
+    elements_from_bytes,
+)
+from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
+from testbed.aggregation.secagg.messages import point_of
+from testbed.arrays import Ids
+from testbed.crypto import remembered
+from testbed.crypto.coded_masks import MaskCode
+from testbed.crypto.encryption import TAG_BYTES
+from testbed.crypto.key_agreement import PrivateKey
+from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, difference, reduced
+from testbed.emulation.compute.cost import meter
+from testbed.errors import ProtocolError, RoundAborted
+from testbed.network import Replies
+from testbed.network.contract import ids, no_ids
+from testbed.parties.client import RoleSpec
+from testbed.privacy.noise_plan import Guarantees
+from testbed.training import training_digest
+from testbed.vectors.integers import INTEGERS
+
+_PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
+
+
+@dataclass
+class LightSecAggRound:
+    """One round.
+
+    Attributes:
+        start: how the aggregation began.
+        announced: N, U and T.
+        training: digest of what the clients were asked to train; empty with ``model_binding: none``.
+        adverts: by client, its public key.
+        sealed: by client, what it has sealed for each peer.
+        uploads: the answers with the masked inputs.
+        arrived: whose masked input is there.
+        survivors: whose inputs are summed.
+    """
+
+    start: AggregationRound
+    announced: AdvertiseKeys
+    training: bytes = b""
+    adverts: dict[int, KeyAdvert] = field(default_factory=dict)
+    sealed: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    uploads: Replies = field(init=False)
+    arrived: Ids = field(default_factory=no_ids)
+    survivors: Ids = field(default_factory=no_ids)
+
+    @property
+    def code(self) -> MaskCode:
+        """How masks of inputs like those that have arrived are coded."""
+        length = len(self.uploads[int(self.arrived[0])].input)
+        return MaskCode(length, self.announced.threshold, self.announced.max_colluders)
+
+    def at_least(self, clients: int, replies: Replies, what: str) -> None:
+        """Raise `RoundAborted` when these are fewer than U."""
+        if clients < self.announced.threshold:
+            refusals = sorted({refusal.check for refusal in replies.missing.refusals})
+            because = f"; refusals: {', '.join(refusals)}" if refusals else ""
+            raise RoundAborted("below-threshold", f"{clients} of {self.announced.threshold} needed {what}{because}")
+
+    def misbehaved(self, client: int, detail: str) -> None:
+        """Record what a client has done."""
+        self.start.network.record_event(f"client:{client}", "misbehaviour", detail)
+
+
+class LightSecAgg(AggregationProtocol):
+    """Server side. A malicious server overrides some decisions."""
+
+    parameters: LightSecAggParameters
+    needs_registration = True
+    stages = LightSecAggParameters.stages
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """See `AggregationProtocol.roles`."""
+        return [RoleSpec(LightSecAggClient, self.parameters)]
+
+    def guarantees(self, participants: int) -> Guarantees:
+        """See `AggregationProtocol.guarantees`: none against a malicious server, as nobody signs the survivors."""
+        fewest = self.parameters.threshold_for(participants)
+        return Guarantees(
+            participants,
+            max_colluders=-1,
+            min_sum_size=fewest,
+            min_partition_size=participants,
+            min_noise_share=fewest / participants,
+        )
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        """See `AggregationProtocol.aggregate`. The sum over the survivors, or `RoundAborted` below U of them."""
+        state = self.begin(round_)
+        await self.advertise_keys(state)
+        await self.share_masks(state)
+        await self.collect_masked_inputs(state)
+        total = await self.unmasked_sum(state)
+        mean, weight = self.parameters.quantisation.decode(total, len(state.survivors))
+        if self.parameters.weights == "equal" and weight != len(state.survivors):
+            raise RoundAborted("implausible-sum", f"{len(state.survivors)} equal weights sum to {weight}")
+        return Aggregate(mean, weight, state.survivors)
+
+    def begin(self, round_: AggregationRound) -> LightSecAggRound:
+        """N, U and T of this round; raises `RoundAborted` where clients would refuse them anyway."""
+        participants = len(round_.participants)
+        needed = self.parameters.threshold_for(participants)
+        private = self.parameters.max_colluders_for(participants)
+        if participants < max(2, needed):
+            raise RoundAborted("below-threshold", f"{participants} of {max(2, needed)} needed participants")
+        if private >= needed or needed < 2:
+            raise RoundAborted("threshold-too-low", f"U = {needed} must exceed T = {private} and 1")
+        state = LightSecAggRound(round_, AdvertiseKeys(round_.number, participants, needed, private))
+        self.parameters.batch_policy(round_.batches).require_complete_batches(round_.trained, needed, "trained")
+        return state
+
+    # -- keys ---------------------------------------------------------------------------------------------------------
+
+    async def advertise_keys(self, state: LightSecAggRound) -> None:
+        """Who takes part, with their public keys."""
+        state.training = self._digest_of_training(state.start)
+        replies = await state.start.network.ask(state.start.trained, state.announced)
+        state.adverts = self.usable_adverts(state, replies.valid())
+        state.at_least(len(state.adverts), replies, "advertised keys")
+
+    def _digest_of_training(self, round_: AggregationRound) -> bytes:
+        """What clients sign of what they were asked to train."""
+        if self.parameters.model_binding == "none":
+            detail = "clients do not sign the model that they were sent; a malicious server may send each another one"
+            round_.network.record_event("server", "weak-binding", detail)
+            return b""
+        if round_.training is not None:
+            return training_digest(round_.training, anew=True)
+        if round_.experiment_id is not None:
+            raise RoundAborted("no-training", "the server that verifies signatures must know what it asked to train")
+        return b""
+
+    def usable_adverts(self, state: LightSecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
+        """Without the adverts that peers would refuse: one client must not be able to end everybody's round so."""
+        usable: dict[int, KeyAdvert] = {}
+        seen: set[bytes] = set()
+        round_ = state.start
+        for client, advert in adverts.items():
+            content = advert_content(round_.number, client, advert.sealing_key, state.training)
+            try:
+                if advert.sealing_key in seen:
+                    raise ProtocolError("a key that is used twice")
+                _PROBE.exchange(advert.sealing_key)
+                if round_.experiment_id is not None:
+                    meter("ed25519.verify")
+                    domain = KEYS_DOMAIN + round_.experiment_id
+                    remembered.verify(round_.directory.signing_key(client), domain, content, advert.signature)
+            except ProtocolError as error:
+                state.misbehaved(client, f"advertised key: {error}")
+                continue
+            seen.add(advert.sealing_key)
+            usable[client] = advert
+        meter("x25519.agree", len(adverts))
+        return usable
+
+    # -- masks --------------------------------------------------------------------------------------------------------
+
+    async def share_masks(self, state: LightSecAggRound) -> None:
+        """Everybody's coded pieces, sealed for everybody else."""
+        listed = [AdvertOf(client, one.sealing_key, one.signature) for client, one in state.adverts.items()]
+        meter("message", len(listed))
+        replies = await state.start.network.ask(ids(list(state.adverts)), ShareMasks(state.start.number, listed))
+        answers = {c: {row.client: row.sealed for row in answer.pieces} for c, answer in replies.valid().items()}
+        size = self._sealed_bytes(state)
+        for client, bundle in answers.items():
+            lengths = {len(sealed) for sealed in bundle.values()}
+            rows = len(replies[client].pieces)
+            complete = bundle.keys() == state.adverts.keys() - {client} and rows == len(bundle)
+            if complete and (len(lengths) == 1 if size is None else lengths <= {size}):
+                state.sealed[client] = bundle
+            else:
+                state.misbehaved(client, "shared masks: not a piece for every peer")
+        state.at_least(len(state.sealed), replies, "shared their masks")
+
+    def _sealed_bytes(self, state: LightSecAggRound) -> int | None:
+        """How long a sealed piece is; None: the dimension is not known."""
+        if state.start.dimension is None:
+            return None
+        code = MaskCode(state.start.dimension + 1, state.announced.threshold, state.announced.max_colluders)
+        return ELEMENT_BYTES * code.piece_length + TAG_BYTES
+
+    def pieces_for_holders(self, state: LightSecAggRound) -> dict[int, SealedFromPeers]:
+        """What each client holds of those who have shared."""
+        meter("message", len(state.sealed) ** 2)
+        return {
+            holder: SealedFromPeers([PieceFor(c, bundle[holder]) for c, bundle in state.sealed.items() if c != holder])
+            for holder in state.sealed
+        }
+
+    # -- masked inputs ------------------------------------------------------------------------------------------------
+
+    async def collect_masked_inputs(self, state: LightSecAggRound) -> None:
+        """The masked inputs that arrive, and whose are summed."""
+        private = self.pieces_for_holders(state)
+        state.uploads = await state.start.network.ask(
+            ids(list(private)), MaskInput(state.start.number), private=private
+        )
+        inputs = {client: answer.input for client, answer in state.uploads.valid().items()}
+        dimension = state.start.dimension
+        state.arrived = of_shape(inputs, INTEGERS, None if dimension is None else dimension + 1)
+        for client in sorted(inputs.keys() - set(state.arrived.tolist())):
+            state.misbehaved(client, f"masked input: {inputs[client]}")
+        state.at_least(len(state.arrived), state.uploads, "sent their input")
+        batches = self.parameters.batch_policy(state.start.batches)
+        needed = state.announced.threshold
+        state.survivors = batches.require_complete_batches(state.arrived, needed, "sent their input")
+
+    # -- the sum ------------------------------------------------------------------------------------------------------
+
+    async def unmasked_sum(self, state: LightSecAggRound) -> Elements:
+        """`(d+1,)` the sum of the survivors' inputs, from U sums of coded pieces."""
+        replies, held = await self.summed_pieces(state, state.arrived, state.survivors)
+        state.at_least(len(held), replies, "summed the pieces that they hold")
+        return await self.without_masks(state, state.survivors, held)
+
+    async def summed_pieces(
+        self, state: LightSecAggRound, holders: Ids, survivors: Ids
+    ) -> tuple[Replies, dict[int, Elements]]:
+        """What holders say of the survivors' coded pieces, by their points."""
+        replies = await state.start.network.ask(holders, SumPieces(state.start.number, survivors.tolist()))
+        held: dict[int, Elements] = {}
+        for client, answer in replies.valid().items():
+            elements = elements_from_bytes(answer.total)
+            if elements is None or len(elements) != state.code.piece_length:
+                state.misbehaved(client, f"summed pieces: {len(answer.total)} bytes, or no elements of the field")
+                continue
+            held[point_of(client)] = elements
+        return replies, held
+
+    async def without_masks(self, state: LightSecAggRound, members: Ids, held: Mapping[int, Elements]) -> Elements:
+        """`(d+1,)` the sum of the members' inputs, given U holders' sums of their pieces."""
+        code = state.code
+        meter("field.multiply", (code.needed - code.private) * code.needed * code.piece_length)
+        meter("field.add.element", code.length)
+        return difference(reduced(await state.uploads.total(members)), code.decoded(held))

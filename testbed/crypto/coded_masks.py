@@ -1,0 +1,78 @@
+"""The code of LightSecAgg: a mask in pieces, coded so that any U coded pieces give it back and any T say nothing of it.
+
+So et al., LightSecAgg: a Lightweight and Versatile Design for Secure Aggregation in Federated Learning, MLSys 2022,
+arXiv 2109.14236, section 4. A mask z of d elements is cut into U - T pieces; T uniform pieces are put below them;
+holder j gets the sum of all U pieces, the k-th times the k-th power of j's point. That is a Vandermonde matrix, so that
+any U columns are invertible (whoever has U coded pieces has z), and so are any T columns of the T lowest rows (the
+uniform pieces hide z from T holders): the paper's T-private MDS code.
+
+The code is linear: the sum of a holder's coded pieces of many masks is its coded piece of the sum of these masks. So U
+holders that add up what they hold give the sum of the masks, and no single one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from testbed.crypto import InvalidShares
+from testbed.crypto.prime_field import Elements, interpolation, product, uniform, vandermonde
+
+
+@dataclass(frozen=True)
+class MaskCode:
+    """How masks of a round are coded.
+
+    Attributes:
+        length: d, elements of a mask.
+        needed: U, coded pieces that give a mask back.
+        private: T, coded pieces that say nothing of it; below U.
+    """
+
+    length: int
+    needed: int
+    private: int
+
+    @property
+    def piece_length(self) -> int:
+        """Elements of a piece, coded or not: d / (U - T), rounded up."""
+        return -(-self.length // (self.needed - self.private))
+
+    def mask(self, seed: bytes) -> Elements:
+        """`(d,)` the mask of a seed."""
+        return uniform(seed, self.length)
+
+    def pieces(self, seed: bytes) -> Elements:
+        """`(U, piece_length)` the mask's pieces, zeros behind the last, and below them T uniform ones."""
+        own = self.needed - self.private
+        drawn = uniform(seed, self.length + self.private * self.piece_length)
+        pieces = np.zeros((self.needed, self.piece_length), np.uint32)
+        pieces[:own].reshape(-1)[: self.length] = drawn[: self.length]
+        pieces[own:] = drawn[self.length :].reshape(self.private, self.piece_length)
+        return pieces
+
+    def coded(self, seed: bytes, points: tuple[int, ...]) -> Elements:
+        """`(n, piece_length)` the coded piece of each holder.
+
+        Args:
+            seed: of the mask, 32 secret bytes.
+            points: of the holders, distinct, from 1 to below the prime.
+        """
+        return product(vandermonde(points, self.needed).T, self.pieces(seed))
+
+    def decoded(self, coded: Mapping[int, Elements]) -> Elements:
+        """`(d,)` the mask, or the sum of masks, whose coded pieces these are, by the holders' points.
+
+        The first U are taken, in the order of their points.
+
+        Raises:
+            InvalidShares: fewer than U, or one of another length.
+        """
+        points = sorted(coded)[: self.needed]
+        if len(points) < self.needed:
+            raise InvalidShares(f"{len(points)} coded pieces of a mask, {self.needed} are needed")
+        if any(len(coded[point]) != self.piece_length for point in points):
+            raise InvalidShares(f"a coded piece of a mask that does not have {self.piece_length} elements")
+        values = np.stack([coded[point] for point in points])
+        pieces = product(interpolation(points, self.needed - self.private).T, values)
+        return pieces.reshape(-1)[: self.length]

@@ -1,0 +1,167 @@
+"""The integers modulo 2**32 - 5, the largest prime below 2**32: vectors of them, and products of matrices.
+
+Protocols that decode a code over the masks (LightSecAgg: So et al., MLSys 2022, arXiv 2109.14236) need a field, which
+the integers modulo 2**32 are not. An element is a uint32 below the prime.
+
+A product of matrices is made of exact ones in doubles, which BLAS multiplies at the speed of the machine: elements are
+taken between -2**31 and 2**31, the left ones cut into two limbs between -2**15 and 2**15, so that a sum of 120 products
+of a limb and an element stays within 2**53 - 2**49, in whatever order it is made.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.crypto.masks import STREAM_SLACK, key_stream
+
+PRIME = 2**32 - 5
+ELEMENT_BYTES = 4
+
+Elements = npt.NDArray[np.uint32]
+
+_LIMB = 16  # bits
+_EXACT = 120  # products of a limb and an element, each within 2**46, that a double sums exactly with 2**49 to spare
+_AT_ONCE = 1 << 15  # elements that are summed or reduced at once: they then stay in a core's cache
+_TOGETHER = 1 << 16  # elements of a product that are made at once, likewise
+_CHUNK_BYTES = 1 << 18
+
+
+def reduced(words: npt.NDArray[np.uint64]) -> Elements:
+    """`words` modulo the prime; any shape."""
+    flat = words.reshape(-1)
+    found = np.empty(len(flat), np.uint32)
+    for begin in range(0, len(flat), _AT_ONCE):
+        found[begin : begin + _AT_ONCE] = _reduced(flat[begin : begin + _AT_ONCE])
+    return found.reshape(words.shape)
+
+
+def _reduced(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    multiples = words // np.uint64(PRIME)  # by a constant: faster than the remainder, and than folding what is above
+    multiples *= np.uint64(PRIME)
+    return words - multiples
+
+
+def total(vectors: Sequence[Elements]) -> Elements:
+    """`(d,)` sum of `(d,)` vectors; at most 2**32 of them."""
+    found = np.empty(len(vectors[0]), np.uint32)
+    for begin in range(0, len(found), _AT_ONCE):
+        summed = vectors[0][begin : begin + _AT_ONCE].astype(np.uint64)
+        for vector in vectors[1:]:
+            summed += vector[begin : begin + _AT_ONCE]
+        found[begin : begin + _AT_ONCE] = _reduced(summed)
+    return found
+
+
+def difference(left: Elements, right: Elements) -> Elements:
+    """`left - right`."""
+    return total([left, np.uint32(PRIME) - right])
+
+
+def product(left: Elements, right: Elements) -> Elements:
+    """`(m, n)` the matrix product of `(m, k)` and `(k, n)`."""
+    rows, columns = len(left), right.shape[1]
+    centred = _centred(left)
+    high = np.rint(centred / 2**_LIMB)
+    limbs = np.concatenate([high, centred - high * 2**_LIMB])
+    found = np.empty((rows, columns), np.uint32)
+    at_once = max(1, _TOGETHER // rows)
+    for first in range(0, columns, at_once):
+        stretch = slice(first, first + at_once)
+        factors = _centred(right[:, stretch])
+        summed = np.zeros((rows, factors.shape[1]))
+        for begin in range(0, len(right), _EXACT):
+            part = slice(begin, begin + _EXACT)
+            both = limbs[:, part] @ factors[part]
+            upper, lower = both[:rows], both[rows:]
+            _near_zero(upper)
+            upper *= 2**_LIMB  # within 2**48
+            lower += upper
+            lower += summed
+            _near_zero(lower)
+            summed = lower
+        summed += np.where(summed < 0, PRIME, 0)
+        found[:, stretch] = summed
+    return found
+
+
+def _centred(elements: Elements) -> npt.NDArray[np.float64]:
+    """The same modulo the prime, between -2**31 and 2**31."""
+    found = elements.view(np.int32).astype(np.float64)  # 2**32 less from 2**31 on: 5 more is the prime less
+    found += (elements >> np.uint32(31)) * np.uint32(2**32 - PRIME)
+    return found
+
+
+def _near_zero(values: npt.NDArray[np.float64]) -> None:
+    """Integers within 2**53 become the nearest to zero that are the same modulo the prime, in place."""
+    multiples = values * (1 / PRIME)
+    np.rint(multiples, out=multiples)
+    multiples *= PRIME
+    values -= multiples
+
+
+def uniform(seed: bytes, count: int) -> Elements:
+    """`(count,)` uniform elements: the words of an AES-256-CTR key stream, little-endian, those below the prime.
+
+    Raises:
+        InvalidKey: the seed is not 32 bytes long.
+    """
+    next_chunk = key_stream(seed)
+    stream = np.empty(_CHUNK_BYTES + STREAM_SLACK, np.uint8)
+    words = stream[:_CHUNK_BYTES].view("<u4")
+    found, filled = np.empty(count, np.uint32), 0
+    while filled < count:
+        next_chunk(stream, _CHUNK_BYTES)
+        fitting = words if int(words.max()) < PRIME else words[words < PRIME]
+        some = fitting[: count - filled]
+        found[filled : filled + len(some)] = some
+        filled += len(some)
+    return found
+
+
+def inverse(element: int) -> int:
+    """What times `element` is 1; raises `ValueError` for 0."""
+    return pow(element, -1, PRIME)
+
+
+@functools.lru_cache(maxsize=8)
+def vandermonde(points: tuple[int, ...], rows: int) -> Elements:
+    """`(rows, n)` the powers of n points, from 0 on."""
+    powers = np.ones((rows, len(points)), np.uint64)
+    bases = np.array(points, np.uint64)
+    for row in range(1, rows):
+        powers[row] = reduced(powers[row - 1] * bases)
+    found: Any = reduced(powers)
+    found.setflags(write=False)
+    return found  # type: ignore[no-any-return]
+
+
+def interpolation(points: Sequence[int], rows: int) -> Elements:
+    """`(n, rows)` what gives the lowest coefficients of a polynomial of degree below n from its values at n points.
+
+    Column c holds the c-th coefficients of the Lagrange polynomials of the points: ``values @ interpolation`` are the
+    coefficients. In O(n**2) steps.
+
+    Raises:
+        ValueError: a point twice, modulo the prime.
+    """
+    n = len(points)
+    whole = [1]  # the product of all (x - point), lowest coefficient first
+    for point in points:
+        whole = [(low - point * high) % PRIME for low, high in zip([0, *whole], [*whole, 0], strict=True)]
+    found = np.empty((n, rows), np.uint32)
+    for i, point in enumerate(points):
+        quotient, carry = [0] * n, 0
+        for degree in range(n, 0, -1):  # synthetic division by (x - point)
+            carry = (whole[degree] + point * carry) % PRIME
+            quotient[degree - 1] = carry
+        at_point = 0
+        for coefficient in reversed(quotient):
+            at_point = (at_point * point + coefficient) % PRIME
+        if at_point == 0:
+            raise ValueError(f"the point {point} is there twice")
+        scale = inverse(at_point)
+        found[i] = [coefficient * scale % PRIME for coefficient in quotient[:rows]]
+    return found

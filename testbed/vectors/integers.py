@@ -1,0 +1,56 @@
+"""Vectors of integers that are summed as such, as those of a field are: who knows the modulus reduces the sum."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.vectors.dense import WIDEST_RING, Vector
+
+INTEGERS = 130
+"""The form of `IntegerVector`, in place of a ring's width."""
+
+_BITS = 32
+
+
+class IntegerVector(Vector):
+    """Integers below 2**32, four bytes each on the wire, little-endian. Sums are made modulo 2**64: they do not wrap.
+
+    Args:
+        values: `(d,)` uint32.
+
+    Raises:
+        ValueError: the array is of another type or shape.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        if values.dtype != np.uint32:
+            raise ValueError(f"integers of {_BITS} bits are needed, not {values.dtype}")
+        super().__init__(values, _BITS)
+        self.bits = INTEGERS
+
+    @property
+    def is_float(self) -> bool:
+        """See `Vector.is_float`."""
+        return False
+
+    @property
+    def sum_bits(self) -> int:
+        """See `Vector.sum_bits`."""
+        return WIDEST_RING
+
+    @property
+    def packed_bytes(self) -> int:
+        """See `Vector.packed_bytes`."""
+        return self.values.itemsize * len(self)
+
+    def pack(self) -> bytes:
+        """See `Vector.pack`."""
+        return self.values.astype("<u4", copy=False).tobytes()
+
+    @classmethod
+    def unpack_form(cls, data: bytes, length: int) -> "IntegerVector":
+        """Inverse of `pack`; raises `ProtocolError` for anything else."""
+        return cls(Vector.unpack(data, _BITS, length).values)
