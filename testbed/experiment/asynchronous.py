@@ -15,6 +15,7 @@ from testbed.emulation.links import Links, Transport
 from testbed.experiment.sections import Section, Time
 from testbed.selection.contract import SelectionParameters
 from testbed.selection.random_selection import RandomParameters, WeightedRandomParameters
+from testbed.workload.section import WorkloadSection
 
 
 class Asynchronous(Section):
@@ -67,6 +68,12 @@ class Asynchronous(Section):
                 "goes without aggregation.model_binding: signed, as clients of one buffer were sent different models; "
                 "set it to none, and see docs/how-to/asynchronous.md for what that gives up"
             )
+
+    def check_learning(self, workload: WorkloadSection) -> None:
+        """The same for clients that keep something from round to round."""
+        for key in ("drift_correction", "local_layers"):
+            if getattr(workload, key) is not None:
+                raise ValueError(f"goes without workload.{key}: what clients keep is of rounds that they take part in")
 
     def check_world(
         self, time: Time, links: Links, availability: AvailabilityModel, adversary: AdversarySection | None

@@ -162,6 +162,7 @@ class Experiment(Section):
             section = "asynchronous"
             if self.asynchronous is not None:
                 self.asynchronous.check(self.population, self.selection, self.aggregation)
+                self.asynchronous.check_learning(self.workload)
                 self.asynchronous.check_world(self.time, self.links, self.availability, self.adversary)
             section = "privacy"
             self._check_reports(ledger.report_losses)

@@ -62,7 +62,7 @@ class Environment:
         compute: how work becomes seconds.
         directory: the PKI's bulletin board.
         workload: what clients train on; None when a run needs no training.
-        experiment_id: 16 bytes that tell this experiment from others; part of what is signed and drawn on.
+        experiment_id: 16 bytes that tell this experiment from others; in what is signed and drawn on.
         participants_are_agreed: clients must have verified the participant list (Lotto) before they aggregate.
         clients_decide: each client has decided in selection whether it takes part; one that does not never trains.
         rounds: the experiment's; a server that could name any later number could look for one that favours its clients.
@@ -72,8 +72,7 @@ class Environment:
         client_rate: probability with which each available client takes part in a round, where that is independent.
         reports_training: whether clients say what their mean loss was, and how many samples they have.
         symbolic_masks: whether masks stay seeds until somebody looks (`testbed.network.masked_vectors`).
-        derives_identities: whether clients have the keys that follow from the seed, without having registered
-            (`testbed.parties.derived_keys`).
+        derives_identities: whether clients have keys that follow from the seed (`testbed.parties.derived_keys`).
         results: of pure functions that several parties here need (`testbed.crypto.remembered`); None: not remembered.
         client_algorithm: what clients make of the model and of what they keep; None: they keep nothing.
         client_states: what they keep.

@@ -67,3 +67,10 @@ class FlowerSection(BaseModel):
     def named(self) -> str:
         """The app, for messages."""
         return str(self.app or self.client)
+
+    def check(self, workload: Any) -> None:
+        """Raise `ValueError` (one line) for a key of the ``workload`` section that a Flower app does not read."""
+        fields, values = type(workload).model_fields, dict(workload)
+        for key in sorted(set(fields) - {"flower", "epochs", "samples_per_client", "evaluate_every"}):
+            if values[key] != fields[key].get_default(call_default_factory=True):
+                raise ValueError(f"{key} has no effect on a Flower app, which trains its clients itself; leave it out")

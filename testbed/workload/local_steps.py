@@ -1,5 +1,6 @@
 """Keys of the ``workload`` section that say more of local steps: the term of FedProx, and how the rate moves."""
 
+from collections.abc import Sequence
 from math import cos, pi
 from typing import Annotated, Literal, Self
 
@@ -88,3 +89,13 @@ Schedule = Annotated[
         description="How the rate moves from round to round, e.g. {shape: cosine, rounds: 100, warm_up_rounds: 5}.",
     ),
 ]
+
+
+def check_milestones(milestones: Sequence[int], decay: float, decay_every: int) -> None:
+    """Raise `ValueError` (one line) for milestones of a learning rate that do not ascend, or change nothing."""
+    if list(milestones) != sorted(set(milestones)):
+        raise ValueError("learning_rate_milestones: rounds in ascending order, each once, are needed")
+    if decay_every != 1:
+        raise ValueError("learning_rate_milestones are instead of learning_rate_decay_every; leave out one of the two")
+    if decay == 1:
+        raise ValueError("learning_rate_milestones change nothing without learning_rate_decay, e.g. 0.4")

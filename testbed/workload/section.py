@@ -17,7 +17,7 @@ from testbed.workload.adapters import AdaptersKey
 from testbed.workload.drift_correction import DriftCorrectionKey
 from testbed.workload.flower import FlowerSection
 from testbed.workload.local_layers import LocalLayersKey
-from testbed.workload.local_steps import Proximal, Schedule
+from testbed.workload.local_steps import Proximal, Schedule, check_milestones
 from testbed.workload.partition import Partition
 from testbed.workload.specs import DatasetSpec, Form, datasets, models, models_for
 from testbed.workload.transformers import TransformersKey
@@ -288,7 +288,7 @@ class WorkloadSection(BaseModel):
         """A key that the chosen data set would ignore is an error: an ignored key is a wrong experiment."""
         self._check_milestones()
         if self.flower is not None:
-            self._check_flower()
+            self.flower.check(self)
             return self
         unread = (("clients_at_once", 1), ("proximal", 0.0), ("drift_correction", None), ("local_layers", None))
         for key, default in unread:
@@ -311,12 +311,6 @@ class WorkloadSection(BaseModel):
                 "for data of your own name the model"
             )
         return self
-
-    def _check_flower(self) -> None:
-        fields, values = type(self).model_fields, dict(self)
-        for key in sorted(set(fields) - {"flower", "epochs", "samples_per_client", "evaluate_every"}):
-            if values[key] != fields[key].get_default(call_default_factory=True):
-                raise ValueError(f"{key} has no effect on a Flower app, which trains its clients itself; leave it out")
 
     def _check_own(self) -> None:
         """Options without that which they are for, and what an optimizer of the user's own does not read."""
@@ -341,17 +335,8 @@ class WorkloadSection(BaseModel):
     def _check_milestones(self) -> None:
         if self.learning_rate_schedule is not None:
             self.learning_rate_schedule.check(decays=self.learning_rate_decay != 1)
-        milestones = self.learning_rate_milestones
-        if not milestones:
-            return
-        if list(milestones) != sorted(set(milestones)):
-            raise ValueError("learning_rate_milestones: rounds in ascending order, each once, are needed")
-        if self.learning_rate_decay_every != 1:
-            raise ValueError(
-                "learning_rate_milestones are instead of learning_rate_decay_every; leave out one of the two"
-            )
-        if self.learning_rate_decay == 1:
-            raise ValueError("learning_rate_milestones change nothing without learning_rate_decay, e.g. 0.4")
+        if self.learning_rate_milestones:
+            check_milestones(self.learning_rate_milestones, self.learning_rate_decay, self.learning_rate_decay_every)
 
     def _check_model(self, spec: DatasetSpec) -> None:
         if re.fullmatch(PLUGIN_NAME, self.model):

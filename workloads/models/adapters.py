@@ -188,7 +188,7 @@ def notes(network: nn.Module) -> list[str]:
         return []
     return [
         f"fine-tuning: {vector.dimension(network):,} parameters are trained and sent; {network.frozen:,} are frozen "
-        f"and taken to be on every client ({4 * network.frozen / 1e6:,.1f} MB that no round counts)"
+        f"and taken to be on every client ({4 * network.frozen / 1e6:,.3g} MB that no round counts)"
     ]
 
 
