@@ -59,7 +59,8 @@ class Femnist(ScaledImages):
     classes, height, width, scaling = CLASSES, SIZE, SIZE, _SCALING
 
     def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
-        files, layout = handwriting.read(owners.folder(section.path, handwriting.NEEDED), population, seed)
+        root = owners.folder(section.path, handwriting.NEEDED)
+        files, layout = handwriting.read(root, population, seed, section.test_samples)
         self._owned = OwnedSamples(files, joined, section, seed)
         self.sample_counts = self._owned.counts
         self.description = (

@@ -30,7 +30,9 @@ def check_fit(network: nn.Module, data: ClientData, section: WorkloadSection) ->
         try:
             outputs = _outputs(network, inputs)
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-            raise ExperimentError(f"workload.model: {name} does not take {shown}: {first_line(error)}") from error
+            are_bytes = inputs.dtype == torch.uint8 and inputs.dim() == 4
+            hint = "; they are bytes, so let its forward begin with x.float() / 255" if are_bytes else ""
+            raise ExperimentError(f"workload.model: {name} does not take {shown}: {first_line(error)}{hint}") from error
         if not isinstance(outputs, Tensor):
             raise ExperimentError(
                 f"workload.model: {name} gives a {type(outputs).__name__}; one tensor of outputs is needed"

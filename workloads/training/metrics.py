@@ -27,9 +27,10 @@ def measured(
         try:
             values.append(float(metric(labels, predictions)))
         except (TypeError, ValueError) as error:
+            told = str(error).strip().splitlines()
             raise ExperimentError(
                 f"workload.metrics: {name} does not take these labels {labels.shape} and predictions "
-                f"{predictions.shape}: {str(error).strip().splitlines()[0]}"
+                f"{predictions.shape}: {told[0] if told else type(error).__name__}"
             ) from error
     return tuple(values)
 

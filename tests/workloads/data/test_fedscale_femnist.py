@@ -70,6 +70,14 @@ def test_images_are_opened_when_they_are_needed_and_once(root: Path, monkeypatch
     for _ in range(2):
         workload.data.shard(0)
     assert len(asked) == 2
+    asked.clear()
+    whole, classes = workload.data.held_out()
+    assert len(asked) == 2
+    asked.clear()
+    one, its_class = opened(root, test_samples=1).data.held_out()
+    assert len(asked) == 1
+    place = classes.tolist().index(its_class.item())
+    assert np.array_equal(one[0], whole[place])
 
 
 @pytest.mark.parametrize(
@@ -95,13 +103,20 @@ def test_wrong_mappings_are_named(root: Path, damage: Any, says: str) -> None:
 
 
 def test_what_is_absent_is_named(root: Path) -> None:
-    (root / "data/raw_data/by_write/hsf_0/f0003_26/train_00001.png").unlink()
+    images = root / "data/raw_data/by_write/hsf_0"
+    (images / "f0003_26/train_00001.png").write_bytes(b"no image")
     workload = opened(root)
-    with pytest.raises(
-        ExperimentError, match=r"train_00001.png cannot be read as an image \(no such file\)"
-    ) as refused:
+    with pytest.raises(ExperimentError, match=r"train_00001.png cannot be read as an image") as refused:
         workload.data.shard(3)
     assert "take its row out of the mapping" in str(refused.value)
+    (images / "f0001_26/test_00000.png").unlink()
+    with pytest.raises(ExperimentError, match=r"lacks 1 of the held-out images, the first .*f0001_26/test_00000.png"):
+        opened(root)
+    for image in (images / "f0003_26").iterdir():
+        image.unlink()
+    (images / "f0003_26").rmdir()
+    with pytest.raises(ExperimentError, match=r"lacks 3 of the clients' images, the first .*train_00000.png; add them"):
+        opened(root)
     with pytest.raises(ExperimentError, match="4 writers, fewer than population = 5"):
         opened(root, population=5)
     (root / "client_data_mapping" / "test.csv").unlink()

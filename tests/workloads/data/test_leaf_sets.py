@@ -15,7 +15,7 @@ from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from tests.workloads.data.leaf import Users, changed, split_by_sample, split_by_user, write_all
 from workloads import build
-from workloads.data.shakespeare import CHARACTERS
+from workloads.data.shakespeare import CHARACTERS, numbers
 
 LINES = {
     "HAMLET_HAMLET": "To be, or not to be: that is the question",
@@ -169,6 +169,19 @@ def test_a_part_that_is_absent_or_of_another_split_is_refused(name: str, data: P
         opened(name, data / "train")
 
 
+def test_the_test_part_alone_and_the_folder_above_what_is_not_split_are_refused(name: str, data: Path) -> None:
+    users = SETS[name][0]()
+    whole = write_all(data, users)
+    with pytest.raises(
+        ExperimentError, match=r"has no json files, there or in train; .*not split is named itself"
+    ) as e:
+        opened(name, data)
+    assert str(e.value).endswith(str(whole))
+    split_by_sample(data, users)
+    with pytest.raises(ExperimentError, match=r"/data/test is the test part; give .*/data, the folder above it$"):
+        opened(name, data / "test")
+
+
 def test_data_inspect_shows_who_has_what(name: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from analysis.clients.profile import profile, report
     from testbed.experiment.schema import Experiment
@@ -209,6 +222,11 @@ def test_shakespeares_windows_are_numbered_as_leaf_numbers_them(tmp_path: Path) 
         if len(follow) > 1:
             assert windows[1, -1] == follow[0]
     assert "windows of 80 characters and the next of 80, 5 roles" in workload.description
+
+
+@pytest.mark.parametrize("written", ["\u2014", "\u2019", "\U0001f600", "\u00e9", "#", "\ud800"])
+def test_a_character_that_is_not_the_plays_is_a_space(written: str) -> None:
+    assert [CHARACTERS[number] for number in numbers(f"a{written}?")] == ["a", " ", "?"]
 
 
 def test_windows_of_another_length_are_said(tmp_path: Path) -> None:
@@ -267,6 +285,14 @@ def test_portraits_are_those_of_the_names(tmp_path: Path) -> None:
     files = [tmp_path / "img_align_celeba" / name for name in smiles()["1"][0]]
     there = {tuple(np.asarray(Image.open(file).resize((84, 84)).convert("RGB"))[40, 40].tolist()) for file in files}
     assert told <= there
+
+
+def test_a_module_that_knows_no_bytes_is_told_how_to_take_them(tmp_path: Path) -> None:
+    portraits(tmp_path / "img_align_celeba")
+    split_by_sample(tmp_path, smiles())
+    options = {"in_channels": 3, "out_channels": 2, "kernel_size": 3}
+    with pytest.raises(ExperimentError, match=r"of uint8: .*; they are bytes, so let its forward begin with x.float"):
+        opened("celeba", tmp_path, model="torch.nn:Conv2d", model_options=options)
 
 
 def test_portraits_that_are_lacking_are_said_before_anything_is_trained(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ class EveryNth:
     """A partitioner by the documented contract: https://flower.ai/docs/datasets, Partitioner."""
 
     def __init__(self, num_partitions: int, seed: int = 42, overlap: bool = False) -> None:
+        if seed < 0:
+            raise ValueError
         self.num_partitions = num_partitions
         self.seed, self.overlap = seed, overlap
         self.dataset: Any = None
@@ -105,6 +107,7 @@ def test_a_partitioner_says_which_sample_is_whose() -> None:
         ("my_partitioners:ByWard", 7, {}, "missing a required argument: 'partition_by'"),
         ("my_partitioners:EveryNth", 7, {"sead": 3}, "options.sead: unknown option; did you mean 'seed'?"),
         ("my_partitioners:EveryNth", 7, {"overlap": True}, "EveryNth gives some samples to several clients"),
+        ("my_partitioners:EveryNth", 7, {"seed": -1}, "my_partitioners:EveryNth: ValueError"),
         ("my_partitioners:EveryTenth", 7, {}, "has no class EveryTenth"),
     ],
 )

@@ -132,6 +132,36 @@ def test_anything_else_is_refused_in_one_line(given_: object, says: str) -> None
     assert "\n" not in str(refused.value)
 
 
+def test_a_test_part_has_the_columns_of_the_training_part_in_their_order() -> None:
+    train, test = tables((FRAME, FRAME[["label", "c", "a", "b"]]), Columns(), "here")
+    assert test is not None
+    assert np.array_equal(train.inputs, test.inputs)
+    with pytest.raises(ExperimentError, match=r"has a column 'c', the test part has a, b, d; give both the same"):
+        tables((FRAME, FRAME.rename(columns={"c": "d"})), Columns(), "here")
+    train, test = tables({"train": FRAME, "test": FRAME.assign(d=1.0)}, Columns(), "here")
+    assert test is not None
+    assert np.array_equal(train.inputs, test.inputs)
+
+
+def test_features_are_columns_once_and_never_the_labels() -> None:
+    with pytest.raises(ExperimentError, match=r"workload.features: 'label' is the column of the labels, which the"):
+        tables(FRAME, Columns("label", ("a", "label")), "here")
+    with pytest.raises(ExperimentError, match=r"workload.features: 'a' is there twice"):
+        tables(FRAME, Columns("label", ("a", "b", "a")), "here")
+    train, _ = tables(FRAME, Columns("label", ("a", "b"), ("a",)), "here")  # what a partition goes by may be one, too
+    assert np.array_equal(train.columns["a"], X[:, 0])
+
+
+def test_what_is_masked_is_lacking_and_what_is_no_column_is_left_alone() -> None:
+    with pytest.raises(ExperimentError, match=r"1 samples hold NaN, infinity .* \(the first is 1\)"):
+        tables((np.ma.masked_array(X, X == 5), Y), Columns(), "here")
+    assert len(tables((np.ma.masked_array(X), Y), Columns(), "here")[0]) == 8
+    train, _ = tables({"x": X, "y": Y, "scale": np.float64(2), "mean": torch.tensor(1.0)}, Columns(), "here")
+    assert train.columns == {}
+    train, _ = tables((torch.tensor(X).to(torch.bfloat16), Y), Columns(), "here")
+    assert train.inputs.dtype == np.float32
+
+
 def test_two_frames_of_the_same_columns_are_a_training_and_a_test_part() -> None:
     without = FRAME.rename(columns={"label": "kind"})
     with pytest.raises(ExperimentError, match=r"no column 'label'; set workload.label to that of the labels"):
@@ -175,6 +205,7 @@ def arrays(labels: object, population: int = 2, **keys: object) -> ClientArrays:
             "labels are float64, and cross_entropy takes whole numbers from 0; set workload.loss",
         ),
         (["a", "b"] * 4, {}, "labels are text; number them in the loader (pandas.factorize"),
+        (np.array(["0", "1"] * 4, object), {}, "labels are text; number them in the loader (pandas.factorize"),
         ([0, 10**9] * 4, {}, "the label 1000000000; classes are numbered from 0 without gaps"),
         ([0, 1] * 4, {"partition": {"scheme": "overlapping"}}, "overlapping needs samples_per_client"),
         (
@@ -250,7 +281,9 @@ def test_by_column_a_value_is_one_clients(wards: list[str], population: int, see
     test = Table(np.zeros((1, 1)), np.zeros(1, int))
     found = len(set(wards))
     if found < population:
-        with pytest.raises(ExperimentError, match=rf"ward has {found} values for {population} clients; lower"):
+        with pytest.raises(
+            ExperimentError, match=rf"ward has {found} values among .*, for {population} clients; lower"
+        ):
             ClientArrays(given_, test, section, population, seed)
         return
     data = ClientArrays(given_, test, section, population, seed)

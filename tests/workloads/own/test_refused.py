@@ -1,11 +1,13 @@
 """What of somebody's own cannot be learned, and how that is said."""
 
+import numpy as np
 import pytest
 
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from tests.workloads.own.mine import made
 from workloads import build
+from workloads.training.metrics import measured
 
 
 @pytest.mark.parametrize(
@@ -69,3 +71,11 @@ def test_built_in_data_and_models_are_tried_with_an_own_loss() -> None:
     with pytest.raises(ExperimentError, match=r"logistic: workload.loss mine_to_learn:detached has no gradient"):
         build(WorkloadSection(model="logistic", loss="mine_to_learn:detached"), 10, 1)
     assert build(WorkloadSection(model="logistic", loss="mine_to_learn:focal"), 10, 1).dimension == 650
+
+
+def test_a_metric_that_says_nothing_is_named() -> None:
+    def silent(*_: object) -> float:
+        raise ValueError
+
+    with pytest.raises(ExperimentError, match=r"workload.metrics: silent does not take .* \(2,\): ValueError$"):
+        measured({"silent": silent}, np.zeros(2), np.zeros(2))

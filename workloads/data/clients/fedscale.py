@@ -6,7 +6,8 @@ called there; the first column is the client, the second the file, the last one 
 """
 
 import csv
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from testbed.errors import ExperimentError
@@ -60,6 +61,29 @@ def held_out(file: Path, classes: int = _MOST_CLASSES) -> list[tuple[str, int]]:
     if not found:
         raise ExperimentError(f"workload.path: {file} has no rows; the held-out images are needed")
     return found
+
+
+def check_there(root: Path, files: Iterable[str], part: str) -> None:
+    """Raise `ExperimentError` for images that are not below a folder: folders are listed, and no image is opened.
+
+    Args:
+        root: the folder that the mapping's paths are from.
+        files: the mapping's paths.
+        part: whose they are, for the error.
+    """
+    listed: dict[Path, set[str]] = {}
+    lacking = []
+    for file in files:
+        folder = (root / file).parent
+        if folder not in listed:
+            listed[folder] = set(os.listdir(folder)) if folder.is_dir() else set()
+        if Path(file).name not in listed[folder]:
+            lacking.append(file)
+    if lacking:
+        raise ExperimentError(
+            f"workload.path: {root} lacks {len(lacking)} of {part} images, the first {lacking[0]}; add them or take "
+            "their rows out of the mapping"
+        )
 
 
 def _columns(heading: list[str], file: Path) -> int:

@@ -31,12 +31,15 @@ NEEDED = (
 )
 
 
-def read(root: Path, population: int, seed: int) -> tuple[OwnerFiles[LabelledImages], str]:
+def read(
+    root: Path, population: int, seed: int, test_samples: int | None = None
+) -> tuple[OwnerFiles[LabelledImages], str]:
     """The writers of a folder, whatever its layout, and what that is called.
 
     Args:
         root: a folder.
         population, seed: of the experiment; fewer clients than writers are a choice by the seed.
+        test_samples: of which images alone need be opened; None: of all.
 
     Raises:
         ExperimentError: files that are absent, damaged or of another shape, or too few writers.
@@ -44,7 +47,7 @@ def read(root: Path, population: int, seed: int) -> tuple[OwnerFiles[LabelledIma
     if (root / TRAIN).is_file():
         return _Hdf5(root, population, seed), "TensorFlow Federated HDF5"
     if (root / MAPPINGS).is_dir():
-        return _FedScale(root, population, seed), "FedScale's mapping"
+        return _FedScale(root, population, seed, test_samples), "FedScale's mapping"
     found = LeafFolder.found(root)
     if found is None:
         raise ExperimentError(
@@ -117,12 +120,15 @@ class _FedScale:
 
     _AT_ONCE = 1000
 
-    def __init__(self, root: Path, population: int, seed: int) -> None:
+    def __init__(self, root: Path, population: int, seed: int, test_samples: int | None) -> None:
         self._root = root
-        train, self._test_file = (root / MAPPINGS / f"{part}.csv" for part in ("train", "test"))
+        train, test = (root / MAPPINGS / f"{part}.csv" for part in ("train", "test"))
         rows = fedscale.of_clients(train, CLASSES)
         self._rows = [rows[name] for name in owners.choose(rows, population, seed, "writer", train)]
-        self._test = fedscale.held_out(self._test_file, CLASSES)
+        held_out = fedscale.held_out(test, CLASSES)
+        self._test = [held_out[place] for place in owners.test_subset(len(held_out), test_samples, seed)]
+        fedscale.check_there(root, (path for rows in self._rows for path, _ in rows), "the clients'")
+        fedscale.check_there(root, (path for path, _ in self._test), "the held-out")
         self.counts = [len(rows) for rows in self._rows]
 
     def labels(self, client: int) -> NDArray[np.int64]:

@@ -83,9 +83,11 @@ class LeafFolder:
         """The parts in, or around, a folder; None: there are no json files.
 
         Raises:
-            ExperimentError: a training part without a test part.
+            ExperimentError: a training part without a test part, or the test part alone.
         """
         root = with_train(path)
+        if _name(path) == "test" and json_files(_above(path) / "train"):
+            raise ExperimentError(f"workload.path: {path} is the test part; give {_above(path)}, the folder above it")
         if json_files(root / "train"):
             if not json_files(root / "test"):
                 raise ExperimentError(
@@ -101,8 +103,11 @@ class LeafFolder:
         """The same; raises `ExperimentError` where there are no json files, too, with what is `needed`."""
         found = cls.found(path)
         if found is None:
+            places = (path / "all_data", path / "data" / "all_data")
+            hint = next((f"; what is not split is named itself: {place}" for place in places if json_files(place)), "")
             raise ExperimentError(
                 f"workload.path: {path} has no json files, there or in train; give {needed} (nothing is downloaded)"
+                f"{hint}"
             )
         return found
 

@@ -181,8 +181,8 @@ def by_column(values: NDArray[Any], population: int, name: str, random: np.rando
     found, number = np.unique(as_text, return_inverse=True)
     if len(found) < population:
         raise ExperimentError(
-            f"workload.partition.column: {name} has {len(found)} values for {population} clients; lower population to "
-            f"{len(found)}, or take another column"
+            f"workload.partition.column: {name} has {len(found)} values among the training samples, for {population} "
+            f"clients; lower population to {len(found)}, or take another column"
         )
     holder = np.arange(population)
     if len(found) > population:

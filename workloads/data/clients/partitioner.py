@@ -57,7 +57,8 @@ def parts(
         if count == population:
             found = [np.asarray(made.load_partition(client)[_NUMBER], np.int64) for client in range(population)]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ExperimentError(f"{where}: {name}: {str(error).strip().splitlines()[0]}") from error
+        told = str(error).strip().splitlines()
+        raise ExperimentError(f"{where}: {name}: {told[0] if told else type(error).__name__}") from error
     if count != population:
         raise ExperimentError(
             f"{where}: {name} makes {count} parts for {population} clients; set population to {count}"

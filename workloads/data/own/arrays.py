@@ -165,6 +165,8 @@ def _labels(given: NDArray[Any], loss: str, where: str) -> NDArray[Any]:
     kind = given.dtype.kind
     if kind == "O":  # a frame's column of whole numbers with gaps, or of several kinds
         try:
+            if any(isinstance(one, str) for one in given.flat):
+                raise TypeError
             given, kind = given.astype(np.float64), "f"
         except (TypeError, ValueError):
             kind = "U"

@@ -43,16 +43,18 @@ class Table:
         inputs: (n, ...) what a model takes.
         labels: (n, ...).
         columns: what else is known of the samples, (n,) each by name.
+        features: names of the columns that the inputs are, in their order; empty: they have none.
     """
 
     inputs: NDArray[Any]
     labels: NDArray[Any]
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    features: Sequence[str] = ()
 
     def take(self, numbers: NDArray[np.int64]) -> "Table":
         """The samples with these numbers."""
         columns = {name: values[numbers] for name, values in self.columns.items()}
-        return Table(self.inputs[numbers], self.labels[numbers], columns)
+        return Table(self.inputs[numbers], self.labels[numbers], columns, self.features)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -71,12 +73,27 @@ def tables(given: Any, columns: Columns, where: str) -> tuple[Table, Table | Non
     """
     train, test = _pair(given, columns.label)
     first = _table(train, columns, where)
-    second = None if test is None else _table(test, columns, f"{where}: the test part")
+    second = None if test is None else _like(first, _table(test, columns, f"{where}: the test part"), where)
     if second is not None and second.inputs.shape[1:] != first.inputs.shape[1:]:
         raise ExperimentError(
             f"{where}: training samples of shape {first.inputs.shape[1:]}, test samples of {second.inputs.shape[1:]}"
         )
     return first, second
+
+
+def _like(train: Table, test: Table, where: str) -> Table:
+    """A test part with the training part's columns, in their order; raises `ExperimentError` where it lacks one."""
+    if not train.features or not test.features or list(train.features) == list(test.features):
+        return test
+    lacking = [name for name in train.features if name not in test.features]
+    if lacking or test.inputs.ndim != 2:
+        name = next(iter(lacking or train.features))
+        raise ExperimentError(
+            f"{where}: the training part has a column {name!r}, the test part has {_listed(test.features)}; give both "
+            "the same columns, or name those that the model takes in workload.features"
+        )
+    places = [list(test.features).index(name) for name in train.features]
+    return Table(test.inputs[:, places], test.labels, test.columns, train.features)
 
 
 def _pair(given: Any, label: str) -> tuple[Any, Any]:
@@ -170,7 +187,10 @@ def _told(given: Any) -> str:
 def _array(given: Any) -> NDArray[Any]:
     """As numpy's; what lies on another device, or has a gradient, is copied."""
     if hasattr(given, "detach"):
-        given = given.detach().cpu().numpy()
+        given = given.detach().cpu()
+        given = (given.float() if str(given.dtype) == "torch.bfloat16" else given).numpy()  # numpy has no bfloat16
+    if np.ma.is_masked(given):
+        given = given.astype(np.float64).filled(np.nan)  # what is masked is not there, and said to be lacking
     if _is_frame(given):
         given = given.to_numpy()
         return np.asarray(given[:, 0] if given.shape[1] == 1 else given)
@@ -202,7 +222,7 @@ def _of_mapping(given: Mapping[Any, Any], columns: Columns, where: str) -> Table
     others = {
         str(name): _array(values)
         for name, values in given.items()
-        if name not in (x, y) and _is_array(values) and len(values) == len(labels)
+        if name not in (x, y) and _is_array(values) and np.shape(labels)[:1] == _array(values).shape[:1]
     }
     return Table(inputs, labels, others)
 
@@ -226,9 +246,17 @@ def _of_columns(values: Mapping[str, NDArray[Any]], columns: Columns, where: str
         )
     if not names:
         raise ExperimentError(f"{where} has no column beside {', '.join(sorted(apart))}; a model needs one")
-    others = {name: values[name] for name in values if name not in names and values[name].ndim == 1}
+    if columns.label in names:
+        raise ExperimentError(
+            f"workload.features: {columns.label!r} is the column of the labels, which the model would be shown; leave "
+            "it out"
+        )
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ExperimentError(f"workload.features: {twice[0]!r} is there twice; name each column once")
+    known = [name for name in values if name not in names or name in columns.apart]
+    others = {name: values[name] for name in known if values[name].ndim == 1}
     if len(names) == 1 and values[names[0]].ndim > 1:
-        return Table(values[names[0]], values[columns.label], others)
+        return Table(values[names[0]], values[columns.label], others, names)
     for name in names:
         if values[name].ndim != 1 or values[name].dtype.kind not in "biuf":
             raise ExperimentError(
@@ -236,7 +264,7 @@ def _of_columns(values: Mapping[str, NDArray[Any]], columns: Columns, where: str
                 "turn it into numbers"
             )
     table = np.stack([values[name].astype(np.float32) for name in names], axis=1)
-    return Table(table, values[columns.label], others)
+    return Table(table, values[columns.label], others, names)
 
 
 def _of_dataset(given: Any, where: str) -> Table:
