@@ -8,6 +8,7 @@ client's two inputs would be that of its updates, bare, for anybody to see.
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any, Literal, get_args, get_origin
 
@@ -36,10 +37,12 @@ def located(experiment: Experiment) -> Experiment:
 def digests(experiment: Experiment) -> dict[str, str]:
     """SHA-256 of every file that `experiment` names, and of folders the digest of their files' names and digests.
 
-    A path that does not exist is left out: whoever reads it says so.
+    Files that options of user-defined code name are among them. A path that does not exist is left out: whoever reads
+    it says so.
     """
     found = {}
-    for path in sorted(set(_paths(experiment.model_dump(mode="python")))):
+    plain = experiment.model_dump(mode="python")
+    for path in sorted({*_paths(plain), *_files_in_options(plain)}):
         if path.exists():
             found[str(path)] = _digest(path)
     return found
@@ -86,6 +89,20 @@ def _keyed_paths(value: Any, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
     elif isinstance(value, list):
         for more in value:
             yield from _keyed_paths(more, key)
+
+
+def _files_in_options(value: Any, inside: bool = False) -> Iterator[Path]:
+    """Texts within `options`, `model_options` and the like that are the names of files."""
+    if isinstance(value, dict):
+        for key, more in value.items():
+            yield from _files_in_options(more, inside or str(key).endswith("options"))
+    elif isinstance(value, list | tuple):
+        for more in value:
+            yield from _files_in_options(more, inside)
+    elif inside and isinstance(value, str):
+        with suppress(OSError, ValueError):  # of a text that no file can be called
+            if Path(value).is_file():
+                yield Path(value)
 
 
 def _digest(path: Path) -> str:

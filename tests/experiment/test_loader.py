@@ -28,8 +28,8 @@ PROTOCOLS = (
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("ruonds: 3", "ruonds: unknown key; did you mean 'rounds'? allowed: adversary, aggregation, asynchronous, availability, "),
-        ("zzz: 3", "zzz: unknown key; allowed: adversary, aggregation, asynchronous, availability, "),
+        ("ruonds: 3", "ruonds: unknown key; did you mean 'rounds'? allowed: adversary, aggregation, asynchronous, "),
+        ("zzz: 3", "zzz: unknown key; allowed: adversary, aggregation, asynchronous, "),
         ("1: 3", "1: unknown key; allowed: "),
         ("links: {latency: 3}", "links.latency: unknown key; did you mean 'latency_ms'? allowed: buffer_ms, down_"),
         ("availability: {dropout: {rat: 3}}",
