@@ -54,8 +54,14 @@ def view(run: RunRecords, first: int, last: int) -> View:
     """What the server has seen in rounds `first` to `last`, both included.
 
     Raises:
-        ExperimentError: there are no such rounds, none of them completed, or the run has not recorded one that did.
+        ExperimentError: there are no such rounds, none of them completed, or the run has not recorded one that did;
+            or the run is asynchronous.
     """
+    if run.experiment.get("asynchronous") is not None:
+        raise ExperimentError(
+            f"{run.path}: an asynchronous run, whose clients trained on models of several rounds and scaled what they "
+            "learned; attacks by least squares are held against updates of one model"
+        )
     recorded = run.rounds
     done = len(recorded)
     if not 1 <= first <= last <= done:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from testbed.network.in_flight import STAGES
 from testbed.records import RunRecords
 
 OUTCOMES = ("completed", "skipped", "aborted")
@@ -81,19 +82,33 @@ def by_stage(run: RunRecords) -> pd.DataFrame:
     Columns: round, outcome, stage, duration_s, bytes_down (server to clients), bytes_up, pki_bytes_down,
     pki_bytes_up. A stage lasts until the next one begins, the last one until the round ends, so the server's work
     after a stage belongs to it; work before the first stage belongs to the first. The durations of a round
-    therefore sum to its round time. A stage that was asked twice in a round is one row.
+    therefore sum to its round time. A stage that was asked twice in a round is one row. In an asynchronous run clients
+    train when they do: there ``train`` is the time in which the buffer is filled.
     """
     stages = _sums(run, ["round", "stage", "sent_s"]).reset_index()
     stages["stage"] = stages["stage"].astype(str)
     stages = stages.merge(run.rounds[["round", "outcome", "started_s", "ended_s"]], on="round", how="inner")
+    asynchronous = run.experiment.get("asynchronous") is not None
+    if asynchronous:
+        stages = _of_buffers(stages)
     # Stable: a stage of no duration (nobody was reachable) keeps its place before the next one.
     stages = stages.sort_values(["round", "sent_s"], kind="stable", ignore_index=True)
     same_round = stages["round"].eq(stages["round"].shift())
     begins = stages["sent_s"].where(same_round, stages["started_s"])
     ends = begins.shift(-1).where(stages["round"].eq(stages["round"].shift(-1)), stages["ended_s"])
     stages["duration_s"] = ends - begins
+    if asynchronous:
+        stages = stages.sort_values(["round", "place"])
     grouped = stages.groupby(["round", "outcome", "stage"], sort=False)
     return grouped[["duration_s", *_BYTES]].sum().reset_index()
+
+
+def _of_buffers(stages: pd.DataFrame) -> pd.DataFrame:
+    """Stages of asynchronous rounds, with all that clients did on their own at the round's beginning, training last."""
+    on_their_own = stages["stage"].isin(STAGES)
+    begins = stages["started_s"].where(on_their_own, stages["sent_s"])
+    order = (on_their_own & (stages["stage"] == STAGES[0])).to_numpy().argsort(kind="stable")
+    return stages.assign(sent_s=begins, place=np.arange(len(stages))).iloc[order]
 
 
 def per_update_by_stage(run: RunRecords, by_round: pd.DataFrame) -> pd.DataFrame:

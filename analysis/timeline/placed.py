@@ -6,6 +6,8 @@ how long a client computed. Everything else here is derived, and the trace says 
 - A stage ends with its last answer; where somebody did not answer, when the next stage began or the round ended. So it
   holds the wait for the deadline, and the server's work after it.
 - An exchange without an answer ends with its stage.
+- In an asynchronous run clients train when they do, perhaps from an earlier round on. ``train`` is one stage from the
+  round's beginning until its buffer is full. Who was lost in training is shown until then, or until asked again.
 - What is left of an exchange beside the computing is shared by question, look-up at the key directory and answer, as
   the time that each would take alone on the client's own link (its mean rate and latency). Where the server's link was
   shared, or connections were opened, that is an estimate.
@@ -21,6 +23,7 @@ import pandas as pd
 
 from testbed.arrays import Floats, Ids
 from testbed.emulation.links import BYTES_PER_MBIT
+from testbed.network.in_flight import STAGES
 from testbed.records import RunRecords
 
 _LONGEST_S = 1e9  # longer does not fit into nanoseconds
@@ -55,12 +58,17 @@ def placed(run: RunRecords, numbers: Iterable[int]) -> Placed:
     exchanges = pd.concat([rows for rows in chunks if len(rows)] or chunks[:1], ignore_index=True)
     exchanges["begin"] = _ns(exchanges["sent_s"])
     exchanges["complete"] = exchanges["received_s"].notna()
-    stages = _stages(rounds, exchanges)
+    on_their_own = exchanges["stage"].isin(STAGES) & (run.experiment.get("asynchronous") is not None)
+    stages = _stages(rounds, exchanges, on_their_own)
     end = np.where(exchanges["complete"], _ns(exchanges["received_s"].fillna(0.0)), 0)
     stage_end = stages["end"].to_numpy()[exchanges["of_stage"]]
     exchanges["end"] = np.maximum(
         exchanges["begin"], np.where(exchanges["complete"], np.minimum(end, stage_end), stage_end)
     )
+    lost = on_their_own & ~exchanges["complete"]
+    again = exchanges.sort_values(["client", "begin"], kind="stable").groupby("client")["begin"].shift(-1)
+    again = again.fillna(np.inf).reindex(exchanges.index)
+    exchanges.loc[lost & (again < exchanges["end"]), "end"] = again.astype(float)
     return Placed(rounds, stages, exchanges, _parts(exchanges, run.clients))
 
 
@@ -69,13 +77,20 @@ def _ns(seconds: "pd.Series[float]") -> Ids:
     return nanoseconds
 
 
-def _stages(rounds: pd.DataFrame, exchanges: pd.DataFrame) -> pd.DataFrame:
-    """The stages, whose rows are together and in the order in which they began; also enters `of_stage`."""
+def _stages(rounds: pd.DataFrame, exchanges: pd.DataFrame, on_their_own: "pd.Series[bool]") -> pd.DataFrame:
+    """The stages, whose rows are together and in the order in which they began; also enters `of_stage`.
+
+    What clients did on their own is one stage of its round, and comes first.
+    """
     key = exchanges[["round", "sent_s"]].assign(stage=exchanges["stage"].astype(str))
+    key["sent_s"] = key["sent_s"].mask(on_their_own, -1.0)
+    key["stage"] = key["stage"].mask(on_their_own, STAGES[0])
     new = (key != key.shift()).any(axis=1).to_numpy()
     exchanges["of_stage"] = np.cumsum(new) - 1
-    first = exchanges[new]
-    stages = first[["round", "begin"]].assign(stage=first["stage"].astype(str)).reset_index(drop=True)
+    stages = exchanges.loc[new, ["round", "begin"]].assign(stage=key.loc[new, "stage"])
+    began = stages["round"].map(rounds.set_index("round")["begin"])
+    stages["begin"] = stages["begin"].where(~on_their_own[new], began)
+    stages = stages.reset_index(drop=True)
     together = exchanges.assign(answered=exchanges["outcome"] == "answered").groupby("of_stage")
     stages["asked"] = together.size()
     stages[["answered", "bytes_down", "bytes_up"]] = together[["answered", "bytes_down", "bytes_up"]].sum()

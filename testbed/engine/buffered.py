@@ -127,11 +127,11 @@ class _Filling:
         for client in self._buffer.ready:
             self._throw_away_if_stale(client)
         self._note(await network.wait(network.now_s))  # who has finished while the last buffer was aggregated
-        while True:
+        self._start.candidates = len(self._idle())
+        if SendUpdate not in network.questions:
+            await self._send_model()  # nobody waits for the aggregation of those who have finished meanwhile
+        while len(ready := self._usable()) < self._wanted:  # a full buffer's places are given the model that it makes
             await self._send_model()
-            ready = self._usable()
-            if len(ready) >= self._wanted:
-                return ready[: self._wanted]
             if not len(network.flights):
                 if comes_back:
                     await network.pause(self._section.redraw_s)
@@ -139,6 +139,7 @@ class _Filling:
             waits = self._places_taken() < self._section.concurrency or len(ready) < len(self._buffer.ready)
             again_s = network.now_s + self._section.redraw_s if comes_back and waits else math.inf
             self._note(await network.wait(again_s))
+        return ready[: self._wanted]
 
     def _places_taken(self) -> int:
         """By clients that train, and by those that hold their updates until the buffer is theirs."""
@@ -176,12 +177,7 @@ class _Filling:
         """Give free places to clients that are online and idle, as far as there are such."""
         network, start = self._network, self._start
         free = self._section.concurrency - self._places_taken()
-        if free <= 0:
-            return
-        busy = {*self._buffer.held, *network.flights, *self._asked, *start.memory.get(EXCLUDED, no_ids()).tolist()}
-        there = network.online(np.setdiff1d(start.everyone, ids(sorted(busy)), assume_unique=True))
-        start.candidates = start.candidates or len(there)
-        if not len(there):
+        if free <= 0 or not len(there := self._idle()):
             return
         generator = start.rng(f"dispatch {self._draws}")
         self._draws += 1
@@ -193,6 +189,13 @@ class _Filling:
         answering = await network.dispatch(clients, [question, *further])
         for client, (kept, _) in (await network.fetched(Keep(start.number), answering)).items():
             self._buffer.held[client] = Held(start.number, kept)
+
+    def _idle(self) -> Ids:
+        """Who is online, and can be sent the model: sorted."""
+        start = self._start
+        left_out = start.memory.get(EXCLUDED, no_ids()).tolist()
+        busy = {*self._buffer.held, *self._network.flights, *self._asked, *left_out}
+        return self._network.online(np.setdiff1d(start.everyone, ids(sorted(busy)), assume_unique=True))
 
     def _drawn(self, there: Ids, count: int, generator: np.random.Generator) -> Ids:
         """So many of those who are there: uniformly, or those who were sent the model least often."""

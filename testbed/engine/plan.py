@@ -124,8 +124,9 @@ class Plan:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The stages of a round, in order."""
-        return (*self.selection.stages, "train", *self.aggregation.stages)
+        """The stages of a round, in order; in asynchronous rounds nobody is asked to stand for selection."""
+        selecting = self.selection.stages if self.experiment.asynchronous is None else ()
+        return (*selecting, "train", *self.aggregation.stages)
 
     @property
     def needs_registration(self) -> bool:

@@ -300,7 +300,9 @@ def known_stages() -> set[str]:
 def stages_of(experiment: Experiment) -> tuple[str, ...] | None:
     """The stages of a round, in order; None where a protocol is a user-defined class, which is not imported."""
     selection, aggregation = (one.stages_of_round() for one in (experiment.selection, experiment.aggregation))
-    return (*selection, _ALWAYS, *aggregation) if selection and aggregation else None
+    if not selection or not aggregation:
+        return None
+    return (*(selection if experiment.asynchronous is None else ()), _ALWAYS, *aggregation)
 
 
 def check_points(
@@ -377,6 +379,8 @@ def _check(key: str, stage: str, fitting: Iterable[str], shown: Iterable[str], e
     shown = tuple(shown)
     if stage in known_stages():
         protocols = f"selection {experiment.selection.protocol} with aggregation {experiment.aggregation.protocol}"
+        if experiment.asynchronous is not None:
+            protocols += " in asynchronous rounds"
         raise ExperimentError(f"{key}: {stage!r} is no stage of {protocols}; {_allowed(stage, shown)}")
     raise ExperimentError(f"{key}: unknown stage {stage!r}; {_allowed(stage, shown)}")
 

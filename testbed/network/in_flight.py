@@ -20,6 +20,9 @@ from testbed.emulation.links import ClientLinks
 from testbed.network.exchanges import ANSWERED, DROPPED, LATE, REFUSED, SILENT
 from testbed.network.fair_sharing.open_ended import EndedTransfer, OpenTransfers
 
+STAGES = ("train", "plain/update")
+"""Of questions that are asked in flights, in runs that have them; in their records, stages begin when each is asked."""
+
 
 @dataclass
 class Leg:

@@ -515,6 +515,16 @@ def test_record_a_run(written: Callable[..., Path], tmp_path: Path, call: Call) 
     assert "--force" in call("trace", "record", run, "--out", out).errors[0]
 
 
+def test_a_schedule_is_of_rounds(written: Callable[..., Path], tmp_path: Path, call: Call) -> None:
+    experiment = written(
+        asynchronous={"concurrency": 3}, aggregation={"protocol": "plain"}, links={"transport": "none"}, rounds=1
+    )
+    assert call("run", experiment, "--out", tmp_path / "run", "--quiet").code == 0
+    ended = call("trace", "record", tmp_path / "run", "--out", tmp_path / "o.csv")
+    assert ended.code == 2
+    assert "run: an asynchronous run; a schedule is of rounds" in ended.errors[0]
+
+
 def test_record_wants_one_run(written: Callable[..., Path], tmp_path: Path, call: Call) -> None:
     sweep = tmp_path / "sweep"
     assert call("run", written(sweep={"rounds": [1, 2]}), "--out", sweep, "--quiet").code == 0

@@ -85,6 +85,27 @@ def test_it_is_fedbuff(run: Callable, exponent: float) -> None:
     assert one.federation.state.model == pytest.approx(model, abs=2e-6)
 
 
+def test_who_takes_the_place_of_the_last_one_is_sent_the_new_model(run: Callable) -> None:
+    section = {"concurrency": 1, "max_staleness": 0}
+    one = run(keys(selection={"participants": 1}, asynchronous=section, rounds=6), "alone").rounds()
+    assert [row["staleness"] for row in one.rows("staleness")] == [0] * 6
+    assert not one.rows("events")
+    assert len(trips(one)) == 6
+    assert [row["candidates"] for row in one.rows("rounds")] == [30] * 6
+    devices = {"model": "log-normal", "median": 5, "sigma": 0.9}
+    rows = run(keys(devices=devices, asynchronous={"concurrency": 6}, rounds=8), "six").rounds().rows("staleness")
+    full_s = {row["round"]: max(one["ready_s"] for one in rows if one["round"] == row["round"]) for row in rows}
+    assert len(rows) == 32
+    assert all(row["sent_s"] < full_s[row["round"] - row["staleness"]] for row in rows)
+
+
+@pytest.mark.parametrize(("protocol", "busy"), [("plain", 19), ("secagg", 16)])
+def test_candidates_are_counted_when_the_round_begins(run: Callable, protocol: str, busy: int) -> None:
+    devices = {"model": "log-normal", "median": 5, "sigma": 0.9}
+    one = run(keys(protocol, devices=devices, asynchronous={"concurrency": 20}, rounds=5), "run").rounds()
+    assert [row["candidates"] for row in one.rows("rounds")] == [30, *[30 - busy] * 4]
+
+
 @pytest.mark.parametrize("protocol", ["plain", "secagg"])
 def test_with_everybody_in_every_buffer_it_is_fedavg(run: Callable, protocol: str) -> None:
     section = {"participants": 12}

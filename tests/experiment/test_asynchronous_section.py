@@ -8,7 +8,7 @@ import pytest
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
 from testbed.experiment.inputs import secrets_context
-from testbed.experiment.schema import validated
+from testbed.experiment.schema import check_points, validated
 from testbed.selection.catalogue import PROTOCOLS
 
 FITTING: dict[str, Any] = {
@@ -82,6 +82,24 @@ SECAGG = {"protocol": "secagg", "threshold": 0.75}
 )  # fmt: skip
 def test_what_it_goes_without(keys: dict[str, Any], line: str) -> None:
     assert refused(keys).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        ({"availability": {"dropout": {"rate": 0.9, "stage": "check-in"}}}, "availability.dropout.stage"),
+        ({"availability": {"dropout": {"hazard": {"check-in": 0.9}}}}, "availability.dropout.hazard"),
+        ({"time": {"stage_deadlines": {"check-in": 5}}}, "time.stage_deadlines"),
+        ({"time": {"stage_quorums": {"check-in": 0.5}}}, "time.stage_quorums"),
+    ],
+)
+def test_nobody_is_asked_to_check_in(keys: dict[str, Any], key: str) -> None:
+    experiment = validated(FITTING | keys, "file")
+    with pytest.raises(ExperimentError) as caught:
+        check_points([("file", experiment)])
+    assert str(caught.value).startswith(f"file: {key}: 'check-in' is no stage of selection random with aggregation pla")
+    assert "in asynchronous rounds" in str(caught.value)
+    check_points([("file", validated(FITTING | keys | {"asynchronous": None}, "file"))])
 
 
 def test_noise_is_not_accounted_for() -> None:

@@ -124,6 +124,11 @@ def record(
     if len(runs) > 1:
         names = ", ".join(str(one.path) for one in runs[:3])
         raise ExperimentError(f"{run}: {len(runs)} runs; choose one, e.g. {names}")
+    if runs[0].experiment.get("asynchronous") is not None:
+        raise ExperimentError(
+            f"{runs[0].path}: an asynchronous run; a schedule is of rounds, and clients were lost when they trained, "
+            "perhaps in an earlier one"
+        )
     schedule = recorded_schedule(runs[0])
     schedule.write(out)
     echo(trace_report.render(describe_schedule(schedule)), nl=False)

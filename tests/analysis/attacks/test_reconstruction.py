@@ -146,6 +146,12 @@ def test_what_is_wrong_is_said(made: Callable[..., Any]) -> None:
         view(nobody, skipped, skipped)
 
 
+def test_an_asynchronous_run_is_refused(made: Callable[..., Any]) -> None:
+    sections = {"asynchronous": {"concurrency": 4}, "links": {"transport": "none"}, "rounds": 2}
+    with pytest.raises(ExperimentError, match="an asynchronous run, whose clients trained on models of several rounds"):
+        view(made(**sections), 1, 2)
+
+
 def test_what_the_sums_determine_of_a_group() -> None:
     participation = [[1, 1, 0, 0], [1, 1, 1, 1]]
     assert spanned(participation, np.array([0, 1]))

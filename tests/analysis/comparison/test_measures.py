@@ -188,3 +188,23 @@ def test_the_interval_of_the_cost_per_update_covers_the_truth() -> None:
         assert interval.half_width is not None
         covered += abs(interval.mean - (30 + 60 * 0.3 / 0.7)) <= interval.half_width
     assert 0.91 <= covered / 400 <= 0.98
+
+
+def test_in_asynchronous_rounds_a_buffer_is_filled_while_others_train(tmp_path: Path) -> None:
+    asked = recorded.asked
+    first = recorded.RecordedRound(
+        0.0, 10.0, [asked("train", 0.0, [0], [9.0]), asked("plain/update", 9.0, [0], [10.0])]
+    )
+    stages = [
+        asked("train", 2.0, [3], [None], outcome="dropped"),  # long before the round, and known in it
+        asked("train", 10.0, [1], [14.0], down=1),
+        asked("plain/update", 14.0, [1], [15.0], down=2),
+        asked("train", 4.0, [2], [11.0], down=4),
+        asked("plain/update", 11.0, [2], [12.0], down=8),
+    ]
+    second = recorded.RecordedRound(10.0, 15.0, stages, [1, 2], [1, 2])
+    experiment = EXPERIMENT | {"asynchronous": {"concurrency": 3}}
+    frame = by_stage(recorded.write_run(tmp_path / "run", experiment, [first, second]))
+    assert frame["stage"].tolist() == ["train", "plain/update"] * 2
+    assert frame["duration_s"].tolist() == [10.0, 0.0, 5.0, 0.0]
+    assert frame["bytes_down"].tolist() == [0, 0, 5, 10]

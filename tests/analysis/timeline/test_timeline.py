@@ -127,6 +127,27 @@ def test_a_stage_ends_with_its_last_answer_or_when_the_next_begins(tmp_path: Pat
     assert (late["name"], late["ts"], dropped["name"], dropped["ts"]) == ("late", 7e6, "dropped", 10e6)
 
 
+def test_asynchronous_clients_train_when_they_do(tmp_path: Path) -> None:
+    stages = [
+        asked("train", 3.0, [3], [None], down=9, outcome="dropped"),
+        asked("train", 5.0, [1], [14.0], down=10, up=20),
+        asked("train", 12.0, [0], [16.0], down=10, up=20),
+        asked("train", 4.0, [2], [9.0], down=10, up=20),
+        asked("secagg/advertise-keys", 17.0, [0, 1, 2], [18.0, 18.0, 18.5], up=20),
+        asked("secagg/share-keys", 19.0, [0, 1, 2], [19.5, 19.5, 19.5], up=20),
+    ]
+    rounds = [RecordedRound(0.0, 8.0, []), RecordedRound(8.0, 20.0, stages, [0, 1, 2], [0, 1, 2])]
+    run = write_run(tmp_path / "run", HAND | {"asynchronous": {"concurrency": 3}}, rounds)
+    document = read(write(run, "2", tmp_path / "trace.json").path)
+    told = [(one["name"], one["ts"] / 1e6, one["dur"] / 1e6) for one in of(document, cat="stage")]
+    assert told == [("train", 8.0, 9.0), ("secagg/advertise-keys", 17.0, 1.5), ("secagg/share-keys", 19.0, 0.5)]
+    trained = {one["tid"] - FIRST: one for one in of(document, cat="exchange", name="train")}
+    times = {client: (one["ts"] / 1e6, one["dur"] / 1e6) for client, one in trained.items()}
+    assert times == {0: (12.0, 4.0), 1: (5.0, 9.0), 2: (4.0, 5.0), 3: (3.0, 14.0)}
+    (asked_of,) = [one["args"] for one in of(document, cat="stage", name="train")]
+    assert (asked_of["asked"], asked_of["answered"]) == (4, 3)
+
+
 def test_reasons_stand_with_what_they_explain_and_other_events_on_their_own(tmp_path: Path) -> None:
     hostile = 'list.size: "\x1b[31m</script>\u2028'
     run = _hand(
