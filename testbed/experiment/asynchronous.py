@@ -15,6 +15,7 @@ from testbed.emulation.links import Links, Transport
 from testbed.experiment.sections import Section, Time
 from testbed.selection.contract import SelectionParameters
 from testbed.selection.random_selection import RandomParameters, WeightedRandomParameters
+from testbed.workload.section import WorkloadSection
 
 
 class Asynchronous(Section):
@@ -67,6 +68,15 @@ class Asynchronous(Section):
                 "goes without aggregation.model_binding: signed, as clients of one buffer were sent different models; "
                 "set it to none, and see docs/how-to/asynchronous.md for what that gives up"
             )
+
+    def check_learning(self, workload: WorkloadSection) -> None:
+        """The same for clients that keep something: what they have counts by the round in which they were asked."""
+        for key in ("drift_correction", "local_layers"):
+            if getattr(workload, key) is not None:
+                raise ValueError(
+                    f"goes without workload.{key}: what clients keep is told, and counts, in rounds that train and sum "
+                    "the same model; leave out one of the two"
+                )
 
     def check_world(
         self, time: Time, links: Links, availability: AvailabilityModel, adversary: AdversarySection | None
