@@ -43,6 +43,11 @@ class Victims:
                     f"{run.path}: its clients trained with workload.{key}, by what they keep, which is in no record: "
                     "nothing to hold an attack against"
                 )
+        if getattr(self.experiment.aggregation, "compression", None) is not None:
+            raise ExperimentError(
+                f"{run.path}: its updates were compressed (aggregation.compression), and attacks are measured against "
+                "whole ones; run it without"
+            )
         self.workload = workloads.build(section, self.experiment.population, self.seed)
 
     @property

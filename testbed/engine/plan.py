@@ -86,6 +86,7 @@ class Plan:
             self.broadcast = with_attacks(Broadcast, {"train"})()
             self.adversary.check_used(self.roles)
             self.adversary.check_learning(experiment.workload)
+            self._check_broadcast()
         for kind in (
             *(spec.role for spec in self.roles),
             type(self.selection.parameters),
@@ -335,6 +336,17 @@ class Plan:
         self.noise_plan(workload.dimension)
         self.reports_training(workload.dimension)
 
+    def _check_broadcast(self) -> None:
+        """Raise `ExperimentError` for a server that sends other models to clients that are to be told what they have
+        kept; here, so that a survey of misbehaviours leaves it out.
+        """
+        for key in ("drift_correction", "local_layers"):
+            if getattr(self.experiment.workload, key) is not None and type(self.broadcast) is not Broadcast:
+                raise ExperimentError(
+                    f"workload.{key}: not with a server that sends other models (adversary.server); leave "
+                    "out one of the two"
+                )
+
     def _check_training(self, workload: Workload) -> None:
         """Raise `ExperimentError` where clients are to train as something here does not: together, with a term of
         FedProx, or with what they keep.
@@ -348,11 +360,6 @@ class Plan:
         if self.client_algorithm(workload) is not None:
             key = "drift_correction" if section.local_layers is None else "local_layers"
             self._check_trainers(key, "trains without it")
-            if type(self.broadcast) is not Broadcast:
-                raise ExperimentError(
-                    f"workload.{key}: not with a server that sends other models (adversary.server); leave "
-                    "out one of the two"
-                )
         if section.clients_at_once == 1:
             return
         if not isinstance(workload, BatchedWorkload) or workload.clients_at_once != section.clients_at_once:

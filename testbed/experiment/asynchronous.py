@@ -70,10 +70,13 @@ class Asynchronous(Section):
             )
 
     def check_learning(self, workload: WorkloadSection) -> None:
-        """The same for clients that keep something from round to round."""
+        """The same for clients that keep something: what they have counts by the round in which they were asked."""
         for key in ("drift_correction", "local_layers"):
             if getattr(workload, key) is not None:
-                raise ValueError(f"goes without workload.{key}: what clients keep is of rounds that they take part in")
+                raise ValueError(
+                    f"goes without workload.{key}: what clients keep is told, and counts, in rounds that train and sum "
+                    "the same model; leave out one of the two"
+                )
 
     def check_world(
         self, time: Time, links: Links, availability: AvailabilityModel, adversary: AdversarySection | None

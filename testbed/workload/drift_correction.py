@@ -70,11 +70,18 @@ class DriftCorrectionSection(BaseModel):
         if name == "scaffold" and schedule is not None and schedule.last == 0:
             raise ValueError("learning_rate_schedule.last: 0; scaffold divides by the learning rate, set it above 0")
 
-    def check_experiment(self, *, noise: bool, steps: bool) -> None:
-        """Raise `ValueError` as `check`, where participants add noise, or the server has an optimizer of its own."""
+    def check_experiment(self, *, noise: bool, steps: bool, compresses: bool) -> None:
+        """Raise `ValueError` as `check`, where participants add noise or send a part of what they have learned, or the
+        server has an optimizer of its own.
+        """
         if noise:
             raise ValueError(
                 f"drift_correction: {self.name} sums what no noise was planned for; leave out aggregation.noise"
+            )
+        if compresses:  # the errors of all rounds add up in c or h, and nothing takes them away: it diverges
+            raise ValueError(
+                f"drift_correction: {self.name} sums up over the rounds what clients keep, which compressed updates "
+                "are not; leave out aggregation.compression"
             )
         if steps and self.name == "feddyn":
             raise ValueError("drift_correction: feddyn has a server's step of its own; leave out server_optimizer")

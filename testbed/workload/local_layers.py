@@ -42,8 +42,8 @@ class LocalLayersSection(BaseModel):
         if workload.metrics:
             raise ValueError("metrics: with local_layers loss and accuracy are measured; leave it out")
 
-    def check_experiment(self, *, noise: bool, steps: bool) -> None:
-        """Raise `ValueError` as `check`, where participants add noise; any server's step will do."""
+    def check_experiment(self, *, noise: bool, steps: bool, compresses: bool) -> None:
+        """Raise `ValueError` as `check`, where participants add noise; any server's step and compression will do."""
         if noise:
             raise ValueError("local_layers: no noise is planned for a part of the model; leave out aggregation.noise")
 

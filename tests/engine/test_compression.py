@@ -1,14 +1,17 @@
 """Federations whose clients send compressed updates."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from analysis.attacks.reconstruction import reconstruct
 from testbed.aggregation.compression import coordinates
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
+from testbed.records import RunRecords
 
 UNSTEADY = {
     "selection": {"participants": 14},
@@ -47,6 +50,12 @@ def test_other_coordinates_move_in_each_round(run: Callable) -> None:
         assert set(moved) <= set(coordinates(experiment, number, d, -(-d // 4)).tolist())
         assert len(moved) > d // 8
         model = after
+
+
+def test_an_attack_that_is_measured_against_whole_updates(run: Callable, tmp_path: Path) -> None:
+    run({"aggregation": CASES["random-k"], "records": {"aggregates": "all"}}, "run").rounds(2)
+    with pytest.raises(ExperimentError, match="updates were compressed .aggregation.compression., and attacks are"):
+        reconstruct(RunRecords(tmp_path / "run"), 1, 2)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,11 @@ SECAGG = {"protocol": "secagg", "threshold": 0.75}
             {"aggregation": SECAGG | {"model_binding": "none"}, "asynchronous": {"concurrency": 3}},
             "concurrency: 3, and a buffer is of selection.participants: 4; under secure aggregation at least as many",
         ),
+        (
+            {"workload": {"momentum": 0, "drift_correction": {"name": "scaffold"}}},
+            "goes without workload.drift_correction: what clients keep is told, and counts, in rounds",
+        ),
+        ({"workload": {"local_layers": {"last": 1}}}, "goes without workload.local_layers: what clients keep is told"),
         ({"time": {"clock": "wall"}}, "goes without time.clock: wall: who trains until when is computed"),
         ({"time": {"stage_quorums": {"train": 0.5}}}, "goes without time.stage_quorums: train: nobody waits"),
         ({"links": {}}, "goes without links.transport: auto: congestion windows"),
