@@ -26,6 +26,7 @@ from testbed.adversary.crafted_models import (
 )
 from testbed.adversary.section import AdversarySection, name_of, options
 from testbed.aggregation.contract import AggregationParameters
+from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.ring_elements import noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.arrays import Floats
@@ -36,6 +37,7 @@ from testbed.records.arrays import RoundAggregate
 RECOVERED_DB = 30.0
 """A sample counts as recovered from this peak signal-to-noise ratio on: the eye sees no difference."""
 _VICTIM = re.compile(rf"{SendDifferentModels.name}: client (\d+) was sent the model")
+_QUANTISED = (SecAggParameters, LightSecAggParameters)
 _UNQUANTISED = 1e-6  # of the largest coordinate: what counts as equal where updates are not quantised
 
 
@@ -178,7 +180,7 @@ def _gain(run: RunRecords) -> float:
 
 def _step(section: AggregationParameters) -> float:
     """Between two values that a coordinate can have in what is summed; 0: any float, or they are rounded rotated."""
-    if noise_of(section) is not None or not isinstance(section, SecAggParameters):
+    if noise_of(section) is not None or not isinstance(section, _QUANTISED):
         return 0.0
     return float(2 * section.quantisation.clip / section.quantisation.highest)
 
@@ -191,7 +193,7 @@ def _clipped(
     clipped: Floats = delta
     if (noise := noise_of(section)) is not None:
         clipped = delta * min(1.0, noise.clip / max(float(np.linalg.norm(delta)), 1e-300))
-    elif isinstance(section, SecAggParameters):
+    elif isinstance(section, _QUANTISED):
         clipped = np.clip(delta, -section.quantisation.clip, section.quantisation.clip)
     return clipped
 

@@ -23,6 +23,8 @@ from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions, TrainingMisbehaviour
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.aggregation.lightsecagg.messages import KeyAdvert as SealingKeyAdvert
+from testbed.aggregation.lightsecagg.server import LightSecAgg, LightSecAggRound
 from testbed.aggregation.secagg.messages import KeyAdvert
 from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
@@ -191,6 +193,20 @@ class PassOnAllKeys(AggregationMisbehaviour, SecAgg):
     Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
 
     def usable_adverts(self, state: SecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
+        """All of them."""
+        return adverts if self.attacking else super().usable_adverts(state, adverts)
+
+
+class PassOnAllCodingKeys(AggregationMisbehaviour, LightSecAgg):
+    """The same of a LightSecAgg server."""
+
+    name: ClassVar[str] = "send-different-models"
+    applies_to: ClassVar[tuple[str, ...]] = ("lightsecagg",)
+    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+
+    def usable_adverts(
+        self, state: LightSecAggRound, adverts: dict[int, SealingKeyAdvert]
+    ) -> dict[int, SealingKeyAdvert]:
         """All of them."""
         return adverts if self.attacking else super().usable_adverts(state, adverts)
 

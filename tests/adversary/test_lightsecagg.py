@@ -1,6 +1,8 @@
-"""Nobody signs the survivors of LightSecAgg: a server that tells two sets has one client's update."""
+"""Nobody signs the survivors of LightSecAgg: a server that tells two sets has one client's update, or a part of it."""
 
+import asyncio
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,9 @@ from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.lightsecagg.server import LightSecAgg
+from testbed.aggregation.secagg.messages import point_of
+from testbed.crypto.prime_field import PRIME
+from testbed.network.contract import ids
 from tests.aggregation.federations import SmallFederation
 
 DELTAS = np.random.default_rng(3).uniform(-1, 1, (10, 7))
@@ -52,3 +57,44 @@ def test_two_sums_can_be_had_where_two_times_u_holders_can_be(needed: int, accom
 def test_a_victim_that_has_left_is_not_attacked() -> None:
     with pytest.raises(ValueError, match="not enough values to unpack"):
         attacked(4, 2, leaving={"lightsecagg/masked-input": {VICTIM}})
+
+
+def test_two_groups_that_are_both_too_small_for_a_sum_can_tell_of_one_update_alone() -> None:
+    """N - U + x = T, and yet: 1/2 + 1/12 = 1/3 + 1/4 of the holders' points, so that all other masks cancel."""
+    participants, victim = ids([1, 2, 3, 11]), 3
+    told_all, told_others = ids([1, 11]), ids([2, 3])
+    deltas = np.random.default_rng(3).uniform(-1, 1, (12, 6))
+
+    async def play() -> tuple[SmallFederation, Any, dict[int, Any], Any]:
+        parameters = LightSecAggParameters(threshold=3, max_colluders=1)
+        small = SmallFederation(deltas, parameters, protocol=LightSecAgg)
+        protocol: Any = small.protocol
+        state = protocol.begin(replace(await small.begin(), participants=participants, trained=participants))
+        await protocol.advertise_keys(state)
+        await protocol.share_masks(state)
+        await protocol.collect_masked_inputs(state)
+        _, with_it = await protocol.summed_pieces(state, told_all, participants)
+        _, without = await protocol.summed_pieces(state, told_others, participants[participants != victim])
+        return small, state.code, {**with_it, **without}, await state.uploads.total(ids([victim]))
+
+    small, code, said, upload = asyncio.run(play())
+    assert small.refusals() == []
+    assert (code.needed, code.private, len(said)) == (3, 1, 4)  # two holders a group: fewer than U
+    (a, b), (c, d) = [[point_of(client) for client in group.tolist()] for group in (told_all, told_others)]
+    scale = -(b * b - a * a) * pow(d * d - c * c, -1, PRIME)
+    factors = {a: b * b, b: -a * a, c: scale * d * d, d: -scale * c * c}
+    heard = sum(factors[point] * piece.astype(object) for point, piece in said.items()) % PRIME
+    weights = [sum(factors[point] * point**power for point in (a, b)) % PRIME for power in range(3)]
+    assert weights[2] == 0  # what hides the mask is gone
+    assert 0 not in weights[:2]
+
+    def combined(vector: Any) -> list[int]:
+        own = np.zeros(2 * code.piece_length, object)
+        own[: len(vector)] = vector
+        return [int(one) for one in (weights[0] * own[: code.piece_length] + weights[1] * own[code.piece_length :])]
+
+    coins = small.randomness.simulation_key(victim, 1, "stochastic rounding")
+    update = small.parameters.quantisation.encode(np.float32(deltas[victim]), 1, coins)
+    masked = [one % PRIME for one in combined(upload)]
+    told = [(one - other) % PRIME for one, other in zip(masked, heard.tolist(), strict=True)]
+    assert told == [one % PRIME for one in combined(update)]

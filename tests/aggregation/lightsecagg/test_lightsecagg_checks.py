@@ -200,6 +200,30 @@ def test_a_piece_that_was_sealed_for_another_list_does_not_open() -> None:
     assert said.startswith("lightsecagg.bad-piece: client 0: changed, or sealed with another key")
 
 
+def test_two_groups_that_are_shown_a_list_each_are_summed_apart() -> None:
+    """As the documentation says: U clients that are shown the same list cannot know of others."""
+
+    async def play() -> tuple[list[Any], list[tuple[int, str]]]:
+        parameters = LightSecAggParameters(threshold=3, max_colluders=1, weights="equal")
+        small = SmallFederation(DELTAS, parameters, protocol=LightSecAgg)
+        protocol: Any = small.protocol
+        state = protocol.begin(await small.begin())
+        await protocol.advertise_keys(state)
+        adverts, means = state.adverts, []
+        for group in ([0, 1, 2], [3, 4, 5]):
+            state.adverts, state.sealed = {client: adverts[client] for client in group}, {}
+            await protocol.share_masks(state)
+            await protocol.collect_masked_inputs(state)
+            total = await protocol.unmasked_sum(state)
+            means.append(parameters.quantisation.decode(total, len(group))[0])
+        return means, small.refusals()
+
+    means, refusals = asyncio.run(play())
+    assert refusals == []
+    for mean, group in zip(means, (DELTAS[:3], DELTAS[3:]), strict=True):
+        assert np.abs(mean - np.float32(group).mean(0)).max() < 1e-4
+
+
 # -- dishonest clients -------------------------------------------------------------------------------------------------
 
 
