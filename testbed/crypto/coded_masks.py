@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from testbed.crypto import InvalidShares
-from testbed.crypto.prime_field import Elements, interpolation, product, uniform, vandermonde
+from testbed.crypto.prime_field import PRIME, Elements, interpolation, product, uniform, vandermonde
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,12 @@ class MaskCode:
         Args:
             seed: of the mask, 32 secret bytes.
             points: of the holders, distinct, from 1 to below the prime.
+
+        Raises:
+            InvalidShares: points that are not so: modulo the prime one would have a piece of the mask itself.
         """
+        if len(set(points)) < len(points) or not all(0 < point < PRIME for point in points):
+            raise InvalidShares(f"holders' points must be distinct, from 1 to {PRIME - 1}")
         return product(vandermonde(points, self.needed).T, self.pieces(seed))
 
     def decoded(self, coded: Mapping[int, Elements]) -> Elements:

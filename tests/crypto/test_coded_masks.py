@@ -59,3 +59,9 @@ def test_too_few_pieces_or_of_another_length_are_refused():
         code.decoded({point: held[point] for point in POINTS[:3]})
     with pytest.raises(InvalidShares, match="does not have 3 elements"):
         code.decoded(held | {1: held[1][:2]})
+
+
+@pytest.mark.parametrize("points", [(0, 1, 2, 3), (1, 2, 3, PRIME), (1, 2, 3, PRIME + 1), (1, 2, 2, 3)])
+def test_points_that_would_hold_a_piece_itself_are_refused(points):
+    with pytest.raises(InvalidShares, match="distinct, from 1 to 4294967290"):
+        MaskCode(6, 4, 2).coded(SEEDS[0], points)
