@@ -1,5 +1,6 @@
 """``testbed new``: a class of one's own to begin with."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +26,7 @@ def new(
 ) -> None:
     """Write a class to begin with, its test, and an experiment that runs it; nothing is overwritten."""
     module, test, experiment = skeletons.write(kind, name, out)
-    into = "" if out == Path() else f"cd {out} && "
+    into = "" if out == Path() else f"cd {shlex.quote(str(out))} && "
     echo(f"wrote {module}, {test} and {experiment}")
     echo(f"  {into}python -m pytest {test.name}")
     echo(f"  {into}testbed run {experiment.name} --network in-process --out runs/{name}")

@@ -40,7 +40,7 @@ from testbed.experiment.sections import (
     SelectionSection,
     Time,
 )
-from testbed.experiment.validation import one_line_each, validated_as
+from testbed.experiment.validation import held, one_line_each, validated_as
 from testbed.messages import MOST_CLIENTS
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.selection import catalogue as selections
@@ -130,6 +130,7 @@ class Experiment(Section):
 
         def __init__(self, **sections):
             """Raises `ExperimentError`: one line per mistake, with its key, as the command says it."""
+            sections = held(sections, "Experiment")
             try:
                 super().__init__(**resolved(sections, "Experiment"))
             except ValidationError as error:
@@ -212,6 +213,8 @@ class Experiment(Section):
         Every point of a sweep is validated too. Raises `ExperimentError`: one line per mistake, with file and key path.
         """
         where = str(path)
+        if isinstance(overrides, str | Mapping):
+            raise ExperimentError(f"{where}: overrides: should be a list such as ['rounds=3'], not {overrides!r}")
         data = read_yaml(Path(path))
         for override in overrides:
             apply_override(data, override)

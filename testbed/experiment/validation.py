@@ -7,10 +7,11 @@ An experiment is data that JSON could hold; it is validated as JSON would be, st
 import difflib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
+import numpy as np
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import from_json, to_json
 
@@ -43,6 +44,38 @@ def validated_as(kind: type[_Kind], data: dict[str, Any], where: str) -> _Kind:
         except ValidationError as error:
             raise one_line_each(error, plain, kind, where) from None
     raise ExperimentError("\n".join(f"{where}: {line}" for line in lines))
+
+
+def held(sections: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """`sections`, as Python's code has them, without what no experiment can hold; numpy's numbers become Python's.
+
+    Raises `ExperimentError`, a line for each such value: a class, a function, an infinite number.
+    """
+    lines: list[str] = []
+
+    def plain(value: Any, path: tuple[Any, ...]) -> Any:
+        if isinstance(value, np.generic | np.ndarray):
+            value = value.tolist()
+        if isinstance(value, Mapping):
+            return {plain(key, path): plain(inner, (*path, key)) for key, inner in value.items()}
+        if isinstance(value, list | tuple | set | frozenset | range):
+            return [plain(inner, (*path, at)) for at, inner in enumerate(value)]
+        if isinstance(value, float) and not math.isfinite(value):
+            lines.append(f"{_dotted(path)}: must be a finite number")
+        elif isinstance(value, type) or callable(value):
+            name = getattr(value, "__qualname__", type(value).__name__)
+            lines.append(f"{_dotted(path)}: should be a name, e.g. 'package.module:{name}', and not what it names")
+        else:
+            try:
+                to_json(value)
+            except ValueError:
+                lines.append(f"{_dotted(path)}: a value that an experiment cannot hold: {type(value).__name__}")
+        return value
+
+    found = {key: plain(value, (key,)) for key, value in sections.items()}
+    if lines:
+        raise ExperimentError("\n".join(f"{where}: {line}" for line in lines))
+    return found
 
 
 def one_line_each(error: ValidationError, data: Any, kind: type[BaseModel], where: str) -> ExperimentError:

@@ -75,14 +75,15 @@ def plugin_class(name: str, key: str) -> Any:
     new = module_name not in sys.modules
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise ExperimentError(f"{key}: {name}: no module {error.name!r}; {_advice(module_name)}") from None
         plugin = installed.offering(name)  # otherwise the module is there, and what goes wrong is something inside
         if plugin is None or isinstance(error, TestbedError):
             raise
         raise ExperimentError(
-            f"{key}: {plugin.name}, of {plugin.origin}, cannot be imported: {type(error).__name__}: {reason(error)}"
+            f"{key}: {plugin.name}, of {plugin.origin}, cannot be imported: "
+            f"{type(error).__name__}: {reason(str(error))}"
         ) from error
     if new:
         sources.note_imported(name)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
 
-from testbed.errors import ExperimentError
+from testbed.errors import ExperimentError, reason
 
 GROUP = "sortition_testbed.plugins"
 
@@ -63,7 +63,7 @@ class Plugin:
     @property
     def origin(self) -> str:
         """The distribution and its version, for people."""
-        return f"{self.distribution} {self.version}"
+        return f"{self.distribution} {self.version}".rstrip()
 
 
 def installed() -> tuple[Plugin, ...]:
@@ -73,15 +73,38 @@ def installed() -> tuple[Plugin, ...]:
 
 @lru_cache(maxsize=4)
 def _installed(_path: tuple[str, ...]) -> tuple[Plugin, ...]:
-    points = sorted(metadata.entry_points(group=GROUP), key=lambda point: (point.name, point.value))
+    points, unreadable = _points()
+    points.sort(key=lambda point: (point.name, point.value))
     owners = {name: [_owner(point) for point in points if point.name == name] for name in {one.name for one in points}}
     times = Counter(point.name for point in points)
-    return tuple(_plugin(point, owners[point.name] if times[point.name] > 1 else []) for point in points)
+    return (*(_plugin(point, owners[point.name] if times[point.name] > 1 else []) for point in points), *unreadable)
+
+
+def _points() -> tuple[list[metadata.EntryPoint], list[Plugin]]:
+    """Our entry points of all packages, the first of each on the path; and those packages that do not say theirs.
+
+    `metadata.entry_points` does the same, and raises where one package, be it a stranger's, has a file that is none.
+    """
+    found, unreadable, seen = list[metadata.EntryPoint](), list[Plugin](), set[str]()
+    for package in metadata.distributions():
+        name = str(package.metadata["Name"] or "an unknown package")
+        normalized = re.sub(r"[-_.]+", "-", name).lower()
+        if normalized in seen and package.metadata["Name"]:
+            continue
+        seen.add(normalized)
+        try:
+            found.extend(package.entry_points.select(group=GROUP))
+        except Exception as error:  # importlib's parser raises whatever comes
+            if GROUP in (package.read_text("entry_points.txt") or ""):
+                why = f"its entry_points.txt cannot be read: {type(error).__name__}: {reason(error)}"
+                unreadable.append(Plugin("", "?", "?", name, str(package.version or ""), why))
+    return found, unreadable
 
 
 def _owner(point: metadata.EntryPoint) -> tuple[str, str]:
     dist = point.dist
-    return ("an unknown package", "") if dist is None else (str(dist.metadata["Name"]), dist.version)
+    name = None if dist is None else dist.metadata["Name"]
+    return ("an unknown package", "") if dist is None or not name else (str(name), dist.version)
 
 
 def _plugin(point: metadata.EntryPoint, offered_by: Collection[tuple[str, str]]) -> Plugin:

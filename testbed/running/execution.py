@@ -77,6 +77,11 @@ def run(
 
     An error of one point stops the others: their finished rounds stay, and the error says which point it is of.
     """
+    if not isinstance(experiment, Experiment | str | Path):
+        raise ExperimentError(
+            f"run: should be an Experiment, or the path of its file, not {type(experiment).__name__}; "
+            "of a mapping, Experiment(**mapping) makes one"
+        )
     where = str(experiment) if isinstance(experiment, str | Path) else experiment.name
     if isinstance(experiment, str | Path):
         experiment = load(Path(experiment))

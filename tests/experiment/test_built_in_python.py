@@ -1,13 +1,17 @@
 """An experiment that is built in Python: the command's lines for the command's mistakes, and the same experiment."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from testbed import Experiment
+from testbed import Experiment, find_runs, run
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 from testbed.selection.random_selection import RandomParameters
+from tests.commands.conftest import SMALL
+from tests.repository import ROOT
 
 WRONG: list[dict[str, Any]] = [
     {"rounds": 0},
@@ -47,3 +51,56 @@ def test_it_is_the_experiment_of_a_file_and_files_are_read_as_strictly_as_ever()
     assert Experiment(**built.plain()) == built
     with pytest.raises(ExperimentError, match="rounds: should be a valid integer, not '3'"):
         validated({"rounds": "3"}, "file.yaml")
+
+
+class Net:
+    """Stands for a class of somebody's notebook."""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        (
+            {"workload": {"model": Net}},
+            "workload.model: should be a name, e.g. 'package.module:Net', and not what it names",
+        ),
+        (
+            {"devices": {"model": "m:N", "options": {"x": object()}}},
+            "devices.options.x: a value that an experiment cannot hold: object",
+        ),
+        (
+            {"devices": {"model": "m:N", "options": {"x": [1.0, float("nan")]}}},
+            "devices.options.x.1: must be a finite number",
+        ),
+        (
+            {"sweep": {"selection.protocol": [Net]}},
+            "sweep.selection.protocol.0: should be a name, e.g. 'package.module:Net', and not what it names",
+        ),
+    ],
+    ids=str,
+)
+def test_what_no_experiment_can_hold_is_refused_where_it_is_made(wrong: dict[str, Any], line: str) -> None:
+    with pytest.raises(ExperimentError) as refused:
+        Experiment(**wrong)
+    assert str(refused.value) == f"Experiment: {line}"
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    built = Experiment(rounds=np.int64(3), devices={"model": "m:N", "options": {"x": np.arange(2)}})
+    assert built.plain()["devices"]["options"] == {"x": [0, 1]}
+    swept = Experiment(**SMALL, sweep={"rounds": np.arange(1, 3)})
+    assert swept.sweep == {"rounds": [1, 2]}
+    run(swept, out=tmp_path / "runs", network="in-process")
+    assert sorted(len(one.rounds) for one in find_runs(tmp_path / "runs")) == [1, 2]
+
+
+@pytest.mark.parametrize("overrides", ["rounds=3", {"rounds": 3}])
+def test_overrides_are_a_list(overrides: Any) -> None:
+    with pytest.raises(ExperimentError, match=r"quickstart.yaml: overrides: should be a list such as \['rounds=3'\]"):
+        Experiment.load(ROOT / "examples" / "quickstart.yaml", overrides)
+
+
+def test_what_is_no_experiment_is_not_run() -> None:
+    wrong: Any = {"rounds": 3}
+    with pytest.raises(ExperimentError, match=r"^run: should be an Experiment, or the path of its file, not dict; "):
+        run(wrong, network="in-process")

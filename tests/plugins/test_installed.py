@@ -1,6 +1,7 @@
 """Plug-ins of installed packages: found by name without an import, refused in a line, imported when they are used."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.inputs import plugin_classes
 from testbed.experiment.plugin_names import BUILT_IN
 from testbed.experiment.schema import points, validated
+from testbed.plugins import installed as installed_now
 from testbed.plugins.installed import GROUP, KINDS, installed
 from testbed.records import find_runs
 from tests.commands.conftest import SMALL
@@ -171,6 +173,48 @@ def test_one_that_cannot_be_imported_is_a_line_for_whoever_names_it_and_nobody_e
     (row,) = _listed(capsys)
     assert row["what"] == f"refused: selection.protocol: {line}"
     assert main(["validate", str(file), "--set", "selection.protocol=random", "--import-classes"]) == 0
+
+
+def test_one_that_exits_hides_nothing_and_ends_nothing(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("exits", {"selection.exits": "exits_plugin:Exits"}, exits_plugin="import sys\nsys.exit(0)\n")
+    line = "selection.protocol: exits, of exits 1.5, cannot be imported: SystemExit: 0"
+    assert [row["what"] for row in _listed(capsys)] == [f"refused: {line}"]
+    assert {"random", "exits"} <= {row["name"] for row in _listed(capsys, "protocols")}
+    file = tmp_path / "e.yaml"
+    file.write_text(yaml.safe_dump({**SMALL, "selection": {"protocol": "exits", "participants": 5}}))
+    assert main(["run", str(file), "--network", "in-process", "--out", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err == f"error: {file}: {line}\n"
+
+
+@pytest.mark.parametrize("group", ["console_scripts", GROUP])
+def test_a_package_whose_entry_points_cannot_be_read_concerns_nobody(
+    group: str, turns: Path, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = install("garbled", {})
+    (site / "garbled-1.5.dist-info" / "entry_points.txt").write_text(f"[{group}]\nno equals sign\n")
+    installed_now._installed.cache_clear()
+    assert experiment(selection=TURNS).selection.protocol == "turn_taking_plugin:TakingTurns"
+    others = [row for row in _listed(capsys) if row["name"] != "turns"]
+    if group != GROUP:
+        assert others == []
+    else:
+        (row,) = others
+        assert row["package"] == "garbled 1.5"
+        assert row["what"].startswith("refused: its entry_points.txt cannot be read: ")
+
+
+def test_a_package_is_read_once_wherever_it_lies_again(install: Install, tmp_path: Path) -> None:
+    install("twice", {"selection.twice": "twice_plugin:Twice"})
+    again = tmp_path / "site-twice" / "again"
+    again.mkdir()
+    shutil.copytree(tmp_path / "site-twice" / "twice-1.5.dist-info", again / "twice-1.5.dist-info")
+    sys.path.insert(0, str(again))
+    try:
+        assert [(one.name, one.problem) for one in installed()] == [("twice", "")]
+    finally:
+        sys.path.remove(str(again))
 
 
 def test_a_misspelt_name_is_answered_with_the_one_that_is_offered(turns: Path) -> None:

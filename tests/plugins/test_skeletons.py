@@ -79,6 +79,37 @@ def test_the_experiment_names_the_class_and_the_command_says_what_to_do_next(
     assert [name for _, name in named] == ["two_words:TwoWords"]
 
 
+def test_what_to_do_next_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "two words"
+    assert main(["new", "selection", "mine", "--out", str(folder)]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == f"  cd '{folder}' && python -m pytest test_mine.py"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "says"),
+    [
+        (
+            "selection",
+            "ticket",
+            "Ticket stands for something else in what is written; take another name",
+        ),
+        ("selection", "experiment", "Experiment stands for something else"),
+        ("aggregation", "update", "Update stands for something else"),
+        ("aggregation", "aggregation", "AggregationParameters stands for something else"),
+        ("workload", "evaluation", "Evaluation stands for something else"),
+        ("workload", "none", "its class would be None, a word of Python's own"),
+    ],
+)
+def test_a_class_that_would_hide_a_part_of_the_skeleton_is_refused(
+    kind: str, name: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", kind, name, "--out", str(tmp_path / "mine")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {name!r}: {says}")
+    assert len(said.splitlines()) == 1
+    assert not (tmp_path / "mine").exists()
+
+
 @pytest.mark.parametrize("there", ["mine.py", "test_mine.py", "mine.yaml"])
 def test_nothing_is_overwritten(there: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / there).write_text("kept")

@@ -3,9 +3,11 @@
 The text files beside this one are those three for each kind, with ``$name`` and ``$Class`` for the names.
 """
 
+import ast
 import keyword
 import re
 import sys
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -40,6 +42,29 @@ def check_name(name: str, folder: Path) -> None:
         raise ExperimentError(f"{name!r}: would be hidden by, or hide, {used}; take another name")
 
 
+def check_class_name(kind: Kind, name: str) -> None:
+    """Raise `ExperimentError` for a name whose class is a word of Python, or hides what the skeleton is made of."""
+    made, used = class_name(name), set[str]()
+    if keyword.iskeyword(made):
+        raise ExperimentError(f"{name!r}: its class would be {made}, a word of Python's own; take another name")
+    for part in ("module.py", "test.py"):
+        tree = ast.parse(_filled(kind, part, {"name": "a_name", "Class": "AName"}))
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                used.add(node.name)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                used.update(alias.asname or alias.name for alias in node.names)
+    if taken := sorted({made, f"{made}Parameters", f"{made}Client"} & used):
+        raise ExperimentError(
+            f"{name!r}: {taken[0]} stands for something else in what is written; take another name, e.g. my_{name}"
+        )
+
+
+def _filled(kind: Kind, part: str, names: Mapping[str, str]) -> str:
+    template = resources.files(__name__).joinpath(f"{kind}.{part}.txt").read_text(encoding="utf-8")
+    return Template(template).substitute(names)
+
+
 def write(kind: Kind, name: str, folder: Path) -> list[Path]:
     """Write the three files; returns their paths: the module, its test, the experiment.
 
@@ -61,12 +86,12 @@ def write(kind: Kind, name: str, folder: Path) -> list[Path]:
     if there := [str(path) for path in texts if path.exists()]:
         raise ExperimentError(f"{', '.join(there)}: nothing is overwritten; take another name, or another --out")
     names = {"name": name, "Class": class_name(name)}
+    check_class_name(kind, name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, part in texts.items():
-            template = resources.files(__name__).joinpath(f"{kind}.{part}.txt").read_text(encoding="utf-8")
             with path.open("x", encoding="utf-8") as file:
-                file.write(Template(template).substitute(names))
+                file.write(_filled(kind, part, names))
     except OSError as error:
         raise RunError(f"{error.filename or folder}: cannot be written: {reason(error.strerror or error)}") from None
     return list(texts)

@@ -12,6 +12,7 @@ from testbed.experiment.sections import OBSERVERS, NamedObserver, observer_and_o
 from testbed.plugins.classes import check_subclass, plugin_class
 from testbed.plugins.options import as_keywords, bind, problems
 from testbed.running.observers.contract import Observer
+from testbed.running.observers.export import initialised
 
 _CLASSES = {
     "csv": ("csv_rounds", "CsvRounds"),
@@ -53,6 +54,8 @@ def _made(name: str, options: dict[str, Any]) -> Observer:
         if ":" not in name:
             _check_types(kind, keywords)
         observer: Observer = kind(**keywords)
+        if not initialised(observer):
+            raise ExperimentError(f"{KEY}: {name}: its __init__ must call super().__init__()")
     except ValidationError as error:
         raise ExperimentError("\n".join(problems(error, f"{KEY}.{name}"))) from None
     except ValueError as error:

@@ -99,7 +99,10 @@ class Guarded(_Handing):
 
     def _hand(self, method: str, told: tuple[Any, ...]) -> None:
         try:
-            getattr(self._observer, method)(*told)
+            try:
+                getattr(self._observer, method)(*told)
+            except SystemExit as error:  # a store's library may not end the run either
+                raise RuntimeError(f"SystemExit: {error}") from error
         except Exception as error:
             run = next((one for one in told if isinstance(one, PlannedRun)), None)
             self._failed(self.name, run, error, self.failures)

@@ -78,6 +78,9 @@ class Exporter(Observer, ABC):
     def _catch_up(self, run: PlannedRun) -> None:
         if run.path not in self._written:
             last = self.opened(run)
+            rounds = run.point.experiment.rounds
+            if not isinstance(last, int) or not 0 <= last <= rounds:
+                raise ValueError(f"opened returned {last!r}: should be the last round that is there, 0 to {rounds}")
             self._epsilon[run.path] = _epsilon_until(run.path, last)
             self._written[run.path] = last
         for row in recorded(run.path, self._written[run.path]):
@@ -89,6 +92,11 @@ class Exporter(Observer, ABC):
     def _close(self, run: PlannedRun, summary: Mapping[str, Any] | None) -> None:
         if self._written.pop(run.path, None) is not None:
             self.closed(run, summary)
+
+
+def initialised(observer: Observer) -> bool:
+    """Whether `Exporter.__init__` has been called, which a class derived from it may forget."""
+    return not isinstance(observer, Exporter) or hasattr(observer, "_written")
 
 
 def recorded(path: Path, after: int) -> Iterator[dict[str, Any]]:

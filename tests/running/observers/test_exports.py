@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -429,3 +430,64 @@ def test_wandb_takes_any_name_of_an_experiment(experiment: Callable[..., Path], 
     file = experiment(name="a/b:c#1?%", rounds=1, output={"observers": ["wandb"]})
     assert main(["run", str(file), "--out", str(tmp_path / "run"), "--quiet"]) == 0
     assert [point["round"] for point in read_wandb(tmp_path / "run")] == [1]
+
+
+OWN = """from testbed import Exporter
+
+
+class Forgets(Exporter):
+    def __init__(self, file="x"):
+        self.file = file
+
+    def opened(self, run):
+        return 0
+
+    def write(self, run, row):
+        pass
+
+
+class Opens(Exporter):
+    def __init__(self, last=0):
+        super().__init__()
+        self.last = last
+
+    def opened(self, run):
+        return self.last
+
+    def write(self, run, row):
+        raise SystemExit(3)
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_exporters.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_exporters", raising=False)
+
+
+def test_one_that_forgets_its_base_is_refused_before_the_first_round(own: None, tmp_path: Path) -> None:
+    asked = validated({**SMALL, "output": {"observers": ["own_exporters:Forgets"]}}, "e.yaml")
+    with pytest.raises(ExperimentError) as refused:
+        run(asked, out=tmp_path / "run")
+    line = "output.observers: own_exporters:Forgets: its __init__ must call super().__init__()"
+    assert str(refused.value) == f"small: {line}"
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [
+        (0, "SystemExit: 3"),
+        (None, "opened returned None: should be the last round that is there, 0 to 4"),
+        (99, "opened returned 99: should be the last round that is there, 0 to 4"),
+        ("2", "opened returned '2': should be the last round that is there, 0 to 4"),
+    ],
+)
+def test_one_that_writes_nothing_is_told_of_and_loses_no_run(last: Any, says: str, own: None, tmp_path: Path) -> None:
+    entry = {"name": "own_exporters:Opens", "last": last}
+    run(validated({**SMALL, "output": {"observers": [entry]}}, "e.yaml"), out=tmp_path / "run")
+    (found,) = find_runs(tmp_path / "run")
+    assert len(found.rounds) == 4
+    log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert {one["error"] for one in log if one["event"] == "observer-failed"} == {says}
