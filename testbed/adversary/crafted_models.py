@@ -50,7 +50,8 @@ def silent(dimension: int, shapes: Shapes | None) -> npt.NDArray[np.float32]:
 
     With hidden layers all is 0: no sample activates a unit, and no error passes the last layer's weights. What would
     still move, the last layer's biases, is so large that a step is lost in rounding; all are the same, so the
-    classes are equally likely. Without hidden layers (``logistic``) all parameters are so large.
+    classes are equally likely. Without hidden layers (``logistic``) all parameters are so large. Factors of adapters
+    are all 0: neither moves while the other is.
 
     It holds for units with f(0) = 0 (ReLU, GELU, tanh), weight decay 0 (else the large ones shrink) and steps far below
     2**16.
@@ -63,7 +64,7 @@ def silent(dimension: int, shapes: Shapes | None) -> npt.NDArray[np.float32]:
     if shapes is None:
         return model
     end = sum(math.prod(shape) for shape in shapes)
-    if len(shapes) <= 2:
+    if len(shapes) <= 2 and sum(len(shape) > 1 for shape in shapes) < 2:  # the two factors of one adapter are zero
         model[:end] = _FAR
     elif len(shapes[-2]) == 2 and shapes[-1] == shapes[-2][:1]:
         model[end - shapes[-1][0] : end] = _FAR

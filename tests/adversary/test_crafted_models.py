@@ -29,6 +29,14 @@ def test_a_silent_model_does_not_move_whatever_the_data(model: str, optimizer: d
         assert workload.train(client, workload.initial_model(), 1).delta.any()
 
 
+@pytest.mark.parametrize("model", ["logistic", "mlp"])
+def test_silent_adapters_do_not_move(model: str) -> None:
+    workload = digits(model, epochs=3, adapters={"rank": 4})
+    update = workload.train(0, silent(workload.dimension, workload.parameter_shapes()), 1)
+    assert not update.delta.any()
+    assert workload.train(0, workload.initial_model(), 1).delta.any()
+
+
 def test_without_the_architecture_the_last_layers_biases_move_alone() -> None:
     workload = digits("mlp", epochs=3)
     delta = workload.train(0, silent(workload.dimension, None), 1).delta
