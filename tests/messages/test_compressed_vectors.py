@@ -126,7 +126,7 @@ def broken() -> dict[str, tuple[int, int, bytes]]:
         "another bucket": (LEVELS, 3, whole[:1] + b"\0\0\0\1" + whole[5:]),
         "too short to say": (LEVELS, 0, b"\3\0\0"),
         "another length": (LEVELS, 2**32 - 1, whole),
-        "a form that there is not": (130, 8, good),
+        "a form that there is not": (131, 8, good),
     }
 
 
@@ -154,7 +154,7 @@ def test_the_server_sees_its_shape_and_form_alone(vector: Vector) -> None:
     shape = vector.bits.to_bytes(1, "big") + b"\0\0\0\x09"
     assert header.count(shape) == 1
     with pytest.raises(ProtocolError, match="stands where the header has 9"):
-        attach(Update, header.replace(shape, b"\x82" + shape[1:]), elsewhere)
+        attach(Update, header.replace(shape, b"\x83" + shape[1:]), elsewhere)
 
 
 @pytest.mark.parametrize(
