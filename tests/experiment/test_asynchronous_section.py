@@ -24,7 +24,7 @@ def refused(keys: dict[str, Any]) -> str:
     with pytest.raises(ExperimentError) as caught:
         validated(FITTING | keys, "file")
     (line,) = str(caught.value).splitlines()
-    return line.removeprefix("file: ").removeprefix("asynchronous.")
+    return line.removeprefix("file: ").removeprefix("asynchronous").removeprefix(".").removeprefix(": ")
 
 
 def test_it_fits() -> None:
