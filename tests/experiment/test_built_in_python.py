@@ -77,7 +77,6 @@ class Net:
             "sweep.selection.protocol.0: should be a name, e.g. 'package.module:Net', and not what it names",
         ),
     ],
-    ids=str,
 )
 def test_what_no_experiment_can_hold_is_refused_where_it_is_made(wrong: dict[str, Any], line: str) -> None:
     with pytest.raises(ExperimentError) as refused:
