@@ -183,8 +183,8 @@ class Experiment(Section):
                     "measured or waited for; leave it out, or set time.compute: modelled and time.clock: virtual"
                 )
         except ValueError as error:
-            key = str(error).partition(":")[0]  # or a sentence of the whole section
-            raise ValueError(f"{section}{': ' if ' ' in key else '.'}{error}") from None
+            of_all = str(error).startswith("goes without ")  # a sentence of the whole section, and not of a key
+            raise ValueError(f"{section}{': ' if of_all else '.'}{error}") from None
         check_goals(self.targets, self.stop_at, self.workload)
         return self
 

@@ -48,7 +48,9 @@ def test_all_that_is_written_passes_its_tests_and_the_linter(tmp_path: Path) -> 
     assert "11 passed" in done.stdout
     rules = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
     for command in (["check", *rules], ["format", "--check", *rules]):
-        linted = subprocess.run(["ruff", *command, "."], cwd=tmp_path, capture_output=True, text=True, check=False)
+        linted = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "."], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert linted.returncode == 0, linted.stdout
 
 

@@ -13,9 +13,9 @@ NAMES = sorted(EXPERIMENTS)
 
 
 def kinds(of: type[Message] = Message) -> dict[str, type[Message]]:
-    """All types of messages by name."""
+    """All types of messages of these protocols by name; LightSecAgg's have the same names, and no transcript."""
     found: dict[str, type[Message]] = {}
-    for kind in of.__subclasses__():
+    for kind in (one for one in of.__subclasses__() if ".lightsecagg." not in one.__module__):
         found |= {kind.__name__: kind, **kinds(kind)}
     return found
 

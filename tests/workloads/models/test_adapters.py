@@ -206,7 +206,7 @@ def test_the_vector_is_the_adapters() -> None:
     assert workload.charged_parameters == workload.dimension + math.ceil(2 / 3 * workload._network.frozen)
     assert all(isinstance(workload, kind) for kind in (Workload, PartlyFrozenWorkload, NotedWorkload, GradientWorkload))
     assert workload.notes == [
-        "fine-tuning: 44 parameters are trained and sent; 58 are frozen and taken to be on every client (0.0 MB "
+        "fine-tuning: 44 parameters are trained and sent; 58 are frozen and taken to be on every client (0.000232 MB "
         "that no round counts)"
     ]
     whole = made(adapters=None)
