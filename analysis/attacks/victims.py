@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import workloads
+from testbed.aggregation.ring_elements import compression_of
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
@@ -43,7 +44,7 @@ class Victims:
                     f"{run.path}: its clients trained with workload.{key}, by what they keep, which is in no record: "
                     "nothing to hold an attack against"
                 )
-        if getattr(self.experiment.aggregation, "compression", None) is not None:
+        if compression_of(self.experiment.aggregation) is not None:
             raise ExperimentError(
                 f"{run.path}: its updates were compressed (aggregation.compression), and attacks are measured against "
                 "whole ones; run it without"

@@ -353,6 +353,11 @@ def noise_of(parameters: BaseModel) -> Noise | None:
     return parameters.noise if isinstance(parameters, NoisyParameters) else None
 
 
+def compression_of(parameters: BaseModel) -> CompressionKey:
+    """How updates are compressed; None: not at all, as by parameters that have no such section."""
+    return parameters.compression if isinstance(parameters, NoisyParameters) else None
+
+
 def noise_policy_of(parameters: AggregationParameters) -> NoisePolicy | None:
     """The policy; None as in `noise_of`."""
     return parameters.noise_policy() if isinstance(parameters, NoisyParameters) else None

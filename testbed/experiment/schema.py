@@ -19,7 +19,7 @@ from testbed.adversary.section import AdversarySection, name_of
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
-from testbed.aggregation.ring_elements import NoisyParameters, noise_of
+from testbed.aggregation.ring_elements import compression_of, noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters, keeps_masks_symbolic
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.availability.section import AvailabilityModel
@@ -171,7 +171,7 @@ class Experiment(Section):
             self.records.check(self.rounds)
             section = "workload"
             noisy, steps = noise_of(self.aggregation) is not None, self.aggregation.server_optimizer is not None
-            compresses = isinstance(self.aggregation, NoisyParameters) and self.aggregation.compression is not None
+            compresses = compression_of(self.aggregation) is not None
             for part in (self.workload.drift_correction, self.workload.local_layers):
                 if part is not None:
                     part.check_experiment(noise=noisy, steps=steps, compresses=compresses)

@@ -26,7 +26,7 @@ from testbed.aggregation.lightsecagg.messages import (
 )
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.secagg.messages import point_of
-from testbed.aggregation.secagg.participant import Participant
+from testbed.aggregation.secagg.participant import Participant, row
 from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import TAG_BYTES
@@ -34,13 +34,11 @@ from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, total
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
-from testbed.parties.client import Client, Row, StageTable, handles
+from testbed.parties.client import Client, StageTable, handles
 from testbed.training import trained_update
 from testbed.vectors.integers import IntegerVector
 
-
-def _row(after: str, then: str) -> Row:
-    return Row(after={after}, then=then, check="lightsecagg.out-of-order", begins=after == "new")
+_ORDER = "lightsecagg.out-of-order"
 
 
 class LightSecAggClient(Participant):
@@ -61,10 +59,10 @@ class LightSecAggClient(Participant):
     STAGES: ClassVar[StageTable] = StageTable(
         start="new",
         rows={
-            AdvertiseKeys: _row("new", "advertised"),
-            ShareMasks: _row("advertised", "shared"),
-            MaskInput: _row("shared", "masked"),
-            SumPieces: _row("masked", "summed"),
+            AdvertiseKeys: row("new", "advertised", _ORDER),
+            ShareMasks: row("advertised", "shared", _ORDER),
+            MaskInput: row("shared", "masked", _ORDER),
+            SumPieces: row("masked", "summed", _ORDER),
         },
     )
     parameters: LightSecAggParameters

@@ -33,9 +33,9 @@ from testbed.aggregation.lightsecagg.messages import (
     elements_from_bytes,
 )
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
+from testbed.aggregation.secagg.checks import at_least, digest_of_training, verify
 from testbed.aggregation.secagg.messages import point_of
 from testbed.arrays import Ids
-from testbed.crypto import remembered
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import TAG_BYTES
 from testbed.crypto.key_agreement import PrivateKey
@@ -46,7 +46,6 @@ from testbed.network import Replies
 from testbed.network.contract import ids, no_ids
 from testbed.parties.client import RoleSpec
 from testbed.privacy.noise_plan import Guarantees
-from testbed.training import training_digest
 from testbed.vectors.integers import INTEGERS
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
@@ -84,10 +83,7 @@ class LightSecAggRound:
 
     def at_least(self, clients: int, replies: Replies, what: str) -> None:
         """Raise `RoundAborted` when these are fewer than U."""
-        if clients < self.announced.threshold:
-            refusals = sorted({refusal.check for refusal in replies.missing.refusals})
-            because = f"; refusals: {', '.join(refusals)}" if refusals else ""
-            raise RoundAborted("below-threshold", f"{clients} of {self.announced.threshold} needed {what}{because}")
+        at_least(self.announced.threshold, clients, replies, what)
 
     def misbehaved(self, client: int, detail: str) -> None:
         """Record what a client has done."""
@@ -146,22 +142,10 @@ class LightSecAgg(AggregationProtocol):
 
     async def advertise_keys(self, state: LightSecAggRound) -> None:
         """Who takes part, with their public keys."""
-        state.training = self._digest_of_training(state.start)
+        state.training = digest_of_training(self.parameters.model_binding, state.start)
         replies = await state.start.network.ask(state.start.trained, state.announced)
         state.adverts = self.usable_adverts(state, replies.valid())
         state.at_least(len(state.adverts), replies, "advertised keys")
-
-    def _digest_of_training(self, round_: AggregationRound) -> bytes:
-        """What clients sign of what they were asked to train."""
-        if self.parameters.model_binding == "none":
-            detail = "clients do not sign the model that they were sent; a malicious server may send each another one"
-            round_.network.record_event("server", "weak-binding", detail)
-            return b""
-        if round_.training is not None:
-            return training_digest(round_.training, anew=True)
-        if round_.experiment_id is not None:
-            raise RoundAborted("no-training", "the server that verifies signatures must know what it asked to train")
-        return b""
 
     def usable_adverts(self, state: LightSecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
         """Without the adverts that peers would refuse: one client must not be able to end everybody's round so."""
@@ -174,10 +158,7 @@ class LightSecAgg(AggregationProtocol):
                 if advert.sealing_key in seen:
                     raise ProtocolError("a key that is used twice")
                 _PROBE.exchange(advert.sealing_key)
-                if round_.experiment_id is not None:
-                    meter("ed25519.verify")
-                    domain = KEYS_DOMAIN + round_.experiment_id
-                    remembered.verify(round_.directory.signing_key(client), domain, content, advert.signature)
+                verify(round_, client, KEYS_DOMAIN, content, advert.signature)
             except ProtocolError as error:
                 state.misbehaved(client, f"advertised key: {error}")
                 continue

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.secagg.batches import BatchPolicy
+from testbed.aggregation.secagg.checks import at_least
 from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     AdvertOf,
@@ -26,7 +27,6 @@ from testbed.aggregation.secagg.messages import (
 )
 from testbed.arrays import Ids
 from testbed.emulation.compute.cost import meter
-from testbed.errors import RoundAborted
 from testbed.messages import Message
 from testbed.network import Replies
 from testbed.network.contract import ids, no_ids
@@ -214,11 +214,7 @@ class SecAggRound:
 
     def at_least(self, least: int, clients: Iterable[int], replies: Replies, what: str) -> None:
         """Raise `RoundAborted` when these clients are fewer than `least`."""
-        count = len(list(clients))
-        if count < least:
-            refusals = sorted({refusal.check for refusal in replies.missing.refusals})
-            because = f"; refusals: {', '.join(refusals)}" if refusals else ""
-            raise RoundAborted("below-threshold", f"{count} of {least} needed {what}{because}")
+        at_least(least, len(list(clients)), replies, what)
 
     def require_complete_batches(self, clients: Ids, what: str) -> Ids:
         """Those of `clients` that may be summed, as far as batches say; `RoundAborted` when they are too few."""

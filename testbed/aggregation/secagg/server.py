@@ -26,6 +26,7 @@ import numpy.typing as npt
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
 from testbed.aggregation.ring_elements import NoisyProtocol
 from testbed.aggregation.secagg.batches import BatchPolicy
+from testbed.aggregation.secagg.checks import digest_of_training, verify
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
@@ -41,7 +42,6 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph, Question, SecAggRound, listed
 from testbed.aggregation.secagg.share_recovery import Secrets, recovered_secrets
 from testbed.arrays import Ids
-from testbed.crypto import remembered
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
@@ -51,7 +51,6 @@ from testbed.network.masked_vectors import Masks, Seed, agreed_seed
 from testbed.network.sums import Sum
 from testbed.parties.client import RoleSpec
 from testbed.privacy.noise_plan import Guarantees
-from testbed.training import training_digest
 
 _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
 
@@ -138,22 +137,10 @@ class SecAgg(NoisyProtocol):
 
     async def advertise_keys(self, state: SecAggRound) -> None:
         """AdvertiseKeys: who takes part (U1), with their public keys."""
-        state.training = self._digest_of_training(state.start)
+        state.training = digest_of_training(self.parameters.model_binding, state.start)
         question = state.graph.announcement(state.start.number)
         replies = await state.start.network.ask(state.start.trained, question)
         state.adverts = self._staying(state, self.usable_adverts(state, replies.valid()), replies, "advertised keys")
-
-    def _digest_of_training(self, round_: AggregationRound) -> bytes:
-        """What clients sign of what they were asked to train."""
-        if self.parameters.model_binding == "none":
-            detail = "clients do not sign the model that they were sent; a malicious server may send each another one"
-            round_.network.record_event("server", "weak-binding", detail)
-            return b""
-        if round_.training is not None:
-            return training_digest(round_.training, anew=True)
-        if round_.experiment_id is not None:
-            raise RoundAborted("no-training", "the server that verifies signatures must know what it asked to train")
-        return b""
 
     def usable_adverts(self, state: SecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
         """Without the adverts that peers would refuse: one client must not be able to end everybody's round."""
@@ -171,7 +158,7 @@ class SecAgg(NoisyProtocol):
                     raise ProtocolError("a key that is used twice")
                 for key in keys:
                     _PROBE.exchange(key)
-                _verify(state.start, client, KEYS_DOMAIN, content, advert.signature)
+                verify(state.start, client, KEYS_DOMAIN, content, advert.signature)
             except ProtocolError as error:
                 state.record("misbehaviour", client, f"advertised keys: {error}")
                 continue
@@ -273,7 +260,7 @@ class SecAgg(NoisyProtocol):
         signed = {}
         for client, answer in replies.valid().items():
             try:
-                _verify(round_, client, SURVIVORS_DOMAIN, content, answer.signature)
+                verify(round_, client, SURVIVORS_DOMAIN, content, answer.signature)
             except ProtocolError as error:
                 state.record("misbehaviour", client, f"consistency check: {error}")
                 continue
@@ -323,11 +310,3 @@ class SecAgg(NoisyProtocol):
 async def _ask(state: SecAggRound, question: Question) -> Replies:
     clients, message, private = question
     return await state.start.network.ask(clients, message, private=private)
-
-
-def _verify(round_: AggregationRound, client: int, domain: bytes, content: bytes, signature: bytes) -> None:
-    """Raise `ProtocolError` unless `client` has signed `content` for `domain` in this experiment."""
-    if round_.experiment_id is None:
-        return
-    meter("ed25519.verify")
-    remembered.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)

@@ -1,0 +1,37 @@
+"""What the servers of secure aggregation check, whichever protocol: what clients sign, and that enough are left."""
+
+from testbed.aggregation.contract import AggregationRound
+from testbed.crypto import remembered
+from testbed.emulation.compute.cost import meter
+from testbed.errors import RoundAborted
+from testbed.network import Replies
+from testbed.training import training_digest
+
+
+def digest_of_training(model_binding: str, round_: AggregationRound) -> bytes:
+    """What clients sign of what they were asked to train; empty with ``model_binding: none``."""
+    if model_binding == "none":
+        detail = "clients do not sign the model that they were sent; a malicious server may send each another one"
+        round_.network.record_event("server", "weak-binding", detail)
+        return b""
+    if round_.training is not None:
+        return training_digest(round_.training, anew=True)
+    if round_.experiment_id is not None:
+        raise RoundAborted("no-training", "the server that verifies signatures must know what it asked to train")
+    return b""
+
+
+def verify(round_: AggregationRound, client: int, domain: bytes, content: bytes, signature: bytes) -> None:
+    """Raise `ProtocolError` unless `client` has signed `content` for `domain` in this experiment."""
+    if round_.experiment_id is None:
+        return
+    meter("ed25519.verify")
+    remembered.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)
+
+
+def at_least(least: int, count: int, replies: Replies, what: str) -> None:
+    """Raise `RoundAborted` when `count` clients are fewer than `least`; refusals among the replies say why."""
+    if count < least:
+        refusals = sorted({refusal.check for refusal in replies.missing.refusals})
+        because = f"; refusals: {', '.join(refusals)}" if refusals else ""
+        raise RoundAborted("below-threshold", f"{count} of {least} needed {what}{because}")
