@@ -1,0 +1,1 @@
+"""Committees: a few clients that serve the others in aggregation, and how everybody knows who they are."""
