@@ -1,4 +1,4 @@
-"""Federations that sum by Flamingo: the same bits on any number of hosts and resumed, whoever serves; what one line says."""
+"""Federations that sum by Flamingo: the same bits on any number of hosts and resumed; what one line says."""
 
 from collections.abc import Callable
 from typing import Any
