@@ -48,6 +48,8 @@ WORKS = (
          (*SECAGG_PLUS_WIDE, "--masks", "symbolic"), target_s=30.0),
     Work("lightsecagg", "LightSecAgg, 100 x 1,000,000, U = 70, T = 50, 10 drop-outs (CPU)", "lightsecagg",
          target_ratio=2.0),
+    Work("flamingo", "Flamingo, 100 x 1,000,000, committee of 60, 10 drop-outs, masks as symbols (CPU)", "flamingo",
+         target_ratio=2.0),
     Work("distributed-noise", "noise for 10^6 parameters: encode, add, decode", "distributed_noise"),
     Work("round-225", "a round on Ray, 70 of 700 clients, 225 samples each", "round", ("--samples", "225")),
     Work("round-20", "the same, 20 samples each", "round", ("--samples", "20"), target_ratio=1.1),
