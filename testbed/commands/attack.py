@@ -107,6 +107,42 @@ def registrations(
     echo(render(Table(["Attempt", "Tried", "Refused", "By", "Gained"], rows, ruled=False), "text"), nl=False)
 
 
+_AUDIT_EPILOG = examples(
+    "testbed attack audit runs/audit",
+    "testbed attack audit runs/audit --figures figures",
+    "testbed attack audit runs/audit --observer outsider --confidence 0.99 --format json",
+    then="Of runs with privacy.canaries (examples/audit.yaml); the server's view needs records.aggregates: all.",
+)
+
+
+@attack.command(epilog=_AUDIT_EPILOG)
+def audit(
+    directories: Directories,
+    observer: Annotated[
+        Literal["server", "outsider", "both"],
+        typer.Option(help="Who guesses: the server sees sums and who is in them, an outsider the models."),
+    ] = "both",
+    confidence: Annotated[float, option("C", "Of each bound.", min=0.5, max=0.9999999)] = 0.95,
+    figures: Annotated[Path | None, option("DIR", "Also draw it, as PNG and PDF.")] = None,
+    format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="json holds every column.")] = "text",
+    debug: Debug = False,
+) -> None:
+    """Measure privacy: a lower bound on epsilon from which canaries were in, guessed from what was really seen.
+
+    Beside it the epsilon that the ledger has achieved and planned, and what selection guarantees.
+    """
+    runs = runs_in(directories)
+    if figures is not None:
+        check_folder("--figures", figures)
+    from analysis.privacy import audit_report
+    from analysis.privacy.audit import OBSERVERS, audits
+
+    found = audits(runs, OBSERVERS if observer == "both" else (observer,), confidence)
+    echo(audit_report.rendered(found, format, confidence), nl=False)
+    if figures is not None:
+        messages().print(f"written: {', '.join(map(str, audit_report.draw(found, figures)))}")
+
+
 _SURVEY_EPILOG = examples(
     "testbed attack survey examples/threats.yaml",
     "testbed attack survey examples/threats.yaml --set selection.protocol=lotto-server-centric",
