@@ -21,9 +21,9 @@ from analysis.privacy.guesses import epsilon_of_separation, epsilon_proven, sepa
 from analysis.privacy.report import Planned, adds_noise, of_run
 from analysis.privacy.spent import Spending, spending
 from testbed.arrays import Floats, Ids
+from testbed.engine.canaries import canary_section
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
-from testbed.experiment.canaries import canary_section
 from testbed.experiment.schema import Experiment, validated
 from testbed.privacy.canaries import canary, is_inserted
 from testbed.privacy.section import PrivacySection

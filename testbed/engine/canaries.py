@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from testbed.experiment.canaries import canary_norm, canary_section
+from testbed.experiment.canaries import canary_norm
 from testbed.experiment.schema import Experiment
 from testbed.parties.client import RoleSpec
-from testbed.privacy.canaries import canary, is_inserted
+from testbed.privacy.canaries import CanarySection, canary, is_inserted
 from testbed.randomness import Randomness
 from testbed.training import Train, Trainer
 from testbed.workload.contract import LocalUpdate, Workload
@@ -31,10 +31,15 @@ class CanaryTrainer(Trainer):
         return replace(update, delta=np.zeros(len(update.delta), np.float32))
 
 
+def canary_section(experiment: Experiment) -> CanarySection | None:
+    """The experiment's canaries; None: it has none."""
+    return None if experiment.privacy is None else experiment.privacy.canaries
+
+
 def canary_roles(experiment: Experiment, dishonest: Set[int], randomness: Randomness) -> list[RoleSpec]:
     """What canaries play instead of `Trainer`; empty where the experiment has none."""
     section = canary_section(experiment)
     if section is None:
         return []
     clients = section.drawn(experiment.population, dishonest, randomness)
-    return [RoleSpec(CanaryTrainer, canary_norm(experiment), frozenset(clients.tolist()))]
+    return [RoleSpec(CanaryTrainer, canary_norm(section, experiment.aggregation), frozenset(clients.tolist()))]

@@ -1,44 +1,36 @@
 """What an experiment with canaries (`testbed.privacy.canaries`) goes without, and how long its canaries are."""
 
-from typing import TYPE_CHECKING
-
+from testbed.adversary.section import AdversarySection
+from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.aggregation.ring_elements import compression_of, noise_of
 from testbed.privacy.canaries import CanarySection
-
-if TYPE_CHECKING:
-    from testbed.experiment.schema import Experiment
+from testbed.workload.section import WorkloadSection
 
 
-def canary_section(experiment: "Experiment") -> CanarySection | None:
-    """The section; None: nobody is a canary."""
-    return None if experiment.privacy is None else experiment.privacy.canaries
-
-
-def canary_norm(experiment: "Experiment") -> float:
+def canary_norm(section: CanarySection, aggregation: AggregationParameters) -> float:
     """L2 norm of a canary."""
-    section = canary_section(experiment)
-    if section is not None and section.norm is not None:
-        return section.norm
-    noise = noise_of(experiment.aggregation)
-    return 1.0 if noise is None else noise.clip
+    noise = noise_of(aggregation)
+    return section.norm or (1.0 if noise is None else noise.clip)
 
 
-def check_canaries(experiment: "Experiment") -> None:
-    """Raise `ValueError` (one line) where what canaries send would not count as whole updates do."""
-    section = canary_section(experiment)
+def check_canaries(
+    section: CanarySection | None,
+    population: int,
+    adversary: AdversarySection | None,
+    aggregation: AggregationParameters,
+    workload: WorkloadSection,
+) -> None:
+    """Raise `ValueError` (one line) where there are not so many honest clients, or canaries are no whole updates."""
     if section is None:
         return
-    adversary, population = experiment.adversary, experiment.population
-    section.check(population, 0 if adversary is None else adversary.number_of(population))
+    section.check(population, population - (0 if adversary is None else adversary.number_of(population)))
+    samples = f"aggregation.protocol: {aggregation.protocol}, which protects samples"
     others = {
-        f"aggregation.protocol: {experiment.aggregation.protocol}, which protects samples": isinstance(
-            experiment.aggregation, RandomParticipationParameters
-        ),
-        "asynchronous, whose updates count less the older they are": experiment.asynchronous is not None,
-        "aggregation.compression": compression_of(experiment.aggregation) is not None,
-        "workload.drift_correction": experiment.workload.drift_correction is not None,
-        "workload.local_layers": experiment.workload.local_layers is not None,
+        samples: isinstance(aggregation, RandomParticipationParameters),
+        "aggregation.compression": compression_of(aggregation) is not None,
+        "workload.drift_correction": workload.drift_correction is not None,
+        "workload.local_layers": workload.local_layers is not None,
     }
     if found := [what for what, there in others.items() if there]:
         raise ValueError(f"canaries: not with {found[0]}; leave one of the two out")

@@ -168,7 +168,7 @@ class Experiment(Section):
                 self.asynchronous.check_world(self.time, self.links, self.availability, self.adversary)
             section = "privacy"
             self._check_reports(ledger.report_losses)
-            check_canaries(self)
+            check_canaries(ledger.canaries, self.population, self.adversary, self.aggregation, self.workload)
             section = "records"
             self.records.check(self.rounds)
             section = "workload"

@@ -33,9 +33,9 @@ class CanarySection(BaseModel):
         """Canaries among so many clients; a fraction is rounded to the nearest."""
         return self.clients if isinstance(self.clients, int) else round(self.clients * population)
 
-    def check(self, population: int, dishonest: int) -> None:
+    def check(self, population: int, honest: int) -> None:
         """Raise `ValueError` (one line: key, what is allowed) where there are not so many honest clients."""
-        number, most = self.number_of(population), population - dishonest
+        number, most = self.number_of(population), honest
         if not 1 <= number <= most:
             raise ValueError(
                 f"canaries.clients: {number} canaries among {most} honest clients; allowed 1 to {most} (or a fraction "

@@ -137,7 +137,7 @@ def test_the_table_its_json_and_the_picture(without_noise: RunRecords, tmp_path:
 
 
 def test_what_an_audit_lacks_is_said(ran: Ran, without_noise: RunRecords) -> None:
-    with pytest.raises(ExperimentError, match="has no canaries; run it with --set privacy.canaries.clients"):
+    with pytest.raises(ExperimentError, match=r"has no canaries; run it with --set privacy\.canaries\.clients"):
         Canaries(ran(privacy={"delta": 1e-5}, rounds=1))
     unseen = ran(rounds=1, records={})
     with pytest.raises(ExperimentError, match=r"has no aggregate of round 1.*--observer outsider"):
@@ -159,7 +159,10 @@ def test_what_an_audit_lacks_is_said(ran: Ran, without_noise: RunRecords) -> Non
         ),
         ({"privacy": {"canaries": {"clients": 0}}}, "privacy.canaries.clients"),
         ({"aggregation": {"protocol": "plain", "compression": {"name": "top-k", "share": 0.1}}}, "compression"),
-        ({"workload": {**BASE["workload"], "momentum": 0, "drift_correction": {"name": "scaffold"}}}, "canaries: not with workload.drift"),
+        (
+            {"workload": {**BASE["workload"], "momentum": 0, "drift_correction": {"name": "scaffold"}}},
+            "canaries: not with workload.drift",
+        ),
     ],
     ids=["too many", "none", "not enough honest", "zero", "compressed", "scaffold"],
 )
