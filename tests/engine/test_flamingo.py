@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.aggregation.flamingo.set_up_messages import KeptService
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
+from testbed.messages import decode
 
 COMMITTEE = {"size": 6, "threshold": 4, "serves_rounds": 2}
 KEYS: dict[str, Any] = {
@@ -32,6 +34,16 @@ def test_hosts_and_resuming_change_no_bit(run: Callable) -> None:
     kept = [one.federation.state.memory for one in (whole, resumed)]
     assert kept[0].keys() == kept[1].keys() == {"flamingo service"}
     assert np.array_equal(*(memory["flamingo service"] for memory in kept))
+
+
+def test_without_a_seed_a_resumed_run_sets_up_a_committee_anew(run: Callable) -> None:
+    """Its clients have other keys: nobody could open what the former members have sealed."""
+    keys = {**KEYS, "seed": None, "availability": {}}
+    stopped = run(keys, "stopped").rounds(3)
+    resumed = run(keys, "stopped", resume=True).rounds()
+    assert [outcome.state for outcome in resumed.outcomes] == ["completed"] * 3
+    kept = [one.federation.state.memory["flamingo service"].tobytes() for one in (stopped, resumed)]
+    assert len({decode(KeptService, one).certificate.service.public_key for one in kept}) == 2
 
 
 def test_the_model_is_that_of_secagg(run: Callable) -> None:

@@ -61,9 +61,22 @@ async def service_of_round(round_: AggregationRound, section: CommitteeSection) 
 
 
 def kept_service(round_: AggregationRound) -> KeptService | None:
-    """What was kept of the last set-up; None: there was none."""
+    """What was kept of the last set-up; None: there was none, or its members have other keys now.
+
+    (Without a seed a resumed run registers its clients anew: nobody can open what was sealed before.)
+    """
     stored = round_.memory.get(_MEMORY)
-    return None if stored is None else decode(KeptService, stored.tobytes())
+    if stored is None:
+        return None
+    kept = decode(KeptService, stored.tobytes())
+    content = service_content(kept.certificate.service.digest)
+    try:
+        for row in kept.certificate.signatures:
+            verify(round_, row.client, SERVICE_DOMAIN, content, row.signature)
+    except ProtocolError as error:
+        round_.network.record_event("server", "committee-lost", f"a committee is set up anew: {error}")
+        return None
+    return kept
 
 
 class ServerSetUp:
