@@ -44,11 +44,14 @@ class MaskCode:
 
     def pieces(self, seed: bytes) -> Elements:
         """`(U, piece_length)` the mask's pieces, zeros behind the last, and below them T uniform ones."""
-        own = self.needed - self.private
         drawn = uniform(seed, self.length + self.private * self.piece_length)
+        return self._stacked(drawn[: self.length], drawn[self.length :])
+
+    def _stacked(self, elements: Elements, hiding: Elements) -> Elements:
+        own = self.needed - self.private
         pieces = np.zeros((self.needed, self.piece_length), np.uint32)
-        pieces[:own].reshape(-1)[: self.length] = drawn[: self.length]
-        pieces[own:] = drawn[self.length :].reshape(self.private, self.piece_length)
+        pieces[:own].reshape(-1)[: self.length] = elements
+        pieces[own:] = hiding.reshape(self.private, self.piece_length)
         return pieces
 
     def coded(self, seed: bytes, points: tuple[int, ...]) -> Elements:
@@ -61,9 +64,25 @@ class MaskCode:
         Raises:
             InvalidShares: points that are not so: modulo the prime one would have a piece of the mask itself.
         """
+        return self._evaluated(self.pieces(seed), points)
+
+    def shared(self, elements: Elements, seed: bytes, points: tuple[int, ...]) -> Elements:
+        """`(n, piece_length)` the share of each holder of `(d,)` elements that are given: packed secret sharing.
+
+        Franklin and Yung, Communication Complexity of Secure Computation, STOC 1992, with the packed elements as a
+        polynomial's lowest coefficients where they have them as values.
+
+        Args:
+            elements: what is shared.
+            seed: 32 secret bytes, for these elements alone: of the uniform pieces.
+            points: of the holders, as in `coded`.
+        """
+        return self._evaluated(self._stacked(elements, uniform(seed, self.private * self.piece_length)), points)
+
+    def _evaluated(self, pieces: Elements, points: tuple[int, ...]) -> Elements:
         if len(set(points)) < len(points) or not all(0 < point < PRIME for point in points):
             raise InvalidShares(f"holders' points must be distinct, from 1 to {PRIME - 1}")
-        return product(vandermonde(points, self.needed).T, self.pieces(seed))
+        return product(vandermonde(points, self.needed).T, pieces)
 
     def decoded(self, coded: Mapping[int, Elements]) -> Elements:
         """`(d,)` the mask, or the sum of masks, whose coded pieces these are, by the holders' points.
@@ -73,11 +92,23 @@ class MaskCode:
         Raises:
             InvalidShares: fewer than U, or one of another length.
         """
+        return self._interpolated(coded, self.needed - self.private).reshape(-1)[: self.length]
+
+    def agree(self, coded: Mapping[int, Elements]) -> bool:
+        """Whether all of these coded pieces are of one mask; of U alone nothing can be said, and they are.
+
+        Raises:
+            InvalidShares: as `decoded`.
+        """
+        others = tuple(sorted(coded)[self.needed :])
+        pieces = self._interpolated(coded, self.needed)
+        return not others or np.array_equal(self._evaluated(pieces, others), [coded[point] for point in others])
+
+    def _interpolated(self, coded: Mapping[int, Elements], rows: int) -> Elements:
         points = sorted(coded)[: self.needed]
         if len(points) < self.needed:
             raise InvalidShares(f"{len(points)} coded pieces of a mask, {self.needed} are needed")
-        if any(len(coded[point]) != self.piece_length for point in points):
+        if any(len(coded[point]) != self.piece_length for point in coded):
             raise InvalidShares(f"a coded piece of a mask that does not have {self.piece_length} elements")
         values = np.stack([coded[point] for point in points])
-        pieces = product(interpolation(points, self.needed - self.private).T, values)
-        return pieces.reshape(-1)[: self.length]
+        return product(interpolation(points, rows).T, values)

@@ -118,6 +118,8 @@ class Client:
         identity: its key pairs; None when no protocol of the run needs them.
         last_round: the highest round number it has taken part in selecting for; a lower or equal one is refused.
         last_announced: the last announced round that it has heard of, or knows that it has missed.
+        last_served: the highest round number that it has served others in, on a committee; a lower or equal one is
+            refused.
         local_update: what it has learned this round.
         agreed_participants: signing keys of this round's participants as this client has verified them; None when
             the selection protocol gives clients nothing to verify.
@@ -134,6 +136,7 @@ class Client:
         "identity",
         "last_announced",
         "last_round",
+        "last_served",
         "local_update",
         "number",
         "prepared",
@@ -144,7 +147,7 @@ class Client:
         self.number = number
         self.environment = environment
         self.identity: Identity | None = None
-        self.last_round = self.last_announced = last_round
+        self.last_round = self.last_announced = self.last_served = last_round
         self._roles: dict[type[Role], Role] = {}
         self.forget_round()
 
