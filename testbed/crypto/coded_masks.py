@@ -10,6 +10,7 @@ The code is linear: the sum of a holder's coded pieces of many masks is its code
 holders that add up what they hold give the sum of the masks, and no single one.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ import numpy as np
 
 from testbed.crypto import InvalidShares
 from testbed.crypto.prime_field import PRIME, Elements, interpolation, product, uniform, vandermonde
+from testbed.crypto.reed_solomon import wrong_values
+
+_COINS_DOMAIN = b"testbed/coded-masks/check/v1"
 
 
 @dataclass(frozen=True)
@@ -94,15 +98,23 @@ class MaskCode:
         """
         return self._interpolated(coded, self.needed - self.private).reshape(-1)[: self.length]
 
-    def agree(self, coded: Mapping[int, Elements]) -> bool:
-        """Whether all of these coded pieces are of one mask; of U alone nothing can be said, and they are.
+    def wrong(self, coded: Mapping[int, Elements]) -> list[int]:
+        """The points whose coded pieces do not belong to the mask of all others: of n, at most (n - U) / 2 are found.
+
+        Of U pieces nothing can be said.
 
         Raises:
-            InvalidShares: as `decoded`.
+            InvalidShares: fewer than U, one of another length, or more wrong ones than can be found.
         """
-        others = tuple(sorted(coded)[self.needed :])
+        points = sorted(coded)
+        others = tuple(points[self.needed :])
         pieces = self._interpolated(coded, self.needed)
-        return not others or np.array_equal(self._evaluated(pieces, others), [coded[point] for point in others])
+        if not others or np.array_equal(self._evaluated(pieces, others), [coded[point] for point in others]):
+            return []
+        every = np.stack([coded[point] for point in points])
+        coins = uniform(hashlib.sha256(_COINS_DOMAIN + every.tobytes()).digest(), self.piece_length)
+        combined = product(every, coins[:, None])[:, 0].tolist()  # one word: nobody can choose pieces that fit it
+        return [points[place] for place in wrong_values(points, combined, self.needed)]
 
     def _interpolated(self, coded: Mapping[int, Elements], rows: int) -> Elements:
         points = sorted(coded)[: self.needed]

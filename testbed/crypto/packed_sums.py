@@ -84,8 +84,18 @@ class Packing:
         """
         count = self.coefficients(len(elements))
         found = products(key, seed, count)
-        errors = gaussian(error_seed, count)
-        for prime, row in zip(PRIMES, found, strict=True):
+        self.add(found, elements, gaussian(error_seed, count))
+        return found
+
+    def add(
+        self,
+        masks: npt.NDArray[np.uint32],
+        elements: npt.NDArray[np.unsignedinteger],
+        errors: npt.NDArray[np.int8],
+    ) -> None:
+        """Add elements and `(C,)` errors to `(3, C)` masks, modulo each of the primes, in place."""
+        count = masks.shape[1]
+        for prime, row in zip(PRIMES, masks, strict=True):
             factors = [np.uint64(pow(2, self.shift + k * self.width, prime)) for k in range(self.together)]
             for begin in range(0, count, _CHUNK):
                 target = row[begin : begin + _CHUNK]
@@ -95,7 +105,6 @@ class Packing:
                     part = elements[k * count + begin : min((k + 1) * count, k * count + begin + len(target))]
                     summed[: len(part)] += part.astype(np.uint64) * factor
                 target[:] = _reduced(summed, prime)
-        return found
 
     def unmasked(
         self, total: npt.NDArray[np.uint64], key: npt.NDArray[np.int64], seed: bytes, elements: int

@@ -9,8 +9,8 @@ Single Client Interaction (arXiv 2410.22303), in the ring that Willow (Bell-Clar
 **Hardness.** Who sums learns the sum of keys and, with the messages, the sum of errors: one linear hint on each key and
 error, hidden by those of all other honest clients. That is Hint-Ring-LWE: it is no easier than Ring-LWE with deviation
 sigma_0, 1 / sigma_0**2 = 2 (1 / sigma**2 + 1 / sigma**2), where the hint's noise is that of one other honest client (Kim, Lee,
-Seo, Song, Toward Practical Lattice-Based Proof of Knowledge from Hint-MLWE, CRYPTO 2023, Theorem 1, with B = 1). So sigma =
-6.4 for sigma_0 = 3.2, and two honest clients in a sum are assumed. For degree 4,096 and that error the Homomorphic
+Seo, Song, Toward Practical Lattice-Based Proof of Knowledge from Hint-MLWE, CRYPTO 2023, Theorem 1, with B = 1). So sigma
+is 6.4, for sigma_0 = 3.2, and two honest clients in a sum are assumed. For degree 4,096 and that error the Homomorphic
 Encryption Security Standard (Albrecht et al., version 1.1, Table 1) allows 109 bits of q at 128 bits of classical
 security and 75 bits at 192, with ternary keys; ours are wider. 93 bits are between the two. The theorem asks for a
 sigma_0 that smooths the integers: the advantage that it loses is about 2**-100 here.
@@ -41,7 +41,7 @@ _AT_ONCE = 4  # polynomials that are transformed together: they stay in a core's
 
 
 def _distribution() -> tuple[int, npt.NDArray[np.uint64]]:
-    """The largest value, and the `(2 * largest,)` ascending bounds, as parts of 2**64, below which lie smaller values."""
+    """The largest value, and `(2 * largest,)` ascending bounds, parts of 2**64, between which lie the numbers of each."""
     with localcontext() as context:
         context.prec = 60
         variance = Decimal(repr(DEVIATION)) ** 2
@@ -90,7 +90,7 @@ def gaussian(seed: bytes, count: int) -> npt.NDArray[np.int8]:
 
 
 def uniform(seed: bytes, count: int, prime: int) -> npt.NDArray[np.uint32]:
-    """`(count,)` uniform numbers below a prime of 31 bits: upper 31 bits of an AES-256-CTR stream's words, if below it."""
+    """`(count,)` uniform numbers below a prime of 31 bits: upper bits of an AES-256-CTR stream's words, if below it."""
     next_chunk = key_stream(seed)
     stream = np.empty(_CHUNK_BYTES + STREAM_SLACK, np.uint8)
     words = stream[:_CHUNK_BYTES].view("<u4")

@@ -50,6 +50,7 @@ from testbed.aggregation.secagg.messages import SignatureOf, point_of
 from testbed.arrays import Ids
 from testbed.committee.choice import chosen
 from testbed.committee.messages import CommitteeList
+from testbed.crypto import InvalidShares
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.prime_field import PRIME, Elements
 from testbed.crypto.ring_lwe import LARGEST, PRIMES
@@ -238,9 +239,13 @@ class OneShot(AggregationProtocol):
         """`(4096,)` the sum of so many keys, from U or more sums of shares; raises `RoundAborted` if it is none."""
         code = state.code
         meter("field.multiply", (len(held) + code.needed - code.private) * code.needed * code.piece_length)
-        if not code.agree(held):
-            raise RoundAborted("wrong-shares", f"the sums of {len(held)} members do not belong together")
-        key = code.decoded(held).astype(np.int64)
+        try:
+            wrong = code.wrong(held)
+        except InvalidShares as error:
+            raise RoundAborted("wrong-shares", f"the sums of {len(held)} members: {error}") from None
+        for point in wrong:
+            state.misbehaved(point - 1, "summed shares: not what fits the others' sums, or a survivor has dealt it so")
+        key = code.decoded({point: said for point, said in held.items() if point not in wrong}).astype(np.int64)
         key -= np.where(key > PRIME // 2, PRIME, 0)
         if int(np.abs(key).max()) > clients * LARGEST:
             raise RoundAborted("wrong-shares", f"the sums give no sum of {clients} keys, which are small numbers")
