@@ -1,8 +1,8 @@
 """What a malicious server, clients and members of the committee can try against `one-shot`.
 
-A server that has two sets of survivors summed has the difference of the sums. Members answer once, and for a set that U of
-them have signed: with c accomplices among N members, who sign and sum whatever they are asked to, that takes 2 (U - c)
-honest ones, so c >= 2 U - N, which is more than the T that the protocol is for.
+A server that has two sets of survivors summed has the difference of the sums. Members answer once, and for a set that U
+of them have signed: with c accomplices among N members, who sign and sum whatever they are asked to, that takes 2 (U -
+c) honest ones, so c >= 2 U - N, which is more than the T that the protocol is for.
 """
 
 import hashlib

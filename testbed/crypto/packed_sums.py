@@ -1,12 +1,13 @@
 """Messages under the masks of `ring_lwe`: several elements in a coefficient, above the errors.
 
-A coefficient is ``(x_1 + x_2 2**w + ... + x_K 2**((K - 1) w)) 2**shift`` (Willow packs its inputs so, too). Sums of n such are
-read back as long as each sum of elements stays below 2**w, and the sum of n errors within 2**(shift - 1): then nothing
-is carried from one to the next, and nothing wraps modulo q, as ``K w + shift`` is a bit less than q has.
+A coefficient is ``(x_1 + x_2 2**w + ... + x_K 2**((K - 1) w)) 2**shift`` (Willow packs its inputs so, too). Sums of n
+such are read back as long as each sum of elements stays below 2**w, and the sum of n errors within 2**(shift - 1): then
+nothing is carried from one to the next, and nothing wraps modulo q, as ``K w + shift`` is a bit less than q has.
 
-**The noise budget.** A discrete Gaussian is sub-Gaussian with its own sigma (Canonne, Kamath, Steinke, The Discrete Gaussian
-for Differential Privacy, NeurIPS 2020, Fact 19), so is a sum of n with sigma sqrt(n): it is beyond t with probability at
-most 2 exp(-t**2 / (2 n sigma**2)). Over 2**31 coefficients that is 2**-40 for t = sigma sqrt(2 n 72 ln 2): about 64 sqrt(n).
+**The noise budget.** A discrete Gaussian is sub-Gaussian with its own sigma (Canonne, Kamath, Steinke, The Discrete
+Gaussian for Differential Privacy, NeurIPS 2020, Fact 19), so is a sum of n with sigma sqrt(n): it is beyond t with
+probability at most 2 exp(-t**2 / (2 n sigma**2)). Over 2**31 coefficients that is 2**-40 for t = sigma sqrt(2 n 72 ln
+2): about 64 sqrt(n).
 """
 
 from dataclasses import dataclass
@@ -22,16 +23,19 @@ USABLE_BITS = MODULUS.bit_length() - 1
 LEAST_SHIFT = 11
 """Room for the errors: of 250 clients (`noise_bound`)."""
 MOST_WIDTH = 31
+MOST_CLIENTS = 1 << 24
+"""The coefficients of so many keys' sum are within 2**30 of zero, as those of a field's elements must be."""
 
 _FAILURE_BITS = 40
 _COEFFICIENT_BITS = 31  # of an update: 2**31 coefficients are more than a message can hold
+_BOUND_OF_ONE = DEVIATION * sqrt(2 * (_FAILURE_BITS + _COEFFICIENT_BITS + 1) * log(2))
 _CHUNK = 1 << 14  # coefficients that are made at once: they stay in a core's cache
 _FIELD = np.uint64(31)
 
 
 def noise_bound(clients: int) -> int:
-    """What no coefficient of the sum of so many clients' errors exceeds, but with probability 2**-40 for all of them."""
-    return ceil(DEVIATION * sqrt(2 * clients * (_FAILURE_BITS + _COEFFICIENT_BITS + 1) * log(2)))
+    """What no coefficient of the sum of so many clients' errors exceeds, but with probability 2**-40 in all."""
+    return ceil(_BOUND_OF_ONE * sqrt(clients))
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,7 @@ class Packing:
     @property
     def most_clients(self) -> int:
         """Whose errors have room (`noise_bound`)."""
-        fits = int((2 ** (self.shift - 1) / noise_bound(1)) ** 2)
-        while noise_bound(fits) >= 2 ** (self.shift - 1):
-            fits -= 1
-        return fits
+        return min(MOST_CLIENTS, int(((2 ** (self.shift - 1) - 1) / _BOUND_OF_ONE) ** 2))
 
     def coefficients(self, elements: int) -> int:
         """How many hold so many elements."""

@@ -1,9 +1,10 @@
-"""Which of some values of a polynomial over `prime_field` are wrong: Reed-Solomon codes, decoded as by Welch and Berlekamp.
+"""Which values of a polynomial over `prime_field` are wrong: Reed-Solomon codes, decoded as by Welch and Berlekamp.
 
-Welch and Berlekamp, Error Correction for Algebraic Block Codes, US patent 4,633,470, 1986, as in Gemmell and Sudan, Highly
-Resilient Correctors for Polynomials, 1992, section 2: for a polynomial P of fewer than t coefficients and at most e
-wrong values y_j there are E of degree e, zero at the wrong points, and Q = P E with Q(x_j) = y_j E(x_j) at all of them.
-Any such pair but zero has Q / E = P. Finding one is a system of linear equations, solved here in O(m**3) steps.
+Welch and Berlekamp, Error Correction for Algebraic Block Codes, US patent 4,633,470, 1986, as in Gemmell and Sudan,
+Highly Resilient Correctors for Polynomials, 1992, section 2: for a polynomial P of fewer than t coefficients and at
+most e wrong values y_j there are E of degree e, zero at the wrong points, and Q = P E with Q(x_j) = y_j E(x_j) at all
+of them. Any such pair but zero has Q / E = P. Finding one is a system of linear equations, solved here in O(m**3)
+steps.
 """
 
 from collections.abc import Sequence
@@ -37,19 +38,18 @@ def wrong_values(points: Sequence[int], values: Sequence[int], threshold: int) -
     ]
     solution = _kernel(np.array([*of_quotient, *of_locator], np.uint64).T)
     dividend, locator = solution[: threshold + errors], solution[threshold + errors :]
-    polynomial = _quotient(dividend, locator)
-    wrong = [] if polynomial is None else [
-        place for place, (point, value) in enumerate(zip(points, values, strict=True)) if _at(polynomial, point) != value
-    ]  # fmt: skip
-    if polynomial is None or len(polynomial) > threshold or len(wrong) > errors:
-        raise InvalidShares(
-            f"more than {errors} of {count} values are wrong, of a polynomial of {threshold} coefficients"
-        )
+    polynomial, too_many = _quotient(dividend, locator), f"more than {errors} of {count} values are wrong"
+    if polynomial is None or len(polynomial) > threshold:
+        raise InvalidShares(too_many)
+    told = zip(points, values, strict=True)
+    wrong = [place for place, (point, value) in enumerate(told) if _at(polynomial, point) != value]
+    if len(wrong) > errors:
+        raise InvalidShares(too_many)
     return wrong
 
 
 def _kernel(matrix: npt.NDArray[np.uint64]) -> list[int]:
-    """Some solution of ``matrix @ x = 0`` but zero, where there are more columns than rows."""
+    """Some solution of ``matrix @ x = 0`` but zero; zero, where it is the only one."""
     rows, pivots = matrix.copy(), []
     for column in range(matrix.shape[1]):
         place = len(pivots)
@@ -67,7 +67,7 @@ def _kernel(matrix: npt.NDArray[np.uint64]) -> list[int]:
         rows += reduced(factors[:, None] * rows[place])
         rows = reduced(rows).astype(np.uint64)
         pivots.append(column)
-    raise ValueError("there are no more columns than rows")
+    return [0] * matrix.shape[1]
 
 
 def _quotient(dividend: list[int], divisor: list[int]) -> list[int] | None:

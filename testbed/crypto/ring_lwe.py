@@ -1,19 +1,20 @@
 """Seed-homomorphic masks from Ring-LWE: a key of 4,096 small numbers, and a mask as long as one likes.
 
-R_q is Z_q[X] / (X**4096 + 1), q the product of three primes just below 2**31 (93 bits). Polynomials a_1, a_2, ... of R_q are
-public and uniform; a key s and the errors e_j have discrete Gaussian coefficients. The mask is a_j s + e_j. Sums of masks are
-masks of the sums of keys, but for the sum of the errors: whoever knows the sum of keys alone can remove a sum of masks.
-This is the LWE-based seed-homomorphic PRG of Karthikeyan and Polychroniadou, OPA: One-shot Private Aggregation with
-Single Client Interaction (arXiv 2410.22303), in the ring that Willow (Bell-Clark et al., CRYPTO 2025) takes.
+R_q is Z_q[X] / (X**4096 + 1), q the product of three primes just below 2**31 (93 bits). Polynomials a_1, a_2, ... of
+R_q are public and uniform; a key s and the errors e_j have discrete Gaussian coefficients. The mask is a_j s + e_j.
+Sums of masks are masks of the sums of keys, but for the sum of the errors: whoever knows the sum of keys alone can
+remove a sum of masks. This is the LWE-based seed-homomorphic PRG of Karthikeyan and Polychroniadou, OPA: One-shot
+Private Aggregation with Single Client Interaction (arXiv 2410.22303), in the ring that Willow (Bell-Clark et al.,
+CRYPTO 2025) takes.
 
 **Hardness.** Who sums learns the sum of keys and, with the messages, the sum of errors: one linear hint on each key and
 error, hidden by those of all other honest clients. That is Hint-Ring-LWE: it is no easier than Ring-LWE with deviation
-sigma_0, 1 / sigma_0**2 = 2 (1 / sigma**2 + 1 / sigma**2), where the hint's noise is that of one other honest client (Kim, Lee,
-Seo, Song, Toward Practical Lattice-Based Proof of Knowledge from Hint-MLWE, CRYPTO 2023, Theorem 1, with B = 1). So sigma
-is 6.4, for sigma_0 = 3.2, and two honest clients in a sum are assumed. For degree 4,096 and that error the Homomorphic
-Encryption Security Standard (Albrecht et al., version 1.1, Table 1) allows 109 bits of q at 128 bits of classical
-security and 75 bits at 192, with ternary keys; ours are wider. 93 bits are between the two. The theorem asks for a
-sigma_0 that smooths the integers: the advantage that it loses is about 2**-100 here.
+sigma_0, 1 / sigma_0**2 = 2 (1 / sigma**2 + 1 / sigma**2), where the hint's noise is that of one other honest client
+(Kim, Lee, Seo, Song, Toward Practical Lattice-Based Proof of Knowledge from Hint-MLWE, CRYPTO 2023, Theorem 1, with B =
+1). So sigma is 6.4, for sigma_0 = 3.2, and two honest clients in a sum are assumed. For degree 4,096 and that error the
+Homomorphic Encryption Security Standard (Albrecht et al., version 1.1, Table 1) allows 109 bits of q at 128 bits of
+classical security and 75 bits at 192, with ternary keys; ours are wider. 93 bits are between the two. The theorem asks
+for a sigma_0 that smooths the integers: the advantage that it loses is about 2**-100 here.
 
 **What is not claimed.** Nothing here runs in constant time, and nobody proves that a key or an error is small.
 """
@@ -41,7 +42,7 @@ _AT_ONCE = 4  # polynomials that are transformed together: they stay in a core's
 
 
 def _distribution() -> tuple[int, npt.NDArray[np.uint64]]:
-    """The largest value, and `(2 * largest,)` ascending bounds, parts of 2**64, between which lie the numbers of each."""
+    """The largest value, and `(2 * largest,)` ascending bounds, parts of 2**64, between the numbers of each value."""
     with localcontext() as context:
         context.prec = 60
         variance = Decimal(repr(DEVIATION)) ** 2

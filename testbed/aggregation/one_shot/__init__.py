@@ -1,1 +1,2 @@
-"""One-shot aggregation: clients upload once under Ring-LWE masks, and a committee unmasks the sum (OPA, arXiv 2410.22303)."""
+"""One-shot aggregation (OPA, arXiv 2410.22303): clients upload once, masked from Ring-LWE; a committee unmasks the
+sum."""

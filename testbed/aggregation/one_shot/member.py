@@ -1,7 +1,7 @@
 """The side of `one-shot` that serves on the committee: open the shares of one set of clients, and sum them.
 
-It may be no participant of the round itself, so all that it knows of the clients is what the server says, and that their
-shares open: only for what those clients were told, too (`context_digest`).
+It may be no participant of the round itself, so all that it knows of the clients is what the server says, and that
+their shares open: only for what those clients were told, too (`context_digest`).
 """
 
 from typing import ClassVar

@@ -1,8 +1,8 @@
 """What the parties of `one-shot` send each other, stage by stage, what is signed, and how shares are sealed.
 
 A client and a member of the committee have a key in common without having spoken: both have registered an X25519 key
-with the PKI. What is sealed under it opens for nobody else, and nobody else can have sealed it; the server, which passes
-it on, can neither read it nor put its own in its place.
+with the PKI. What is sealed under it opens for nobody else, and nobody else can have sealed it; the server, which
+passes it on, can neither read it nor put its own in its place.
 """
 
 import hashlib
@@ -129,8 +129,8 @@ def context_digest(
         bits: of a sum's coordinate.
     """
     content = signed_content(
-        round_number, participants, training, sorted(agreed), committee.first_round, list(committee.clients), code.needed,
-        code.private, bits,
+        round_number, participants, training, sorted(agreed), committee.first_round, list(committee.clients),
+        code.needed, code.private, bits,
     )  # fmt: skip
     return hashlib.sha256(_CONTEXT_DOMAIN + experiment_id + content).digest()
 

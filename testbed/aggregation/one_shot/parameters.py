@@ -59,7 +59,8 @@ class OneShotParameters(AggregationParameters):
         0.5,
         gt=0,
         allow_inf_nan=False,
-        description="Clients that a sum must have, or the committee refuses: a number, or a fraction of the participants",
+        description="Clients that a sum must have, or the committee refuses: a number, or a fraction of the "
+        "participants",
     )
     bits: int = Field(
         31, ge=8, le=MOST_WIDTH, description="Bits of a sum's coordinate; up to 27, three of them share a coefficient"
@@ -118,9 +119,10 @@ class OneShotParameters(AggregationParameters):
             raise ValueError(f"min_survivors: {fewest} of {participants} participants; allowed 2 to {participants}")
         most = self.packing.most_clients
         if participants > most:
+            wider = [width for width in range(self.bits, MOST_WIDTH + 1) if Packing(width).most_clients >= participants]
+            advice = f"set {wider[0]}" if wider else "lower selection.participants"
             raise ValueError(
-                f"bits: {self.bits} leave room for the errors of {most} clients, not of {participants}; set another, "
-                "28 to 31 or up to 26"
+                f"bits: {self.bits} leave room for the errors of {most} clients, not of {participants}; {advice}"
             )
 
     def check_population(self, population: int) -> None:

@@ -1,22 +1,23 @@
 """One-shot private aggregation: Karthikeyan and Polychroniadou, OPA: One-shot Private Aggregation with Single Client
-Interaction and its Applications to Federated Learning, CRYPTO 2025 (arXiv 2410.22303, eprint 2024/1192), in the variant from
-LWE with leakage that Hint-LWE covers.
+Interaction and its Applications to Federated Learning, CRYPTO 2025 (arXiv 2410.22303, eprint 2024/1192), in the variant
+from LWE with leakage that Hint-LWE covers.
 
-A client draws a key s, uploads its update under the mask of s (`testbed.crypto.ring_lwe`), and shares s to a committee by
-packed secret sharing, in one message: that is all it says. The server names the survivors to the committee, each member
-answers with the sum of the survivors' shares that it holds, U answers give the sum of the keys, and that unmasks the
-sum of the updates. A client that drops out costs nothing; nor do members, as long as U answer twice.
+A client draws a key s, uploads its update under the mask of s (`testbed.crypto.ring_lwe`), and shares s to a committee
+by packed secret sharing, in one message: that is all it says. The server names the survivors to the committee, each
+member answers with the sum of the survivors' shares that it holds, U answers give the sum of the keys, and that unmasks
+the sum of the updates. A client that drops out costs nothing; nor do members, as long as U answer twice.
 
 Where this deviates:
 
-- The masks are from Ring-LWE, as those of Willow (Bell-Clark, Gascon, Li, Raykova, Schoppmann, CRYPTO 2025) are, several
-  elements packed in a coefficient as there; the paper's matrix takes a product in d times 2,048 steps instead.
+- The masks are from Ring-LWE, as those of Willow (Bell-Clark, Gascon, Li, Raykova, Schoppmann, CRYPTO 2025) are,
+  several elements packed in a coefficient as there; the paper's matrix takes a product in d times 2,048 steps instead.
 - Members sign the survivors to each other before they answer, as the paper has it against a malicious server: it may
-  otherwise have two sums. Any two sets of U signers have T + 1 members in common, of whom one is honest. So 2 U - N > T.
+  otherwise have two sums. Any two sets of U signers have T + 1 members in common, of whom one is honest. So 2 U - N >
+  T.
 - The paper's client proves to the committee that its shares belong together (SCRAPE's test, of commitments). Ours does
   not: one whose shares do not can end the round, and be told from nobody.
-- The committee is drawn before the round (`testbed.committee`), and its members' long-term keys are the PKI's: sharing to
-  it takes no word of theirs. What a client was told is bound to the shares it seals (`messages.context_digest`).
+- The committee is drawn before the round (`testbed.committee`), and its members' long-term keys are the PKI's: sharing
+  to it takes no word of theirs. What a client was told is bound to the shares it seals (`messages.context_digest`).
 
 It protects against a malicious server with T members of the committee, as long as two clients in a sum are honest; and
 against clients as far as an end of the round goes. See docs/explanation/one-shot.md.
