@@ -179,6 +179,7 @@ def test_participants_that_must_be_agreed_on_are() -> None:
         for client in EVERYBODY:
             keys = {other: small.environment.directory.signing_key(other) for other in EVERYBODY}
             small.client(client).agreed_participants = keys
+            small.client(client).last_round = 1
         start = await small.train()
         state = await protocol.begin(start)
         await protocol.collect_submissions(state)
