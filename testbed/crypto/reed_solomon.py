@@ -50,7 +50,8 @@ def wrong_values(points: Sequence[int], values: Sequence[int], threshold: int) -
 
 def _kernel(matrix: npt.NDArray[np.uint64]) -> list[int]:
     """Some solution of ``matrix @ x = 0`` but zero; zero, where it is the only one."""
-    rows, pivots = matrix.copy(), []
+    rows = matrix.copy()
+    pivots: list[int] = []
     for column in range(matrix.shape[1]):
         place = len(pivots)
         found = np.flatnonzero(rows[place:, column])
