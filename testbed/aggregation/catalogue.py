@@ -4,6 +4,8 @@ from testbed.aggregation.contract import AggregationParameters, AggregationProto
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipation, RandomParticipationParameters
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.lightsecagg.server import LightSecAgg
+from testbed.aggregation.one_shot.parameters import OneShotParameters
+from testbed.aggregation.one_shot.server import OneShot
 from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
@@ -15,6 +17,7 @@ PROTOCOLS: dict[type[AggregationParameters], type[AggregationProtocol]] = {
     SecAggParameters: SecAgg,
     SecAggPlusParameters: SecAggPlus,
     LightSecAggParameters: LightSecAgg,
+    OneShotParameters: OneShot,
     RandomParticipationParameters: RandomParticipation,
 }
 """The server of each class of parameters, whose default for ``protocol`` is the name in an experiment."""

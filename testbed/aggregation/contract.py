@@ -66,6 +66,9 @@ class AggregationParameters(BaseModel):
     def check(self, participants: int) -> None:
         """Raise `ValueError` (one line: key, what is allowed) for parameters that do not fit so many participants."""
 
+    def check_population(self, population: int) -> None:
+        """Raise `ValueError` (as `check`) for parameters that do not fit so many clients."""
+
     def check_weights(self, participants: int, maximum_weight: int) -> None:
         """Raise `ExperimentError` when so many updates of up to this weight cannot be summed."""
 
@@ -105,6 +108,7 @@ class AggregationRound:
         available_samples: training samples of all clients that were available, by what they announced; None: unknown.
         memory: arrays by name that are kept from round to round, as in `SelectionRound.memory` and in the same place.
         training: what the participants were asked to train; None goes with `experiment_id` None.
+        participants_agreed: whether each of them has verified the list of all (`SelectionProtocol.participants_agree`).
     """
 
     number: int
@@ -120,6 +124,7 @@ class AggregationRound:
     available_samples: int | None = None
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     training: Train | None = None
+    participants_agreed: bool = False
 
 
 @dataclass(frozen=True)

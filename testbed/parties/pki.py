@@ -104,6 +104,11 @@ class Directory:
         self._check_known(client)
         return bytes(self.vrf[client])
 
+    def agreement_key(self, client: int) -> bytes:
+        """The client's X25519 registration key; raises `Refusal` for a client that the PKI does not know."""
+        self._check_known(client)
+        return bytes(self.agreement[client])
+
     def _check_known(self, client: int) -> None:
         if client not in self:
             raise Refusal("pki.unknown-client", f"client {client} is not registered with the PKI")
