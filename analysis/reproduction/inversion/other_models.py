@@ -148,6 +148,7 @@ def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
             "module of its own before the network, with as many bins as wanted); one step on all samples of a client.",
             "Bins are made narrower where more samples are summed, so that about one is expected in each: that is why "
             "the number stays and the share falls.",
+            "Copies become fewer in larger sums, as the updates of all summands are rounded, to levels of 16 bits.",
             "A single update (one client) is summed in the clear: SecAgg refuses a sum over one.",
         ],
     )
