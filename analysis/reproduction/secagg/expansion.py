@@ -19,8 +19,8 @@ PUBLISHED = {(2**10, 2**20): 1.73, (2**14, 2**24): 1.98}
 """(users, coordinates) -> times what the inputs take in the clear."""
 INPUT_BITS = 16
 MARGIN = 1.1
-"""The paper counts keys and shares of 32 bytes, without what frames, seals and signs them; it is 2.7 bits a coordinate
-in its own sum, beside 16 to 30, so that half as much again moves an expansion by 5%."""
+"""The paper counts keys and shares of 32 bytes, without what frames, seals and signs them: 1.75 bits a coordinate of
+the 27.75 in its own sum at 2**10 users. Twice as much would be 6% more."""
 
 SIZES = {"small": (64, 128, 256, 512), "paper": (64, 128, 256, 512, 1024)}
 _COORDINATES = 650  # of the model of these runs: digits, logistic regression
