@@ -10,6 +10,7 @@ its table, the rows that have these values, and these columns. ``<!-- results: a
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import groupby, takewhile
 from pathlib import Path
 
 import pandas as pd
@@ -100,13 +101,14 @@ def overview(every: Sequence[Reproduction]) -> str:
 
 def by_paper(every: Sequence[Reproduction]) -> str:
     """How many claims of each verdict the reproductions have whose names begin alike, and all together."""
-    of_paper: dict[str, list[dict[Verdict, int]]] = {}
-    for one in every:
-        if (found := kept(one)) is not None:
-            of_paper.setdefault(one.name.partition("-")[0], []).append(counts(found.result.claims))
-    sums = {name: total(each) for name, each in of_paper.items()}
-    rows = [[f"`{name}-`...", str(sum(found.values())), *_cells(found)] for name, found in sums.items()]
-    together = total(sums.values())
+    sums, rows = [], []
+    for _, group in groupby(every, lambda one: one.name.partition("-")[0]):
+        of_paper = list(group)
+        words = zip(*(one.name.split("-") for one in of_paper), strict=False)
+        begin = "-".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, words))
+        sums.append(total(counts(found.result.claims) for one in of_paper if (found := kept(one)) is not None))
+        rows.append([f"`{begin}-`...", str(sum(sums[-1].values())), *_cells(sums[-1])])
+    together = total(sums)
     rows.append(["all", str(sum(together.values())), *map(str, together.values())])
     return _rendered(["reproductions", "claims"], rows)
 
