@@ -120,7 +120,7 @@ MNIST_REAL = replace(
     rates=(0.1,),
     evaluations=50,
     seeds=3,
-    notes=("Left out: rounds after the 150th, two of five seeds, and the search for the learning rate.",),
+    notes=("Left out: rounds after the 150th, and the search for the learning rate.",),
 )
 CIFAR10 = Task(
     {"dataset": "cifar10", "model": "lenet", **_CIFAR},
@@ -137,8 +137,8 @@ CIFAR10_REAL = replace(
     evaluations=60,
     seeds=3,
     notes=(
-        "Left out: rounds after the 300th, and so the decay of the learning rate, which begins at round 400; two of "
-        "five seeds, and the search for the learning rate.",
+        "Left out: rounds after the 300th, and so the decay of the learning rate, which begins at round 400; "
+        "and the search for the learning rate.",
     ),
 )
 CIFAR100 = Task(
