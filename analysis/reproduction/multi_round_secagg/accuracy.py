@@ -149,8 +149,8 @@ def difference(one: Floats, other: Floats) -> Interval:
 
 
 def _said(interval: Interval) -> str:
-    half = float("inf") if interval.half_width is None else interval.half_width
-    return f"{interval.mean:+.2f} ± {half:.2f}"
+    """Of one seed there is no interval."""
+    return f"{interval.mean:+.2f} ± {'–' if interval.half_width is None else f'{interval.half_width:.2f}'}"
 
 
 def _points(found: Mapping[str, Interval]) -> str:
