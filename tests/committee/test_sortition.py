@@ -177,7 +177,7 @@ def _first_changed(**how: object) -> Callable[[Drawing, CommitteeList], Committe
     def change(drawing: Drawing, honest: CommitteeList) -> CommitteeList:
         first = honest.members[0]
         fields = {"client": first.client, "proof": first.proof, **how}
-        return CommitteeList(honest.first_round, [CommitteeMember(**fields), *honest.members[1:]])  # type: ignore[arg-type]
+        return CommitteeList(honest.first_round, [CommitteeMember(**fields), *honest.members[1:]])
 
     return change
 
