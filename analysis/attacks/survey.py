@@ -199,4 +199,8 @@ def limit(name: str, experiment: Experiment) -> str:
         return "the ledger, which counts the noise that was added (testbed privacy)"
     if name == "withhold-number":
         return "its own batch, which does not stand"
+    if name == "keep-dishonest-members":
+        return "testbed bound committee"
+    if name == "withhold-membership":
+        return "its own place, which another client takes"
     return ""

@@ -57,6 +57,11 @@ class AggregationParameters(BaseModel):
         """The stages with these settings."""
         return self.stages
 
+    @property
+    def draws_by_samples(self) -> bool:
+        """Whether clients announce to the PKI how many samples they have, since something is drawn in proportion."""
+        return False
+
     def atomic_batches(self, batches: Batches | None) -> Batches | None:
         """The batches that this aggregation must not break up; None where it may sum anybody with anybody."""
         if self.batches == "ignored" or batches is None or batches.sizes.max(initial=1) == 1:

@@ -45,7 +45,7 @@ def odds(section: CommitteeSection, directory: Directory, client: int) -> tuple[
     if section.weights == "equal":
         return section.members_planned, len(directory.registered)
     assert directory.samples is not None
-    return section.members_planned * int(directory.samples[client]), directory.all_samples
+    return section.members_planned * int(directory.samples[client]), max(1, directory.all_samples)
 
 
 def is_drawn(section: CommitteeSection, directory: Directory, client: int, number: bytes) -> bool:
