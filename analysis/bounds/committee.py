@@ -17,7 +17,7 @@ nothing is drawn from a beacon) has k times as many.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, inf, log10
@@ -33,6 +33,7 @@ from testbed.committee.parameters import MOST_MEMBERS, OVER_SELECTION, Committee
 
 Selection = Literal["public-seed", "lotto-client-centric", "lotto-server-centric"]
 Server = Literal["malicious", "semi-honest"]
+_ALL_UP_TO = 100
 _OUTPUT_BITS = {"lotto-client-centric": 512, "lotto-server-centric": 256}
 
 
@@ -257,21 +258,65 @@ class Targets:
 def smallest_size(draw: Draw, targets: Targets, largest: int = MOST_MEMBERS) -> tuple[int, int] | None:
     """The smallest committee that keeps both targets, and its smallest threshold that does; None: none up to `largest`.
 
-    Every size is looked at, since what a size keeps is not monotone: with one member more the threshold may have to
-    grow, too. For each, the smallest threshold that keeps the first target is the one that bears the most drop-outs.
+    For each size, the smallest threshold that keeps the first target is the one that bears the most drop-outs. What a
+    size keeps is not quite monotone: with one member more the threshold may have to grow, too. So all sizes up to 100
+    are looked at, and beyond those from two steps of a twentieth below the first step that keeps the targets.
     """
-    for size in range(2, largest + 1):
-        try:
-            members = draw.of(size)
-        except ValueError:
-            return None
-        threshold = smallest_threshold(members, targets)
-        if threshold is None:
-            continue
-        hopeless = targets.failed < 0.5 and threshold > size * draw.presence + 2  # the median is next to the mean
-        if not hopeless and round_fails(members, threshold) <= targets.failed:
-            return size, threshold
+    last = 2
+    steps = [2]
+    while last < largest:
+        last = min(largest, last + max(1, (last - _ALL_UP_TO) // 20))
+        steps.append(last)
+    for place, step in enumerate(steps):
+        if _threshold_kept(draw, step, targets) is not None:
+            for size in range(steps[max(0, place - 2)], step + 1):
+                threshold = _threshold_kept(draw, size, targets)
+                if threshold is not None:
+                    return size, threshold
     return None
+
+
+def _threshold_kept(draw: Draw, size: int, targets: Targets) -> int | None:
+    """The smallest threshold that keeps both targets; None: there is none."""
+    try:
+        members = draw.of(size)
+    except ValueError:
+        return None
+    if targets.broken < 0.5 and targets.failed < 0.5 and _hopeless(members, targets):
+        return None
+    threshold = smallest_threshold(members, targets)
+    if threshold is None or (targets.failed < 0.5 and threshold > size * draw.presence + 2):
+        return None
+    return threshold if round_fails(members, threshold) <= targets.failed else None
+
+
+def _hopeless(members: Members, targets: Targets) -> bool:
+    """Whether one of the targets is missed more often than not: these sums of coins have their median next to the mean.
+
+    With enough honest clients drawn, and t above what the dishonest ones need, t is to be below who answers.
+    """
+    size, draw = members.size, members.draw
+    if draw.weights is not None:
+        return False
+    dishonest = min(members.expected, size)
+    if draw.by_sortition and (draw.population - draw.dishonest) * members.p * draw.presence < size - 2:
+        return True
+    least = (size + dishonest) / 2 if targets.server == "malicious" else dishonest
+    return least - 2 > size * draw.presence
+
+
+def best_over_selection(draw: Draw, targets: Targets, largest: int = MOST_MEMBERS) -> Draw | None:
+    """The same draw with the a, in tenths from 1.1 to 4, of the smallest committee; of equals the smallest a.
+
+    A larger one finds enough honest clients more surely, and lets as many more dishonest ones through.
+    """
+    best = None
+    for tenths in range(11, 41):
+        tried = replace(draw, over_selection=Fraction(tenths, 10))
+        found = smallest_size(tried, targets, largest)
+        if found is not None:
+            best, largest = tried, found[0] - 1
+    return best
 
 
 def smallest_threshold(members: Members, targets: Targets) -> int | None:

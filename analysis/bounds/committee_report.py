@@ -38,9 +38,19 @@ def committee_bounds(
 
 
 def committee_plan(
-    draw: Draw, targets: Targets, rounds: int, serves_rounds: int | None, largest: int = MOST_MEMBERS
+    draw: Draw,
+    targets: Targets,
+    rounds: int,
+    serves_rounds: int | None,
+    largest: int = MOST_MEMBERS,
+    any_over_selection: bool = False,
 ) -> Row:
-    """The smallest committee that keeps both targets, and what it keeps; arguments as above."""
+    """The smallest committee that keeps both targets, and what it keeps; arguments as above.
+
+    With `any_over_selection`, by sortition, with the over-selection factor for which it is smallest.
+    """
+    if any_over_selection and draw.by_sortition:
+        draw = committee.best_over_selection(draw, targets, largest) or draw
     row = _setting(draw, rounds, serves_rounds, targets.tries, targets.server)
     row |= {"target": targets.broken, "failure_target": targets.failed}
     smallest = committee.smallest_size(draw, targets, largest)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from testbed.commands.bound import Dishonest, Format, Population, in_options, threshold_of
 from testbed.commands.invocation import Debug, examples, option
 from testbed.commands.terminal import echo
+from testbed.committee.parameters import OVER_SELECTION
 from testbed.errors import ExperimentError
 from testbed.files import limits
 
@@ -41,7 +42,7 @@ BOUND_EPILOG = examples(
 )
 PLAN_EPILOG = examples(
     f"testbed plan committee {_WHO} --dropout 0.05 --target 1e-9 --failure-target 1e-3",
-    f"testbed plan committee {_WHO} --selection lotto-client-centric --over-selection 2 --target 1e-9 --format json",
+    f"testbed plan committee {_WHO} --selection lotto-client-centric --target 1e-9 --format json",
     then="The threshold is the smallest that keeps the first target: it bears the most drop-outs.",
 )
 
@@ -52,7 +53,7 @@ def bound_committee(
     size: Annotated[int, option("S", "Members s.", min=2, max=10_000)] = 60,
     threshold: Annotated[str, option("T", "Members that must answer: a number t, or a fraction of them.")] = "0.6667",
     selection: Selection = "public-seed",
-    over_selection: OverSelection = 1.5,
+    over_selection: OverSelection = OVER_SELECTION,
     dropout: DropOut = 0.0,
     rounds: Rounds = 1,
     serves_rounds: ServesRounds = None,
@@ -85,13 +86,15 @@ def plan_committee(
         float, option("P", "What the chance that a round ends for the committee's sake must not exceed.")
     ] = 1e-3,
     selection: Selection = "public-seed",
-    over_selection: OverSelection = 1.5,
+    over_selection: Annotated[
+        float | None, option("A", "Over-selection factor a of lotto-*.  \\[default: that of the smallest committee]")
+    ] = None,
     dropout: DropOut = 0.0,
     rounds: Rounds = 1,
     serves_rounds: ServesRounds = None,
     tries: Tries = 1,
     server: Server = "malicious",
-    largest: Annotated[int, option("S", "Members at most.", min=2, max=10_000)] = 2000,
+    largest: Annotated[int, option("S", "Members at most.", min=2, max=10_000)] = 1000,
     format: Format = "text",
     debug: Debug = False,
 ) -> None:
@@ -103,9 +106,9 @@ def plan_committee(
     from analysis.bounds.rows import render
 
     with in_options():
-        draw = Draw(population, dishonest, selection, over_selection, dropout)
+        draw = Draw(population, dishonest, selection, over_selection or OVER_SELECTION, dropout)
         targets = Targets(target, failure_target, services(rounds, serves_rounds), tries, server)
-        row = committee_plan(draw, targets, rounds, serves_rounds, largest)
+        row = committee_plan(draw, targets, rounds, serves_rounds, largest, any_over_selection=over_selection is None)
     echo(render(row, format, text), nl=False)
 
 

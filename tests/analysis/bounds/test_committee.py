@@ -1,5 +1,6 @@
 """The bounds on committees against every way to draw one, sums of fractions, and committees that are really drawn."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
 from math import comb, inf, log10
@@ -15,6 +16,7 @@ from analysis.bounds.committee import (
     Draw,
     Members,
     Targets,
+    best_over_selection,
     broken_ever,
     enough_to_break,
     round_fails,
@@ -229,6 +231,29 @@ def test_the_plan_is_the_first_of_all_sizes_and_thresholds(
         if keeping:
             assert found == (size, keeping[0])
             assert smallest_threshold(members, targets) == keeping[0]
+
+
+def test_beyond_a_hundred_members_no_smaller_committee_is_missed() -> None:
+    draw, targets = Draw(100_000, 10_000, "lotto-client-centric", 1.5, 0.05), Targets(1e-9, 1e-3)
+    found = smallest_size(draw, targets)
+    assert found is not None
+    assert found[0] > 140
+    for size in range(130, found[0]):
+        threshold = smallest_threshold(draw.of(size), targets)
+        assert threshold is None or round_fails(draw.of(size), threshold) > 1e-3
+
+
+def test_the_best_over_selection_is_the_smallest_committees() -> None:
+    draw, targets = Draw(2000, 60, "lotto-client-centric", 1.5, 0.1), Targets(1e-3, 0.05)
+    sizes = {}
+    for tenths in range(11, 41):
+        found = smallest_size(replace(draw, over_selection=Fraction(tenths, 10)), targets, 60)
+        if found is not None:
+            sizes[Fraction(tenths, 10)] = found[0]
+    best = best_over_selection(draw, targets, 60)
+    assert best is not None
+    assert best.over_selection == min(sizes, key=lambda factor: (sizes[factor], factor))
+    assert best_over_selection(draw, targets, min(sizes.values()) - 1) is None
 
 
 def test_no_committee_is_no_committee() -> None:
