@@ -32,6 +32,8 @@ class AggregationParameters(BaseModel):
     """Of a round of the built-in protocol, in order; empty: a user-defined class says them."""
     further_stages: ClassVar[tuple[str, ...]] = ()
     """Those that other settings bring, or that only some rounds have."""
+    keeps_masks: ClassVar[bool] = False
+    """Whether clients mask with `testbed.network.masked_vectors`, and `masks` says how that is emulated."""
 
     weights: Literal["samples", "equal"] = Field(
         "samples", description="Weight of a client's update: its number of training samples (FedAvg), or 1"
@@ -53,6 +55,10 @@ class AggregationParameters(BaseModel):
         def protocol(self) -> str:
             """The name that selects the protocol in an experiment."""
 
+        @property
+        def masks(self) -> Literal["symbolic", "materialised"] | None:
+            """Of those with `keeps_masks`: how masks are emulated."""
+
     def stages_of_round(self) -> tuple[str, ...]:
         """The stages with these settings."""
         return self.stages
@@ -70,6 +76,9 @@ class AggregationParameters(BaseModel):
 
     def check(self, participants: int) -> None:
         """Raise `ValueError` (one line: key, what is allowed) for parameters that do not fit so many participants."""
+
+    def check_population(self, population: int) -> None:
+        """Raise `ValueError` (as `check`) for parameters that do not fit so many clients."""
 
     def check_weights(self, participants: int, maximum_weight: int) -> None:
         """Raise `ExperimentError` when so many updates of up to this weight cannot be summed."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Ids
-from testbed.crypto import encryption, key_agreement, signatures, vrf
+from testbed.crypto import encryption, key_agreement, prf, signatures, vrf
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.messages import ClientId, Key32, Message, Signature64, decode, encode, signed_content
@@ -27,6 +27,7 @@ REGISTRATION_DOMAIN = b"testbed/pki/registration/v1"
 """What signatures over a registration begin with."""
 
 _SEALED_DOMAIN = b"testbed/pki/vrf-key/v1"
+_OWN_SECRET_DOMAIN = b"testbed/pki/own-secret/v1"
 _SEED_BYTES = 32
 SECRETS_BYTES = 3 * _SEED_BYTES
 """Length of the `secrets` of an `Identity` that is registered."""
@@ -102,6 +103,11 @@ class Directory:
         """The client's Ed25519 registration key; raises `Refusal` for a client that the PKI does not know."""
         self._check_known(client)
         return bytes(self.signing[client])
+
+    def agreement_key(self, client: int) -> bytes:
+        """The client's X25519 key; raises `Refusal` for a client that the PKI does not know."""
+        self._check_known(client)
+        return bytes(self.agreement[client])
 
     def vrf_key(self, client: int) -> bytes:
         """The client's VRF public key; raises `Refusal` for a client that the PKI does not know."""
@@ -242,6 +248,10 @@ class Identity:
         self.signing = signatures.SigningKey.from_seed(secrets[:_SEED_BYTES])
         self.agreement = key_agreement.PrivateKey.from_seed(secrets[_SEED_BYTES:])
         self.vrf: vrf.SecretKey | None = None
+
+    def derived_secret(self, purpose: bytes) -> bytes:
+        """32 bytes that nobody else can compute, for one purpose: HMAC-SHA-256 under the secrets of the key pairs."""
+        return prf.evaluate(self.secrets[: 2 * _SEED_BYTES], _OWN_SECRET_DOMAIN + purpose)
 
     def registration(self) -> bytes:
         """The encoded request to the PKI."""
