@@ -119,6 +119,7 @@ class AggregationRound:
         available_samples: training samples of all clients that were available, by what they announced; None: unknown.
         memory: arrays by name that are kept from round to round, as in `SelectionRound.memory` and in the same place.
         training: what the participants were asked to train; None goes with `experiment_id` None.
+        participants_agreed: whether each of them has verified the list of all (`SelectionProtocol.participants_agree`).
     """
 
     number: int
@@ -134,6 +135,7 @@ class AggregationRound:
     available_samples: int | None = None
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     training: Train | None = None
+    participants_agreed: bool = False
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ MIXES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"protocol": "random", "participants": 6}, {"protocol": "plain"}),
     ({"protocol": "random", "participants": 6}, {"protocol": "secagg"}),
     ({"protocol": "random", "participants": 6}, {"protocol": "lightsecagg"}),
+    ({"protocol": "random", "participants": 6}, {"protocol": "one-shot", "committee": {"size": 9}, "max_colluders": 2}),
     ({"protocol": "lotto-client-centric", "participants": 5, "over_selection": 3}, {"protocol": "secagg"}),
     (
         {"protocol": "lotto-server-centric", "participants": 5, "over_selection": 3},
