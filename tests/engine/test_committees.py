@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from testbed.engine.plan import Plan
-from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 
 VARIANTS = ("lotto-client-centric", "lotto-server-centric")
@@ -84,10 +83,11 @@ def test_clients_that_lie_about_being_drawn_end_nothing(run: Callable, protocol:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_stage_deadline_may_name_the_draw_where_there_is_one(protocol: str) -> None:
-    timed = {"time": {"stage_deadlines": {"committee/sortition": 5}}}
-    Plan(validated({**keys(protocol, VARIANTS[0]), **timed}, "test"), 1)
+def test_a_draw_is_a_stage_where_there_is_one(protocol: str) -> None:
+    drawn = validated(keys(protocol, VARIANTS[0]), "test")
     other = keys(protocol, VARIANTS[0])
     other["aggregation"]["committee"] = {"size": 6, "threshold": 4}
-    with pytest.raises(ExperimentError, match="committee/sortition"):
-        Plan(validated({**other, **timed}, "test"), 1)
+    known = validated(other, "test")
+    stages = Plan(drawn, 1).aggregation.stages
+    assert stages == ("committee/sortition", *Plan(known, 1).aggregation.stages)
+    assert stages == drawn.aggregation.stages_of_round()

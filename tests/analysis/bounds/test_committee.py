@@ -15,6 +15,7 @@ from analysis.bounds import lotto
 from analysis.bounds.committee import (
     Draw,
     Members,
+    Selection,
     Targets,
     best_over_selection,
     broken_ever,
@@ -241,6 +242,31 @@ def test_beyond_a_hundred_members_no_smaller_committee_is_missed() -> None:
     for size in range(130, found[0]):
         threshold = smallest_threshold(draw.of(size), targets)
         assert threshold is None or round_fails(draw.of(size), threshold) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("dishonest", "kind", "factor", "expected"),
+    [
+        (1000, "public-seed", 1.5, (17, 12)),
+        (5000, "public-seed", 1.5, (32, 23)),
+        (10_000, "public-seed", 1.5, (60, 42)),
+        (20_000, "public-seed", 1.5, (274, 186)),
+        (1000, "lotto-client-centric", 2.0, (21, 15)),
+        (5000, "lotto-client-centric", 1.7, (58, 41)),
+        (10_000, "lotto-client-centric", 1.5, (154, 106)),
+    ],
+)
+def test_the_table_of_the_page(dishonest: int, kind: Selection, factor: float, expected: tuple[int, int]) -> None:
+    """docs/how-to/choose-a-committee.md."""
+    assert smallest_size(Draw(100_000, dishonest, kind, factor, 0.05), Targets(1e-9, 1e-3)) == expected
+
+
+def test_sixty_decryptors() -> None:
+    """What the same page says of Flamingo's committee."""
+    for share, target in ((0.045, 2.0**-40), (0.066, 2.0**-30), (0.1, 1e-6)):
+        assert Draw(10**6, round(share * 10**6)).of(60).at_least(20) <= target
+        assert Draw(10**6, round((share + 0.005) * 10**6)).of(60).at_least(20) > target
+    assert Draw(10**6, 10**6 // 3).of(60).at_least(20) > 0.5
 
 
 def test_the_best_over_selection_is_the_smallest_committees() -> None:
