@@ -59,3 +59,38 @@ def test_what_cannot_be_is_one_line(changes: dict[str, Any], line: str) -> None:
         validated(keys, "test")
     assert str(refused.value).startswith(f"test: {line}")
     assert "\n" not in str(refused.value)
+
+
+# -- dishonest clients -------------------------------------------------------------------------------------------------
+
+
+def keys_with(**adversary: Any) -> dict[str, Any]:
+    return {
+        "population": 20,
+        "selection": {"participants": 10},
+        "aggregation": {
+            "protocol": "flamingo", "dropouts": 0.5,
+            "committee": {"selection": "given", "members": list(range(7)), "threshold": 5},
+        },
+        "availability": {"dropout": {"rate": 0.15, "stage": "flamingo/report"}},
+        "adversary": adversary,
+        "rounds": 4,
+    }  # fmt: skip
+
+
+def test_a_member_that_decrypts_wrongly_costs_nothing_where_others_are_left(run: Callable[..., Any]) -> None:
+    one = run(keys_with(clients=["decrypt-wrongly"], dishonest=[2]), "one").rounds()
+    three = run(keys_with(clients=["decrypt-wrongly"], dishonest=[0, 2, 3]), "three").rounds()
+    assert [outcome.state for outcome in one.outcomes] == ["completed"] * 4
+    lost = [outcome.reason for outcome in three.outcomes if outcome.state == "aborted"]
+    assert lost
+    assert all(reason.startswith("wrong-decryption") for reason in lost)
+
+
+def test_a_client_with_wrong_seeds_ends_rounds_with_drop_outs_alone(run: Callable[..., Any]) -> None:
+    asked = keys_with(clients=["encrypt-wrong-seeds"], dishonest=list(range(20)))
+    lost = [outcome.reason for outcome in run(asked, "lost").rounds().outcomes if outcome.state == "aborted"]
+    assert lost
+    assert all(reason.startswith("implausible-sum") for reason in lost)
+    whole = run(asked | {"availability": {}}, "whole").rounds().outcomes
+    assert [outcome.state for outcome in whole] == ["completed"] * 4
