@@ -47,6 +47,7 @@ UNITS = {
     "aggregation.committee.size": "clients",
     "aggregation.committee.threshold": "clients, or a share of them",
     "aggregation.committee.members": "client numbers",
+    "serves_rounds": "rounds",
     "privacy.canaries.clients": "clients, or a share of them",
     "privacy.canaries.norm": "L2 norm of an update",
     "adversary.dishonest": "clients, or a share of them, or their numbers",

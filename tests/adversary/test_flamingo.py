@@ -12,7 +12,7 @@ from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.aggregation.flamingo.server import Flamingo
 from testbed.committee.parameters import CommitteeSection
 from testbed.errors import RoundAborted
-from tests.aggregation.flamingo_rounds import federation, parameters_with, played, played_from
+from tests.aggregation.flamingo_rounds import federation, parameters_with, played, played_from, remembering
 
 DELTAS = np.random.default_rng(3).uniform(-1, 1, (10, 7))
 VICTIM = 9
@@ -72,7 +72,7 @@ def test_a_victim_among_too_few_is_not_labelled_offline() -> None:
 def test_old_shares_are_refused_and_their_members_missing() -> None:
     section = CommitteeSection(selection="given", members=tuple(range(SIZE)), threshold=5, serves_rounds=2)
     server = malicious_server(Flamingo, [ReplayStates], AttackContext(frozenset()))
-    small, memory = federation(DELTAS, parameters_with(committee=section), protocol=server), {}
+    small, memory = remembering(DELTAS, parameters_with(committee=section), protocol=server)
     assert len(played_from(small, 1, memory).survivors) == len(played_from(small, 2, memory).survivors) == 10
     ended = played_from(small, 3, memory)
     assert isinstance(ended, RoundAborted)

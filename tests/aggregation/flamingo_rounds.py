@@ -29,6 +29,16 @@ def federation(deltas: Any = DELTAS, parameters: Any = None, **more: Any) -> Sma
     return SmallFederation(deltas, parameters or parameters_with(), **{"protocol": Flamingo} | more)
 
 
+def remembering(deltas: Any = DELTAS, parameters: Any = None, **more: Any) -> tuple[SmallFederation, dict[str, Any]]:
+    """A federation, and where its server keeps what it keeps."""
+    return federation(deltas, parameters, **more), {}
+
+
+def leave(small: SmallFederation, at: dict[str, set[int]]) -> None:
+    """Who leaves at which stage from now on."""
+    small.network.availability.at = at  # type: ignore[attr-defined]
+
+
 def played(small: SmallFederation, rounds: int, memory: dict[str, Any] | None = None) -> list[Any]:
     """What these rounds come to: an `Aggregate` each, or the `RoundAborted`."""
     kept = {} if memory is None else memory

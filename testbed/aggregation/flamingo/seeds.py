@@ -64,7 +64,7 @@ def recovered_pair_seeds(state: FlamingoRound, threshold: int) -> dict[Edge, byt
         if wrong is None:
             detail = f"client {edge.online}'s seed for client {edge.offline} does not open: its fault, or members'"
             raise RoundAborted("wrong-decryption", detail)
-        state.misbehaved(members[wrong], f"reconstruct: not its partial decryption of client {edge.online}'s seed")
+        state.misbehaved(members[wrong], "reconstruct: points that are not its partial decryptions")
         points.remove(wrong)
     return {(edge.online, edge.offline): seed for edge, seed in zip(state.edges, found, strict=True) if seed}
 

@@ -41,7 +41,15 @@ from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Identity
 from testbed.randomness import Randomness
 from tests.aggregation.federations import EXPERIMENT
-from tests.aggregation.flamingo_rounds import MEMBERS, federation, mean_of, parameters_with, played, played_from
+from tests.aggregation.flamingo_rounds import (
+    MEMBERS,
+    federation,
+    mean_of,
+    parameters_with,
+    played,
+    played_from,
+    remembering,
+)
 
 VICTIM, T = 4, 3
 ROTATING = parameters_with(committee=CommitteeSection(size=5, threshold=3, serves_rounds=1))
@@ -135,7 +143,7 @@ def with_former(relay: Relay, question: Question, **fields: Any) -> Question:
 
 
 def fewer_signed(relay: Relay) -> Any:
-    certificate = relay.set_up.former.certificate  # type: ignore[union-attr]
+    certificate = relay.set_up.former.certificate
     return changed(certificate, signatures=certificate.signatures[:2])
 
 
@@ -167,7 +175,7 @@ def test_nobody_hands_over_to_the_committee_that_serves() -> None:
 
     async def play() -> list[str]:
         relay = await relay_before("deal", None, rotated=True)
-        serving = relay.set_up.former.certificate.service.committee  # type: ignore[union-attr]
+        serving = relay.set_up.former.certificate.service.committee
         message, state = relay.deal
         return await relay.ask((changed(message, committee=serving, round=2), state))
 
@@ -249,7 +257,7 @@ def kept_after(kind: Any, dishonest: set[int], **more: Any) -> tuple[Any, Any, K
     """Round 1 with some of the members dishonest: the federation, what it came to, and what was kept."""
     parameters = parameters_with()
     roles = [RoleSpec(kind, parameters, frozenset(dishonest))]
-    small, memory = federation(parameters=parameters, roles=roles, **more), {}
+    small, memory = remembering(parameters=parameters, roles=roles, **more)
     (outcome,) = played(small, 1, memory)
     stored = next(iter(memory.values()), None)
     return small, outcome, None if stored is None else decode(KeptService, stored.tobytes())
@@ -301,7 +309,7 @@ def test_a_dealer_that_shows_the_right_share_counts() -> None:
     assert outcome.mean.tobytes() == mean_of(small, list(range(9))).tobytes()
     assert [member for member, _ in small.misbehaviour()] == [VICTIM]
     assert key_of(kept) == key_of(kept_after(Decryptor, set())[2])
-    assert {row.member for row in kept.states} == set(MEMBERS)  # type: ignore[union-attr]
+    assert {row.member for row in kept.states} == set(MEMBERS)
 
 
 @pytest.mark.parametrize("kind", [NeverRight, Silent, WrongForAll])
@@ -346,7 +354,7 @@ class OtherService(Decryptor):
 def test_a_member_that_signs_another_key_does_not_serve() -> None:
     small, outcome, kept = kept_after(OtherService, {2})
     assert outcome.survivors.tolist() == list(range(9))
-    assert {row.member for row in kept.states} == set(MEMBERS) - {2}  # type: ignore[union-attr]
+    assert {row.member for row in kept.states} == set(MEMBERS) - {2}
     assert small.misbehaviour() == [(2, "set-up: another key than what was dealt makes")]
 
 
@@ -359,13 +367,13 @@ class NotItsShare(Decryptor):
 
 
 def test_who_does_not_hand_on_its_share_is_left_out() -> None:
-    small, memory = federation(parameters=ROTATING), {}
+    small, memory = remembering(parameters=ROTATING)
     played_from(small, 1, memory)
     (stored,) = memory.values()
     former = decode(KeptService, stored.tobytes())
     dishonest = former.certificate.service.committee.clients[0]
     roles = [RoleSpec(NotItsShare, ROTATING, frozenset({dishonest}))]
-    small, memory = federation(parameters=ROTATING, roles=roles), {}
+    small, memory = remembering(parameters=ROTATING, roles=roles)
     played_from(small, 1, memory)
     outcome = played_from(small, 2, memory)
     assert outcome.mean.tobytes() == mean_of(small, list(range(9)), 2).tobytes()
@@ -397,7 +405,7 @@ def test_a_state_opens_for_its_member_alone() -> None:
 def test_an_old_state_serves_for_nothing() -> None:
     """Round 2's committee has client 4 again, perhaps with another share: the old one is of another service."""
     section = CommitteeSection(selection="given", members=MEMBERS, threshold=T, serves_rounds=1)
-    small, memory = federation(parameters=parameters_with(committee=section)), {}
+    small, memory = remembering(parameters=parameters_with(committee=section))
     played_from(small, 1, memory)
     (old,) = memory.values()
     memory = {}

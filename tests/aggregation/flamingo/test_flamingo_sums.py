@@ -14,7 +14,16 @@ from testbed.batches import Batches
 from testbed.committee.parameters import CommitteeSection
 from testbed.errors import ExperimentError, RoundAborted
 from testbed.messages import decode
-from tests.aggregation.flamingo_rounds import DELTAS, MEMBERS, federation, mean_of, parameters_with, played, played_from
+from tests.aggregation.flamingo_rounds import (
+    DELTAS,
+    MEMBERS,
+    federation,
+    leave,
+    mean_of,
+    parameters_with,
+    played,
+    played_from,
+)
 from tests.thoroughness import examples
 
 SET_UP = ("flamingo/set-up-deal", "flamingo/set-up-check", "flamingo/set-up-finish")
@@ -106,7 +115,7 @@ def test_members_need_not_take_part() -> None:
         start.participants = start.trained = np.array([0, 2, 3, 4, 5])
         return start
 
-    small.train = taking  # type: ignore[method-assign]
+    small.train = taking  # type: ignore[assignment,method-assign]
     (outcome,) = played(small, 1)
     assert outcome.survivors.tolist() == [0, 2, 3, 4, 5]
     assert np.abs(outcome.mean - np.float32(DELTAS)[[0, 2, 3, 4, 5]].mean(0)).max() <= 2 / (2**16 - 1)
@@ -144,7 +153,7 @@ def test_the_set_up_serves_all_rounds() -> None:
 def test_the_key_is_handed_over_to_the_next_committee() -> None:
     section = CommitteeSection(size=5, threshold=3, serves_rounds=2)
     small = federation(parameters=parameters_with(committee=section))
-    kept, memory = [], {}
+    kept, memory = [], dict[str, Any]()
     for number in range(1, 6):
         outcome = played_from(small, number, memory)
         assert outcome.mean.tobytes() == mean_of(small, list(range(9)), number).tobytes()
@@ -162,7 +171,7 @@ def test_a_set_up_that_fails_is_tried_again_in_the_next_round() -> None:
     (ended,) = played(small, 1, memory)
     assert isinstance(ended, RoundAborted)
     assert memory == {}
-    small.network.availability.at = {}
+    leave(small, {})
     assert played_from(small, 2, memory).survivors.tolist() == list(range(9))
 
 
@@ -172,13 +181,13 @@ def test_a_handing_over_that_fails_leaves_the_former_committee_to_try_again() ->
     memory: dict[str, Any] = {}
     played(small, 1, memory)
     before = dict(memory)
-    small.network.availability.at = {"flamingo/set-up-deal": set(range(9))}
+    leave(small, {"flamingo/set-up-deal": set(range(9))})
     ended = played_from(small, 2, memory)
     assert isinstance(ended, RoundAborted)
     assert ended.reason == "below-threshold"
     assert memory.keys() == before.keys()
     assert all((memory[name] == before[name]).all() for name in memory)
-    small.network.availability.at = {}
+    leave(small, {})
     outcome = played_from(small, 3, memory)
     assert outcome.survivors.tolist() == list(range(9))
     (stored,) = memory.values()
