@@ -13,7 +13,8 @@ sigma_0, 1 / sigma_0**2 = 2 (1 / sigma**2 + 1 / sigma**2), where the hint's nois
 (Kim, Lee, Seo, Song, Toward Practical Lattice-Based Proof of Knowledge from Hint-MLWE, CRYPTO 2023, Theorem 1, with B =
 1). So sigma is 6.4, for sigma_0 = 3.2, and two honest clients in a sum are assumed. For degree 4,096 and that error the
 Homomorphic Encryption Security Standard (Albrecht et al., version 1.1, Table 1) allows 109 bits of q at 128 bits of
-classical security and 75 bits at 192, with ternary keys; ours are wider. 93 bits are between the two. The theorem asks
+classical security and 75 bits at 192, with ternary keys; ours are wider. 93 bits are between the two;
+our own estimate of the primal attack is in tests/crypto/test_ring_lwe_hardness.py. The theorem asks
 for a sigma_0 that smooths the integers: the advantage that it loses is about 2**-100 here.
 
 **What is not claimed.** Nothing here runs in constant time, and nobody proves that a key or an error is small.

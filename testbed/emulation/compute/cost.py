@@ -67,7 +67,7 @@ REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
         "field.add.element": 2.0e-9,
         "ring_lwe.multiply": 25e-9,
         "ring_lwe.error": 3.8e-9,
-        "ring_lwe.add": 2.3e-9,
+        "ring_lwe.add": 1.1e-9,
         "float.add.element": 1.8e-9,
         "gaussian.element": 29e-9,
         "train.parameter_example": 0.33e-9,

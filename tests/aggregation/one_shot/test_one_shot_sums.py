@@ -179,3 +179,25 @@ def test_sums_beyond_the_bits_are_refused() -> None:
         parameters.check_weights(100, 21)
     with pytest.raises(ExperimentError, match=r"lower selection\.participants"):
         OneShotParameters(levels_bits=24, weights="equal").check_weights(2**31, 1)
+
+
+def test_everybody_is_charged_for_its_work() -> None:
+    """Of nine clients, six members, of whom five must answer; 12 parameters."""
+    parameters = given_committee(0, 1, 2, 3, 4, 5)
+    small = federation(DELTAS, parameters)
+    small.run()
+    of_stage = {exchange.stage: exchange for exchange in small.network.exchanges}
+    members, needed, piece, coefficients = 6, 5, 1024, 7  # two elements a coefficient; 4,096 / (5 - 1)
+    client = {
+        "quantise.element": 12, "sha256.byte": 4 * 12, "ring_lwe.error": 4096 + coefficients,
+        "ring_lwe.multiply": 3 * coefficients, "ring_lwe.add": 3 * (coefficients + 13),
+        "mask.element": 3 * coefficients + piece, "field.multiply": members * needed * piece,
+        "x25519.agree": members, "aead.seal": members, "aead.byte": members * 4 * piece,
+    }  # fmt: skip
+    member = {
+        "x25519.agree": 9, "aead.open": 9, "aead.byte": 9 * 4 * piece, "field.add.element": 9 * piece,
+        "ed25519.sign": 1,
+    }  # fmt: skip
+    for stage, counts in zip(parameters.stages, (client, member, {"ed25519.verify": needed}), strict=True):
+        expected = small.compute.modelled_s(counts)
+        assert of_stage[stage].compute_s == pytest.approx(expected, rel=1e-9), stage
