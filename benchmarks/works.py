@@ -48,6 +48,8 @@ WORKS = (
          (*SECAGG_PLUS_WIDE, "--masks", "symbolic"), target_s=30.0),
     Work("lightsecagg", "LightSecAgg, 100 x 1,000,000, U = 70, T = 50, 10 drop-outs (CPU)", "lightsecagg",
          target_ratio=2.0),
+    Work("flamingo", "Flamingo, 100 x 1,000,000, committee of 60, 10 drop-outs, masks as symbols (CPU)", "flamingo",
+         target_ratio=2.0),
     Work("one-shot", "one-shot, 100 x 1,000,000, 60 members, 10 drop-outs (CPU)", "one_shot", target_ratio=2.0),
     Work("one-shot-1000", "one-shot, 1,000 x 100,000, 60 members, 100 drop-outs (CPU)", "one_shot",
          ("--clients", "1000", "--dimension", "100000", "--dropouts", "100", "--bits", "31"),

@@ -2,6 +2,8 @@
 
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipation, RandomParticipationParameters
+from testbed.aggregation.flamingo.parameters import FlamingoParameters
+from testbed.aggregation.flamingo.server import Flamingo
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.lightsecagg.server import LightSecAgg
 from testbed.aggregation.one_shot.parameters import OneShotParameters
@@ -17,6 +19,7 @@ PROTOCOLS: dict[type[AggregationParameters], type[AggregationProtocol]] = {
     SecAggParameters: SecAgg,
     SecAggPlusParameters: SecAggPlus,
     LightSecAggParameters: LightSecAgg,
+    FlamingoParameters: Flamingo,
     OneShotParameters: OneShot,
     RandomParticipationParameters: RandomParticipation,
 }

@@ -32,6 +32,8 @@ class AggregationParameters(BaseModel):
     """Of a round of the built-in protocol, in order; empty: a user-defined class says them."""
     further_stages: ClassVar[tuple[str, ...]] = ()
     """Those that other settings bring, or that only some rounds have."""
+    keeps_masks: ClassVar[bool] = False
+    """Whether clients mask with `testbed.network.masked_vectors`, and `masks` says how that is emulated."""
 
     weights: Literal["samples", "equal"] = Field(
         "samples", description="Weight of a client's update: its number of training samples (FedAvg), or 1"
@@ -53,9 +55,18 @@ class AggregationParameters(BaseModel):
         def protocol(self) -> str:
             """The name that selects the protocol in an experiment."""
 
+        @property
+        def masks(self) -> Literal["symbolic", "materialised"] | None:
+            """Of those with `keeps_masks`: how masks are emulated."""
+
     def stages_of_round(self) -> tuple[str, ...]:
         """The stages with these settings."""
         return self.stages
+
+    @property
+    def draws_by_samples(self) -> bool:
+        """Whether clients announce to the PKI how many samples they have, since something is drawn in proportion."""
+        return False
 
     def atomic_batches(self, batches: Batches | None) -> Batches | None:
         """The batches that this aggregation must not break up; None where it may sum anybody with anybody."""

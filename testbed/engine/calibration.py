@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from testbed.aggregation.ring_elements import Quantisation
-from testbed.crypto import encryption, masks, packed_sums, prf, prime_field, shamir, vrf
+from testbed.crypto import edwards25519, encryption, feldman, masks, packed_sums, prf, prime_field, shamir, vrf
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.negacyclic_ntt import DEGREE
@@ -79,6 +79,8 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     points = list(range(1, PEERS + 1))
     shares = shamir.share(seed, THRESHOLD, points, seed)[:THRESHOLD]
     weights = shamir.LagrangeWeights(points[:THRESHOLD])
+    polynomial = feldman.polynomial(feldman.random_scalar(seed), THRESHOLD, seed)
+    scalar, base_multiple = polynomial[0], edwards25519.multiply_base(polynomial[1])
     keys = np.frombuffer(os.urandom(32 * 10_000), np.uint8).reshape(-1, 32)
     delta = np.random.default_rng(0).normal(0, 0.1, DIMENSION).astype(np.float32)
     words = np.zeros(DIMENSION, np.uint32)
@@ -108,6 +110,10 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "sha256.byte": (lambda: floats[0].digest(anew=True), floats[0].packed_bytes),
         "x25519.generate": (lambda: PrivateKey.from_seed(seed), 1),
         "x25519.agree": (lambda: own.agree(peer.public, b"calibration"), 1),
+        "edwards25519.multiply": (lambda: edwards25519.multiply(scalar, base_multiple), 1),
+        "edwards25519.multiply_base": (lambda: edwards25519.multiply_base(scalar), 1),
+        "edwards25519.add": (lambda: edwards25519.add(base_multiple, base_multiple), 1),
+        "scalar.multiply": (lambda: feldman.share_at(polynomial, PEERS), THRESHOLD - 1),
         "aead.seal": (lambda: encryption.seal(seed, nonce, message, b""), 1),
         "aead.open": (lambda: encryption.open_sealed(seed, nonce, sealed, b""), 1),
         "aead.byte": (lambda: encryption.seal(seed, nonce, piece, b""), len(piece)),

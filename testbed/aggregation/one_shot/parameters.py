@@ -11,7 +11,9 @@ from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.ring_elements import Quantisation
 from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
 from testbed.batches import Batches
+from testbed.committee.messages import STAGE
 from testbed.committee.parameters import CommitteeSection
+from testbed.committee.sortition import committee_stages
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.negacyclic_ntt import DEGREE
 from testbed.crypto.packed_sums import MOST_WIDTH, Packing
@@ -44,6 +46,7 @@ class OneShotParameters(AggregationParameters):
     """Sums that hide every single update, from clients that say one thing once, and a committee that unmasks."""
 
     stages: ClassVar[tuple[str, ...]] = ("one-shot/masked-input", "one-shot/open-shares", "one-shot/sum-shares")
+    further_stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["one-shot"] = "one-shot"
     committee: CommitteeSection = Field(
         default_factory=lambda: CommitteeSection(), description="Who unmasks: clients to whom keys are shared"
@@ -124,6 +127,15 @@ class OneShotParameters(AggregationParameters):
             raise ValueError(
                 f"bits: {self.bits} leave room for the errors of {most} clients, not of {participants}; {advice}"
             )
+
+    def stages_of_round(self) -> tuple[str, ...]:
+        """See `AggregationParameters.stages_of_round`."""
+        return (*committee_stages(self.committee), *self.stages)
+
+    @property
+    def draws_by_samples(self) -> bool:
+        """See `AggregationParameters.draws_by_samples`."""
+        return self.committee.weights == "samples"
 
     def check_population(self, population: int) -> None:
         """There must be so many clients as the committee is to have."""

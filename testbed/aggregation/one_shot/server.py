@@ -51,6 +51,7 @@ from testbed.aggregation.secagg.messages import SignatureOf, point_of
 from testbed.arrays import Ids
 from testbed.committee.choice import chosen
 from testbed.committee.messages import CommitteeList
+from testbed.committee.sortition import committee_roles
 from testbed.crypto import InvalidShares
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.prime_field import PRIME, Elements
@@ -105,12 +106,16 @@ class OneShot(AggregationProtocol):
 
     parameters: OneShotParameters
     needs_registration = True
-    stages = OneShotParameters.stages
+
+    def __init__(self, parameters: OneShotParameters) -> None:
+        super().__init__(parameters)
+        self.stages = parameters.stages_of_round()
 
     @property
     def roles(self) -> list[RoleSpec]:
         """See `AggregationProtocol.roles`."""
-        return [RoleSpec(OneShotClient, self.parameters), RoleSpec(OneShotMember, self.parameters)]
+        own = [RoleSpec(OneShotClient, self.parameters), RoleSpec(OneShotMember, self.parameters)]
+        return [*own, *committee_roles(self.parameters.committee)]
 
     def guarantees(self, participants: int) -> Guarantees:
         """See `AggregationProtocol.guarantees`, for dishonest clients who may all be on the committee."""
@@ -144,7 +149,8 @@ class OneShot(AggregationProtocol):
             raise RoundAborted("wrong-size", f"{participants} participants; 2 to {given.packing.most_clients}")
         fewest = given.fewest(participants)
         given.batch_policy(round_.batches).require_complete_batches(round_.trained, fewest, "trained")
-        committee = await chosen(given.committee, round_.number, round_.network, round_.directory, round_.experiment_id)
+        known = round_.number, round_.network, round_.directory, round_.experiment_id
+        committee = await chosen(given.committee, *known, memory=round_.memory)
         try:
             code = given.code_for(len(committee.members))
         except ValueError as error:
