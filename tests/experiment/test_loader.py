@@ -10,6 +10,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.errors import ExperimentError
 from testbed.experiment import load
 from testbed.experiment.schema import Experiment, check_stages, known_stages, stages_of, validated
@@ -332,6 +333,7 @@ def test_every_built_in_protocol_names_the_stages_that_it_asks() -> None:
         "secagg/unmask-survivors",  # with consistency: none
         "committee/sortition",  # where clients are drawn for a committee by sortition
         "secagg/prove-share",  # only where shares contradict each other: no stage of a round that could be planned for
+        *FlamingoParameters.further_stages,  # only in rounds in which a committee's service begins
     }
 
 
