@@ -70,7 +70,7 @@ class LightSecAggRound:
     announced: AdvertiseKeys
     training: bytes = b""
     adverts: dict[int, KeyAdvert] = field(default_factory=dict)
-    sealed: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    sealed: dict[int, dict[int, memoryview]] = field(default_factory=dict)
     uploads: Replies = field(init=False)
     arrived: Ids = field(default_factory=no_ids)
     survivors: Ids = field(default_factory=no_ids)
