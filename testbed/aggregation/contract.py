@@ -72,6 +72,9 @@ class AggregationParameters(BaseModel):
     def check_experiment(self, selection: Any, workload: Any) -> None:
         """Raise `ValueError` (as `check`) when the experiment's selection or workload section does not fit."""
 
+    def check_population(self, population: int) -> None:
+        """Raise `ValueError` (as `check`) when it cannot tell the clients of so large a population apart."""
+
     def check_workload(self, workload: Workload) -> None:
         """Raise `ExperimentError` when the workload lacks what this aggregation asks of it."""
 

@@ -151,6 +151,7 @@ class Experiment(Section):
             self.selection.check(self.population)
             section = "aggregation"
             self.aggregation.check(self.selection.participants)
+            self.aggregation.check_population(self.population)
             self.aggregation.check_experiment(self.selection, self.workload)
             keeps_masks_symbolic(self.aggregation, self.time.work_is_modelled)
             section = "classes"

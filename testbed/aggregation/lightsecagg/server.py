@@ -117,6 +117,10 @@ class LightSecAgg(AggregationProtocol):
         """See `AggregationProtocol.aggregate`. The sum over the survivors, or `RoundAborted` below U of them."""
         state = self.begin(round_)
         await self.advertise_keys(state)
+        return await self.summed(state)
+
+    async def summed(self, state: LightSecAggRound) -> Aggregate:
+        """The sum over the survivors of those whose keys are there, or `RoundAborted` below U of them."""
         await self.share_masks(state)
         await self.collect_masked_inputs(state)
         total = await self.unmasked_sum(state)
