@@ -34,6 +34,7 @@ MODULES = (
     "random_participation.unsound",
     "random_participation.accuracy",
     "secagg_plus.graphs",
+    "generations.table",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 
