@@ -1,7 +1,6 @@
 """The comparison of secure aggregations: its conditions, what it measures, and what its claims decide."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -107,7 +106,7 @@ def test_rounds_that_fail_have_no_costs(context: ReproductionContext) -> None:
     assert promised(run) == {"may be lost": 8 - 5, "least sum": 5, "may collude": "1"}
 
 
-def test_what_is_withstood_is_surveyed(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_withstood_is_surveyed(context: ReproductionContext) -> None:
     found = {one.protocol: withstood.withstood(context, one) for one in GENERATIONS if one.protocol != "secagg-plus"}
     assert withstood.not_protected(found["lightsecagg"]) == "contradict-dropouts (an update), parallel-lists"
     assert withstood.not_protected(found["secagg"]) == "–"
@@ -195,7 +194,7 @@ def test_what_was_not_run_is_not_judged() -> None:
     assert verdicts == ["not run", "partly", "not run", "agrees", "undetermined"]
 
 
-def test_the_settings_are_told(tmp_path: Path) -> None:
+def test_the_settings_are_told() -> None:
     said = " ".join(table._remarks(TINY))
     for name in conditions.PHONE_LINKS:
         assert f"{name} " in said
