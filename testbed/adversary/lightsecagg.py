@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
-from testbed.adversary.secagg.parallel_sums import each_sum, mean_over, sums_made
+from testbed.adversary.secagg.parallel_sums import each_sum, mean_over, rounds_of_lists, sums_made
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.adversary.selection.lists import LISTS, ListsOptions, ParallelLists
 from testbed.aggregation.contract import Aggregate, AggregationRound
@@ -150,11 +150,9 @@ class ParallelGroups(AggregationMisbehaviour, LightSecAgg):
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         """See `AggregationProtocol.aggregate`. Raises `RoundAborted` when no sum comes about."""
-        rows = round_.memory.get(LISTS)
-        if rows is None or len(rows) < 2:
+        parts = rounds_of_lists(round_)
+        if len(parts) < 2:
             return await super().aggregate(round_)
-        lists = [ids(row[row >= 0]) for row in rows]
-        parts = [replace(round_, participants=one, trained=np.intersect1d(round_.trained, one)) for one in lists]
         made, end = await each_sum(parts, super().aggregate)
         self.record_attack(ParallelGroups, sums_made(made, self.dishonest))
         return mean_over(made, end)

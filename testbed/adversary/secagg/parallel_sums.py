@@ -36,16 +36,21 @@ class ParallelSums(AggregationMisbehaviour, SecAgg):
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         """See `AggregationProtocol.aggregate`. Raises `RoundAborted` when no sum comes about."""
-        rows = round_.memory.get(LISTS)
-        if rows is None or len(rows) < 2:
+        parts = rounds_of_lists(round_)
+        if len(parts) < 2:
             return await super().aggregate(round_)
-        parts = []
-        for row in rows:
-            members = ids(row[row >= 0])
-            parts.append(replace(round_, participants=members, trained=np.intersect1d(round_.trained, members)))
         made, end = await each_sum(parts, super().aggregate)
         self.record_attack(ParallelSums, sums_made(made, self.dishonest))
         return mean_over(made, end)
+
+
+def rounds_of_lists(round_: AggregationRound) -> list[AggregationRound]:
+    """An aggregation for each list that was agreed on; none where the server has made one list, as an honest one does."""
+    parts = []
+    for row in round_.memory.get(LISTS, ()):
+        members = ids(row[row >= 0])
+        parts.append(replace(round_, participants=members, trained=np.intersect1d(round_.trained, members)))
+    return parts
 
 
 Part = TypeVar("Part")
