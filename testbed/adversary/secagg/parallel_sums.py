@@ -45,7 +45,7 @@ class ParallelSums(AggregationMisbehaviour, SecAgg):
 
 
 def rounds_of_lists(round_: AggregationRound) -> list[AggregationRound]:
-    """An aggregation for each list that was agreed on; none where the server has made one list, as an honest one does."""
+    """An aggregation for each list that was agreed on; none where the server has not made several."""
     parts = []
     for row in round_.memory.get(LISTS, ()):
         members = ids(row[row >= 0])
