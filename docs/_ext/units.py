@@ -43,6 +43,8 @@ UNITS = {
     "workload.flower.run_config": "the app's own",
     "aggregation.threshold": "clients, or a share of them",
     "aggregation.max_colluders": "clients, or a share of them",
+    "privacy.canaries.clients": "clients, or a share of them",
+    "privacy.canaries.norm": "L2 norm of an update",
     "adversary.dishonest": "clients, or a share of them, or their numbers",
     "time.stage_quorums": "clients, or a share of them",
     "samples_per_client": "samples",

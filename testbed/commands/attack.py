@@ -107,6 +107,42 @@ def registrations(
     echo(render(Table(["Attempt", "Tried", "Refused", "By", "Gained"], rows, ruled=False), "text"), nl=False)
 
 
+_AUDIT_EPILOG = examples(
+    "testbed attack audit runs/audit",
+    "testbed attack audit runs/audit --figures figures",
+    "testbed attack audit runs/audit --observer outsider --confidence 0.99 --format json",
+    then="Of runs with privacy.canaries (examples/audit.yaml); the server's view needs records.aggregates: all.",
+)
+
+
+@attack.command(epilog=_AUDIT_EPILOG)
+def audit(
+    directories: Directories,
+    observer: Annotated[
+        Literal["server", "outsider", "both"],
+        typer.Option(help="Who guesses: the server sees sums and who is in them, an outsider the models."),
+    ] = "both",
+    confidence: Annotated[float, option("C", "Of each bound.", min=0.5, max=0.9999999)] = 0.95,
+    figures: Annotated[Path | None, option("DIR", "Also draw it, as PNG and PDF.")] = None,
+    format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="json holds every column.")] = "text",
+    debug: Debug = False,
+) -> None:
+    """Measure privacy: a lower bound on epsilon from which canaries were in, guessed from what was really seen.
+
+    Beside it the epsilon that the ledger has achieved and planned, and what selection guarantees.
+    """
+    runs = runs_in(directories)
+    if figures is not None:
+        check_folder("--figures", figures)
+    from analysis.privacy import audit_report
+    from analysis.privacy.audit import OBSERVERS, audits
+
+    found = audits(runs, OBSERVERS if observer == "both" else (observer,), confidence)
+    echo(audit_report.rendered(found, format, confidence), nl=False)
+    if figures is not None:
+        messages().print(f"written: {', '.join(map(str, audit_report.draw(found, figures)))}")
+
+
 _SURVEY_EPILOG = examples(
     "testbed attack survey examples/threats.yaml",
     "testbed attack survey examples/threats.yaml --set selection.protocol=lotto-server-centric",
@@ -170,6 +206,12 @@ _INVERT_EPILOG = examples(
     then="Best where clients take one step on few images (FedSGD): then an update is a gradient.",
 )
 
+_DISAGGREGATE_EPILOG = examples(
+    "testbed attack disaggregate runs/disaggregation/random --from 301 --to 360",
+    "testbed attack disaggregate runs/disaggregation/random --from 301 --to 360 --window 20 --format json",
+    then="More completed rounds than clients, with what the server saw: records: {aggregates: [301, 360]}.",
+)
+
 Run = Annotated[str, argument("RUN", "A run's directory, also s3://, gs://.")]
 First = Annotated[int, option("R", "First round.", "--from", min=1)]
 Last = Annotated[int, option("R", "Last round.", "--to", min=1)]
@@ -204,6 +246,31 @@ def reconstruct(
         console = messages()
         for path in report.files(made, out):
             console.print(f"written: {path}")
+
+
+@attack.command(epilog=_DISAGGREGATE_EPILOG)
+@reads_records
+def disaggregate(
+    directory: Run,
+    first: First,
+    last: Last,
+    window: Annotated[
+        int, option("R", "Known of each client: how often it took part in every R completed rounds.", min=1)
+    ] = 10,
+    time_limit: Annotated[float, option("SECONDS", "Of the search for one client's rounds.", min=0.1)] = 20.0,
+    format: Format = "text",
+    import_classes: ImportClasses = False,
+    debug: Debug = False,
+) -> None:
+    """Find out who was in which sum, from a run's sums and each client's counts, and solve them for single updates.
+
+    Lam et al., Gradient Disaggregation, arXiv 2106.06089: for observers that do not know who takes part.
+    """
+    from analysis.attacks.disaggregation import disaggregate as attacked
+    from analysis.tables import to_json
+
+    made = attacked(one_run(directory), first, last, window, time_limit)
+    echo(to_json(made.row(), ascii=True) if format == "json" else made.text(), nl=False)
 
 
 @attack.command(epilog=_INVERT_EPILOG)

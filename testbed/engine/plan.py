@@ -21,6 +21,7 @@ from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.devices import speed_factors
 from testbed.emulation.links import ClientLinks, LinkGroup, client_links
 from testbed.emulation.traces.schedule import Schedule
+from testbed.engine.canaries import canary_roles
 from testbed.engine.registry import aggregation_protocol, selection_protocol
 from testbed.errors import ExperimentError
 from testbed.experiment.inputs import secrets_context
@@ -148,6 +149,7 @@ class Plan:
     def roles(self) -> list[RoleSpec]:
         """The client sides of all protocols of the run."""
         specs = [*self.selection.roles, RoleSpec(Trainer, None), *self.aggregation.roles]
+        specs += canary_roles(self.experiment, self.dishonest, self.randomness)
         if self.experiment.asynchronous is not None:
             specs.append(RoleSpec(UpdateKeeper, Staleness(self.experiment.asynchronous.staleness_exponent)))
         return specs if self.adversary is None else self.adversary.roles(specs)

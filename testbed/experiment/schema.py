@@ -28,6 +28,7 @@ from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import ExperimentError
 from testbed.experiment.asynchronous import Asynchronous
+from testbed.experiment.canaries import check_canaries
 from testbed.experiment.goals import StopAt, TargetText, check_goals
 from testbed.experiment.plugin_names import resolved
 from testbed.experiment.reading import apply_override, grid, read_yaml, set_key
@@ -168,6 +169,7 @@ class Experiment(Section):
                 self.asynchronous.check_world(self.time, self.links, self.availability, self.adversary)
             section = "privacy"
             self._check_reports(ledger.report_losses)
+            check_canaries(ledger.canaries, self.population, self.adversary, self.aggregation, self.workload)
             section = "records"
             self.records.check(self.rounds)
             section = "workload"

@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.privacy.canaries import CanarySection
+
 Unit = Literal["client", "sample"]
 
 NEEDS_LOSSES = (
@@ -36,6 +38,13 @@ class PrivacySection(BaseModel):
         False,
         description="May clients tell the server their mean loss and number of samples beside noisy updates, for "
         "selection by losses (oort, refine)? They leave without noise, and epsilon does not cover them",
+    )
+
+    canaries: CanarySection | None = Field(
+        None,
+        exclude_if=lambda section: section is None,
+        description="Clients that send known vectors, so that `testbed attack audit` can measure what the run gives "
+        "away; none: everybody sends what it has learned",
     )
 
     def delta_for(self, records: int) -> float:

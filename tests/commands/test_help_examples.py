@@ -31,6 +31,8 @@ SHRUNKEN: dict[str, dict[str, Any]] = {
     "crafted-models": {"rounds": 1, "sweep": {"adversary.server": ["send-different-models", "send-crafted-model"]}},
     "pictures": {"rounds": 1, "cluster": {"network": "in-process"}, "sweep": {"selection": [{"protocol": "random"}]}},
     "threats": {"rounds": 1},
+    "disaggregation": {"cluster": {"network": "in-process"}, "population": 9, "selection": {"participants": 3}},
+    "audit": {"rounds": 1, "cluster": {"network": "in-process"}},
     "femnist-700": {},
 }
 RUNS = {
@@ -42,6 +44,8 @@ RUNS = {
     "crafted-models": "crafted-models",
     "pictures": "pictures",
     "lotto": "lotto",
+    "audit": "audit",
+    "disaggregation": "disaggregation",
 }
 ON_A_CLUSTER = {"submit", "jobs list", "jobs logs", "jobs stop", "jobs fetch", "cluster check"}
 ELSEWHERE = {"flower"}  # needs an app and its environment: tests/workloads/flower

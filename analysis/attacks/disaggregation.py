@@ -1,0 +1,181 @@
+"""Who was in which sum, from the sums alone and how often each client took part: Lam, Wei, Brooks, Reddi, Mitzenmacher,
+Gradient Disaggregation, ICML 2021, arXiv 2106.06089.
+
+The observer of `analysis.attacks.reconstruction` knows P, who is in which sum. This one does not: it has the sums, and
+of each client how often it took part in each window of some rounds, as device analytics tell (section 4.2). If updates
+hardly change, sums are P times constants, so that each column of P lies in the column space of the sums, and adds up to
+the client's counts in the windows. Of all columns of zeros and ones with these counts, the one nearest to that space
+(in the sum of absolute distances along its complement, so that it is a mixed-integer linear programme) is taken for
+the client's. Directions count the more the less the sums reach into them. With P the sums are then solved for the
+updates as there.
+
+Clients that are always in the same sums have the same column: it is found, and no more than their sum is. Clients with
+the same counts are given the same column, whether they have it or not.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_matrix, eye_array, hstack, vstack
+
+from analysis.attacks.reconstruction import Reconstruction, View, measured, view
+from analysis.attacks.victims import Victims
+from analysis.multi_round.mixed_integer import standard_output_silenced
+from analysis.multi_round.participation import strong_privacy
+from testbed.arrays import Floats
+from testbed.errors import ExperimentError
+from testbed.records import RunRecords
+
+Integers = npt.NDArray[np.int64]
+
+_LEAST = 1e-24  # of the largest squared singular value: below is rounding
+
+
+@dataclass(frozen=True)
+class Disaggregation:
+    """What came of it.
+
+    Attributes:
+        true: what the server saw, with the true P.
+        window: rounds for which counts are known.
+        found: `(r, n)` bool, the P that was found.
+        unsolved: clients whose column was not proven to be the nearest in the time that there was.
+        with_known: the updates solved with the true P; of `analysis.attacks.reconstruction`.
+        with_found: with the one that was found.
+    """
+
+    true: View
+    window: int
+    found: npt.NDArray[np.bool_]
+    unsolved: int
+    with_known: Reconstruction
+    with_found: Reconstruction
+
+    def row(self) -> dict[str, Any]:
+        """The outcome as one flat object."""
+        matrix = self.true.participation
+        same = (self.found == matrix).all(axis=0)
+        there = matrix.any(axis=0)
+        known, found = (made.table["error"].dropna() for made in (self.with_known, self.with_found))
+        return {
+            "first_round": int(self.true.rounds[0]),
+            "last_round": int(self.true.rounds[-1]),
+            "completed": len(self.true.rounds),
+            "window": self.window,
+            "clients": int(there.sum()),
+            "columns_found": int((same & there).sum()),
+            "entries_found": float((self.found == matrix)[:, there].mean()),
+            "unsolved": self.unsolved,
+            "always_together": strong_privacy(matrix[:, there]),
+            "determined": int(self.with_known.table["determined"].sum()),
+            "median_error": float(found.median()),
+            "median_error_known": float(known.median()),
+        }
+
+    def text(self) -> str:
+        """The outcome for a person, ending in a line feed."""
+        told = self.row()
+        lines = [
+            "rounds {first_round} to {last_round}: {completed} completed; {clients} clients in some sum",
+            "known: counts of each client in every {window} completed rounds",
+            "who was in which sum            {columns_found} of {clients} clients exactly, "
+            f"{told['entries_found']:.2%} of all entries",
+            "always in the same sums (T)     at least {always_together}",
+            "updates that the sums determine {determined} of {clients}",
+            "error |d - d^|^2 / |d|^2        median {median_error:.4g}; knowing who was in which sum "
+            "{median_error_known:.4g}",
+        ]
+        if told["unsolved"]:
+            lines.append("warning: of {unsolved} clients the search was ended early; --time-limit gives it longer")
+        return "\n".join([*lines, ""]).format_map(told)
+
+
+def disaggregate(
+    run: RunRecords, first: int, last: int, window: int, time_limit_s: float, victims: Victims | None = None
+) -> Disaggregation:
+    """Attack rounds `first` to `last` of a run.
+
+    Args:
+        run: its records, with aggregates.
+        first, last: rounds; those that completed count.
+        window: completed rounds for which counts are known.
+        time_limit_s: of the search for one client's column.
+        victims: of the run.
+
+    Raises:
+        ExperimentError: as `view` does; or there are not more completed rounds than clients in their sums.
+    """
+    victims = Victims(run) if victims is None else victims
+    seen = view(run, first, last)
+    rounds, clients = len(seen.rounds), int(seen.participation.any(axis=0).sum())
+    if rounds <= clients:
+        raise ExperimentError(
+            f"{run.path}: {rounds} completed rounds of {clients} clients: any column would fit; take more rounds than "
+            "clients"
+        )
+    found, unsolved = columns(seen.sums, counts(seen.participation, window), window, time_limit_s)
+    truth = victims.updates(seen.model, int(seen.rounds[0]))
+    with_known = measured(seen, victims.weights, truth)
+    with_found = measured(replace(seen, participation=found), victims.weights, truth)
+    return Disaggregation(seen, window, found, unsolved, with_known, with_found)
+
+
+def counts(participation: npt.NDArray[np.bool_], window: int) -> Integers:
+    """`(windows, n)` how often each client was in a sum in each window of so many rounds; the last may be shorter."""
+    begins = np.arange(0, len(participation), window)
+    return np.add.reduceat(participation.astype(np.int64), begins, axis=0)
+
+
+def columns(sums: Floats, counted: Integers, window: int, time_limit_s: float) -> tuple[npt.NDArray[np.bool_], int]:
+    """The P that fits.
+
+    Args:
+        sums: `(r, d)`, more rounds than clients that are in some sum.
+        counted: `(windows, n)`.
+        window: rounds.
+        time_limit_s: for one client.
+
+    Returns:
+        `(r, n)` bool, and of how many clients the nearest column is not proven; they have the nearest that was found.
+    """
+    rounds, clients = len(sums), counted.shape[1]
+    there = int((counted.sum(axis=0) > 0).sum())
+    left, squares, _ = np.linalg.svd(sums @ sums.T)
+    changes = np.sqrt(np.maximum(squares[there:], squares[0] * _LEAST))
+    beside = left[:, there:].T * (changes.min() / changes)[:, None]
+    found, unsolved = np.zeros((rounds, clients), np.bool_), 0
+    solved: dict[tuple[int, ...], tuple[npt.NDArray[np.bool_], bool]] = {}
+    for client in range(clients):
+        key = tuple(counted[:, client].tolist())
+        if key not in solved:
+            solved[key] = _nearest(beside, counted[:, client], window, time_limit_s)
+        found[:, client], proven = solved[key]
+        unsolved += not proven
+    return found, unsolved
+
+
+def _nearest(beside: Floats, counted: Integers, window: int, time_limit_s: float) -> tuple[npt.NDArray[np.bool_], bool]:
+    """`(r,)` the column with these counts that is nearest to the space that `beside` is the complement of."""
+    across, rounds = beside.shape
+    windows = np.zeros((len(counted), rounds))
+    windows[np.arange(rounds) // window, np.arange(rounds)] = 1
+    along, distances = csr_matrix(beside), eye_array(across)
+    nothing = csr_matrix((len(counted), across))
+    with standard_output_silenced():
+        result = milp(
+            np.concatenate((np.zeros(rounds), np.ones(across))),
+            integrality=np.concatenate((np.ones(rounds), np.zeros(across))),
+            bounds=Bounds(0, np.concatenate((np.ones(rounds), np.full(across, np.inf)))),
+            constraints=[
+                LinearConstraint(vstack((hstack((along, -distances)), hstack((-along, -distances)))), -np.inf, 0),
+                LinearConstraint(hstack((csr_matrix(windows), nothing)), counted, counted),
+            ],
+            options={"time_limit": time_limit_s},
+        )
+    if result.x is None:  # nothing was found in time: a column with the right counts
+        column = np.arange(rounds) % window < np.repeat(counted, window)[:rounds]
+        return column, False
+    return result.x[:rounds] > 0.5, result.status == 0

@@ -1,0 +1,235 @@
+"""The privacy of one run, measured: which canaries (`testbed.privacy.canaries`) were in, guessed from what was seen.
+
+Two observers. The server sees each round's sum and whose updates are in it: a canary's score is the sum of the sums
+that it took part in, along its direction. An outsider sees the first model and the last one, and neither sums nor
+participants. Both know the canaries; how they would guess better is left to nobody here, so that what is proven is a
+lower bound on epsilon, and more guesses right would prove more.
+
+As many canaries with the highest scores are guessed to be in as with the lowest to be out. How many in all is tried
+for a few fixed shares of the canaries, each at an equal part of the error, so that the confidence holds for all.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+import workloads
+from analysis.privacy.guesses import epsilon_of_separation, epsilon_proven, separation
+from analysis.privacy.report import Planned, adds_noise, of_run
+from analysis.privacy.spent import Spending, spending
+from testbed.arrays import Floats, Ids
+from testbed.engine.canaries import canary_section
+from testbed.engine.plan import Plan
+from testbed.errors import ExperimentError
+from testbed.experiment.schema import Experiment, validated
+from testbed.privacy.canaries import canary, is_inserted
+from testbed.privacy.section import PrivacySection
+from testbed.randomness import Randomness
+from testbed.records import RunRecords
+
+Observer = Literal["server", "outsider"]
+OBSERVERS: tuple[Observer, ...] = get_args(Observer)
+
+_SHARES = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of the canaries that are guessed
+_AT_ONCE = 2**25  # numbers of canaries in memory
+
+
+@dataclass(frozen=True)
+class Guessed:
+    """The guesses that prove most.
+
+    Attributes:
+        canaries, guesses, right: m, r, v.
+        epsilon: proven with the confidence asked for.
+    """
+
+    canaries: int
+    guesses: int
+    right: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What one observer of one run has found out.
+
+    Attributes:
+        run: its records.
+        observer: who.
+        guessed: the guesses, and what they prove.
+        estimate: epsilon if scores are normal, and differ by their mean alone: no bound (Andrew et al., section 3).
+        delta: of all epsilons.
+        spent: the run's ledger; None: it adds no noise.
+        plan: what its selection guarantees; None: nothing, or its own classes are not at hand.
+    """
+
+    run: RunRecords
+    observer: Observer
+    guessed: Guessed
+    estimate: float
+    delta: float
+    spent: Spending | None
+    plan: Planned | None
+
+    @property
+    def achieved(self) -> float | None:
+        """The largest epsilon of a client, by the ledger; None: there is no noise."""
+        return None if self.spent is None else float(self.spent.clients["epsilon"].max())
+
+    @property
+    def planned(self) -> float | None:
+        """The same, had every round had all of its noise."""
+        return None if self.spent is None else float(self.spent.clients["planned_epsilon"].max())
+
+    @property
+    def guaranteed(self) -> float | None:
+        """What selection guaranteed beforehand against a server that follows the protocol."""
+        return None if self.plan is None else float(self.plan.guarantees[0].cost.epsilon)
+
+    @property
+    def refuted(self) -> bool:
+        """Whether more is proven than the ledger says was spent."""
+        return self.achieved is not None and self.guessed.epsilon > self.achieved
+
+    def row(self, confidence: float) -> dict[str, Any]:
+        """Of the table and of JSON."""
+        return {
+            "run": self.run.label,
+            "observer": self.observer,
+            "canaries": self.guessed.canaries,
+            "guesses": self.guessed.guesses,
+            "right": self.guessed.right,
+            "audited_epsilon": self.guessed.epsilon,
+            "confidence": confidence,
+            "estimated_epsilon": self.estimate,
+            "achieved_epsilon": self.achieved,
+            "planned_epsilon": self.planned,
+            "guaranteed_epsilon": self.guaranteed,
+            "delta": self.delta,
+            "refuted": self.refuted,
+        }
+
+
+def audits(
+    runs: Sequence[RunRecords], observers: Sequence[Observer] = OBSERVERS, confidence: float = 0.95
+) -> list[Audit]:
+    """Each run as each observer audits it.
+
+    Raises:
+        ExperimentError: a run has no canaries, or not what the observer sees.
+    """
+    found = []
+    for run in runs:
+        canaries = Canaries(run)
+        spent = spending(run) if adds_noise(run) else None
+        plan = None if spent is None else of_run(run, spent)
+        section = canaries.experiment.privacy or PrivacySection()
+        delta = section.delta_for(canaries.experiment.population) if spent is None else spent.delta
+        for observer in observers:
+            scores = canaries.scores(observer)
+            try:
+                estimate = epsilon_of_separation(separation(scores, canaries.inserted), delta)
+            except ValueError as error:
+                raise ExperimentError(f"{run.path}: {error}; set privacy.canaries.clients higher") from None
+            guessed = best_guesses(scores, canaries.inserted, delta, confidence)
+            found.append(Audit(run, observer, guessed, estimate, delta, spent, plan))
+    return found
+
+
+def best_guesses(scores: Floats, inserted: npt.NDArray[np.bool_], delta: float, confidence: float) -> Guessed:
+    """The guesses, of those that the module says, that prove the largest epsilon."""
+    canaries, order = len(scores), np.argsort(scores, kind="stable")
+    error = (1 - confidence) / len(_SHARES)
+    tried = []
+    for share in _SHARES:
+        each = max(1, round(share * canaries / 2))
+        lowest, highest = order[:each], order[canaries - min(each, canaries - each) :]
+        guesses = len(lowest) + len(highest)
+        right = int((~inserted[lowest]).sum() + inserted[highest].sum())
+        proven = epsilon_proven(canaries, guesses, right, delta, 1 - error)
+        tried.append(Guessed(canaries, guesses, right, proven))
+    return max(tried, key=lambda one: (one.epsilon, one.right / one.guesses))
+
+
+class Canaries:
+    """The canaries of a run, and what they score.
+
+    Args:
+        run: its records; raises `ExperimentError` for one without canaries.
+
+    Attributes:
+        experiment: the run's.
+        clients: `(m,)` sorted.
+        inserted: `(m,)` bool, which of them were in.
+    """
+
+    def __init__(self, run: RunRecords) -> None:
+        self.experiment: Experiment = validated(run.experiment, str(run.path / "experiment.yaml"))
+        section = canary_section(self.experiment)
+        if section is None:
+            raise ExperimentError(
+                f"{run.path}: has no canaries; run it with --set privacy.canaries.clients=0.5 (half of the clients) "
+                "and records.aggregates: all"
+            )
+        self._run = run
+        seed = self.experiment.seed
+        if seed is None:
+            seed = int((self.experiment.provenance or {})["simulation_seed"])
+        self._randomness = Randomness(seed)
+        dishonest = Plan(self.experiment, seed).dishonest
+        self.clients: Ids = section.drawn(self.experiment.population, dishonest, self._randomness)
+        coins = [is_inserted(self._randomness, client) for client in self.clients.tolist()]
+        self.inserted: npt.NDArray[np.bool_] = np.array(coins, np.bool_)
+
+    def scores(self, observer: Observer) -> Floats:
+        """`(m,)` how much of each canary the observer finds; raises `ExperimentError` where it has seen nothing."""
+        return self._by_server() if observer == "server" else self._by_outsider()
+
+    def _by_server(self) -> Floats:
+        rounds, recorded = self._run.rounds, self._run.participation
+        done = rounds.loc[rounds["outcome"] == "completed", "round"].tolist()
+        if not done:
+            raise ExperimentError(f"{self._run.path}: no round was completed, so that nothing was seen")
+        survived = recorded[recorded["survived"]]
+        scores = np.zeros(len(self.clients))
+        in_sums = {number: rows.to_numpy(np.int64) for number, rows in survived.groupby("round")["client"]}
+        for block in self._blocks(len(self._aggregate(done[0])[1])):
+            directions = self._directions(block)
+            for number in done:
+                weight, mean = self._aggregate(number)
+                there = np.isin(self.clients[block], in_sums.get(number, np.zeros(0, np.int64)))
+                scores[block[there]] += directions[there] @ (mean * weight).astype(np.float32)
+        return scores
+
+    def _aggregate(self, number: int) -> tuple[float, Floats]:
+        seen = self._run.aggregate(number)
+        if seen is None:
+            raise ExperimentError(
+                f"{self._run.path}: has no aggregate of round {number}, which the server saw; run it with "
+                "records.aggregates: all, or audit with --observer outsider"
+            )
+        return seen.weight, seen.mean
+
+    def _by_outsider(self) -> Floats:
+        last = self._run.model
+        if last is None:
+            raise ExperimentError(f"{self._run.path}: no round is recorded, so that there is no model to look at")
+        workload = workloads.build(self.experiment.workload, self.experiment.population, self._randomness.seed)
+        moved = last - workload.initial_model()
+        scores = np.zeros(len(self.clients))
+        for block in self._blocks(len(moved)):
+            scores[block] = self._directions(block) @ moved
+        return scores
+
+    def _blocks(self, dimension: int) -> Iterator[npt.NDArray[np.intp]]:
+        """Places of canaries, as many at a time as the memory shall hold."""
+        self._dimension = dimension
+        yield from np.array_split(np.arange(len(self.clients)), -(-len(self.clients) * dimension // _AT_ONCE))
+
+    def _directions(self, block: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+        """`(len(block), d)` unit vectors."""
+        clients = self.clients[block].tolist()
+        return np.array([canary(self._randomness, client, self._dimension) for client in clients])

@@ -1,0 +1,82 @@
+"""What guesses prove of a mechanism's epsilon: Steinke, Nasr, Jagielski, Privacy Auditing with One (1) Training Run,
+NeurIPS 2023, arXiv 2305.08846.
+
+Of m canaries each is in or out by a fair coin of its own. If what is seen is (epsilon, delta)-DP in each coin, then of
+r coins that are guessed, no more are right than the binomial law of e^epsilon / (1 + e^epsilon) has, but for what
+delta adds (Theorem 5.2).
+"""
+
+from math import exp, inf, sqrt
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import binom, norm
+
+from testbed.arrays import Floats
+
+_MOST = 60.0  # an epsilon that no number of canaries proves: 1 - e^-60 is one in doubles
+
+
+def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
+    """The chance of at least so many right guesses under (epsilon, delta)-DP, at most (Corollary 5.4, appendix D).
+
+    Args:
+        canaries: m.
+        guesses: r, of m coins; the others are not guessed.
+        right: v of the guesses.
+        epsilon, delta: of the claim that is tested.
+    """
+    if not 0 <= right <= guesses <= canaries:
+        raise ValueError(f"{right} right of {guesses} guesses of {canaries} canaries")
+    chance = 1 / (1 + exp(-epsilon))
+    tail = float(binom.sf(right - 1, guesses, chance))
+    if delta == 0 or right == 0:
+        return tail
+    missed = np.cumsum(binom.pmf(np.arange(right - 1, -1, -1), guesses, chance))  # right - i to right - 1 of them
+    most = float((missed / np.arange(1, right + 1)).max())
+    return min(1.0, tail + 2 * canaries * delta * most)
+
+
+def epsilon_proven(canaries: int, guesses: int, right: int, delta: float, confidence: float = 0.95) -> float:
+    """The largest epsilon that so many right guesses refute with this confidence; 0 where they refute none."""
+    error = 1 - confidence
+
+    def excess(epsilon: float) -> float:
+        return p_value(canaries, guesses, right, epsilon, delta) - error
+
+    if excess(0.0) >= 0:
+        return 0.0
+    if excess(_MOST) < 0:
+        return _MOST
+    return max(0.0, float(brentq(excess, 0.0, _MOST, xtol=1e-9)) - 1e-9)
+
+
+def epsilon_of_separation(distance: float, delta: float) -> float:
+    """The epsilon at `delta` of telling apart two normal laws of variance 1 whose means are so far from each other.
+
+    Exact: Balle and Wang 2018, arXiv 1805.06530, Theorem 8, which is epsilon of the Gaussian mechanism.
+    """
+    if distance <= 0:
+        return 0.0
+
+    def excess(epsilon: float) -> float:
+        beyond = norm.logcdf(-distance / 2 - epsilon / distance)
+        return float(norm.cdf(distance / 2 - epsilon / distance) - exp(min(epsilon + beyond, 0.0)) - delta)
+
+    if excess(0.0) <= 0:
+        return 0.0
+    most = distance * (distance / 2 + sqrt(-2 * np.log(delta))) if delta else inf
+    return inf if most == inf else float(brentq(excess, 0.0, most + 1.0, xtol=1e-9))
+
+
+def separation(scores: Floats, inserted: np.ndarray) -> float:
+    """How far the mean score of the canaries that are in lies above that of the others, in standard deviations.
+
+    The deviation is that within the two groups; at least two canaries in each. Raises `ValueError` for fewer.
+    """
+    there, absent = scores[inserted], scores[~inserted]
+    if min(len(there), len(absent)) < 2:
+        raise ValueError(f"{len(there)} canaries are in and {len(absent)} out; two of each are needed")
+    squares = ((there - there.mean()) ** 2).sum() + ((absent - absent.mean()) ** 2).sum()
+    deviation = sqrt(squares / (len(scores) - 2))
+    return float((there.mean() - absent.mean()) / deviation) if deviation else inf
