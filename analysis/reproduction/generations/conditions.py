@@ -163,12 +163,13 @@ def experiment(size: Size, condition: Condition, generation: Generation) -> Expe
 
 def _keys(size: Size, condition: Condition, generation: Generation) -> dict[str, Any]:
     setting = condition.setting
+    rounds = 1 if condition.varied == EXPANSION else size.rounds  # all rounds have the same bytes there
     keys: dict[str, Any] = {
         "name": f"{generation.protocol}, {condition.varied} {condition.value}".strip(),
         "seed": _SEED,
-        "rounds": size.rounds,
+        "rounds": rounds,
         "population": setting.participants,
-        "workload": {**size.workload, **condition.model, "evaluate_every": size.rounds},
+        "workload": {**size.workload, **condition.model, "evaluate_every": rounds},
         "selection": {"protocol": "random", "participants": setting.participants},
         "links": WIRED,
         "availability": {"dropout": {"rate": condition.dropout, "stage": generation.upload}},

@@ -99,9 +99,10 @@ def _remarks(size: Size) -> list[str]:
     sources = "; ".join(f"{one.protocol}: {one.source}" for one in GENERATIONS)
     return [
         f"Protocols and their papers: {sources}.",
-        f"{size.rounds} rounds of each run (rounds: completed/aborted/skipped), compute modelled on one core of the "
-        "reference machine; training is charged for and not carried out (training: simulated), which changes no time "
-        "and no byte. Means are over completed rounds, bytes those of the aggregation alone.",
+        f"{size.rounds} rounds of each run, one of the expansion (rounds: completed/aborted/skipped). Compute is "
+        "modelled on one core of the reference machine; training is charged for and not carried out (training: "
+        "simulated), which changes no time and no byte. Means are over completed rounds, bytes those of the "
+        "aggregation alone.",
         f"Each protocol is set up for {CORRUPTION:.0%} of the participants corrupted, where that is not varied, and "
         f"for {DROPOUT_MARGIN:.0%} more drop-outs than are drawn on average, or for as many as it can be. The "
         "threshold of secagg is the least that is safe. Who drops out leaves when asked for the masked update.",
