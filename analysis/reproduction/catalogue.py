@@ -39,6 +39,7 @@ MODULES = (
     "distributed_noise.skellam",
     "distributed_noise.dropouts",
     "inversion.other_models",
+    "generations.table",
 )
 """Modules of this package, in the order in which their reproductions are listed."""
 

@@ -151,7 +151,6 @@ class Experiment(Section):
             section = "selection"
             self.selection.check(self.population)
             section = "aggregation"
-            self.aggregation.check_population(self.population)
             self.aggregation.check(self.selection.participants)
             self.aggregation.check_population(self.population)
             self.aggregation.check_experiment(self.selection, self.workload)
