@@ -76,6 +76,10 @@ _STAGES = {
     "secagg/consistency": "#1B7F5C",
     "secagg/unmask": "#00452F",
     "plain/update": "#4DA982",
+    "lightsecagg/advertise-keys": "#D4EEDD",
+    "lightsecagg/share-masks": "#9AD3B4",
+    "lightsecagg/masked-input": "#4DA982",
+    "lightsecagg/sum-pieces": "#00452F",
 }
 _OTHERS = ("#CC79A7", "#F0E442", "#56B4E9", "#AA4499", "#E69F00", "#332288", "#88CCEE")
 SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#882255")

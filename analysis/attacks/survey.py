@@ -16,6 +16,7 @@ from analysis.tables import render as render_table
 from testbed.adversary.catalogue import OF_PARTY, names, update_recovered
 from testbed.adversary.section import PARTIES, AdversarySection, name_of
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
+from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
@@ -191,6 +192,8 @@ def limit(name: str, experiment: Experiment) -> str:
         return "" if unbound else f"{_OF_FLAMINGO[name]} (docs/explanation/flamingo.md)"
     if name in _RECONSTRUCTING and not (isinstance(sums, SecAggParameters) and sums.consistency == "signed"):
         return ""  # two of them need no accomplice then (docs/explanation/reconstruction.md)
+    if name == "parallel-lists" and isinstance(sums, LightSecAggParameters):
+        return ""  # whoever is on one list is shown parts of it
     if selection in _LOTTO:
         if name in _CHOOSING:
             return "Lotto, Theorem 2 (testbed bound lotto)"
@@ -208,4 +211,8 @@ def limit(name: str, experiment: Experiment) -> str:
         return "the ledger, which counts the noise that was added (testbed privacy)"
     if name == "withhold-number":
         return "its own batch, which does not stand"
+    if name == "keep-dishonest-members":
+        return "testbed bound committee"
+    if name == "withhold-membership":
+        return "its own place, which another client takes"
     return ""

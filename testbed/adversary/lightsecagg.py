@@ -1,22 +1,36 @@
-"""A malicious LightSecAgg server that tells survivors two sets: the difference of the two sums is one client's update.
+"""A malicious LightSecAgg server: two sets of survivors, or a list of keys for each of several groups.
 
 Nobody signs the survivors in `testbed.aggregation.lightsecagg`: each client believes the set that it alone is shown,
-and sums the pieces of its members once. So U holders may sum over all survivors, and U others over all but the victim.
-With x accomplices, who sum as often as they are asked to, that takes 2 (U - x) honest survivors. Both sums are over U
-clients or more, and nobody's check fails. Fewer holders for the second set give nothing while they are T or fewer;
-between T and U of them, each gives one piece's worth of equations on the victim's mask.
+and sums the pieces of its members once. So U holders may sum over all survivors, and U others over all but the victim
+(`ContradictSurvivors`): the difference is the victim's update. With x accomplices, who sum as often as they are asked
+to, that takes 2 (U - x) honest survivors. Both sums are over U clients or more, and nobody's check fails. Fewer holders
+for the second set give nothing while they are T or fewer; between T and U of them, each gives one piece's worth of
+equations on the victim's mask.
+
+Nor does anybody see a list of keys but those who are shown it. So each U - x honest clients can be shown one with the x
+accomplices alone, and are summed apart from the others (`ParallelGroups`): by U <= N / 2 without accomplices.
 """
 
 import hashlib
 import re
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
+from testbed.adversary.secagg.parallel_sums import each_sum, mean_over, rounds_of_lists, sums_made
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.adversary.selection.lists import LISTS, ListsOptions, ParallelLists
+from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
-from testbed.aggregation.lightsecagg.messages import SummedPieces, SumPieces, elements_to_bytes
+from testbed.aggregation.lightsecagg.messages import (
+    AdvertiseKeys,
+    ShareMasks,
+    SummedPieces,
+    SumPieces,
+    elements_to_bytes,
+)
 from testbed.aggregation.lightsecagg.server import LightSecAgg, LightSecAggRound
 from testbed.arrays import Ids
 from testbed.crypto.prime_field import Elements, difference, total
@@ -24,13 +38,24 @@ from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec, Row, StageTable, handles
 
+_ORDER = "lightsecagg.out-of-order"
+_ALWAYS = {"new", "advertised", "shared", "masked", "summed", "refused"}
+
 
 class LightSecAggAccomplice(LightSecAggClient):
-    """An honest client in everything that others can see; but it sums for the server as often as it is asked to."""
+    """An honest client in everything that others can see; but it takes part in as many sums as it is asked to."""
 
     STAGES: ClassVar[StageTable] = LightSecAggClient.STAGES.extended(
-        {SumPieces: Row(after={"masked", "summed"}, then="summed", check="lightsecagg.out-of-order")}
+        {
+            AdvertiseKeys: Row(after=_ALWAYS, then="advertised", check=_ORDER, begins=True),
+            ShareMasks: Row(after=_ALWAYS - {"new"}, then="shared", check=_ORDER),
+            SumPieces: Row(after={"masked", "summed"}, then="summed", check=_ORDER),
+        }
     )
+
+    def check_size(self, participants: int) -> None:
+        """Any list will do, whatever it has agreed on."""
+        self.client.agreed_participants = None
 
     @handles(SumPieces)
     def on_sum_pieces(self, message: SumPieces) -> SummedPieces:
@@ -60,7 +85,9 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
         needed = state.announced.threshold
         accomplices = np.intersect1d(state.arrived, sorted(self.dishonest))
         honest = np.setdiff1d(state.arrived, accomplices)
-        told_all = honest[: max(0, needed - len(accomplices))]
+        least = max(0, needed - len(accomplices))
+        spare = max(0, len(honest) - 2 * least)  # some for either sum, in case that somebody does not answer
+        told_all = honest[: least + spare // 2]
         others = ids(state.survivors[state.survivors != victim])
         replies, of_all = await self.summed_pieces(state, np.union1d(told_all, accomplices), state.survivors)
         _, of_others = await self.summed_pieces(state, np.setdiff1d(state.arrived, told_all), others)
@@ -103,3 +130,51 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
         if randomness is None or not honest:
             return None
         return int(randomness.generator("server", state.start.number, "victim").choice(honest))
+
+
+class ParallelGroups(AggregationMisbehaviour, LightSecAgg):
+    """Sums over each of several groups by itself, with the accomplices in all of them; the model gets their mean.
+
+    Groups are the participant lists where the selection has made several (`ParallelLists`). Otherwise they are parts of
+    one list: clients whose keys are there, as many groups as reach U with the accomplices.
+    """
+
+    name: ClassVar[str] = ParallelLists.name
+    applies_to: ClassVar[tuple[str, ...]] = ("lightsecagg",)
+    Options = ListsOptions
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """Those of the honest server, and the accomplices."""
+        return [*super().roles, RoleSpec(LightSecAggAccomplice, self.parameters, self.dishonest)]
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        """See `AggregationProtocol.aggregate`. Raises `RoundAborted` when no sum comes about."""
+        parts = rounds_of_lists(round_)
+        if len(parts) < 2:
+            return await super().aggregate(round_)
+        made, end = await each_sum(parts, super().aggregate)
+        self.record_attack(ParallelGroups, sums_made(made, self.dishonest))
+        return mean_over(made, end)
+
+    async def summed(self, state: LightSecAggRound) -> Aggregate:
+        """See `LightSecAgg.summed`; each group is shown its own members' keys."""
+        groups = self.groups(state) if self.attacking and LISTS not in state.start.memory else []
+        if len(groups) < 2:
+            return await super().summed(state)
+        parts = [
+            replace(state, adverts={client: state.adverts[client] for client in group}, sealed={}) for group in groups
+        ]
+        made, end = await each_sum(parts, super().summed)
+        self.record_attack(ParallelGroups, sums_made(made, self.dishonest))
+        return mean_over(made, end)
+
+    def groups(self, state: LightSecAggRound) -> list[list[int]]:
+        """The members of each group, sorted: every honest client in one of them, the accomplices in all."""
+        accomplices = sorted(self.dishonest & state.adverts.keys())
+        honest = [client for client in sorted(state.adverts) if client not in self.dishonest]
+        possible = len(honest) // max(1, state.announced.threshold - len(accomplices))
+        wanted = self.context.options_of(ParallelGroups).lists
+        count = possible if wanted is None else min(possible, wanted)
+        parts = np.array_split(np.array(honest, np.int64), count) if count else []
+        return [sorted([*part.tolist(), *accomplices]) for part in parts]

@@ -63,6 +63,11 @@ class AggregationParameters(BaseModel):
         """The stages with these settings."""
         return self.stages
 
+    @property
+    def draws_by_samples(self) -> bool:
+        """Whether clients announce to the PKI how many samples they have, since something is drawn in proportion."""
+        return False
+
     def atomic_batches(self, batches: Batches | None) -> Batches | None:
         """The batches that this aggregation must not break up; None where it may sum anybody with anybody."""
         if self.batches == "ignored" or batches is None or batches.sizes.max(initial=1) == 1:
@@ -114,6 +119,7 @@ class AggregationRound:
         available_samples: training samples of all clients that were available, by what they announced; None: unknown.
         memory: arrays by name that are kept from round to round, as in `SelectionRound.memory` and in the same place.
         training: what the participants were asked to train; None goes with `experiment_id` None.
+        participants_agreed: whether each of them has verified the list of all (`SelectionProtocol.participants_agree`).
     """
 
     number: int
@@ -129,6 +135,7 @@ class AggregationRound:
     available_samples: int | None = None
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     training: Train | None = None
+    participants_agreed: bool = False
 
 
 @dataclass(frozen=True)

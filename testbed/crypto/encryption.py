@@ -48,7 +48,7 @@ def seal(key: bytes, nonce: bytes, plaintext: bytes, associated: bytes) -> bytes
     return AESGCM(key).encrypt(nonce, plaintext, associated)
 
 
-def open_sealed(key: bytes, nonce: bytes, sealed: bytes, associated: bytes) -> bytes:
+def open_sealed(key: bytes, nonce: bytes, sealed: bytes | memoryview, associated: bytes) -> bytes:
     """The plaintext of what :func:`seal` returned for the same key, nonce and associated data.
 
     Raises:

@@ -117,7 +117,7 @@ class Client:
         identity: its key pairs; None when no protocol of the run needs them.
         last_round: the highest round number it has taken part in selecting for; a lower or equal one is refused.
         last_announced: the last announced round that it has heard of, or knows that it has missed.
-        last_served: the highest round number in which it has served on a committee: in no earlier one again.
+        last_served: the highest round number in which it has served others, on a committee: in no earlier one again.
         local_update: what it has learned this round.
         agreed_participants: this round's participants' signing keys as it has verified them; None: nothing to verify.
         takes_part: whether it has decided to, in this round; None: it was not asked, or is not the one to decide.

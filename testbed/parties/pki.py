@@ -8,6 +8,7 @@ the bulletin board, `Directory`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 
 import msgspec
@@ -68,6 +69,8 @@ class Directory:
         signing, agreement, vrf: `(n, 32)` uint8 public keys, which may be made when they are looked at.
         registered: `(n,)` bool.
         beacon: the randomness beacon's public key (`round_beacon`); empty where there is none.
+        samples: `(n,)` int64, training samples that each client has announced with its registration; None: nobody was
+            asked to. The PKI cannot verify them.
     """
 
     signing: npt.NDArray[np.uint8] | DerivedKeys
@@ -75,6 +78,7 @@ class Directory:
     vrf: npt.NDArray[np.uint8] | DerivedKeys
     registered: npt.NDArray[np.bool_]
     beacon: bytes = b""
+    samples: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def empty(cls, population: int) -> "Directory":
@@ -109,6 +113,11 @@ class Directory:
         """The client's VRF public key; raises `Refusal` for a client that the PKI does not know."""
         self._check_known(client)
         return bytes(self.vrf[client])
+
+    @cached_property
+    def all_samples(self) -> int:
+        """The sum of `samples`; 0 where nobody was asked."""
+        return 0 if self.samples is None else int(self.samples.sum())
 
     def _check_known(self, client: int) -> None:
         if client not in self:

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.adversary.lightsecagg import ContradictSurvivors
+from testbed.adversary.lightsecagg import ContradictSurvivors, ParallelGroups
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.adversary.selection.lists import ListsOptions
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.lightsecagg.server import LightSecAgg
 from testbed.aggregation.secagg.messages import point_of
 from testbed.crypto.prime_field import PRIME
+from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from tests.aggregation.federations import SmallFederation
 
@@ -54,9 +56,87 @@ def test_two_sums_can_be_had_where_two_times_u_holders_can_be(needed: int, accom
         assert said.endswith("; failed: too few sums")
 
 
+def test_one_holder_of_either_sum_may_be_lost_where_there_are_two_more_than_are_needed() -> None:
+    """U = 5 with two accomplices takes 6 of the 8 honest survivors: 4 are asked for each sum."""
+    _, _, said = attacked(5, 2, leaving={"lightsecagg/sum-pieces": {0, 5}})
+    assert "; reconstructed, weight 1, sha256 " in said
+    with pytest.raises(RoundAborted, match="4 of 5"):
+        attacked(5, 2, leaving={"lightsecagg/sum-pieces": {0, 1}})
+
+
 def test_a_victim_that_has_left_is_not_attacked() -> None:
     with pytest.raises(ValueError, match="not enough values to unpack"):
         attacked(4, 2, leaving={"lightsecagg/masked-input": {VICTIM}})
+
+
+def apart(needed: int, accomplices: int, lists: int | None = None, **more: Any) -> tuple[SmallFederation, Any, Any]:
+    """The federation, the round's outcome, and what `parallel-lists` came to; None: it was not carried out."""
+    dishonest = frozenset(range(10 - accomplices, 10))
+    context = AttackContext(dishonest, {ParallelGroups: ListsOptions(lists=lists)})
+    server = malicious_server(LightSecAgg, [ParallelGroups], context)
+    parameters = LightSecAggParameters(threshold=needed, max_colluders=2, weights="equal")
+    small = SmallFederation(DELTAS, parameters, protocol=server, **more)
+    aggregate = small.run()
+    assert small.refusals() == []
+    said = [event.detail for event in small.network.events if event.kind == "attack"]
+    return small, aggregate, said[0] if said else None
+
+
+@pytest.mark.parametrize(
+    ("needed", "accomplices", "lists", "over"),
+    [
+        (5, 0, None, [5, 5]),
+        (3, 0, None, [4, 3, 3]),
+        (7, 4, None, [3, 3]),
+        (5, 2, None, [4, 4]),
+        (5, 4, None, [1] * 6),  # U - 1 accomplices: a sum over one honest client each
+        (3, 0, 2, [5, 5]),
+        (6, 1, None, None),  # 9 honest clients, 5 for each group: one group alone
+    ],
+)
+def test_each_group_is_summed_apart(needed: int, accomplices: int, lists: int | None, over: list[int] | None) -> None:
+    """As many groups as have U members with the accomplices; the model is the mean of sums, each of its own members."""
+    _, aggregate, said = apart(needed, accomplices, lists)
+    assert aggregate.survivors.tolist() == list(range(10))
+    groups = 1 if over is None else len(over)
+    expected = [
+        None,
+        f"parallel-lists: {groups} sums in one round, over {', '.join(map(str, over or []))} honest clients",
+    ]
+    assert said == expected[over is not None]
+    updates, times = np.float32(DELTAS), np.ones(10)
+    times[10 - accomplices :] = groups  # accomplices are in each
+    assert aggregate.weight == times.sum()
+    assert np.abs(aggregate.mean - times @ updates / times.sum()).max() < 1e-4
+
+
+def test_the_sum_of_a_group_is_one_clients_update_with_enough_accomplices() -> None:
+    """U - 1 of them: what they sent taken from a group's sum, its one honest client's update is left."""
+    sums: list[Any] = []
+
+    class Seen(ParallelGroups):
+        name = "seen-groups"
+
+        async def unmasked_sum(self, state: Any) -> Any:
+            sums.append((state.survivors.tolist(), await super().unmasked_sum(state)))
+            return sums[-1][1]
+
+    context = AttackContext(frozenset(range(6, 10)), {ParallelGroups: ListsOptions()})
+    parameters = LightSecAggParameters(threshold=5, max_colluders=2, weights="equal")
+    SmallFederation(DELTAS, parameters, protocol=malicious_server(LightSecAgg, [Seen], context)).run()
+    assert [members for members, _ in sums] == [[client, 6, 7, 8, 9] for client in range(6)]
+    for (client, *_), total in sums:
+        mean, _ = parameters.quantisation.decode(total, 5)
+        left = 5 * mean - np.float32(DELTAS)[6:].sum(0)
+        assert np.abs(left - np.float32(DELTAS)[client]).max() < 1e-3
+
+
+def test_a_group_that_loses_too_many_has_no_sum() -> None:
+    _, aggregate, said = apart(5, 0, leaving={"lightsecagg/masked-input": {7}})
+    assert said == "parallel-lists: 1 sums in one round, over 5 honest clients"
+    assert aggregate.survivors.tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(RoundAborted):
+        apart(5, 0, leaving={"lightsecagg/masked-input": {2, 7}})
 
 
 def test_two_groups_that_are_both_too_small_for_a_sum_can_tell_of_one_update_alone() -> None:

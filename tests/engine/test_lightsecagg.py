@@ -38,13 +38,20 @@ def test_the_model_is_that_of_secagg(run: Callable) -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
+        ({"population": 2**32 - 5}, "aggregation.protocol: lightsecagg tells up to 4294967290 clients apart, not "),
         ({"threshold": 0.2}, "aggregation.max_colluders: T = 5 of 10 participants"),
         ({"noise": {"noise_multiplier": 1}}, "aggregation.noise: "),
         ({"bits": 40}, "aggregation.bits: "),
     ],
 )
 def test_what_cannot_be_is_one_line(changes: dict[str, Any], line: str) -> None:
-    keys = {"selection": {"participants": 10}, "aggregation": {"protocol": "lightsecagg", **changes}}
+    population = changes.get("population", 100)
+    own = {key: value for key, value in changes.items() if key != "population"}
+    keys = {
+        "population": population,
+        "selection": {"participants": 10},
+        "aggregation": {"protocol": "lightsecagg", **own},
+    }
     with pytest.raises(ExperimentError) as refused:
         validated(keys, "test")
     assert str(refused.value).startswith(f"test: {line}")

@@ -18,6 +18,7 @@ AGGREGATIONS: dict[str, dict[str, Any]] = {
     "secagg-plus": {
         "protocol": "secagg-plus", "neighbours": 4, "threshold": 4, "weights": "equal", "accept_weaker": True,
     },
+    "lightsecagg": {"protocol": "lightsecagg", "threshold": 4, "max_colluders": 2, "weights": "equal"},
 }  # fmt: skip
 
 
@@ -86,8 +87,9 @@ def test_the_sums_are_right(run: Callable) -> None:
     assert np.allclose(done.federation.state.model - model, mean, atol=1e-4)
 
 
-def test_among_neighbours(run: Callable) -> None:
-    done = run(parallel("lotto-client-centric", AGGREGATIONS["secagg-plus"]), "here").rounds(3)
+@pytest.mark.parametrize("other", ["secagg-plus", "lightsecagg"])
+def test_under_other_sums(run: Callable, other: str) -> None:
+    done = run(parallel("lotto-client-centric", AGGREGATIONS[other]), "here").rounds(3)
     assert not lines(done, "refusal", ".")
     assert max(int(found[1]) for _, found in lines(done, "attack", SUMS)) >= 2
 

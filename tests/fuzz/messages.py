@@ -24,6 +24,7 @@ import testbed
 from testbed import messages
 from testbed.errors import ProtocolError
 from testbed.messages import Message, Vector
+from testbed.vectors.integers import INTEGERS, IntegerVector
 
 MEMORY_BYTES = 6 << 30  # by hand: who asks for more fails
 _MARKERS = bytes.fromhex("00ff7f80c0c1c6c9dddfdbd49f90")  # of MessagePack: nil, never used, arrays, maps, bytes
@@ -91,7 +92,7 @@ def valid(kind: Any, rng: random.Random) -> Any:
             return None
         case msgspec.inspect.StrType():
             return rng.choice(_TEXTS)
-        case msgspec.inspect.BytesType():
+        case msgspec.inspect.BytesType() | msgspec.inspect.MemoryViewType():
             least = kind.min_length or 0
             return rng.randbytes(rng.randint(least, least + 10 if kind.max_length is None else kind.max_length))
         case msgspec.inspect.ListType():
@@ -106,10 +107,12 @@ def valid(kind: Any, rng: random.Random) -> Any:
 
 
 def _vector(rng: random.Random) -> Vector:
-    bits, length = rng.choice([0, 1, 7, 8, 13, 16, 32, 33, 64]), rng.randint(0, 20)
+    bits, length = rng.choice([0, 1, 7, 8, 13, 16, 32, 33, 64, INTEGERS]), rng.randint(0, 20)
     if bits == 0:
         return Vector(np.zeros(length, np.float32), 0)
     elements = np.frombuffer(rng.randbytes(8 * length), np.uint64)
+    if bits == INTEGERS:
+        return IntegerVector(elements.astype(np.uint32))
     return Vector(elements & np.uint64((1 << bits) - 1), bits)
 
 

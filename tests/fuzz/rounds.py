@@ -29,6 +29,7 @@ from testbed.messages import Message, Vector
 from testbed.network.hosts import Delivery, HostAnswers
 from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI, Directory
+from testbed.vectors.integers import INTEGERS, IntegerVector
 from testbed.workload.contract import LocalUpdate
 from tests.fuzz.messages import message_kinds, valid
 
@@ -49,6 +50,23 @@ MIXES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (
         {"protocol": "batch-partition", "participants": 6, "privacy": 3},
         {"protocol": "flamingo", "dropouts": 0.5, "committee": {"selection": "given", "members": [0, 3, 5]}},
+    ),
+    ({"protocol": "random", "participants": 6}, {"protocol": "one-shot", "committee": {"size": 9}, "max_colluders": 2}),
+    (
+        {"protocol": "random", "participants": 6},
+        {
+            "protocol": "one-shot",
+            "committee": {"selection": "lotto-client-centric", "size": 5, "over_selection": 1.8},
+            "max_colluders": 1,
+        },
+    ),
+    (
+        {"protocol": "random", "participants": 6},
+        {
+            "protocol": "flamingo",
+            "dropouts": 0.4,
+            "committee": {"selection": "lotto-server-centric", "size": 4, "threshold": 3, "over_selection": 2},
+        },
     ),
     ({"protocol": "lotto-client-centric", "participants": 5, "over_selection": 3}, {"protocol": "secagg"}),
     (
@@ -123,7 +141,7 @@ class Changing:
                 return rng.choice([*near, 2**32, 2**40])
             case float():
                 return rng.choice([float("nan"), float("inf"), -1.0, 1e300, 0.0])
-            case bytes() | bytearray():
+            case bytes() | bytearray() | memoryview():
                 return self._bytes(bytes(value))
             case str():
                 return "\x1b[2J" * 5
@@ -141,6 +159,11 @@ class Changing:
             floats = [shorter, longer, np.full(length, np.nan, np.float32), np.full(length, 3e38, np.float32)]
             made = [Vector(one, 0) for one in floats]
             return self.rng.choice([*made, Vector(np.zeros(length, np.uint8), 8)])
+        if vector.bits == INTEGERS:
+            other, beyond = values.copy(), values.copy()
+            other[self.rng.randrange(length)] += 1
+            beyond[self.rng.randrange(length)] = 2**32 - 1  # no element of the field
+            return self.rng.choice([*map(IntegerVector, (shorter, longer, other, beyond)), Vector(values, 32)])
         largest = np.full(length, (1 << vector.bits) - 1, values.dtype)
         made = [Vector(one, vector.bits) for one in (shorter, longer, largest)]
         others = [Vector(np.zeros(length, np.float32), 0), Vector(np.zeros(length, np.uint64), 64)]

@@ -9,7 +9,9 @@ from testbed.aggregation.flamingo.bound import Density, Requirements, density
 from testbed.aggregation.ring_elements import Quantisation
 from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
 from testbed.batches import Batches
+from testbed.committee.messages import STAGE
 from testbed.committee.parameters import CommitteeSection
+from testbed.committee.sortition import committee_stages
 from testbed.crypto.masks import Prg, is_installed
 
 
@@ -18,12 +20,13 @@ class FlamingoParameters(AggregationParameters):
 
     keeps_masks: ClassVar[bool] = True
     stages: ClassVar[tuple[str, ...]] = ("flamingo/report", "flamingo/cross-check", "flamingo/reconstruct")
-    further_stages: ClassVar[tuple[str, ...]] = (
+    set_up_stages: ClassVar[tuple[str, ...]] = (
         "flamingo/set-up-deal",
         "flamingo/set-up-check",
         "flamingo/set-up-answer",
         "flamingo/set-up-finish",
     )
+    further_stages: ClassVar[tuple[str, ...]] = (STAGE, *set_up_stages)
     protocol: Literal["flamingo"] = "flamingo"
     committee: CommitteeSection = Field(
         default_factory=CommitteeSection,
@@ -104,6 +107,15 @@ class FlamingoParameters(AggregationParameters):
                 f"dropouts: of {participants} participants {dropouts} may drop out and {dishonest} be dishonest; at "
                 "least 2 others must be left, whose sum hides both; lower dropouts or dishonest"
             )
+
+    def stages_of_round(self) -> tuple[str, ...]:
+        """See `AggregationParameters.stages_of_round`."""
+        return (*committee_stages(self.committee), *self.set_up_stages, *self.stages)
+
+    @property
+    def draws_by_samples(self) -> bool:
+        """See `AggregationParameters.draws_by_samples`."""
+        return self.committee.weights == "samples"
 
     def check_population(self, population: int) -> None:
         """The committee must be one that so many clients can have."""

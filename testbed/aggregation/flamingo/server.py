@@ -49,6 +49,7 @@ from testbed.aggregation.flamingo.service import service_of_round
 from testbed.aggregation.secagg.checks import at_least, verify, warn_of_weak_binding
 from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.arrays import Ids
+from testbed.committee.sortition import committee_roles
 from testbed.crypto import edwards25519
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
@@ -64,12 +65,16 @@ class Flamingo(AggregationProtocol):
 
     parameters: FlamingoParameters
     needs_registration = True
-    stages = (*FlamingoParameters.further_stages, *FlamingoParameters.stages)
+
+    def __init__(self, parameters: FlamingoParameters) -> None:
+        super().__init__(parameters)
+        self.stages = parameters.stages_of_round()
 
     @property
     def roles(self) -> list[RoleSpec]:
         """See `AggregationProtocol.roles`."""
-        return [RoleSpec(FlamingoClient, self.parameters), RoleSpec(Decryptor, self.parameters)]
+        own = [RoleSpec(FlamingoClient, self.parameters), RoleSpec(Decryptor, self.parameters)]
+        return [*own, *committee_roles(self.parameters.committee)]
 
     def guarantees(self, participants: int) -> Guarantees:
         """See `AggregationProtocol.guarantees`; of a committee in which fewer than 2t - L members are dishonest."""

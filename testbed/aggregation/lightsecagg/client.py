@@ -79,7 +79,7 @@ class LightSecAggClient(Participant):
         super().__init__(client, parameters)
         self.batches = parameters.batch_policy(self.environment.batches)
         self.pair_keys: dict[int, bytes] = {}
-        self.received: dict[int, bytes] = {}
+        self.received: dict[int, memoryview] = {}
 
     # -- AdvertiseKeys ------------------------------------------------------------------------------------------------
 
@@ -155,11 +155,12 @@ class LightSecAggClient(Participant):
         pieces = []
         for holder, piece in zip(holders, coded, strict=True):
             if holder == self.number:
-                self.own_piece = piece
+                self.own_piece = piece.copy()  # not all that it is a part of
                 continue
             key = remembered.agree(self.sealing, self.adverts[holder].sealing_key, SEALING_PURPOSE)
             self.pair_keys[holder] = key
-            pieces.append(PieceFor(holder, seal_piece(key, self.number, holder, piece, self.digest)))
+            sealed = seal_piece(key, self.number, holder, piece, self.digest)
+            pieces.append(PieceFor(holder, memoryview(sealed)))
         meter("x25519.agree", len(pieces))
         meter("aead.seal", len(pieces))
         meter("aead.byte", len(pieces) * ELEMENT_BYTES * code.piece_length)

@@ -49,10 +49,10 @@ class AdvertOf(Message, frozen=True):
 
 
 class PieceFor(Message, frozen=True):
-    """One peer's sealed coded piece (to it, or from it)."""
+    """One peer's sealed coded piece (to it, or from it): of the message that it came in a part, not a copy."""
 
     client: ClientId
-    sealed: bytes
+    sealed: memoryview
 
 
 class SealedForPeers(Message, frozen=True):
@@ -141,7 +141,7 @@ def seal_piece(pair_key: bytes, dealer: int, holder: int, piece: Elements, diges
     return encryption.seal(key, _NONCE, elements_to_bytes(piece), digest)
 
 
-def open_piece(pair_key: bytes, dealer: int, holder: int, sealed: bytes, digest: bytes) -> Elements:
+def open_piece(pair_key: bytes, dealer: int, holder: int, sealed: bytes | memoryview, digest: bytes) -> Elements:
     """Inverse of `seal_piece`; raises `OpeningFailed`, also for what are no elements of the field."""
     opened = encryption.open_sealed(_piece_key(pair_key, dealer, holder), _NONCE, sealed, digest)
     piece = elements_from_bytes(opened)

@@ -110,6 +110,14 @@ class LightSecAggParameters(AggregationParameters):
                 f"threshold U = {needed}"
             )
 
+    def check_population(self, population: int) -> None:
+        """Each client is a point of the field, and 0 is none: there a coded piece would be a piece of the mask."""
+        if population >= PRIME:
+            raise ValueError(
+                f"protocol: lightsecagg tells up to {PRIME - 1} clients apart, not {population}; set population to "
+                "fewer, or aggregation.protocol to secagg"
+            )
+
     def check_weights(self, participants: int, maximum_weight: int) -> None:
         """The weighted sum must fit the field."""
         self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)

@@ -70,7 +70,7 @@ class LightSecAggRound:
     announced: AdvertiseKeys
     training: bytes = b""
     adverts: dict[int, KeyAdvert] = field(default_factory=dict)
-    sealed: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    sealed: dict[int, dict[int, memoryview]] = field(default_factory=dict)
     uploads: Replies = field(init=False)
     arrived: Ids = field(default_factory=no_ids)
     survivors: Ids = field(default_factory=no_ids)
@@ -117,6 +117,10 @@ class LightSecAgg(AggregationProtocol):
         """See `AggregationProtocol.aggregate`. The sum over the survivors, or `RoundAborted` below U of them."""
         state = self.begin(round_)
         await self.advertise_keys(state)
+        return await self.summed(state)
+
+    async def summed(self, state: LightSecAggRound) -> Aggregate:
+        """The sum over the survivors of those whose keys are there, or `RoundAborted` below U of them."""
         await self.share_masks(state)
         await self.collect_masked_inputs(state)
         total = await self.unmasked_sum(state)

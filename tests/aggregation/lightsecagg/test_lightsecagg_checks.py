@@ -26,6 +26,7 @@ from testbed.aggregation.lightsecagg.server import LightSecAgg, LightSecAggRound
 from testbed.batches import Batches
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.errors import RoundAborted
+from testbed.messages import decode, encode
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec
 from tests.aggregation.federations import SmallFederation
@@ -222,6 +223,15 @@ def test_two_groups_that_are_shown_a_list_each_are_summed_apart() -> None:
     assert refusals == []
     for mean, group in zip(means, (DELTAS[:3], DELTAS[3:]), strict=True):
         assert np.abs(mean - np.float32(group).mean(0)).max() < 1e-4
+
+
+def test_pieces_are_kept_as_parts_of_the_message_that_they_came_in() -> None:
+    """They are N / (U - T) times a model, for each client: copied twice, most of a round's time went there."""
+    message = SealedFromPeers([PieceFor(client, memoryview(bytes(40))) for client in range(3)])
+    data = encode(message)
+    decoded = decode(SealedFromPeers, data)
+    assert decoded == message
+    assert all(row.sealed.obj is data for row in decoded.pieces)
 
 
 # -- dishonest clients -------------------------------------------------------------------------------------------------

@@ -1,0 +1,192 @@
+"""Under which conditions, and at which sizes, the protocols are compared: an experiment for each of both."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from analysis.reproduction.generations.protocols import Generation, Setting
+from testbed.errors import ExperimentError
+from testbed.experiment.schema import Experiment, validated
+
+CORRUPTION = 0.1
+DROPOUT_MARGIN = 0.1
+"""Drop-outs are drawn: protocols are set up for so many more of the participants than are lost on average."""
+
+_LEAST_STEP = 0.05
+_SEED = 1
+
+WIRED: dict[str, Any] = {"down_mbit_s": 100.0, "up_mbit_s": 100.0, "latency_ms": 10.0}
+"""Of all conditions but phones."""
+
+PHONE_LINKS: dict[str, tuple[float, float, float]] = {"3G": (2.0, 1.0, 100.0), "4G": (20.0, 10.0, 40.0),
+                                                      "5G": (150.0, 50.0, 15.0)}  # fmt: skip
+"""Median Mbit/s down and up and ms one way; each client's own are log-normal about them."""
+
+PHONES: dict[str, Any] = {
+    "model": "diurnal-weibull",
+    "mean_online_s": 1800,
+    "mean_offline_s": 5400,
+    "online_shape": 0.6,
+    "offline_shape": 0.6,
+    "amplitude": 0.5,
+    "peak_hour": 2,
+}
+"""A quarter of the phones is online at a time."""
+
+PHONES_A_PARTICIPANT = 8
+
+EXPANSION = "expansion"
+"""Bonawitz et al.'s: 2^10 clients, about 2^20 parameters of 16 bits, sums of 26."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One line of the table for each protocol.
+
+    Attributes:
+        varied: what differs from the first condition.
+        value: how.
+        setting: what the protocols are set up for.
+        model: keys of the workload that say how long the vector is.
+        dropout: probability that a participant leaves when it is asked for its masked update, as the papers have it.
+        phones: which links they have; empty: clients that are always there.
+        only: the protocol that it is for; empty: all of them.
+        keys: of the aggregation, besides.
+    """
+
+    varied: str
+    value: str
+    setting: Setting
+    model: Mapping[str, Any]
+    dropout: float = 0.0
+    phones: str = ""
+    only: str = ""
+    keys: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def directory(self) -> str:
+        """Of its runs."""
+        return f"{self.varied} {self.value}".strip().replace(" ", "-").replace("%", "").lower()
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is run.
+
+    Attributes:
+        participants: n, where it is not what is varied.
+        model: of the workload, likewise.
+        dropouts: rates.
+        numbers: n.
+        models: by name.
+        corruptions: shares.
+        rounds: of each run.
+        expansion: n and model of Bonawitz et al.'s expansion; None: that is not run.
+        workload: further keys of the workload.
+    """
+
+    participants: int
+    model: str
+    dropouts: Sequence[float]
+    numbers: Sequence[int]
+    models: Sequence[str]
+    corruptions: Sequence[float]
+    rounds: int
+    expansion: tuple[int, str] | None = None
+    workload: Mapping[str, Any] = field(default_factory=dict)
+
+    def conditions(self) -> Iterator[Condition]:
+        """All of them, in the table's order."""
+        n, base = self.participants, {"model": self.model}
+        usual = Setting(n, DROPOUT_MARGIN, CORRUPTION)
+        yield Condition("always on", "", usual, base)
+        for links in PHONE_LINKS:
+            yield Condition("phones", links, Setting(n, 0.3, CORRUPTION), base, phones=links)
+        for rate in self.dropouts:
+            yield Condition(
+                "drop-out", f"{rate:.0%}", Setting(n, rate + DROPOUT_MARGIN, CORRUPTION), base, dropout=rate
+            )
+        for number in self.numbers:
+            yield Condition("participants", f"{number}", Setting(number, DROPOUT_MARGIN, CORRUPTION), base)
+        for model in self.models:
+            yield Condition("model", model, usual, {"model": model})
+        for share in self.corruptions:
+            yield Condition("corruption", f"{share:.0%}", Setting(n, DROPOUT_MARGIN, share), base)
+        if self.expansion is not None:
+            number, model = self.expansion
+            yield Condition(
+                EXPANSION,
+                f"{number}",
+                Setting(number, DROPOUT_MARGIN, CORRUPTION),
+                {"model": model},
+                only="secagg",
+                keys={"bits": 26, "weights": "equal"},
+            )
+
+
+SIZES: dict[str, Size] = {
+    "small": Size(
+        20, "mlp", (0.1, 0.3, 0.5), (10, 40), ("logistic", "cnn"), (0.3,), 4,
+        workload={"dataset": "digits", "batch_size": 20, "training": "simulated"},
+    ),
+    "real": Size(
+        100, "femnist-cnn", (0.1, 0.2, 0.3, 0.4, 0.5), (50, 200), ("logistic", "emnist-cnn"), (0.2, 0.3), 3,
+        expansion=(1024, "femnist-cnn"),
+        workload={"dataset": "synthetic-femnist", "samples_per_client": 20, "training": "simulated",
+                  "test_samples": 200},
+    ),
+}  # fmt: skip
+
+
+def under(condition: Condition, generations: Sequence[Generation]) -> list[Generation]:
+    """Those that are run under a condition."""
+    return [one for one in generations if condition.only in ("", one.protocol)]
+
+
+def experiment(size: Size, condition: Condition, generation: Generation) -> Experiment:
+    """A protocol under a condition, set up for the drop-outs that it asks for, or as many as the protocol takes.
+
+    Raises:
+        ExperimentError: it cannot be set up for any.
+    """
+    setting = condition.setting
+    for step in range(round(setting.dropouts / _LEAST_STEP) + 1):
+        fewer = replace(setting, dropouts=round(setting.dropouts - step * _LEAST_STEP, 2))
+        keys = _keys(size, condition, generation)
+        keys["aggregation"] = {**generation.section(fewer), **condition.keys}
+        try:
+            return validated(keys, keys["name"])
+        except ExperimentError as error:
+            refused = error
+    raise refused
+
+
+def _keys(size: Size, condition: Condition, generation: Generation) -> dict[str, Any]:
+    setting = condition.setting
+    rounds = 1 if condition.varied == EXPANSION else size.rounds  # all rounds have the same bytes there
+    keys: dict[str, Any] = {
+        "name": f"{generation.protocol}, {condition.varied} {condition.value}".strip(),
+        "seed": _SEED,
+        "rounds": rounds,
+        "population": setting.participants,
+        "workload": {**size.workload, **condition.model, "evaluate_every": rounds},
+        "selection": {"protocol": "random", "participants": setting.participants},
+        "links": WIRED,
+        "availability": {"dropout": {"rate": condition.dropout, "stage": generation.upload}},
+        "devices": {"model": "constant", "factor": 1.0},
+        "time": {"compute": "modelled", "deadline_s": 600.0, "disconnects": "visible"},
+        "cluster": {"network": "in-process"},
+    }
+    if condition.phones:
+        down, up, latency = PHONE_LINKS[condition.phones]
+        keys["population"] = PHONES_A_PARTICIPANT * setting.participants
+        keys["availability"] = PHONES
+        keys["devices"] = {"model": "log-normal", "median": 20, "sigma": 0.5}
+        keys["links"] = {
+            "down_mbit_s": {"distribution": "log-normal", "median": down, "sigma": 0.5},
+            "up_mbit_s": {"distribution": "log-normal", "median": up, "sigma": 0.5},
+            "latency_ms": {"distribution": "log-normal", "median": latency, "sigma": 0.4},
+            "transport": "tls",
+        }
+        keys["time"]["between_rounds_s"] = 3600.0
+    return keys

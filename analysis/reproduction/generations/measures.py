@@ -1,0 +1,113 @@
+"""What one run of the comparison says: times, bytes, stages and rounds, from its records alone."""
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.comparison.measures import by_stage, per_round
+from analysis.reproduction.generations.protocols import Generation
+from analysis.statistics import mean_interval
+from testbed.aggregation.contract import AggregationProtocol
+from testbed.engine.registry import aggregation_protocol
+from testbed.experiment.schema import Experiment
+from testbed.records import RunRecords
+
+PHASES = ("set-up", "upload", "recovery")
+"""The stages before the masked update is sent, that one, and those behind it; selection and training are neither."""
+
+_MB = 1e6
+
+
+def protocol_of(run: RunRecords) -> AggregationProtocol:
+    """The aggregation of a run, as the engine made it."""
+    return aggregation_protocol(Experiment.model_validate(run.experiment).aggregation)
+
+
+def phases(run: RunRecords, generation: Generation) -> dict[str, str]:
+    """The phase of each stage of the run's aggregation."""
+    parameters = protocol_of(run).parameters
+    order = parameters.stages
+    at = order.index(generation.upload)
+    set_up = dict.fromkeys(order[:at], PHASES[0])
+    recovery = dict.fromkeys([*order[at + 1 :], *parameters.further_stages], PHASES[2])
+    return {**set_up, generation.upload: PHASES[1], **recovery}
+
+
+def row(run: RunRecords, generation: Generation) -> dict[str, Any]:
+    """Columns of the table, means over completed rounds; None where none was.
+
+    Client seconds are work on a client's device, mean over participants, by phase; server seconds by phase are known
+    where everybody answered every question; elapsed ones are what the server waits and works in a phase. MB are 10^6
+    bytes of a participant in the aggregation alone.
+    """
+    rounds, of_stage = per_round(run), phases(run, generation)
+    done = rounds[rounds["outcome"] == "completed"]
+    counts = {outcome: int((rounds["outcome"] == outcome).sum()) for outcome in ("completed", "aborted", "skipped")}
+    exchanges = run.exchanges_of_participants
+    exchanges = exchanges[exchanges["round"].isin(done["round"])]
+    exchanges = exchanges.assign(phase=exchanges["stage"].astype(str).map(of_stage)).dropna(subset="phase")
+    stages = by_stage(run)
+    stages = stages[stages["outcome"] == "completed"]
+    stages = stages.assign(phase=stages["stage"].map(of_stage)).dropna(subset="phase")
+    served = run.participation[run.participation["round"].isin(done["round"])]
+    people, updates = len(served), len(done)
+    found: dict[str, Any] = {
+        "completed": counts["completed"],
+        "aborted": counts["aborted"],
+        "skipped": counts["skipped"],
+        "stages": int(stages.groupby("round")["stage"].nunique().max()) if updates else None,
+    }
+    for phase in PHASES:
+        found[f"client s ({phase})"] = _share(exchanges[exchanges["phase"] == phase]["compute_s"], people)
+    found["client s"] = _share(exchanges["compute_s"], people)
+    found["server s"] = _mean(done["server_compute_s"])
+    for phase, worked in _server_seconds(run, done["round"].tolist(), of_stage).items():
+        found[f"server s ({phase})"] = worked
+    for phase in PHASES:
+        found[f"elapsed s ({phase})"] = _share(stages[stages["phase"] == phase]["duration_s"], updates)
+    found["round s"] = _mean(done["round_s"])
+    found["MB down"] = _share(exchanges["bytes_down"] / _MB, people)
+    found["MB up"] = _share(exchanges["bytes_up"] / _MB, people)
+    for phase in PHASES[:2]:
+        found[f"MB up ({phase})"] = _share(exchanges[exchanges["phase"] == phase]["bytes_up"] / _MB, people)
+    return found
+
+
+def _server_seconds(run: RunRecords, rounds: list[int], of_stage: dict[str, str]) -> dict[str, float | None]:
+    """The server's own work by phase, mean over `rounds`: from a stage's last answer until the next stage begins."""
+    found = dict.fromkeys(PHASES, 0.0)
+    asked = run.exchanges[run.exchanges["round"].isin(rounds)].assign(stage=lambda rows: rows["stage"].astype(str))
+    if not rounds or not asked.loc[asked["stage"].isin(of_stage), "outcome"].eq("answered").all():
+        return dict.fromkeys(PHASES)
+    stages = asked.groupby(["round", "stage", "sent_s"])["received_s"].max().reset_index()
+    stages = stages.sort_values(["round", "sent_s"], kind="stable")
+    ends = run.rounds.set_index("round")["ended_s"]
+    following = stages.groupby("round")["sent_s"].shift(-1).fillna(stages["round"].map(ends))
+    for stage, worked in zip(stages["stage"], following - stages["received_s"], strict=True):
+        if stage in of_stage:
+            found[of_stage[stage]] += float(worked) / len(rounds)
+    return {**found}
+
+
+def promised(run: RunRecords) -> dict[str, Any]:
+    """What the protocol promises of a round with these participants.
+
+    How many may be lost, the fewest in a sum that a server sees that follows the protocol, and how many may collude
+    with one that does not; None: that one sees updates.
+    """
+    participants = int(run.experiment["selection"]["participants"])
+    guarantees = protocol_of(run).guarantees(participants)
+    colluders = guarantees.max_colluders
+    return {
+        "may be lost": participants - guarantees.min_sum_size,
+        "least sum": guarantees.min_sum_size,
+        "may collude": f"{colluders}" if colluders >= 0 else "none",
+    }
+
+
+def _share(values: "pd.Series[float]", of: int) -> float | None:
+    return float(values.sum()) / of if of else None
+
+
+def _mean(values: "pd.Series[float]") -> float | None:
+    return mean_interval(values).mean

@@ -1,0 +1,71 @@
+"""The protocols that are compared, oldest first: one entry each, from which rows, figures and surveys follow."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a protocol is set up for.
+
+    Attributes:
+        participants: n, of a round.
+        dropouts: share of them that may be lost.
+        corruption: share of them that may work for the server.
+    """
+
+    participants: int
+    dropouts: float
+    corruption: float
+
+    @property
+    def corrupted(self) -> int:
+        """So many participants, rounded down."""
+        return int(self.corruption * self.participants)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One protocol.
+
+    Attributes:
+        protocol: its name in experiments.
+        source: the paper.
+        upload: the stage in which clients send their (masked) update: what is before sets up, what is behind recovers.
+        options: the keys of its section beside `protocol`.
+    """
+
+    protocol: str
+    source: str
+    upload: str
+    options: Callable[[Setting], Mapping[str, Any]] = lambda setting: {}
+
+    def section(self, setting: Setting) -> dict[str, Any]:
+        """The section `aggregation`."""
+        return {"protocol": self.protocol, **self.options(setting)}
+
+
+def _least_safe_threshold(setting: Setting) -> dict[str, Any]:
+    """2t - n above the corrupted (Bonawitz et al., Theorem 6.5): two stories about a client cannot both have t."""
+    return {"threshold": (setting.participants + setting.corrupted) // 2 + 1}
+
+
+def _coded(setting: Setting) -> dict[str, Any]:
+    """U survivors, T colluders below U."""
+    survivors = ceil((1 - setting.dropouts) * setting.participants)
+    return {"threshold": max(2, survivors, setting.corrupted + 1), "max_colluders": setting.corrupted}
+
+
+GENERATIONS = (
+    Generation("plain", "McMahan et al., AISTATS 2017, arXiv 1602.05629", "plain/update"),
+    Generation("secagg", "Bonawitz et al., CCS 2017, ePrint 2017/281", "secagg/masked-input", _least_safe_threshold),
+    Generation(
+        "secagg-plus",
+        "Bell et al., CCS 2020, ePrint 2020/704",
+        "secagg/masked-input",
+        lambda setting: {"dishonest": setting.corruption, "dropouts": setting.dropouts},
+    ),
+    Generation("lightsecagg", "So et al., MLSys 2022, arXiv 2109.14236", "lightsecagg/masked-input", _coded),
+)

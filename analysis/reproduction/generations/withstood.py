@@ -1,0 +1,54 @@
+"""What each protocol withstands: the survey of the threat model, of the misbehaviours that concern an aggregation."""
+
+from collections.abc import Sequence
+
+from analysis.attacks.survey import Finding, Trial, findings, survey_of, trials
+from analysis.reproduction.contract import ReproductionContext
+from analysis.reproduction.generations.conditions import CORRUPTION, Condition, Size, experiment
+from analysis.reproduction.generations.protocols import Generation, Setting
+from testbed.adversary.catalogue import OF_PARTY, names
+from testbed.experiment.schema import validated
+
+PARTICIPANTS, ROUNDS = 20, 3
+SURVEY = Size(PARTICIPANTS, "logistic", (), (), (), (), ROUNDS, workload={"dataset": "digits", "batch_size": 20})
+CONDITION = Condition("threats", "", Setting(PARTICIPANTS, 0.5, CORRUPTION), {"model": "logistic"})
+"""Set up for as many drop-outs as a protocol takes: that leaves a malicious server the most."""
+
+_OF_THE_MODEL = {"send-crafted-model", "inflate-utility"}
+"""They are the same under every aggregation: one model for all is what everybody agrees on, and losses are claims."""
+
+
+def withstood(context: ReproductionContext, generation: Generation) -> list[Finding]:
+    """What came of each misbehaviour that concerns the protocol; the participants are the population."""
+    honest = experiment(SURVEY, CONDITION, generation)
+    data = honest.model_dump(mode="json", exclude_unset=True)
+    data["adversary"] = {"dishonest": list(range(CONDITION.setting.corrupted)), "server": []}
+    attacked = validated(data, honest.name)
+    ours = {
+        Trial(party, name)
+        for party in OF_PARTY
+        for name in names(party, {generation.protocol, "train"})
+        if name not in _OF_THE_MODEL
+    }
+    tried = [trial for trial in trials(attacked, [], honest.name) if trial in ours]
+    if not tried:
+        return []
+    swept = survey_of(attacked, tried, honest.name)
+    runs = context.run_experiment(swept, context.out / "runs" / "threats" / generation.protocol)
+    return findings(attacked, tried, runs)
+
+
+def not_protected(found: Sequence[Finding]) -> str:
+    """The names of those that nobody sees and nothing bounds, for a cell; one that gave a single update says so."""
+    names_of = [
+        f"{one.trial.name} (an update)" if one.recovered else one.trial.name
+        for one in found
+        if one.verdict == "not protected"
+    ]
+    return ", ".join(names_of) or "–"
+
+
+def in_words(generation: Generation, found: Sequence[Finding]) -> str:
+    """All of them in a line, as the threat model says it."""
+    said = [f"{one.trial.name}: {one.outcome}" for one in found if one.verdict != "did not arise"]
+    return f"{generation.protocol}. {'; '.join(said) or 'No misbehaviour concerns it'}."
