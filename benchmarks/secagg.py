@@ -68,16 +68,18 @@ class RandomUpdates:
 
 
 class LeaveBeforeInput:
-    """The last `count` clients leave when they are asked for their masked input."""
+    """The last `count` clients leave when they are asked for their masked input in round `last`."""
 
-    def __init__(self, clients: int, count: int) -> None:
+    def __init__(self, clients: int, count: int, last: int = 1) -> None:
         self._first = clients - count
+        self._last = last
 
     comes_back = False
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: npt.NDArray[np.int64]) -> Presence:
         """Everybody, until they leave."""
-        leaves = (clients >= self._first) & np.full(len(clients), stage.endswith("/masked-input"))
+        now = round_number == self._last and stage.endswith(("/masked-input", "/report"))
+        leaves = (clients >= self._first) & np.full(len(clients), now)
         return Presence.of(np.ones(len(clients), np.bool_), leaves)
 
 
@@ -119,8 +121,11 @@ def measured(
     told: bool = False,
     masks: str = "materialised",
     compute: str | None = None,
+    before: int = 0,
 ) -> Measured:
     """Run the protocol once; the last `dropouts` clients leave before they send their input.
+
+    `before`: so many rounds without drop-outs come first, and are not measured.
 
     `told`: the server knows the experiment's id, and verifies signatures as the clients do. `masks`: "symbolic" or
     "materialised" (`aggregation.masks`). `compute`: "modelled", where pure functions are computed once, or "measured",
@@ -146,18 +151,21 @@ def measured(
     local.register(PKI(clients, randomness))
     everybody = np.arange(clients, dtype=np.int64)
     network = EmulatedNetwork(
-        local, ClientLinks.of(Links(), clients), np.ones(clients), LeaveBeforeInput(clients, dropouts),
+        local, ClientLinks.of(Links(), clients), np.ones(clients), LeaveBeforeInput(clients, dropouts, before + 1),
         Timing(60.0), model,
     )  # fmt: skip
 
-    async def once() -> Measured:
-        await network.begin_round(1)
-        question = Train(1, Vector(np.zeros(dimension, np.float32), 0))
+    memory: dict[str, npt.NDArray[Any]] = {}
+
+    async def once(number: int) -> Measured:
+        await network.begin_round(number)
+        question = Train(number, Vector(np.zeros(dimension, np.float32), 0))
         await network.ask(everybody, question)
         training, identity = len(network.exchanges), environment.experiment_id if told else None
         start = AggregationRound(
-            1, network, everybody, everybody, environment.directory, dimension, identity, training=question
-        )
+            number, network, everybody, everybody, environment.directory, dimension, identity, memory=memory,
+            training=question,
+        )  # fmt: skip
         began, began_cpu = time.perf_counter(), time.process_time()
         with remembers(results):
             aggregate = await protocol.aggregate(start)
@@ -171,7 +179,12 @@ def measured(
               for what in ("compute_s", "bytes_down", "bytes_up")),
         )  # fmt: skip
 
-    return asyncio.run(once())
+    async def all_rounds() -> Measured:
+        for number in range(1, before + 1):
+            await once(number)
+        return await once(before + 1)
+
+    return asyncio.run(all_rounds())
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ from testbed.adversary.crafted_models import (
 )
 from testbed.adversary.section import AdversarySection, name_of, options
 from testbed.aggregation.contract import AggregationParameters
+from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
+from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.ring_elements import noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.arrays import Floats
@@ -37,7 +39,7 @@ from testbed.records.arrays import RoundAggregate
 RECOVERED_DB = 30.0
 """A sample counts as recovered from this peak signal-to-noise ratio on: the eye sees no difference."""
 _VICTIM = re.compile(rf"{SendDifferentModels.name}: client (\d+) was sent the model")
-_QUANTISED = (SecAggParameters, LightSecAggParameters)
+_QUANTISED = (SecAggParameters, LightSecAggParameters, FlamingoParameters, OneShotParameters)
 _UNQUANTISED = 1e-6  # of the largest coordinate: what counts as equal where updates are not quantised
 
 

@@ -15,6 +15,7 @@ from analysis.tables import Table, require_format, to_json
 from analysis.tables import render as render_table
 from testbed.adversary.catalogue import OF_PARTY, names, update_recovered
 from testbed.adversary.section import PARTIES, AdversarySection, name_of
+from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.engine.plan import Plan
@@ -175,12 +176,20 @@ _CHOOSING = {
     "tell-different-populations",
 }
 _RECONSTRUCTING = {"contradict-dropouts", "shrink-the-sum", "split-the-sharing"}
+_OF_FLAMINGO = {
+    "contradict-dropouts": "2t - L dishonest members are needed",
+    "false-committee-key": "t dishonest members are needed",
+    "send-different-models": "masks that do not cancel",
+}
 
 
 def limit(name: str, experiment: Experiment) -> str:
     """What bounds the misbehaviour `name` under the experiment's protocols; empty: nothing that is computed here."""
     selection = experiment.selection.protocol
     sums = experiment.aggregation
+    if isinstance(sums, FlamingoParameters) and name in _OF_FLAMINGO:
+        unbound = name == "send-different-models" and sums.model_binding == "none"
+        return "" if unbound else f"{_OF_FLAMINGO[name]} (docs/explanation/flamingo.md)"
     if name in _RECONSTRUCTING and not (isinstance(sums, SecAggParameters) and sums.consistency == "signed"):
         return ""  # two of them need no accomplice then (docs/explanation/reconstruction.md)
     if name == "parallel-lists" and isinstance(sums, LightSecAggParameters):
@@ -202,4 +211,8 @@ def limit(name: str, experiment: Experiment) -> str:
         return "the ledger, which counts the noise that was added (testbed privacy)"
     if name == "withhold-number":
         return "its own batch, which does not stand"
+    if name == "keep-dishonest-members":
+        return "testbed bound committee"
+    if name == "withhold-membership":
+        return "its own place, which another client takes"
     return ""

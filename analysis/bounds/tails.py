@@ -80,6 +80,21 @@ def survivals_over_trials(k: int, last: int, p: Probability) -> list[float]:
         return found
 
 
+def cdfs_over_trials(k: int, first: int, last: int, p: Probability) -> list[float]:
+    """Pr[X_m <= k] for X_m ~ Binomial(m, p), m = `first`, ..., `last`, in one pass; k is at least 0.
+
+    One trial fewer stays within k when all stay within it, or when the others reach k and it succeeds.
+    """
+    with _arithmetic():
+        exact = _exact(p)
+        within = _survival(last - k - 1, last, 1 - exact)
+        backwards = [float(within)]
+        for m in range(last - 1, first - 1, -1):
+            within += _real(exact) * _mass(k, m, exact)
+            backwards.append(float(within))
+        return backwards[::-1]
+
+
 def survival_of_sum(k: int, first: tuple[int, Probability], second: tuple[int, Probability]) -> float:
     """Pr[X + Y > k] for independent X and Y, each given as (trials, p); time grows with k."""
     with _arithmetic():
@@ -99,20 +114,40 @@ def masses(first: int, last: int, trials: int, p: Probability) -> list[float]:
 
 def hypergeometric_survival(k: int, population: int, marked: int, drawn: int) -> float:
     """Pr[X > k], X the marked ones among `drawn` of a population, drawn without replacement."""
+    with _arithmetic():
+        return float(_hypergeometric_survival(k, population, marked, drawn))
+
+
+def log10_hypergeometric_survival(k: int, population: int, marked: int, drawn: int) -> float:
+    """The decimal logarithm of `hypergeometric_survival`; -inf where it is 0."""
+    with _arithmetic():
+        return float(gmpy2.log10(_hypergeometric_survival(k, population, marked, drawn)))
+
+
+def hypergeometric_masses(first: int, last: int, population: int, marked: int, drawn: int) -> list[float]:
+    """Pr[X = i] for i = `first`, ..., `last`; X as in `hypergeometric_survival`."""
+    with _arithmetic():
+        return [float(_hypergeometric_mass(i, population, marked, drawn)) for i in range(first, last + 1)]
+
+
+def _hypergeometric_mass(i: int, population: int, marked: int, drawn: int) -> Any:
+    if not max(0, drawn + marked - population) <= i <= min(marked, drawn):
+        return gmpy2.mpfr(0)
+    log_ways = _log_ways(marked, i) + _log_ways(population - marked, drawn - i)
+    return gmpy2.exp(log_ways - _log_ways(population, drawn))
+
+
+def _hypergeometric_survival(k: int, population: int, marked: int, drawn: int) -> Any:
     first, last = max(k + 1, drawn + marked - population, 0), min(marked, drawn)
     if k < max(0, drawn + marked - population):
-        return 1.0
-    if first > last:
-        return 0.0
-    with _arithmetic():
-        log_ways = _log_ways(marked, first) + _log_ways(population - marked, drawn - first)
-        term = total = gmpy2.exp(log_ways - _log_ways(population, drawn))
-        for i in range(first, last):
-            term *= gmpy2.mpfr((marked - i) * (drawn - i)) / ((i + 1) * (population - marked - drawn + i + 1))
-            total += term
-            if term < total * _NEGLIGIBLE and (marked - i) * (drawn - i) < (i + 1) * (population - marked - drawn + i):
-                break
-        return float(total)
+        return gmpy2.mpfr(1)
+    term = total = _hypergeometric_mass(first, population, marked, drawn)
+    for i in range(first, last):
+        term *= gmpy2.mpfr((marked - i) * (drawn - i)) / ((i + 1) * (population - marked - drawn + i + 1))
+        total += term
+        if term < total * _NEGLIGIBLE and (marked - i) * (drawn - i) < (i + 1) * (population - marked - drawn + i):
+            break
+    return total
 
 
 def _log_ways(of: int, taken: int) -> Any:

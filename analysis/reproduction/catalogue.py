@@ -33,7 +33,12 @@ MODULES = (
     "random_participation.curves",
     "random_participation.unsound",
     "random_participation.accuracy",
+    "secagg.expansion",
     "secagg_plus.graphs",
+    "secagg_plus.scale",
+    "distributed_noise.skellam",
+    "distributed_noise.dropouts",
+    "inversion.other_models",
     "generations.table",
 )
 """Modules of this package, in the order in which their reproductions are listed."""

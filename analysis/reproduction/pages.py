@@ -3,13 +3,14 @@
 A page has blocks between ``<!-- result: NAME -->`` and ``<!-- end -->``; what is between is the table, the claims and
 the remarks of the kept outcome. ``<!-- part: NAME | costs=authors, population=700 | protocol, server min -->`` is, of
 its table, the rows that have these values, and these columns. ``<!-- results: all -->`` is the table of all outcomes,
-``<!-- results: lotto -->`` of those whose names begin so. `make papers` writes the blocks anew; `testbed reproduce
---verify` says where a page differs.
+``<!-- results: lotto -->`` of those whose names begin so, ``<!-- results: papers -->`` the sums by how names begin.
+`make papers` writes the blocks anew; `testbed reproduce --verify` says where a page differs.
 """
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby, takewhile
 from pathlib import Path
 
 import pandas as pd
@@ -18,7 +19,7 @@ from analysis.reproduction.catalogue import catalogue
 from analysis.reproduction.contract import Reproduction
 from analysis.reproduction.kept import Kept, kept
 from analysis.reproduction.presentation import as_markdown, duration, outcome
-from analysis.reproduction.verdicts import VERDICTS, counts
+from analysis.reproduction.verdicts import VERDICTS, Verdict, counts, total
 from analysis.tables import Table, render
 from testbed.errors import ExperimentError
 
@@ -42,10 +43,10 @@ def page(text: str, where: str) -> str:
     def block(found: re.Match[str]) -> str:
         kind, name, which = found[1], found[2], found[3]
         if kind == "results":
-            chosen = [one for one in every.values() if name == "all" or one.name.startswith(f"{name}-")]
+            chosen = [one for one in every.values() if name in ("all", "papers") or one.name.startswith(f"{name}-")]
             if not chosen:
                 raise ExperimentError(f"{where}: results: {name}: no reproduction's name begins so")
-            text = overview(chosen)
+            text = by_paper(chosen) if name == "papers" else overview(chosen)
         elif name not in every:
             raise ExperimentError(f"{where}: {name}: no such reproduction")
         elif (of_it := kept(every[name])) is None:
@@ -86,21 +87,39 @@ def _block(found: Kept) -> str:
 
 def overview(every: Sequence[Reproduction]) -> str:
     """How many claims of each verdict every reproduction has, and all together."""
-    rows, total = [], dict.fromkeys(VERDICTS, 0)
+    rows, each = [], []
     for one in every:
         found = kept(one)
         if found is None:
             rows.append([f"`{one.name}`", "–", *([""] * len(VERDICTS))])
             continue
-        of_it = counts(found.result.claims)
-        total = {verdict: total[verdict] + of_it[verdict] for verdict in VERDICTS}
-        rows.append([f"`{one.name}`", found.scale, *(str(of_it[verdict] or "") for verdict in VERDICTS)])
-    rows.append(["all", "", *(str(total[verdict]) for verdict in VERDICTS)])
-    return (
-        "\n"
-        + render(Table(["reproduction", "scale", *VERDICTS], rows, left=range(2), is_markup=True), "markdown")
-        + "\n"
-    )
+        each.append(counts(found.result.claims))
+        rows.append([f"`{one.name}`", found.scale, *_cells(each[-1])])
+    rows.append(["all", "", *map(str, total(each).values())])
+    return _rendered(["reproduction", "scale"], rows)
+
+
+def by_paper(every: Sequence[Reproduction]) -> str:
+    """How many claims of each verdict the reproductions have whose names begin alike, and all together."""
+    sums, rows = [], []
+    for _, group in groupby(every, lambda one: one.name.partition("-")[0]):
+        of_paper = list(group)
+        words = zip(*(one.name.split("-") for one in of_paper), strict=False)
+        begin = "-".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, words))
+        sums.append(total(counts(found.result.claims) for one in of_paper if (found := kept(one)) is not None))
+        rows.append([f"`{begin}-`...", str(sum(sums[-1].values())), *_cells(sums[-1])])
+    together = total(sums)
+    rows.append(["all", str(sum(together.values())), *map(str, together.values())])
+    return _rendered(["reproductions", "claims"], rows)
+
+
+def _cells(found: Mapping[Verdict, int]) -> list[str]:
+    return [str(count or "") for count in found.values()]
+
+
+def _rendered(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    table = Table([*headings, *VERDICTS], rows, left=range(2), is_markup=True)
+    return "\n" + render(table, "markdown") + "\n"
 
 
 def differing(pages: Path) -> list[str]:

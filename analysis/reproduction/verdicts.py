@@ -6,7 +6,7 @@ down by hand; `testbed reproduce --verify` computes it again from kept results.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -191,6 +191,12 @@ def counts(claims: Sequence[Claim]) -> dict[Verdict, int]:
     """How many of each verdict, in the order of `VERDICTS`; a claim that counts elsewhere is left out."""
     found = [claim.verdict for claim in claims if not claim.counted_in]
     return {verdict: found.count(verdict) for verdict in VERDICTS}
+
+
+def total(each: Iterable[Mapping[Verdict, int]]) -> dict[Verdict, int]:
+    """The sum of several `counts`."""
+    counted = list(each)
+    return {verdict: sum(one[verdict] for one in counted) for verdict in VERDICTS}
 
 
 def _ends(number: Number) -> tuple[float | None, float, float]:

@@ -8,7 +8,7 @@ import analysis
 from analysis.reproduction.contract import Reproduction
 from analysis.reproduction.kept import Kept, differences, kept, read
 from analysis.reproduction.pages import differing
-from analysis.reproduction.verdicts import VERDICTS, counts
+from analysis.reproduction.verdicts import VERDICTS, counts, total
 from analysis.tables import Table, render, to_json
 from testbed.errors import ExperimentError
 
@@ -65,18 +65,24 @@ def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Veri
 
 def shown(found: Verification, format: str) -> str:
     """What was found as text, Markdown or JSON, ending in a line feed."""
+    of_each = [(one, counts(one.result.claims)) for one in found.outcomes]
+    every = total(of_it for _, of_it in of_each)
     if format == "json":
         return to_json(
             {
-                "verdicts": {one.name: counts(one.result.claims) for one in found.outcomes},
+                "verdicts": {one.name: of_it for one, of_it in of_each},
+                "all": every,
                 "not_run": found.missing,
                 "differing": found.differing,
             }
         )
-    of_each = [(one, counts(one.result.claims)) for one in found.outcomes]
     rows = [[one.name, one.scale, *(str(count or "") for count in of_it.values())] for one, of_it in of_each]
-    totals = [str(sum(of_it[verdict] for _, of_it in of_each)) for verdict in VERDICTS]
-    table = render(Table(["reproduction", "scale", *VERDICTS], [*rows, ["all", "", *totals]], left=range(2)), format)
-    lines = [f"no result is kept of {', '.join(found.missing)}"] if found.missing else []
+    table = render(
+        Table(["reproduction", "scale", *VERDICTS], [*rows, ["all", "", *map(str, every.values())]], left=range(2)),
+        format,
+    )
+    said = ", ".join(f"{count} {verdict}" for verdict, count in every.items())
+    lines = [f"{sum(every.values())} claims: {said}"]
+    lines += [f"no result is kept of {', '.join(found.missing)}"] if found.missing else []
     lines += found.differing or ["every verdict is what its numbers say"]
     return table + "\n" + "".join(f"{line}\n" for line in lines)

@@ -184,9 +184,9 @@ class Coordinator:
             self._hosts.quarantined |= quarantined_before(self._records)
         keys = Directory.empty(experiment.population)
         if plan.derives_identities:
-            keys = await self._hosts.share(plan.derived_board())
+            keys = await self._hosts.share(plan.derived_board(workload))
         elif plan.needs_registration:
-            keys = await self._hosts.register(plan.with_beacon)
+            keys = await self._hosts.register(functools.partial(plan.completed, workload=workload))
         plan.check_sums(workload)
         check_plugin_modules(experiment)
         live = functools.partial(

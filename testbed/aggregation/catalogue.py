@@ -2,8 +2,12 @@
 
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipation, RandomParticipationParameters
+from testbed.aggregation.flamingo.parameters import FlamingoParameters
+from testbed.aggregation.flamingo.server import Flamingo
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.lightsecagg.server import LightSecAgg
+from testbed.aggregation.one_shot.parameters import OneShotParameters
+from testbed.aggregation.one_shot.server import OneShot
 from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
@@ -15,6 +19,8 @@ PROTOCOLS: dict[type[AggregationParameters], type[AggregationProtocol]] = {
     SecAggParameters: SecAgg,
     SecAggPlusParameters: SecAggPlus,
     LightSecAggParameters: LightSecAgg,
+    FlamingoParameters: Flamingo,
+    OneShotParameters: OneShot,
     RandomParticipationParameters: RandomParticipation,
 }
 """The server of each class of parameters, whose default for ``protocol`` is the name in an experiment."""

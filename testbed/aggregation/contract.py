@@ -32,6 +32,8 @@ class AggregationParameters(BaseModel):
     """Of a round of the built-in protocol, in order; empty: a user-defined class says them."""
     further_stages: ClassVar[tuple[str, ...]] = ()
     """Those that other settings bring, or that only some rounds have."""
+    keeps_masks: ClassVar[bool] = False
+    """Whether clients mask with `testbed.network.masked_vectors`, and `masks` says how that is emulated."""
 
     weights: Literal["samples", "equal"] = Field(
         "samples", description="Weight of a client's update: its number of training samples (FedAvg), or 1"
@@ -53,9 +55,18 @@ class AggregationParameters(BaseModel):
         def protocol(self) -> str:
             """The name that selects the protocol in an experiment."""
 
+        @property
+        def masks(self) -> Literal["symbolic", "materialised"] | None:
+            """Of those with `keeps_masks`: how masks are emulated."""
+
     def stages_of_round(self) -> tuple[str, ...]:
         """The stages with these settings."""
         return self.stages
+
+    @property
+    def draws_by_samples(self) -> bool:
+        """Whether clients announce to the PKI how many samples they have, since something is drawn in proportion."""
+        return False
 
     def atomic_batches(self, batches: Batches | None) -> Batches | None:
         """The batches that this aggregation must not break up; None where it may sum anybody with anybody."""
@@ -66,14 +77,14 @@ class AggregationParameters(BaseModel):
     def check(self, participants: int) -> None:
         """Raise `ValueError` (one line: key, what is allowed) for parameters that do not fit so many participants."""
 
+    def check_population(self, population: int) -> None:
+        """Raise `ValueError` (as `check`) for parameters that do not fit so many clients."""
+
     def check_weights(self, participants: int, maximum_weight: int) -> None:
         """Raise `ExperimentError` when so many updates of up to this weight cannot be summed."""
 
     def check_experiment(self, selection: Any, workload: Any) -> None:
         """Raise `ValueError` (as `check`) when the experiment's selection or workload section does not fit."""
-
-    def check_population(self, population: int) -> None:
-        """Raise `ValueError` (as `check`) when it cannot tell the clients of so large a population apart."""
 
     def check_workload(self, workload: Workload) -> None:
         """Raise `ExperimentError` when the workload lacks what this aggregation asks of it."""
@@ -108,6 +119,7 @@ class AggregationRound:
         available_samples: training samples of all clients that were available, by what they announced; None: unknown.
         memory: arrays by name that are kept from round to round, as in `SelectionRound.memory` and in the same place.
         training: what the participants were asked to train; None goes with `experiment_id` None.
+        participants_agreed: whether each of them has verified the list of all (`SelectionProtocol.participants_agree`).
     """
 
     number: int
@@ -123,6 +135,7 @@ class AggregationRound:
     available_samples: int | None = None
     memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     training: Train | None = None
+    participants_agreed: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import typer
 from testbed.commands import (
     attack,
     bound,
+    bound_committee,
     calibrate,
     cluster,
     compare,
@@ -78,6 +79,8 @@ bound.bound.command("random-participation", epilog=bound.BOUND_RANDOM_PARTICIPAT
     bound.bound_random_participation
 )
 bound.bound.command("verifiable-batch-partition", epilog=bound.VERIFIABLE_EPILOG)(bound.bound_verifiable)
+bound.bound.command("committee", epilog=bound_committee.BOUND_EPILOG)(bound_committee.bound_committee)
+bound.plan.command("committee", epilog=bound_committee.PLAN_EPILOG)(bound_committee.plan_committee)
 bound.bound.command("privacy", epilog=privacy.BOUND_PRIVACY_EPILOG)(privacy.bound_privacy)
 bound.bound.command("batch-partition", epilog=bound.BATCH_PARTITION_EPILOG)(bound.bound_batch_partition)
 app.add_typer(attack.attack, rich_help_panel=ATTACKS)

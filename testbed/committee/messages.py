@@ -1,11 +1,29 @@
-"""What the server says of a committee, whose members all others can verify."""
+"""What the server asks clients who may serve on a committee, and what it says of one to all others, who verify it."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from testbed.committee.parameters import MOST_MEMBERS
 from testbed.messages import ClientId, Message, RoundNumber
+
+STAGE = "committee/sortition"
+
+
+class Claim(Message, frozen=True):
+    """I am here and would serve; with the VRF's proof that I am drawn, where nobody else can know."""
+
+    proof: Annotated[bytes, msgspec.Meta(min_length=80, max_length=80)] | None = None
+
+
+class Sortition(Message, frozen=True):
+    """Who of you may serve on the committee of this round? With which round its service begins, everybody knows."""
+
+    stage: ClassVar[str] = STAGE
+    Answer: ClassVar[type[Message] | None] = Claim
+    as_participant: ClassVar[bool] = False
+
+    round: RoundNumber
 
 
 class CommitteeMember(Message, frozen=True):

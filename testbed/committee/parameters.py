@@ -1,12 +1,15 @@
 """The section `committee` of an aggregation protocol that has one."""
 
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 MOST_MEMBERS = 10_000
+OVER_SELECTION = 1.5
+CommitteeSelection = Literal["public-seed", "given", "lotto-client-centric", "lotto-server-centric"]
 
 
 class CommitteeSection(BaseModel):
@@ -14,10 +17,11 @@ class CommitteeSection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    selection: Literal["public-seed", "given"] = Field(
+    selection: CommitteeSelection = Field(
         "public-seed",
         description="public-seed: drawn from what everybody knows (a randomness beacon is assumed that the server does "
-        "not control). given: the clients of `members`",
+        "not control). given: the clients of `members`. lotto-client-centric: clients draw themselves by a VRF, and "
+        "prove it. lotto-server-centric: by a PRF under their public keys, which everybody recomputes",
     )
     size: int | None = Field(
         None, ge=2, le=MOST_MEMBERS, description="Members; with `given`, as many as `members` has (the default)"
@@ -29,6 +33,18 @@ class CommitteeSection(BaseModel):
         description="Members that must answer: a number, or a fraction of the committee; fewer of them learn nothing",
     )
     members: tuple[int, ...] | None = Field(None, description="With `selection: given`: the clients' numbers")
+    over_selection: float | None = Field(
+        None,
+        ge=1,
+        le=100,
+        description="With lotto-*: over-selection factor a: so many times `size` clients are expected to be drawn, of "
+        f"whom the server takes `size` that answer; none: {OVER_SELECTION}",
+    )
+    weights: Literal["equal", "samples"] = Field(
+        "equal",
+        description="With lotto-*: samples: a client is drawn in proportion to the training samples that it has "
+        "announced when it registered",
+    )
     serves_rounds: int | None = Field(
         None, ge=1, description="Rounds after which another committee is drawn; none: it serves to the end"
     )
@@ -39,6 +55,16 @@ class CommitteeSection(BaseModel):
         if self.members is not None:
             return len(self.members)
         return 60 if self.size is None else self.size
+
+    @property
+    def by_sortition(self) -> bool:
+        """Whether each client has a number, by which it may serve or may not."""
+        return self.selection in ("lotto-client-centric", "lotto-server-centric")
+
+    @cached_property
+    def factor(self) -> Fraction:
+        """The over-selection factor a as the exact decimal fraction that the experiment says."""
+        return Fraction(str(OVER_SELECTION if self.over_selection is None else self.over_selection))
 
     def threshold_for(self, members: int) -> int:
         """How many of so many members must answer; a fraction is rounded up."""
@@ -57,6 +83,7 @@ class CommitteeSection(BaseModel):
             raise ValueError("committee.members: goes with `selection: given`, and only with it")
         if self.members is not None:
             self._check_members(self.members, population)
+        self._check_sortition(population)
         planned = self.members_planned
         if planned > population:
             raise ValueError(f"committee.size: {planned} members of a population of {population}; at most {population}")
@@ -65,6 +92,18 @@ class CommitteeSection(BaseModel):
             raise ValueError(
                 f"committee.threshold: {needed} of {planned} members; allowed {planned // 2 + 1} to {planned} (or a "
                 "fraction), so that two disjoint groups of them never both suffice"
+            )
+
+    def _check_sortition(self, population: int) -> None:
+        if not self.by_sortition:
+            for key in ("over_selection", "weights"):
+                if getattr(self, key) != type(self).model_fields[key].default:
+                    raise ValueError(f"committee.{key}: goes with `selection: lotto-client-centric` or -server-centric")
+        elif self.members_planned <= population <= self.factor * self.members_planned:
+            raise ValueError(
+                f"committee.over_selection: {float(self.factor):g} times {self.members_planned} members of a "
+                f"population of {population}: everybody would be drawn, and the server choose; allowed below "
+                f"{population / self.members_planned:g}, or another `selection`"
             )
 
     def _check_members(self, members: tuple[int, ...], population: int) -> None:

@@ -10,6 +10,7 @@ The code is linear: the sum of a holder's coded pieces of many masks is its code
 holders that add up what they hold give the sum of the masks, and no single one.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ import numpy as np
 
 from testbed.crypto import InvalidShares
 from testbed.crypto.prime_field import PRIME, Elements, interpolation, product, uniform, vandermonde
+from testbed.crypto.reed_solomon import wrong_values
+
+_COINS_DOMAIN = b"testbed/coded-masks/check/v1"
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,14 @@ class MaskCode:
 
     def pieces(self, seed: bytes) -> Elements:
         """`(U, piece_length)` the mask's pieces, zeros behind the last, and below them T uniform ones."""
-        own = self.needed - self.private
         drawn = uniform(seed, self.length + self.private * self.piece_length)
+        return self._stacked(drawn[: self.length], drawn[self.length :])
+
+    def _stacked(self, elements: Elements, hiding: Elements) -> Elements:
+        own = self.needed - self.private
         pieces = np.zeros((self.needed, self.piece_length), np.uint32)
-        pieces[:own].reshape(-1)[: self.length] = drawn[: self.length]
-        pieces[own:] = drawn[self.length :].reshape(self.private, self.piece_length)
+        pieces[:own].reshape(-1)[: self.length] = elements
+        pieces[own:] = hiding.reshape(self.private, self.piece_length)
         return pieces
 
     def coded(self, seed: bytes, points: tuple[int, ...]) -> Elements:
@@ -61,9 +68,25 @@ class MaskCode:
         Raises:
             InvalidShares: points that are not so: modulo the prime one would have a piece of the mask itself.
         """
+        return self._evaluated(self.pieces(seed), points)
+
+    def shared(self, elements: Elements, seed: bytes, points: tuple[int, ...]) -> Elements:
+        """`(n, piece_length)` the share of each holder of `(d,)` elements that are given: packed secret sharing.
+
+        Franklin and Yung, Communication Complexity of Secure Computation, STOC 1992, with the packed elements as a
+        polynomial's lowest coefficients where they have them as values.
+
+        Args:
+            elements: what is shared.
+            seed: 32 secret bytes, for these elements alone: of the uniform pieces.
+            points: of the holders, as in `coded`.
+        """
+        return self._evaluated(self._stacked(elements, uniform(seed, self.private * self.piece_length)), points)
+
+    def _evaluated(self, pieces: Elements, points: tuple[int, ...]) -> Elements:
         if len(set(points)) < len(points) or not all(0 < point < PRIME for point in points):
             raise InvalidShares(f"holders' points must be distinct, from 1 to {PRIME - 1}")
-        return product(vandermonde(points, self.needed).T, self.pieces(seed))
+        return product(vandermonde(points, self.needed).T, pieces)
 
     def decoded(self, coded: Mapping[int, Elements]) -> Elements:
         """`(d,)` the mask, or the sum of masks, whose coded pieces these are, by the holders' points.
@@ -73,11 +96,31 @@ class MaskCode:
         Raises:
             InvalidShares: fewer than U, or one of another length.
         """
+        return self._interpolated(coded, self.needed - self.private).reshape(-1)[: self.length]
+
+    def wrong(self, coded: Mapping[int, Elements]) -> list[int]:
+        """The points whose coded pieces do not belong to the mask of all others: of n, at most (n - U) / 2 are found.
+
+        Of U pieces nothing can be said.
+
+        Raises:
+            InvalidShares: fewer than U, one of another length, or more wrong ones than can be found.
+        """
+        points = sorted(coded)
+        others = tuple(points[self.needed :])
+        pieces = self._interpolated(coded, self.needed)
+        if not others or np.array_equal(self._evaluated(pieces, others), [coded[point] for point in others]):
+            return []
+        every = np.stack([coded[point] for point in points])
+        coins = uniform(hashlib.sha256(_COINS_DOMAIN + every.tobytes()).digest(), self.piece_length)
+        combined = product(every, coins[:, None])[:, 0].tolist()  # one word: nobody can choose pieces that fit it
+        return [points[place] for place in wrong_values(points, combined, self.needed)]
+
+    def _interpolated(self, coded: Mapping[int, Elements], rows: int) -> Elements:
         points = sorted(coded)[: self.needed]
         if len(points) < self.needed:
             raise InvalidShares(f"{len(points)} coded pieces of a mask, {self.needed} are needed")
-        if any(len(coded[point]) != self.piece_length for point in points):
+        if any(len(coded[point]) != self.piece_length for point in coded):
             raise InvalidShares(f"a coded piece of a mask that does not have {self.piece_length} elements")
         values = np.stack([coded[point] for point in points])
-        pieces = product(interpolation(points, self.needed - self.private).T, values)
-        return pieces.reshape(-1)[: self.length]
+        return product(interpolation(points, rows).T, values)

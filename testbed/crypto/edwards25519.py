@@ -124,6 +124,15 @@ def multiply_base(scalar: bytes) -> bytes:
     return product
 
 
+def add(left: bytes, right: bytes) -> bytes:
+    """left + right, both encoded points on the curve; raises `ValueError` for what is none."""
+    try:
+        total: bytes = bindings.crypto_core_ed25519_add(left, right)
+    except exceptions.CryptoError:
+        raise ValueError("not an encoded point on edwards25519") from None
+    return total
+
+
 def subtract(left: bytes, right: bytes) -> bytes:
     """left - right, both encoded points on the curve."""
     difference: bytes = bindings.crypto_core_ed25519_sub(left, right)

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from testbed.aggregation.ring_elements import Quantisation
-from testbed.crypto import encryption, masks, prf, prime_field, shamir, vrf
+from testbed.crypto import edwards25519, encryption, feldman, masks, packed_sums, prf, prime_field, shamir, vrf
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.key_agreement import PrivateKey
+from testbed.crypto.negacyclic_ntt import DEGREE
+from testbed.crypto.packed_sums import Packing
 from testbed.crypto.prime_field import ELEMENT_BYTES
+from testbed.crypto.ring_lwe import PRIMES, gaussian, products, public_polynomials
 from testbed.crypto.signatures import SigningKey, verify
 from testbed.emulation.compute.cost import REFERENCE_COSTS, thread_cpu_s
 from testbed.messages import Vector, decode, encode
@@ -76,6 +79,8 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     points = list(range(1, PEERS + 1))
     shares = shamir.share(seed, THRESHOLD, points, seed)[:THRESHOLD]
     weights = shamir.LagrangeWeights(points[:THRESHOLD])
+    polynomial = feldman.polynomial(feldman.random_scalar(seed), THRESHOLD, seed)
+    scalar, base_multiple = polynomial[0], edwards25519.multiply_base(polynomial[1])
     keys = np.frombuffer(os.urandom(32 * 10_000), np.uint8).reshape(-1, 32)
     delta = np.random.default_rng(0).normal(0, 0.1, DIMENSION).astype(np.float32)
     words = np.zeros(DIMENSION, np.uint32)
@@ -87,6 +92,11 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     many = [os.urandom(32) for _ in range(8)]
     code = MaskCode(DIMENSION, THRESHOLD, PEERS // 2)
     piece = bytes(ELEMENT_BYTES * code.piece_length)
+    packing, packed = Packing(27), np.zeros(DIMENSION, np.uint32)
+    coefficients, mask_key = packing.coefficients(DIMENSION), packed_sums.key_of(seed)
+    residues = len(PRIMES) * coefficients
+    public_polynomials(seed, -(-coefficients // DEGREE))
+    hidden, errors = products(mask_key, seed, coefficients), gaussian(seed, coefficients)
     entry = ParticipantEntry(1, seed, bytes(64), bytes(80))
     work: dict[str, Work] = {
         "ed25519.generate": (lambda: SigningKey.from_seed(seed), 1),
@@ -100,6 +110,10 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "sha256.byte": (lambda: floats[0].digest(anew=True), floats[0].packed_bytes),
         "x25519.generate": (lambda: PrivateKey.from_seed(seed), 1),
         "x25519.agree": (lambda: own.agree(peer.public, b"calibration"), 1),
+        "edwards25519.multiply": (lambda: edwards25519.multiply(scalar, base_multiple), 1),
+        "edwards25519.multiply_base": (lambda: edwards25519.multiply_base(scalar), 1),
+        "edwards25519.add": (lambda: edwards25519.add(base_multiple, base_multiple), 1),
+        "scalar.multiply": (lambda: feldman.share_at(polynomial, PEERS), THRESHOLD - 1),
         "aead.seal": (lambda: encryption.seal(seed, nonce, message, b""), 1),
         "aead.open": (lambda: encryption.open_sealed(seed, nonce, sealed, b""), 1),
         "aead.byte": (lambda: encryption.seal(seed, nonce, piece, b""), len(piece)),
@@ -114,6 +128,9 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "float.add.element": (lambda: float_total(floats, [20] * 8), 8 * DIMENSION),
         "field.multiply": (lambda: code.coded(seed, tuple(points)), PEERS * code.needed * code.piece_length),
         "field.add.element": (lambda: prime_field.total([words] * 8), 8 * DIMENSION),
+        "ring_lwe.multiply": (lambda: products(mask_key, seed, coefficients), residues),
+        "ring_lwe.error": (lambda: gaussian(seed, coefficients), coefficients),
+        "ring_lwe.add": (lambda: packing.add(hidden, packed, errors), residues + len(PRIMES) * DIMENSION),
         "gaussian.element": (lambda: with_noise(delta, 1.0, seed), DIMENSION),
         "message": (lambda: decode(ParticipantEntry, encode(entry)), 1),
     }

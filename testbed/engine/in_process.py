@@ -86,10 +86,10 @@ def _registered(
     )
     board = Directory.empty(experiment.population)
     if plan.derives_identities:
-        board = environment.directory = plan.derived_board()
+        board = environment.directory = plan.derived_board(workload)
     elif plan.needs_registration:
         local.register(PKI(experiment.population, plan.randomness))
-        board = environment.directory = plan.with_beacon(environment.directory)
+        board = environment.directory = plan.completed(environment.directory, workload)
     return local, board
 
 

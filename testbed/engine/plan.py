@@ -120,9 +120,13 @@ class Plan:
         """The beacon, where the last round left it."""
         return None if self.beacon_key is None else RoundBeacon(self.beacon_key, self.experiment_id, state)
 
-    def with_beacon(self, board: Directory) -> Directory:
-        """The bulletin board with the beacon's public key on it."""
-        return board if self.beacon_key is None else replace(board, beacon=self.beacon_key.public)
+    def completed(self, board: Directory, workload: Workload) -> Directory:
+        """The bulletin board with the beacon's public key on it, and what clients have announced of their samples."""
+        if self.beacon_key is not None:
+            board = replace(board, beacon=self.beacon_key.public)
+        if self.aggregation_parameters.draws_by_samples:
+            board = replace(board, samples=np.asarray(workload.sample_counts, np.int64))
+        return board
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -141,9 +145,9 @@ class Plan:
         derivable = self.experiment.time.work_is_modelled and not self.randomness.secrets_from_system
         return self.needs_registration and derivable
 
-    def derived_board(self) -> Directory:
+    def derived_board(self, workload: Workload) -> Directory:
         """The bulletin board where that is so."""
-        return self.with_beacon(Directory.derived(self.experiment.population, self.randomness))
+        return self.completed(Directory.derived(self.experiment.population, self.randomness), workload)
 
     @property
     def roles(self) -> list[RoleSpec]:

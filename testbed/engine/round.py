@@ -141,6 +141,7 @@ async def run_round(
                 available_samples=_samples_of(start, chosen.available),
                 memory=start.memory,
                 training=training.question,
+                participants_agreed=selection.participants_agree,
             )
         )
         step = aggregate.mean

@@ -14,7 +14,6 @@ refusal, could have answers that no honest run gives together. The states are wo
         rows={
             AdvertiseKeys: Row(after={"new"}, then="advertised", check="secagg.out-of-order", begins=True),
             ShareKeys: Row(after={"advertised"}, then="shared", check="secagg.out-of-order"),
-            ProveShare: Row(after={"revealed"}, then=None, check="secagg.not-revealed"),
         },
     )
 
@@ -118,9 +117,9 @@ class Client:
         identity: its key pairs; None when no protocol of the run needs them.
         last_round: the highest round number it has taken part in selecting for; a lower or equal one is refused.
         last_announced: the last announced round that it has heard of, or knows that it has missed.
+        last_served: the highest round number in which it has served others, on a committee: in no earlier one again.
         local_update: what it has learned this round.
-        agreed_participants: signing keys of this round's participants as this client has verified them; None when
-            the selection protocol gives clients nothing to verify.
+        agreed_participants: this round's participants' signing keys as it has verified them; None: nothing to verify.
         takes_part: whether it has decided to, in this round; None: it was not asked, or is not the one to decide.
         attacks: what a dishonest client has done since its last answer, one line each, for the records.
         prepared: what `Role.prepare` has left for it.
@@ -134,6 +133,7 @@ class Client:
         "identity",
         "last_announced",
         "last_round",
+        "last_served",
         "local_update",
         "number",
         "prepared",
@@ -144,7 +144,7 @@ class Client:
         self.number = number
         self.environment = environment
         self.identity: Identity | None = None
-        self.last_round = self.last_announced = last_round
+        self.last_round = self.last_announced = self.last_served = last_round
         self._roles: dict[type[Role], Role] = {}
         self.forget_round()
 

@@ -8,6 +8,7 @@ the bulletin board, `Directory`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 
 import msgspec
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Ids
-from testbed.crypto import encryption, key_agreement, signatures, vrf
+from testbed.crypto import encryption, key_agreement, prf, signatures, vrf
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.messages import ClientId, Key32, Message, Signature64, decode, encode, signed_content
@@ -26,6 +27,7 @@ REGISTRATION_DOMAIN = b"testbed/pki/registration/v1"
 """What signatures over a registration begin with."""
 
 _SEALED_DOMAIN = b"testbed/pki/vrf-key/v1"
+_OWN_SECRET_DOMAIN = b"testbed/pki/own-secret/v1"
 _SEED_BYTES = 32
 SECRETS_BYTES = 3 * _SEED_BYTES
 """Length of the `secrets` of an `Identity` that is registered."""
@@ -67,6 +69,8 @@ class Directory:
         signing, agreement, vrf: `(n, 32)` uint8 public keys, which may be made when they are looked at.
         registered: `(n,)` bool.
         beacon: the randomness beacon's public key (`round_beacon`); empty where there is none.
+        samples: `(n,)` int64, training samples that each client has announced with its registration; None: nobody was
+            asked to. The PKI cannot verify them.
     """
 
     signing: npt.NDArray[np.uint8] | DerivedKeys
@@ -74,6 +78,7 @@ class Directory:
     vrf: npt.NDArray[np.uint8] | DerivedKeys
     registered: npt.NDArray[np.bool_]
     beacon: bytes = b""
+    samples: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def empty(cls, population: int) -> "Directory":
@@ -99,10 +104,20 @@ class Directory:
         self._check_known(client)
         return bytes(self.signing[client])
 
+    def agreement_key(self, client: int) -> bytes:
+        """The client's X25519 key; raises `Refusal` for a client that the PKI does not know."""
+        self._check_known(client)
+        return bytes(self.agreement[client])
+
     def vrf_key(self, client: int) -> bytes:
         """The client's VRF public key; raises `Refusal` for a client that the PKI does not know."""
         self._check_known(client)
         return bytes(self.vrf[client])
+
+    @cached_property
+    def all_samples(self) -> int:
+        """The sum of `samples`; 0 where nobody was asked."""
+        return 0 if self.samples is None else int(self.samples.sum())
 
     def _check_known(self, client: int) -> None:
         if client not in self:
@@ -233,6 +248,10 @@ class Identity:
         self.signing = signatures.SigningKey.from_seed(secrets[:_SEED_BYTES])
         self.agreement = key_agreement.PrivateKey.from_seed(secrets[_SEED_BYTES:])
         self.vrf: vrf.SecretKey | None = None
+
+    def derived_secret(self, purpose: bytes) -> bytes:
+        """32 bytes that nobody else can compute, for one purpose: HMAC-SHA-256 under the secrets of the key pairs."""
+        return prf.evaluate(self.secrets[: 2 * _SEED_BYTES], _OWN_SECRET_DOMAIN + purpose)
 
     def registration(self) -> bytes:
         """The encoded request to the PKI."""

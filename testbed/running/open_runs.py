@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from testbed.aggregation.secagg.parameters import SecAggParameters, keeps_masks_symbolic
+from testbed.aggregation.secagg.parameters import keeps_masks_symbolic
 from testbed.errors import CodeCrashed, RunError, TestbedError, reason
 from testbed.experiment.inputs import digests, plugin_classes
 from testbed.plugins import installed
@@ -195,7 +195,7 @@ def _resolved(run: PlannedRun, place: int) -> dict[str, Any]:
     experiment, origin = run.point.experiment, {"id": secrets.token_hex(6), **provenance()}
     if experiment.seed is None:
         origin["simulation_seed"] = run.simulation_seed
-    if isinstance(experiment.aggregation, SecAggParameters):
+    if experiment.aggregation.keeps_masks:
         symbolic = keeps_masks_symbolic(experiment.aggregation, experiment.time.work_is_modelled)
         origin["masks"] = "symbolic" if symbolic else "materialised"
     if files := digests(experiment):

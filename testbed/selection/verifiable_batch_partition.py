@@ -28,6 +28,7 @@ from pydantic import Field
 
 from testbed.arrays import Ids
 from testbed.batches import Batches
+from testbed.crypto.sortition import under_threshold
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Message, RoundNumber
@@ -37,7 +38,7 @@ from testbed.parties.client import RoleSpec, Row, StageTable, handles
 from testbed.selection.batch_partition import BatchSelection, check_batch_size
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.client import STAGES
-from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantList, proves, under_threshold
+from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantList, proves
 from testbed.selection.lotto.parameters import AnnouncedParameters
 from testbed.selection.lotto.server import ask_groups
 from testbed.selection.lotto.variants import AnnouncedClient, AnnouncingServer

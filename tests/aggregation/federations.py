@@ -167,6 +167,7 @@ class SmallFederation:
             randomness=self.randomness if self.told else None,
             batches=self.batches,
             training=question if self.told else None,
+            participants_agreed=self.environment.participants_are_agreed,
         )  # fmt: skip
 
     async def aggregate(self, number: int = 1) -> Any:

@@ -31,7 +31,12 @@ SHRUNKEN: dict[str, dict[str, Any]] = {
     "crafted-models": {"rounds": 1, "sweep": {"adversary.server": ["send-different-models", "send-crafted-model"]}},
     "pictures": {"rounds": 1, "cluster": {"network": "in-process"}, "sweep": {"selection": [{"protocol": "random"}]}},
     "threats": {"rounds": 1},
-    "disaggregation": {"cluster": {"network": "in-process"}, "population": 9, "selection": {"participants": 3}},
+    "disaggregation": {
+        "cluster": {"network": "in-process"},
+        "population": 6,
+        "selection": {"participants": 3},
+        "sweep": {"selection": [{"protocol": "random"}]},
+    },
     "audit": {"rounds": 1, "cluster": {"network": "in-process"}},
     "femnist-700": {},
 }

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +10,11 @@ from pydantic import ValidationError
 from testbed.committee.choice import chosen, publicly_drawn, verified
 from testbed.committee.messages import CommitteeList, CommitteeMember
 from testbed.committee.parameters import CommitteeSection
+from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import Refusal
+from testbed.parties.client import Environment
 from testbed.parties.pki import Directory
+from testbed.randomness import Randomness
 
 EXPERIMENT = bytes(range(16))
 
@@ -21,8 +23,16 @@ def board(population: int) -> Directory:
     return replace(Directory.empty(population), registered=np.ones(population, np.bool_))
 
 
-def known(population: int) -> SimpleNamespace:
-    return SimpleNamespace(directory=board(population), experiment_id=EXPERIMENT)
+def known(population: int) -> Environment:
+    compute = ComputeModel(False, REFERENCE_COSTS)
+    return Environment(
+        population=population,
+        randomness=Randomness(1),
+        compute=compute,
+        directory=board(population),
+        experiment_id=EXPERIMENT,
+        rounds=7,
+    )
 
 
 def committee_of(section: CommitteeSection, round_number: int, population: int = 100) -> CommitteeList:
@@ -58,14 +68,21 @@ def test_others_are_refused(section: CommitteeSection) -> None:
     assert refused.value.check == "committee.other-service"
 
 
+def test_there_are_no_committees_beyond_the_last_round() -> None:
+    section = CommitteeSection(size=10, serves_rounds=3)
+    with pytest.raises(Refusal) as refused:
+        verified(section, committee_of(section, 8), 8, known(100))
+    assert refused.value.check == "committee.round-beyond-the-last"
+
+
 def test_members_are_registered_clients_and_every_seed_draws_others() -> None:
-    registered = np.flatnonzero(np.arange(1000) % 3 == 0)
+    registered = np.arange(1000) % 3 == 0
     drawn = publicly_drawn(EXPERIMENT, 1, registered, 50)
     assert len(np.unique(drawn)) == 50
-    assert np.isin(drawn, registered).all()
+    assert registered[drawn].all()
     assert not np.array_equal(drawn, publicly_drawn(bytes(16), 1, registered, 50))
     assert not np.array_equal(drawn, publicly_drawn(EXPERIMENT, 2, registered, 50))
-    assert len(publicly_drawn(EXPERIMENT, 1, registered[:7], 50)) == 7
+    assert len(publicly_drawn(EXPERIMENT, 1, registered[:21], 50)) == 7
 
 
 @pytest.mark.parametrize(
@@ -79,6 +96,12 @@ def test_members_are_registered_clients_and_every_seed_draws_others() -> None:
         ({"selection": "given", "members": [1, 1]}, "committee.members: two or more different clients"),
         ({"selection": "given", "members": [1, 100]}, "committee.members: 100 is no client; allowed 0 to 99"),
         ({"selection": "given", "members": [1, 2], "size": 3}, "committee.size: 3, and `members` has 2"),
+        ({"over_selection": 2}, "committee.over_selection: goes with `selection: lotto-client-centric`"),
+        ({"weights": "samples"}, "committee.weights: goes with `selection: lotto-client-centric`"),
+        (
+            {"selection": "lotto-client-centric", "size": 50, "over_selection": 2},
+            "everybody would be drawn, and the server choose; allowed below 2,",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -104,7 +104,10 @@ def test_it_is_the_papers_whoever_drops_out_and_when(
 ) -> None:
     """What a client has trained that was not summed leaves no trace with it: the next rounds would differ."""
     given = {"clip": 2.0, "levels_bits": 20} if protocol != "plain" else {}
-    of_update = {"plain": "plain/update", "lightsecagg": "lightsecagg/masked-input"}
+    of_update = {
+        "plain": "plain/update", "lightsecagg": "lightsecagg/masked-input", "flamingo": "flamingo/report",
+        "one-shot": "one-shot/masked-input",
+    }  # fmt: skip
     lost = {"rate": 0.15, "stage": of_update.get(protocol, "secagg/masked-input") if stage == "last" else stage}
     asked = keys(
         algorithm, population=24, selection={"participants": 14}, aggregation=PROTOCOLS[protocol] | given,

@@ -82,10 +82,24 @@ def test_clients_that_sign_what_they_were_sent_refuse_one_another(selection: str
     assert not any(stage.stage.endswith("/masked-input") for stage in federation.network.exchanges)
 
 
-@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+FLAMINGO = {"protocol": "flamingo", "committee": {"size": 5, "threshold": 3}}
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_masks_of_flamingo_cancel_among_those_alone_that_were_sent_the_same(selection: str) -> None:
+    """Nobody refuses, as nobody sees it; the victim's masks stay in the sum, and the server has nothing."""
+    federation, before, outcome = one_round(selection, FLAMINGO)
+    assert outcome.state == "aborted"
+    assert outcome.reason.startswith("implausible-sum")
+    assert np.array_equal(outcome.model, before)
+    assert refused(federation) == {}
+
+
+@pytest.mark.parametrize("aggregation", [*AGGREGATIONS, "flamingo"])
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_without_that_the_sum_is_the_victims_update(selection: str, aggregation: str) -> None:
-    federation, before, outcome = one_round(selection, AGGREGATIONS[aggregation] | {"model_binding": "none"})
+    section = AGGREGATIONS.get(aggregation, FLAMINGO)
+    federation, before, outcome = one_round(selection, section | {"model_binding": "none"})
     assert outcome.state == "completed"
     assert refused(federation) == {}
     victim, workload = victim_of(federation), federation.workload

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.errors import ExperimentError
 from testbed.experiment import load
 from testbed.experiment.schema import Experiment, check_stages, known_stages, stages_of, validated
@@ -50,7 +51,8 @@ PROTOCOLS = (
          "selection.protocol: should be package.module:Class, not 'my.module:'"),
         ("aggregation: {protocol: secag}",
          "aggregation.protocol: unknown protocol 'secag'; did you mean 'secagg'? allowed: 'plain', 'secagg', "
-         "'secagg-plus', 'lightsecagg', 'dp-sgd-random-participation', or package.module:Class"),
+         "'secagg-plus', 'lightsecagg', 'flamingo', 'one-shot', 'dp-sgd-random-participation', or "
+         "package.module:Class"),
         ("selection: random", "selection: should be a mapping of keys to values, not 'random'"),
         ("selection:", "selection: should be a mapping of keys to values, not null"),
         ("selection: [a]", "selection: should be a mapping of keys to values"),
@@ -329,7 +331,9 @@ def test_every_built_in_protocol_names_the_stages_that_it_asks() -> None:
     assert asked <= known_stages()
     assert {stage for stage in asked if not stage.startswith("adversary/")} == named | {
         "secagg/unmask-survivors",  # with consistency: none
+        "committee/sortition",  # where clients are drawn for a committee by sortition
         "secagg/prove-share",  # only where shares contradict each other: no stage of a round that could be planned for
+        *FlamingoParameters.further_stages,  # only in rounds in which a committee's service begins
     }
 
 

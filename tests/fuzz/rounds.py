@@ -43,6 +43,31 @@ MIXES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"protocol": "random", "participants": 6}, {"protocol": "plain"}),
     ({"protocol": "random", "participants": 6}, {"protocol": "secagg"}),
     ({"protocol": "random", "participants": 6}, {"protocol": "lightsecagg"}),
+    (
+        {"protocol": "random", "participants": 6},
+        {"protocol": "flamingo", "dropouts": 0.4, "committee": {"size": 4, "threshold": 3, "serves_rounds": 2}},
+    ),
+    (
+        {"protocol": "batch-partition", "participants": 6, "privacy": 3},
+        {"protocol": "flamingo", "dropouts": 0.5, "committee": {"selection": "given", "members": [0, 3, 5]}},
+    ),
+    ({"protocol": "random", "participants": 6}, {"protocol": "one-shot", "committee": {"size": 9}, "max_colluders": 2}),
+    (
+        {"protocol": "random", "participants": 6},
+        {
+            "protocol": "one-shot",
+            "committee": {"selection": "lotto-client-centric", "size": 5, "over_selection": 1.8},
+            "max_colluders": 1,
+        },
+    ),
+    (
+        {"protocol": "random", "participants": 6},
+        {
+            "protocol": "flamingo",
+            "dropouts": 0.4,
+            "committee": {"selection": "lotto-server-centric", "size": 4, "threshold": 3, "over_selection": 2},
+        },
+    ),
     ({"protocol": "lotto-client-centric", "participants": 5, "over_selection": 3}, {"protocol": "secagg"}),
     (
         {"protocol": "lotto-server-centric", "participants": 5, "over_selection": 3},

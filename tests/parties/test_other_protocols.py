@@ -28,6 +28,8 @@ MIXES: dict[str, dict[str, Any]] = {
     "secagg, unsigned": {"aggregation": {"protocol": "secagg", "consistency": "none"}},
     "secagg-plus": {"aggregation": {"protocol": "secagg-plus", "neighbours": 6, "accept_weaker": True}},
     "lightsecagg": {"aggregation": {"protocol": "lightsecagg"}},
+    "flamingo": {"aggregation": {"protocol": "flamingo", "committee": {"size": 6}}},
+    "one-shot": {"aggregation": {"protocol": "one-shot", "committee": {"size": 9}, "max_colluders": 2}},
     "lotto-client-centric": {"selection": {"protocol": "lotto-client-centric"}},
     "lotto-server-centric": {"selection": {"protocol": "lotto-server-centric"}},
     "verifiable-batch-partition": {

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from testbed.crypto.signatures import SigningKey
+from testbed.crypto.sortition import under_threshold
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import encode
 from testbed.parties.round_beacon import (
@@ -18,7 +19,7 @@ from testbed.parties.round_beacon import (
     check_receipt,
     randomness_of,
 )
-from testbed.selection.lotto.messages import ParticipantList, selection_input, under_threshold
+from testbed.selection.lotto.messages import ParticipantList, selection_input
 from testbed.selection.lotto.variants import (
     ClientCentricParameters,
     ClientCentricServer,

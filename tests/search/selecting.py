@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from testbed.crypto import prf
+from testbed.crypto.sortition import under_threshold
 from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
     Announce,
@@ -16,7 +17,6 @@ from testbed.selection.lotto.messages import (
     ParticipantList,
     SignedBy,
     selection_input,
-    under_threshold,
 )
 from testbed.selection.lotto.variants import ServerCentricClient
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchPartitionParameters, candidate_batches

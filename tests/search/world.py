@@ -106,7 +106,7 @@ class Federation:
         host.accept_registrations(pki.register_many(host.registrations(), host.numbers))
         self.environment.directory = pki.directory()
         if beacon.used_by(self.plan):
-            self.environment.directory = self.plan.with_beacon(self.environment.directory)
+            self.environment.directory = self.plan.completed(self.environment.directory, Learning(mix.population))
         self.identities = {client: _identity(host, client) for client in range(mix.population)}
 
     @property

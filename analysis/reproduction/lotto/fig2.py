@@ -13,9 +13,10 @@ from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.verdicts import Claim, between, equal
 from analysis.statistics import Proportion
 from analysis.style import one_panel, save
+from testbed.crypto.sortition import under_threshold
 from testbed.crypto.vrf import SecretKey
 from testbed.randomness import Randomness
-from testbed.selection.lotto.messages import selection_input, under_threshold
+from testbed.selection.lotto.messages import selection_input
 
 FEDERATIONS = ((100, 10), (400, 40), (700, 70))
 EMULATED = {"small": {(100, 10): 200}, "paper": {(100, 10): 1000, (400, 40): 300, (700, 70): 300}}  # rounds

@@ -24,7 +24,7 @@ from analysis.reproduction.lotto.heterogeneous_clients import (
 )
 from analysis.reproduction.lotto.published import Application
 from analysis.reproduction.verdicts import Check, Claim
-from analysis.statistics import mean_interval
+from analysis.statistics import Interval, mean_interval
 from analysis.style import one_panel, save
 from testbed.arrays import Floats
 from testbed.records import RunRecords
@@ -158,6 +158,11 @@ def time_to(run: RunRecords, target: float, measure: Measure = ACCURACY) -> floa
     return float(reached.iloc[0]) if len(reached) else float("nan")
 
 
+def minutes_to(times: Floats) -> Interval:
+    """Mean of `(seeds,)` seconds, in minutes; nothing where a seed has no time: the others would be the fast ones."""
+    return Interval(None, None) if np.isnan(times).any() else mean_interval(times / 60)
+
+
 def speed_up(slower: Floats, faster: Floats) -> tuple[float, float, float]:
     """Geometric mean of the paired ratios slower/faster and its 95% interval; NaN where a pair has no time.
 
@@ -179,14 +184,14 @@ def _table(
     published = {"Rand": 1.0, "Oort": over_rand / over_oort, "Lotto, or": over_rand}
     rows = []
     for name, of_name in runs.items():
-        interval = mean_interval(times[name] / 60)
+        minutes = minutes_to(times[name])
         ratio, low, high = speed_up(times["Rand"], times[name])
         rounds = pd.concat([run.rounds for run in of_name])
         rows.append(
             {
                 "strategy": name,
-                "min to target": float("nan") if np.isnan(times[name]).any() else interval.mean,
-                "±": interval.half_width,
+                "min to target": minutes.mean,
+                "±": minutes.half_width,
                 "speed-up": ratio,
                 "from": low,
                 "to": high,

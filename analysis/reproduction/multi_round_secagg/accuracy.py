@@ -80,32 +80,23 @@ def _metrics(setting: Setting, of_scheme: Trained) -> dict[str, Any]:
     }
 
 
-def claims(late: Mapping[Setting, Late], counted_in: Mapping[Setting, str] = {}) -> list[Claim]:
-    """What the paper says of its figures and tables, of each setting that was run.
-
-    Args:
-        late: the accuracies.
-        counted_in: the reproduction of the same runs under which a setting's claims count.
-    """
-    of_setting: dict[Setting, list[Claim]] = {}
+def claims(late: Mapping[Setting, Late]) -> list[Claim]:
+    """What the paper says of its figures and tables, of each setting that was run."""
+    found: list[Claim] = []
     if "IID" in late:
-        of_setting["IID"] = [
+        found += [
             _worst("IID", late["IID"]),
             _comparable("IID", late["IID"], WEIGHTED),
             _comparable("IID", late["IID"], RANDOM),
         ]
     if "non-IID" in late:
-        of_setting["non-IID"] = [
+        found += [
             _worst("non-IID", late["non-IID"]),
             _comparable("non-IID", late["non-IID"], WEIGHTED),
             _better(late["non-IID"], [T3, T4], "T = 3 and T = 4 are better than random (non-IID)"),
             _better(late["non-IID"], [WEIGHTED], "weighted random is better than random (non-IID)"),
         ]
-    return [
-        replace(claim, counted_in=counted_in.get(setting, ""))
-        for setting, found in of_setting.items()
-        for claim in found
-    ]
+    return found
 
 
 def levels(results: Results, published: Mapping[str, Accuracies]) -> Claim:
@@ -158,8 +149,8 @@ def difference(one: Floats, other: Floats) -> Interval:
 
 
 def _said(interval: Interval) -> str:
-    half = float("inf") if interval.half_width is None else interval.half_width
-    return f"{interval.mean:+.2f} ± {half:.2f}"
+    """Of one seed there is no interval."""
+    return f"{interval.mean:+.2f} ± {'–' if interval.half_width is None else f'{interval.half_width:.2f}'}"
 
 
 def _points(found: Mapping[str, Interval]) -> str:
@@ -270,7 +261,7 @@ def run_training(figure: _Figure, context: ReproductionContext) -> ReproductionR
     return ReproductionResult(
         table(results, figure.published, task.by_label),
         figures=draw(panels, context.out / figure.name),
-        claims=[*claims(late_of(results), task.counted_in), levels(results, figure.published)],
+        claims=[*claims(late_of(results)), levels(results, figure.published)],
         remarks=remarks(task, rates),
     )
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from analysis.reproduction.contract import ReproductionContext
-from analysis.reproduction.multi_round_secagg.published import RANDOM, SCHEMES, SETTINGS, UNAVAILABLE, Setting
+from analysis.reproduction.multi_round_secagg.published import RANDOM, SCHEMES, SEEDS, SETTINGS, UNAVAILABLE, Setting
 from analysis.reproduction.multi_round_secagg.tasks import Task
 from analysis.reproduction.training_runs import AccuracyCurves, best_of, describe_data, late_recalls, runs_by_scheme
 from testbed.arrays import Floats, Ids
@@ -131,13 +131,17 @@ def remarks(task: Task, rates: Mapping[Setting, float]) -> list[str]:
     return [
         f"Data: {data}.",
         *task.notes,
-        f"{task.rounds} rounds (the paper's text does not say how many), {task.seeds} seeds; N = {task.population}, "
+        f"{task.rounds} rounds (the paper's text does not say how many), {_said(task.seeds)}; N = {task.population}, "
         f"K = {task.participants}. Learning rate, one for all schemes: {chosen}, {grid}; SGD without momentum.",
         "An accuracy is the mean over the evaluations of a run's last tenth of rounds, as one round's is noisy. ± "
         "and bands: 95% intervals over the seeds. Schemes are compared seed by seed: equal data, model and dropouts.",
         f"Dropout probabilities: {away}. A client is away for a whole round, before selection.",
         "Updates are summed in the clear: masks cancel, and no accuracy depends on them.",
     ]
+
+
+def _said(seeds: int) -> str:
+    return f"{seeds} seeds" if seeds >= SEEDS else f"{seeds} of the paper's {SEEDS} seeds"
 
 
 def _listed(values: Sequence[float]) -> str:

@@ -88,7 +88,7 @@ def run_projection(
             "The paper's figures have no numbers in the text; ours are computed from the formulas at the parameters "
             "that it states (p = q = 0.1, C = 1), other parameters are on the axes.",
             "Theorem 4.1 is drawn centred on x', as the paper evaluates it; the lower bound is the worse of two pairs "
-            "of data sets that can occur, and lies above it: what the theorem gives is no guarantee.",
+            "of data sets that can occur, and where it lies above, the theorem is exceeded.",
         ],
     )
 

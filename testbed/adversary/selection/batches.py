@@ -22,9 +22,10 @@ from testbed.adversary.selection.lists import ShowDifferentLists
 from testbed.adversary.selection.lotto import VERIFIABLE_BATCHES, LottoMisbehaviour, TakesEverySignature
 from testbed.arrays import Ids
 from testbed.crypto import vrf
+from testbed.crypto.sortition import under_threshold
 from testbed.network.contract import ids
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.messages import Announce, ParticipantEntry, ParticipantList, under_threshold
+from testbed.selection.lotto.messages import Announce, ParticipantEntry, ParticipantList
 from testbed.selection.lotto.server import GroupMessages
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, batch_value
 

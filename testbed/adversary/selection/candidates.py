@@ -30,7 +30,7 @@ from testbed.selection.lotto.messages import (
     Candidacy,
     ParticipantList,
     selection_input,
-    which_under_threshold,
+    which_stand,
 )
 from testbed.selection.lotto.server import GroupMessages, LottoServer
 from testbed.selection.lotto.variants import ClientCentricServer, ServerCentricServer
@@ -131,7 +131,7 @@ class ReserveMostSelected(LottoMisbehaviour):
         often = np.zeros(len(clients), np.int64)
         for number in range(1, self.context.rounds + 1):
             outputs = prf.evaluate_many(keys, selection_input(round_.experiment_id, number))
-            often += which_under_threshold(outputs, self.parameters, self.population)
+            often += which_stand(outputs, self.parameters, self.population)
         return int(clients[np.argmax(often)])
 
 

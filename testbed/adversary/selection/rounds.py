@@ -18,6 +18,7 @@ from testbed.adversary.misbehaviour import AttackContext, MisbehaviourOptions
 from testbed.adversary.selection.lotto import ALL_LISTS, CLIENT_CENTRIC, SERVER_CENTRIC, LottoMisbehaviour
 from testbed.arrays import Ids
 from testbed.crypto import prf
+from testbed.crypto.sortition import under_threshold
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted, RoundSkipped
 from testbed.messages import Message, RoundNumber, Signature64
@@ -26,7 +27,7 @@ from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.messages import selection_input, under_threshold, which_under_threshold
+from testbed.selection.lotto.messages import selection_input, which_stand
 from testbed.selection.lotto.variants import ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, candidate_batches
 
@@ -99,9 +100,7 @@ class GrindRound(LottoMisbehaviour):
         keys = round_.directory.vrf[ids(list(self.dishonest))]
         tries = range(first, first + self.context.options_of(GrindRound).tries)
         inputs = (selection_input(round_.experiment_id, number) for number in tries)
-        counts = [
-            which_under_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum() for of in inputs
-        ]
+        counts = [which_stand(prf.evaluate_many(keys, of), self.parameters, self.population).sum() for of in inputs]
         best = int(np.argmax(counts))
         return tries[best], f", in which {counts[best]} of its clients are candidates, the most of {len(tries)}"
 
@@ -223,8 +222,7 @@ class SkipRounds(LottoMisbehaviour):
             meter("hmac", len(keys) * len(numbers))
             inputs = (selection_input(round_.experiment_id, number, randomness) for number in numbers)
             return [
-                int(which_under_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum())
-                for of in inputs
+                int(which_stand(prf.evaluate_many(keys, of), self.parameters, self.population).sum()) for of in inputs
             ]
         question = LookAhead(numbers[0], numbers[-1], pulse)
         answers: dict[int, Any] = (await round_.network.ask(ids(list(self.dishonest)), question)).valid()

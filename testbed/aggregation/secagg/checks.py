@@ -11,14 +11,19 @@ from testbed.training import training_digest
 def digest_of_training(model_binding: str, round_: AggregationRound) -> bytes:
     """What clients sign of what they were asked to train; empty with ``model_binding: none``."""
     if model_binding == "none":
-        detail = "clients do not sign the model that they were sent; a malicious server may send each another one"
-        round_.network.record_event("server", "weak-binding", detail)
+        warn_of_weak_binding(round_)
         return b""
     if round_.training is not None:
         return training_digest(round_.training, anew=True)
     if round_.experiment_id is not None:
         raise RoundAborted("no-training", "the server that verifies signatures must know what it asked to train")
     return b""
+
+
+def warn_of_weak_binding(round_: AggregationRound) -> None:
+    """Record that nobody notices whether clients were sent the same model."""
+    detail = "clients do not sign the model that they were sent; a malicious server may send each another one"
+    round_.network.record_event("server", "weak-binding", detail)
 
 
 def verify(round_: AggregationRound, client: int, domain: bytes, content: bytes, signature: bytes) -> None:

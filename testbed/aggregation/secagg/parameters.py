@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from testbed.aggregation.compression import RandomK, check_summed
+from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.ring_elements import NoisyParameters, Quantisation
 from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
 from testbed.aggregation.secagg.noise import KeptNoise, RemovedNoise, SampledCoordinates, SecAggNoise, WithoutNoise
@@ -18,6 +19,7 @@ class SecAggParameters(NoisyParameters):
     """Sums that hide every single update."""
 
     removes_noise: ClassVar[bool] = True
+    keeps_masks: ClassVar[bool] = True
     stages: ClassVar[tuple[str, ...]] = (
         "secagg/advertise-keys",
         "secagg/share-keys",
@@ -188,7 +190,9 @@ def keeps_masks_symbolic(parameters: BaseModel, work_is_modelled: bool) -> bool:
     Raises:
         ValueError: if the experiment asks for what its clock does not allow.
     """
-    if not isinstance(parameters, SecAggParameters) or parameters.masks == "materialised":
+    if not isinstance(parameters, AggregationParameters) or not parameters.keeps_masks:
+        return False
+    if parameters.masks == "materialised":
         return False
     if parameters.masks == "symbolic" and not work_is_modelled:
         raise ValueError(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from testbed.crypto import remembered
+from testbed.crypto.sortition import under_threshold
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.parties.client import Client, Role, Row, StageTable, handles
@@ -22,7 +23,6 @@ from testbed.selection.lotto.messages import (
     list_content,
     list_digest,
     selection_input,
-    under_threshold,
 )
 from testbed.selection.lotto.parameters import AgreedListParameters
 

@@ -1,6 +1,5 @@
 """Lotto's messages, in the order in which they are sent; who is a candidate by them, and what of them is signed."""
 
-from fractions import Fraction
 from hashlib import sha256
 from typing import Annotated, ClassVar
 
@@ -9,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.crypto import remembered
+from testbed.crypto.sortition import Bytes, which_under_threshold
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, signed_content
@@ -123,39 +123,15 @@ def list_digest(content: bytes) -> bytes:
 # A client's number beta is what a verifiable random function (client-centric) or a PRF (server-centric) gives for the
 # round: nobody can choose it, and everybody can verify it.
 
-Bytes = npt.NDArray[np.uint8]
-
 
 def selection_input(experiment_id: bytes, round_number: int, randomness: bytes = b"") -> bytes:
     """What the VRF or PRF is evaluated on: domain tag, experiment, round, and (if there is a beacon) its randomness."""
     return b"testbed/lotto/selection/v1" + experiment_id + round_number.to_bytes(8, "big") + randomness
 
 
-def under_threshold(output: bytes, factor: Fraction, participants: int, population: int) -> bool:
-    """Whether beta < a s m / n, with m = 2**(8 len(output)), compared in integers without rounding."""
-    beta = int.from_bytes(output, "big")
-    return beta * population * factor.denominator < factor.numerator * participants << (8 * len(output))
-
-
-def first_not_under(factor: Fraction, participants: int, population: int, size: int) -> int:
-    """The smallest number that is not `under_threshold`, where numbers have `size` bytes; it may have more itself."""
-    return -(-(factor.numerator * participants << (8 * size)) // (population * factor.denominator))
-
-
-def which_under_threshold(outputs: Bytes, parameters: AgreedListParameters, population: int) -> npt.NDArray[np.bool_]:
-    """`(m,)` bool: which of `(m, 32)` outputs are `under_threshold`.
-
-    The leading 8 bytes decide; ties are compared in full.
-    """
-    factor = parameters.factor
-    limit = first_not_under(factor, parameters.participants, population, 32)
-    if limit >> 256:
-        return np.ones(len(outputs), np.bool_)
-    leading = outputs[:, :8].copy().view(">u8")[:, 0].astype(np.uint64)
-    below: npt.NDArray[np.bool_] = leading < np.uint64(limit >> 192)
-    for row in np.flatnonzero(leading == np.uint64(limit >> 192)):
-        below[row] = under_threshold(outputs[row].tobytes(), factor, parameters.participants, population)
-    return below
+def which_stand(outputs: Bytes, parameters: AgreedListParameters, population: int) -> npt.NDArray[np.bool_]:
+    """`(m,)` bool: which of `(m, 32)` outputs make their clients candidates."""
+    return which_under_threshold(outputs, parameters.factor, parameters.participants, population)
 
 
 def proves(claim: Candidacy, key: bytes, vrf_input: bytes) -> bool:

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from testbed.arrays import Ids
 from testbed.crypto import prf, remembered, vrf
+from testbed.crypto.sortition import Bytes, surely_not_under, under_threshold
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.messages import Message
@@ -30,15 +31,12 @@ from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.client import STAGES, LottoClient
 from testbed.selection.lotto.messages import (
     Announce,
-    Bytes,
     Candidacy,
     ParticipantEntry,
     ParticipantList,
-    first_not_under,
     proves,
     selection_input,
-    under_threshold,
-    which_under_threshold,
+    which_stand,
 )
 from testbed.selection.lotto.parameters import AnnouncedParameters, LottoParameters
 from testbed.selection.lotto.server import GroupMessages, LottoServer, ask_groups
@@ -219,19 +217,9 @@ class ClientCentricClient(AnnouncedClient, answers=(Announce, *STAGES.rows)):
         """See `Role.certain_answer`: whoever is certain to be no candidate says the same as all others who are."""
         if cls is not ClientCentricClient or not isinstance(message, Announce):
             return None
-        size = cls.output_bytes
-        limit = first_not_under(parameters.factor, message.participants, message.population, size)
-        if limit >> (8 * size):
-            return None
         drawn_by_all = b"" if message.pulse is None else randomness_of(message.pulse)
         alpha = selection_input(environment.experiment_id, message.round, drawn_by_all)
-        least = limit.to_bytes(size, "big")
-
-        def is_no_candidate(seed: bytes, public: bytes) -> bool:
-            outputs = vrf.either_output(seed, public, alpha)
-            return outputs is not None and min(outputs) >= least
-
-        return is_no_candidate
+        return surely_not_under(alpha, parameters.factor, message.participants, message.population)
 
 
 class ClientCentricServer(AnnouncingServer):
@@ -351,7 +339,7 @@ class ServerCentricServer(LottoServer):
         for first in range(0, max(1, len(present)), _BLOCK):
             some = present[first : first + _BLOCK]
             outputs = self.outputs(round_.directory, some, round_)
-            below = which_under_threshold(outputs, self.parameters, self.population)
+            below = which_stand(outputs, self.parameters, self.population)
             found.append((some[below], outputs[below]))
         candidates, numbers = (np.concatenate(columns) for columns in zip(*found, strict=True))
         return candidates, numbers

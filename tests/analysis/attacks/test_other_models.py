@@ -61,6 +61,22 @@ def test_the_steps_of_lightsecagg_are_known(tmp_path: Path) -> None:
     assert frame["refused_by"].tolist() == [["secagg.other-keys-or-training"], []]
 
 
+def test_shares_bound_to_another_model_open_for_no_member(tmp_path: Path) -> None:
+    """Under `one-shot` the victim's shares, sealed with its own model's digest, end the round; unbound, it is had."""
+    adversary = {"dishonest": 0, "server": "send-different-models"}
+    runs = []
+    for binding in ("signed", "none"):
+        given = {"protocol": "one-shot", "model_binding": binding, "committee": {"size": 9}, "max_colluders": 2}
+        experiment = validated({**BASE, "aggregation": given, "adversary": adversary}, "test")
+        (path,) = run_all(experiment, tmp_path / binding, where="test")
+        runs.append(RunRecords(path))
+    had = runs[1]
+    assert [one.recovered for one in recovered_updates(had, Victims(had))] == [8970, 8970]
+    frame = other_models(runs)
+    assert frame["completed"].tolist() == [0, 2]
+    assert frame["refused_by"].tolist() == [["one-shot.bad-share"], []]
+
+
 def test_accomplices_take_their_updates_out_of_the_sum(tmp_path: Path) -> None:
     adversary = {"dishonest": [0, 1], "server": {"send-different-models": {"victim": 5}}}
     run = run_of(tmp_path, [], adversary=adversary, population=6)

@@ -20,7 +20,7 @@ from analysis.bounds.lotto import (
 )
 from analysis.bounds.tails import survival
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.selection.lotto.messages import under_threshold
+from testbed.crypto.sortition import under_threshold
 
 FACTORS = st.integers(100, 300).map(lambda step: step / 100)
 

@@ -17,9 +17,10 @@ from analysis.bounds.lotto_rounds import (
     repeated,
     repeated_by_any,
 )
+from testbed.crypto.sortition import under_threshold
 from testbed.crypto.vrf import SecretKey
 from testbed.privacy.accounting import Skellam
-from testbed.selection.lotto.messages import selection_input, under_threshold
+from testbed.selection.lotto.messages import selection_input
 
 SETTING = (8, 6, 1.5, 40, 5)  # c, s, a, n_min, t
 ENOUGH = 4

@@ -145,6 +145,12 @@ def test_a_page_counts_one_papers_verdicts(results: Path) -> None:
         pages.page("<!-- results: pape -->\n<!-- end -->\n", "page.md")
 
 
+def test_a_page_sums_verdicts_by_paper(results: Path) -> None:
+    new = pages.page("<!-- results: papers -->\n<!-- end -->\n", "page.md")
+    assert "| `paper-`... | 2 | 1 |  |  |  | 1 |" in new
+    assert "| all | 2 | 1 | 0 | 0 | 0 | 1 |" in new
+
+
 @pytest.mark.parametrize(("name", "why"), [("paper-fig3", "no result of it is kept"), ("x", "no such reproduction")])
 def test_a_block_of_nothing_is_one_line(results: Path, name: str, why: str) -> None:
     with pytest.raises(ExperimentError, match=f"page.md: {name}: {why}"):
@@ -153,8 +159,12 @@ def test_a_block_of_nothing_is_one_line(results: Path, name: str, why: str) -> N
 
 def test_what_is_verified_is_shown_in_every_format(results: Path) -> None:
     found = verification.Verification([kept.read(results / "paper-table9.json")], ["paper-fig3"], [])
-    assert "every verdict is what its numbers say" in verification.shown(found, "text")
-    assert json.loads(verification.shown(found, "json"))["not_run"] == ["paper-fig3"]
+    text = verification.shown(found, "text")
+    assert "2 claims: 1 agrees, 0 partly, 0 disagrees, 0 undetermined, 1 not run\n" in text
+    assert "every verdict is what its numbers say" in text
+    data = json.loads(verification.shown(found, "json"))
+    assert data["not_run"] == ["paper-fig3"]
+    assert data["all"] == {"agrees": 1, "partly": 0, "disagrees": 0, "undetermined": 0, "not run": 1}
     found.differing.append("page.md: not so")
     assert "page.md: not so" in verification.shown(found, "markdown")
 

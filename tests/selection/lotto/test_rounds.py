@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, chisquare
 
 from testbed.crypto import prf, vrf
+from testbed.crypto.sortition import under_threshold
 from testbed.emulation.compute.cost import REFERENCE_COSTS
 from testbed.errors import RoundAborted
 from testbed.messages import encode
 from testbed.network.contract import Timing
 from testbed.network.exchanges import OUTCOMES
-from testbed.selection.lotto.messages import Candidacy, selection_input, under_threshold, which_under_threshold
+from testbed.selection.lotto.messages import Candidacy, selection_input, which_stand
 from testbed.selection.lotto.variants import (
     ClientCentricParameters,
     ClientCentricServer,
@@ -99,7 +100,7 @@ def test_theorem_1_as_published_and_with_the_real_function() -> None:
     parameters = ServerCentricParameters(participants=70)
     counts = np.array(
         [
-            which_under_threshold(prf.evaluate_many(keys, selection_input(bytes(16), number)), parameters, 700).sum()
+            which_stand(prf.evaluate_many(keys, selection_input(bytes(16), number)), parameters, 700).sum()
             for number in range(1500)
         ]
     )
@@ -153,7 +154,7 @@ def test_the_array_comparison_equals_the_exact_one(
     near = [max(0, min(2**256 - 1, int(exact) + step)) for step in (-1, 0, 1)]
     outputs = [*outputs, *(number.to_bytes(32, "big") for number in near)]
     rows = np.frombuffer(b"".join(outputs), np.uint8).reshape(-1, 32)
-    found = which_under_threshold(rows, parameters, population)
+    found = which_stand(rows, parameters, population)
     oracle = [int.from_bytes(output, "big") < exact for output in outputs]
     assert found.tolist() == oracle
     assert [under_threshold(output, factor, participants, population) for output in outputs] == oracle

@@ -1,6 +1,7 @@
 """The published transcripts are what the protocols do, byte for byte; and they hold by themselves."""
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,13 @@ from testbed.messages import Message, decode, encode
 from tests.vectors.transcripts.write import EXPERIMENTS, HERE, as_text, transcript
 
 NAMES = sorted(EXPERIMENTS)
+WITHOUT = r"\.(lightsecagg|flamingo)\."
 
 
 def kinds(of: type[Message] = Message) -> dict[str, type[Message]]:
-    """All types of messages of these protocols by name; LightSecAgg's have the same names, and no transcript."""
+    """All types of messages of these protocols by name; LightSecAgg's and Flamingo's have no transcript."""
     found: dict[str, type[Message]] = {}
-    for kind in (one for one in of.__subclasses__() if ".lightsecagg." not in one.__module__):
+    for kind in (one for one in of.__subclasses__() if not re.search(WITHOUT, one.__module__)):
         found |= {kind.__name__: kind, **kinds(kind)}
     return found
 

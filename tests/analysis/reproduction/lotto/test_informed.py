@@ -11,6 +11,7 @@ from analysis.reproduction.lotto import fig8, fig9, tables
 from analysis.reproduction.lotto.heterogeneous_clients import Setting, experiment
 from analysis.reproduction.lotto.overhead import INFORMED_SCALES, OverheadScale
 from analysis.reproduction.lotto.published import APPLICATIONS, Application
+from analysis.statistics import Interval
 from testbed.experiment.schema import points
 
 SETTING = Setting(20, 4, model="logistic", samples_per_client=12, test_samples=100)
@@ -108,6 +109,11 @@ def test_a_perplexity_is_reached_from_above() -> None:
 def test_a_target_that_is_not_reached_leaves_claims_open() -> None:
     times = {name: np.array([1.0, np.nan]) for name in fig9.STRATEGIES}
     assert {claim.verdict for claim in fig9.claims("FEMNIST", times)} == {"not run"}
+
+
+def test_a_mean_time_is_of_all_seeds_or_of_none() -> None:
+    assert fig9.minutes_to(np.array([60.0, np.nan, 180.0])) == Interval(None, None)
+    assert fig9.minutes_to(np.array([60.0, 120.0, 180.0])).mean == 2
 
 
 def _claims(slower: list[float], faster: list[float]) -> list[str]:

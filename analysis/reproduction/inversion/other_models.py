@@ -1,0 +1,174 @@
+"""What a server has of sums that sends other models than the one to be trained, by how many clients are summed.
+
+Pasquini, Francati, Ateniese, Eluding Secure Aggregation in Federated Learning via Model Inconsistency, CCS 2022, arXiv
+2111.07380: all but a victim are sent a model that does not move. Fowl, Geiping, Czaja, Goldblum, Goldstein, Robbing the
+Fed, ICLR 2022, arXiv 2110.13057: all are sent one crafted model. Both with real SecAgg and unmodified clients.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.attacks.other_models import (
+    RECOVERED_DB,
+    RecoveredSamples,
+    RecoveredUpdate,
+    recovered_samples,
+    recovered_updates,
+)
+from analysis.attacks.victims import Victims
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.verdicts import Claim, above, equal
+from analysis.statistics import mean_interval
+from testbed.adversary.crafted_models import SendCraftedModel, SendDifferentModels
+from testbed.experiment.schema import Experiment
+from testbed.records import RunRecords
+
+SIZES = (2, 5, 10, 50)
+"""Clients in a sum."""
+ROUNDS = {"small": 10, "paper": 100}
+VERBATIM_DB = 60.0
+"""Peak signal-to-noise ratio of what counts as a copy: off by a thousandth of the range."""
+
+
+def experiment(attack: str, participants: Sequence[int], rounds: int, aggregation: dict[str, Any]) -> Experiment:
+    """Digits and two hidden layers, one step on all samples of a client, no accomplices."""
+    return Experiment.model_validate(
+        {
+            "name": f"{attack}, {aggregation['protocol']}",
+            "seed": 1,
+            "rounds": rounds,
+            "population": 100,
+            "workload": {"dataset": "digits", "model": "mlp", "batch_size": 100, "evaluate_every": rounds},
+            "selection": {"protocol": "random", "participants": participants[0]},
+            "aggregation": aggregation,
+            "adversary": {"dishonest": 0, "server": attack},
+            "records": {"aggregates": "all"},
+            "time": {"compute": "modelled"},
+            "sweep": {"selection.participants": list(participants)},
+        }
+    )
+
+
+def _runs(
+    context: ReproductionContext, attack: str, participants: Sequence[int], name: str, **aggregation: Any
+) -> dict[int, RunRecords]:
+    context.progress(f"{attack}, {name}: sums over {', '.join(map(str, participants))}")
+    rounds = ROUNDS["small" if context.scale == "small" else "paper"]
+    swept = experiment(attack, participants, rounds, {"protocol": "secagg", **aggregation})
+    runs = context.run_experiment(swept, context.out / "runs" / name)
+    return dict(zip(participants, runs, strict=True))
+
+
+def run_different_models(context: ReproductionContext) -> ReproductionResult:
+    """The victim's update out of sums over more and more clients."""
+    unsigned = _runs(context, SendDifferentModels.name, SIZES, "unsigned", model_binding="none")
+    signed = _runs(context, SendDifferentModels.name, SIZES, "signed", model_binding="signed")
+    found = {size: recovered_updates(run, Victims(run)) for size, run in unsigned.items()}
+    refused = {size: int((run.rounds["outcome"] != "completed").sum()) for size, run in signed.items()}
+    shares = {size: _least_share(updates) for size, updates in found.items()}
+    return ReproductionResult(
+        pd.DataFrame.from_records(
+            [
+                {
+                    "clients in the sum": size,
+                    "rounds": len(updates),
+                    "coordinates had": f"{min(one.recovered or 0 for one in updates)} of {updates[0].dimension}",
+                    "relative error": mean_interval([one.relative_error for one in updates]).mean,
+                    "largest error, steps": max(one.largest_error or 0.0 for one in updates),
+                    "refused where models are signed": f"{refused[size]} of {len(signed[size].rounds)}",
+                }
+                for size, updates in found.items()
+            ]
+        ),
+        claims=[
+            Claim(
+                "a malicious server has a single update out of a secure sum, however many clients are in it",
+                "of the victim's coordinates, in the worst round: "
+                + ", ".join(f"{share:.0%} out of {size}" for size, share in shares.items()),
+                [equal(f"share of the coordinates, sums over {size}", share, 1.0) for size, share in shares.items()],
+            )
+        ],
+        remarks=[
+            "A coordinate counts as had if the rounding of all summands explains what it is off by. relative error: "
+            "|d - d'|^2 / |d|^2, mean of the rounds.",
+            "Digits, two hidden layers, SecAgg with levels of 16 bits, no accomplices. Clients train as asked, and one "
+            "victim a round is sent the model that all should have.",
+            "Signed models are not in the paper: a client signs, with its keys, what it was asked to train.",
+        ],
+    )
+
+
+def _least_share(updates: Sequence[RecoveredUpdate]) -> float:
+    return min((one.recovered or 0) / one.dimension for one in updates)
+
+
+def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
+    """Training samples out of single updates, and out of sums."""
+    alone = _runs(context, SendCraftedModel.name, (1,), "alone", protocol="plain")
+    summed = _runs(context, SendCraftedModel.name, SIZES, "summed")
+    found = {size: recovered_samples(run, Victims(run)) for size, run in (alone | summed).items()}
+    had = {size: mean_interval([one.recovered for one in rounds]) for size, rounds in found.items()}
+    copied = {size: mean_interval([_copies(one) for one in rounds]) for size, rounds in found.items()}
+    of_all = {size: mean_interval([one.samples for one in rounds]).mean or 0.0 for size, rounds in found.items()}
+    largest = SIZES[-1]
+    return ReproductionResult(
+        pd.DataFrame.from_records(
+            [
+                {
+                    "clients in the sum": size,
+                    "samples in the sum": of_all[size],
+                    f"had ({RECOVERED_DB:g} dB)": had[size].mean,
+                    "±": had[size].half_width,
+                    f"copies ({VERBATIM_DB:g} dB)": copied[size].mean,
+                    "± copies": copied[size].half_width,
+                    "share had %": 100 * (had[size].mean or 0.0) / of_all[size],
+                }
+                for size in found
+            ]
+        ),
+        claims=[
+            Claim(
+                "a crafted model gives a verbatim copy of training samples, without an inverse problem to solve",
+                f"{copied[1].mean:.1f} of {of_all[1]:.1f} samples of one client a round",
+                [above("copies a round, one client's update", copied[1], 1.0)],
+            ),
+            Claim(
+                "so it does of data that are aggregated over large batches",
+                f"{had[largest].mean:.1f} of {of_all[largest]:.1f} samples in sums over {largest} clients, "
+                f"{copied[largest].mean:.1f} of them copies",
+                [above(f"samples had a round, sums over {size}", had[size], 1.0) for size in SIZES],
+            ),
+        ],
+        remarks=[
+            f"A sample is had if some bin shows it with {RECOVERED_DB:g} dB peak signal-to-noise ratio, copied with "
+            f"{VERBATIM_DB:g}. ±: 95% intervals over the rounds.",
+            "Digits; the crafted layer is the first of two hidden ones, with 64 units and so 63 bins (the paper puts a "
+            "module of its own before the network, with as many bins as wanted); one step on all samples of a client.",
+            "Bins are made narrower where more samples are summed, so that about one is expected in each: that is why "
+            "the number stays and the share falls.",
+            "Copies become fewer in larger sums, as the updates of all summands are rounded, to levels of 16 bits.",
+            "A single update (one client) is summed in the clear: SecAgg refuses a sum over one.",
+        ],
+    )
+
+
+def _copies(of_round: RecoveredSamples) -> int:
+    return int((of_round.psnr >= VERBATIM_DB).sum())
+
+
+REPRODUCTIONS = (
+    Reproduction(
+        "inversion-different-models",
+        "One update out of a secure sum, by sending the others a model that does not move",
+        "Pasquini, Francati, Ateniese, CCS 2022, arXiv 2111.07380, abstract",
+        run_different_models,
+    ),
+    Reproduction(
+        "inversion-crafted-model",
+        "Training samples out of sums, by one crafted model for all",
+        "Fowl, Geiping, Czaja, Goldblum, Goldstein, ICLR 2022, arXiv 2110.13057, abstract",
+        run_crafted_model,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Published values of Bonawitz et al. (CCS 2017)."""

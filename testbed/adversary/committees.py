@@ -1,0 +1,228 @@
+"""A malicious server, and dishonest clients, where a committee serves an aggregation (`testbed.committee`).
+
+The server may choose among those that are drawn for the committee, and says who was chosen; whichever protocol it
+serves, both go through the network. So what is overridden here is what the server asks, and what it sends.
+"""
+
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import msgspec
+import numpy as np
+from pydantic import Field
+
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
+from testbed.arrays import Ids
+from testbed.committee.messages import Claim, CommitteeList, CommitteeMember, Sortition
+from testbed.committee.parameters import CommitteeSection
+from testbed.committee.sortition import SortitionRole, is_drawn, sortition_input
+from testbed.crypto import prf
+from testbed.crypto.vrf import PROOF_BYTES
+from testbed.emulation.compute.cost import meter
+from testbed.messages import Message
+from testbed.network import Network, Replies
+from testbed.network.contract import Ask, ids
+from testbed.parties.client import Role, handles
+
+WITH_COMMITTEES = ("flamingo", "one-shot")
+
+
+class _Between(Network):
+    """A network some of whose questions the server asks otherwise."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    async def _ask(self, asked: Ask) -> Replies:
+        return await self._network._ask(asked)
+
+    async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
+        await self._network.consult_beacon(bytes_up, bytes_down, round_trip_s)
+
+    def record_event(self, party: str, kind: str, detail: str, stage: str | None = None) -> None:
+        self._network.record_event(party, kind, detail, stage)
+
+
+class _CommitteeMisbehaviour(AggregationMisbehaviour, AggregationProtocol):
+    """Of a protocol whose parameters have a `committee`.
+
+    Attributes:
+        round_: the one under way, where it is attacked.
+    """
+
+    round_: AggregationRound
+
+    @property
+    def section(self) -> CommitteeSection:
+        """The committee's."""
+        section: CommitteeSection = self.parameters.committee
+        return section
+
+    def between(self, network: Network) -> Network:
+        """What the protocol takes for its network in a round that is attacked."""
+        raise NotImplementedError
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        """See `AggregationProtocol.aggregate`."""
+        if self.attacking:
+            self.round_ = round_
+            round_.network = self.between(round_.network)
+        return await super().aggregate(round_)
+
+
+# -- whom it takes -----------------------------------------------------------------------------------------------------
+
+
+class KeepDishonestMembers(_CommitteeMisbehaviour):
+    """Takes all of its own clients that are drawn, and honest ones only for the places that are left.
+
+    It asks everybody, and then once more those alone whom it takes. Where everybody knows the members it has no choice.
+    """
+
+    name: ClassVar[str] = "keep-dishonest-members"
+    applies_to: ClassVar[tuple[str, ...]] = WITH_COMMITTEES
+
+    def between(self, network: Network) -> Network:
+        """Hides honest candidates."""
+        return _Hiding(network, self)
+
+    def taken(self, drawn: Ids) -> Ids:
+        """Of those that are drawn, by number: whom it asks again."""
+        ours = np.isin(drawn, sorted(self.dishonest))
+        places = max(0, self.section.members_planned - int(ours.sum()))
+        kept, hidden = drawn[~ours][:places], drawn[~ours][places:]
+        self.record_attack(
+            KeepDishonestMembers,
+            f"took all {int(ours.sum())} of its clients that are drawn, {len(kept)} others, and hid {len(hidden)}",
+        )
+        return ids(np.concatenate([drawn[ours], kept]))
+
+
+class _Hiding(_Between):
+    def __init__(self, network: Network, server: KeepDishonestMembers) -> None:
+        super().__init__(network)
+        self._server = server
+
+    async def _ask(self, asked: Ask) -> Replies:
+        replies = await self._network._ask(asked)
+        if not isinstance(asked.message, Sortition):
+            return replies
+        by_proof = self._server.section.selection == "lotto-client-centric"
+        answers: dict[int, Any] = replies.valid(shared=not by_proof)
+        drawn = ids([client for client, claim in answers.items() if not by_proof or claim.proof is not None])
+        return await self._network._ask(replace(asked, recipients=self._server.taken(drawn)))
+
+
+# -- what it says of it ------------------------------------------------------------------------------------------------
+
+
+class ForgeOptions(MisbehaviourOptions):
+    """What is wrong with the list."""
+
+    how: Literal["undrawn-member", "member-twice", "other-service"] = Field(
+        "undrawn-member",
+        description="undrawn-member: one of its clients that is not drawn, in the place of the last member, with a "
+        "made-up proof where one is needed. member-twice: one of the members in the place of another. other-service: "
+        "the committee is said to serve from the round after the present service on",
+    )
+
+
+class ForgeCommittee(_CommitteeMisbehaviour):
+    """Says that the committee is another one than was drawn, to everybody and in every message that holds it."""
+
+    name: ClassVar[str] = "forge-committee"
+    applies_to: ClassVar[tuple[str, ...]] = WITH_COMMITTEES
+    Options: ClassVar[type[MisbehaviourOptions]] = ForgeOptions
+
+    def between(self, network: Network) -> Network:
+        """Changes the lists on their way."""
+        return _Forging(network, self)
+
+    def forged(self, honest: CommitteeList) -> CommitteeList:
+        """The list as it is sent."""
+        options: ForgeOptions = self.context.options_of(ForgeCommittee)
+        first, members = honest.first_round, list(honest.members)
+        if options.how == "other-service":
+            first += self.section.serves_rounds or 1
+        elif options.how == "member-twice":
+            members[-1] = members[0]
+        else:
+            outside = [client for client in sorted(self.dishonest - set(honest.clients)) if not self._is_drawn(client)]
+            if not outside:
+                return honest
+            members[-1] = CommitteeMember(outside[0], bytes([1]) * PROOF_BYTES if members[-1].proof else b"")
+        self.record_attack(ForgeCommittee, f"sent a list with {options.how.replace('-', ' ')}")
+        return CommitteeList(first, members)
+
+    def _is_drawn(self, client: int) -> bool:
+        """As far as the server knows by itself."""
+        if self.section.selection != "lotto-server-centric":
+            return False
+        assert self.round_.experiment_id is not None
+        board, first = self.round_.directory, self.section.first_round_of(self.round_.number)
+        number = prf.evaluate(board.vrf_key(client), sortition_input(self.round_.experiment_id, first))
+        return is_drawn(self.section, board, client, number)
+
+
+class _Forging(_Between):
+    def __init__(self, network: Network, server: ForgeCommittee) -> None:
+        super().__init__(network)
+        self._server = server
+
+    async def _ask(self, asked: Ask) -> Replies:
+        return await self._network._ask(replace(asked, message=self._changed(asked.message)))
+
+    def _changed(self, message: Any) -> Any:
+        """The message with another list in the place of each that is a field of it, or of one of its fields."""
+        if isinstance(message, CommitteeList):
+            return self._server.forged(message)
+        if not isinstance(message, Message):
+            return message
+        fields = {name: getattr(message, name) for name in message.__struct_fields__}
+        changed = {name: self._changed(field) for name, field in fields.items()}
+        different = {name: field for name, field in changed.items() if field is not fields[name]}
+        return msgspec.structs.replace(message, **different) if different else message
+
+
+# -- what its clients do -----------------------------------------------------------------------------------------------
+
+
+class ClaimMembership(ClientMisbehaviour, SortitionRole):
+    """Says that it is drawn for the committee when it is not, with the valid proof of its own number."""
+
+    name: ClassVar[str] = "claim-membership"
+    applies_to: ClassVar[tuple[str, ...]] = WITH_COMMITTEES
+    extends: ClassVar[type[Role]] = SortitionRole
+
+    @handles(Sortition)
+    def on_sortition(self, message: Sortition) -> Claim:
+        """A proof in any case."""
+        answer = super().on_sortition(message)
+        if not self.attacks(message.round) or answer.proof is not None:
+            return answer
+        if self.parameters.selection == "lotto-server-centric":  # nobody takes its word, whatever it is
+            return answer
+        assert self.client.identity is not None
+        assert self.client.identity.vrf is not None
+        self.record_attack(ClaimMembership, "its own number, which is over the threshold")
+        alpha = sortition_input(self.environment.experiment_id, self.parameters.first_round_of(message.round))
+        meter("vrf.prove")
+        return Claim(self.client.identity.vrf.prove(alpha)[1])
+
+
+class WithholdMembership(ClientMisbehaviour, SortitionRole):
+    """Does not say that it is drawn: somebody else serves."""
+
+    name: ClassVar[str] = "withhold-membership"
+    applies_to: ClassVar[tuple[str, ...]] = WITH_COMMITTEES
+    extends: ClassVar[type[Role]] = SortitionRole
+
+    @handles(Sortition)
+    def on_sortition(self, message: Sortition) -> Claim | None:  # type: ignore[override]  # honest clients answer
+        """Silence."""
+        answer = super().on_sortition(message)
+        if not self.attacks(message.round):
+            return answer
+        self.record_attack(WithholdMembership, "kept its number to itself")
+        return None

@@ -1,0 +1,317 @@
+"""Misbehaviours in Flamingo: a server that tells its committee two stories, shows a client another committee key, or
+hands back old shares; a member that decrypts wrongly, and a client that encrypts other seeds than it masks with.
+
+Two stories: some members are told that the victim is online, and open its self-mask; the others that it is offline, and
+decrypt its masks in common. Each story needs the signatures of t members, and t that open. An honest member signs one
+story in a round; x accomplices on the committee sign and open both. So it takes 2 (t - x) honest members that answer;
+of L members that all do, x >= 2t - L. With fewer the cross-check leaves one story with too few signatures.
+
+Another key: the victim encrypts its seeds to a key that the server has made. It takes one that t members have signed,
+so x >= t; who has so many has the committee's own key, too.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.adversary.misbehaviour import (
+    AggregationMisbehaviour,
+    ClientMisbehaviour,
+    Misbehaviour,
+    MisbehaviourOptions,
+)
+from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.flamingo.client import FlamingoClient
+from testbed.aggregation.flamingo.decryptor import Decryptor
+from testbed.aggregation.flamingo.messages import (
+    SEALED_SHARE_BYTES,
+    SERVICE_DOMAIN,
+    Certificate,
+    CheckLabels,
+    CutEdge,
+    EncryptedSeed,
+    LabelsSignature,
+    OwnState,
+    Reconstruct,
+    Report,
+    Service,
+    SharesForMember,
+    service_content,
+)
+from testbed.aggregation.flamingo.round import FlamingoRound
+from testbed.aggregation.flamingo.seeds import recovered_pair_seeds, recovered_self_masks
+from testbed.aggregation.flamingo.server import Flamingo
+from testbed.aggregation.flamingo.service import kept_service
+from testbed.aggregation.flamingo.set_up_messages import KeptService, StateOf
+from testbed.aggregation.secagg.messages import SignatureOf
+from testbed.arrays import Ids
+from testbed.crypto import edwards25519, feldman, prf, threshold_elgamal
+from testbed.errors import RoundAborted
+from testbed.messages import Message, RoundNumber, decode, encode, signed_content
+from testbed.network import Replies
+from testbed.network.contract import ids
+from testbed.network.masked_vectors import Masks
+from testbed.parties.client import Role, RoleSpec, Row, StageTable, handles
+
+_ALWAYS = {"idle", "ready", "labelled", "opened"}
+_EARLIER = "adversary/flamingo service"
+
+
+class SignService(Message, frozen=True):
+    """Sign what was never set up."""
+
+    stage: ClassVar[str] = "adversary/sign-service"
+    Answer: ClassVar[type[Message] | None] = LabelsSignature
+
+    round: RoundNumber
+    service: Service
+
+
+class FlamingoAccomplice(Decryptor, answers=(*Decryptor.questions, SignService)):
+    """An honest member in everything that others can see; but it signs and opens as often as it is asked to."""
+
+    STAGES: ClassVar[StageTable] = Decryptor.STAGES.extended(
+        {
+            CheckLabels: Row(after=_ALWAYS, then="labelled", check="flamingo.out-of-order", begins=True),
+            Reconstruct: Row(after={"labelled", "opened"}, then="opened", check="flamingo.out-of-order"),
+        }
+    )
+
+    @handles(SignService)
+    def on_sign_service(self, message: SignService) -> LabelsSignature:
+        """Whatever it is."""
+        return LabelsSignature(self.sign(SERVICE_DOMAIN, service_content(message.service.digest)))
+
+    def own_share(self, service: bytes, sealed: bytes) -> bytes:
+        """None that is of any use, where the service is not its own."""
+        return b"" if not sealed else super().own_share(service, sealed)
+
+
+class _AgainstOneVictim(AggregationMisbehaviour, Flamingo):
+    """What the two attacks on one client's update have in common."""
+
+    applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
+    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """Those of the honest server, and the accomplices."""
+        return [*super().roles, RoleSpec(FlamingoAccomplice, self.parameters, self.dishonest)]
+
+    def drawn(self, state: FlamingoRound, among: Ids, kind: type[Misbehaviour]) -> int | None:
+        """An honest client: the one that the experiment names, or the server's draw; None: it is not there."""
+        honest = [client for client in among.tolist() if client not in self.dishonest]
+        named: int | None = self.context.options_of(kind).victim
+        if named is not None:
+            return named if named in honest else None
+        randomness = state.start.randomness
+        if randomness is None or not honest:
+            return None
+        return int(randomness.generator("server", state.start.number, "victim").choice(honest))
+
+    def accomplices(self, state: FlamingoRound) -> list[int]:
+        """Those on the committee."""
+        return [member for member in state.members if member in self.dishonest]
+
+    async def told(self, reports: Replies, victim: int, own: bytes, common: Mapping[int, bytes], counted: str) -> str:
+        """The victim's input without its masks, in one line: the seed of its own, and by peer those in common."""
+        signs = [-1, *(-1 if peer > victim else 1 for peer in common)]
+        masked = await reports.masked_total(ids([victim]))
+        update = masked.with_masks(Masks([own, *common.values()], signs, self.parameters.prg)).materialised()
+        try:
+            _, weight = self.parameters.quantisation.decode(update, 1)
+        except RoundAborted as failed:
+            return f"{counted}; failed: {failed.detail}"
+        return f"{counted}; reconstructed, weight {weight}, sha256 {hashlib.sha256(update.tobytes()).hexdigest()}"
+
+
+class ContradictLabels(_AgainstOneVictim):
+    """Some members are told that the victim is online, the others that it is offline; the round is completed."""
+
+    name: ClassVar[str] = "contradict-dropouts"
+    _victim: int | None = None
+
+    async def cross_check(self, state: FlamingoRound) -> None:
+        """See `Flamingo.cross_check`; only as many are told of the victim as it takes."""
+        self._victim = self.drawn(state, state.online, ContradictLabels) if self.attacking else None
+        if self._victim is None:
+            await super().cross_check(state)
+            return
+        accomplices, told, _ = self._groups(state)
+        states = {row.member: OwnState(row.sealed) for row in state.kept.states}
+        asked = {member: states[member] for member in [*told, *accomplices]}
+        _, state.signed = await self.signed_labels(state, asked, state.online)
+        if len(state.signed) < self.threshold(state):
+            counted = f"victim {self._victim}: {len(state.signed)} of {self.threshold(state)} needed signatures with it"
+            self.record_attack(ContradictLabels, f"{counted}; failed: too few members")
+            raise RoundAborted("below-threshold", counted)
+
+    async def unmasked_sum(self, state: FlamingoRound) -> npt.NDArray[Any]:
+        """See `Flamingo.unmasked_sum`; beside it the victim's update, where the second story is believed, too."""
+        total = await super().unmasked_sum(state)
+        if self._victim is not None:
+            self.record_attack(ContradictLabels, await self._second_story(state, self._victim))
+        return total
+
+    async def _second_story(self, state: FlamingoRound, victim: int) -> str:
+        """What came of it, in one line."""
+        accomplices, _, others = self._groups(state)
+        states = {row.member: OwnState(row.sealed) for row in state.kept.states}
+        online, needed = state.online[state.online != victim], self.threshold(state)
+        asked = {member: states[member] for member in [*others, *accomplices]}
+        _, signed = await self.signed_labels(state, asked, online)
+        counted = f"victim {victim}: {len(state.signed)} and {len(signed)} of {needed} needed signatures with it and"
+        counted += " without it"
+        if len(signed) < needed:
+            return f"{counted}; failed: too few signatures"
+        edges = self.cut_edges(state, online)
+        _, opened = await self.opened(state, signed, online, edges)
+        if len(opened) < needed:
+            return f"{counted}; failed: too few members have opened"
+        told = replace(state, online=online, edges=edges, opened=opened)
+        told.reports = state.reports
+        return await self._update(state, told, victim, counted)
+
+    async def _update(self, state: FlamingoRound, told: FlamingoRound, victim: int, counted: str) -> str:
+        """The victim's input without its masks: its own from the one story, those in common from both."""
+        needed = self.threshold(state)
+        own = recovered_self_masks(state, needed)[victim]
+        common = {edge[1]: seed for edge, seed in recovered_pair_seeds(state, needed).items() if edge[0] == victim}
+        common |= {edge[0]: seed for edge, seed in recovered_pair_seeds(told, needed).items() if edge[1] == victim}
+        return await self.told(state.reports, victim, own, common, counted)
+
+    def _groups(self, state: FlamingoRound) -> tuple[list[int], list[int], list[int]]:
+        """The accomplices on the committee, the honest members that are told of the victim, and the other ones."""
+        members = [row.member for row in state.kept.states]
+        accomplices = [member for member in members if member in self.dishonest]
+        honest = [member for member in members if member not in self.dishonest]
+        first = max(0, self.threshold(state) - len(accomplices))
+        return accomplices, honest[:first], honest[first:]
+
+
+class FalseKey(_AgainstOneVictim):
+    """One client is shown a committee key of the server's own, as far as accomplices have signed it."""
+
+    name: ClassVar[str] = "false-committee-key"
+    added_stages: ClassVar[tuple[str, ...]] = (SignService.stage,)
+
+    async def report(self, state: FlamingoRound) -> None:
+        """See `Flamingo.report`; the victim is asked first, and left out of what the others are asked."""
+        victim = self.drawn(state, state.start.trained, FalseKey) if self.attacking else None
+        if victim is None:
+            await super().report(state)
+            return
+        self.record_attack(FalseKey, await self._attempt(state, victim))
+        state.start = replace(state.start, trained=ids(np.setdiff1d(state.start.trained, [victim])))
+        await super().report(state)
+
+    async def _attempt(self, state: FlamingoRound, victim: int) -> str:
+        """What came of it, in one line."""
+        start, needed, accomplices = state.start, self.threshold(state), self.accomplices(state)
+        secret = feldman.random_scalar(hashlib.sha256(signed_content("false key", start.number)).digest())
+        honest = state.kept.certificate.service
+        service = Service(honest.committee, start.number, edwards25519.multiply_base(secret), bytes(32))
+        replies = await start.network.ask(ids(accomplices), SignService(start.number, service))
+        signed = [SignatureOf(member, answer.signature) for member, answer in replies.valid().items()][:needed]
+        certificate = Certificate(service, signed)
+        reports = await start.network.ask(ids([victim]), Report(start.number, state.graph.listed, certificate))
+        counted = f"victim {victim}: {len(signed)} of {needed} needed signatures on a key of the server's"
+        if victim not in reports:
+            checks = ", ".join(refusal.check for refusal in reports.missing.refusals)
+            return f"{counted}; failed: {checks or 'no answer'}"
+        kept = KeptService(certificate, [service.public_key], [StateOf(member, b"") for member in accomplices])
+        false = replace(state, kept=kept, online=ids([victim]))
+        false.reports = reports
+        own = await self._own_mask(false, needed)
+        common = {}
+        for row in reports[victim].seeds:
+            associated = signed_content(false.digest, victim, row.neighbour)
+            partial = {1: threshold_elgamal.partial_decryption(secret, row.point)}
+            common[row.neighbour] = threshold_elgamal.decrypt(row.point, row.sealed, associated, partial)
+        return await self.told(reports, victim, own, common, counted)
+
+    async def _own_mask(self, false: FlamingoRound, needed: int) -> bytes:
+        """The seed of the victim's own mask, whose shares are the accomplices'; nobody counts as offline."""
+        (victim,), listed = false.online.tolist(), false.graph.listed
+        asked = {row.member: OwnState(row.sealed) for row in false.kept.states}
+        _, signed = await self.signed_labels(false, asked, ids(listed))
+        shown = [SignatureOf(*one) for one in signed.items()][:needed]
+        nothing, dealt = bytes(SEALED_SHARE_BYTES), false.reports[victim].shares
+        private = {
+            member: SharesForMember([dealt[false.members[member] - 1] if c == victim else nothing for c in listed])
+            for member in signed
+        }
+        question = Reconstruct(false.start.number, shown, [])
+        replies = await false.start.network.ask(ids(list(signed)), question, private=private)
+        false.opened = replies.valid()
+        return recovered_self_masks(false, needed)[victim]
+
+
+class ReplayStates(AggregationMisbehaviour, Flamingo):
+    """Members of a committee that have served before are handed back what they sealed then, and not what they sealed
+    last: the shares of two polynomials would be mixed. Nobody is, and each of them is one member fewer.
+    """
+
+    name: ClassVar[str] = "replay-committee-state"
+    applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
+
+    async def begin(self, round_: AggregationRound) -> FlamingoRound:
+        """See `Flamingo.begin`; what was kept of the first service that ended is kept for good."""
+        before = kept_service(round_)
+        state = await super().begin(round_)
+        if before is not None and before.certificate != state.kept.certificate and _EARLIER not in round_.memory:
+            round_.memory[_EARLIER] = np.frombuffer(encode(before), np.uint8)
+        stored = round_.memory.get(_EARLIER)
+        if not self.attacking or stored is None:
+            return state
+        earlier = {row.member: row for row in decode(KeptService, stored.tobytes()).states}
+        states = [earlier.get(row.member, row) for row in state.kept.states]
+        again = [row.member for row in states if row.member in earlier]
+        self.record_attack(ReplayStates, f"{len(again)} of {len(states)} members are handed back an old share")
+        return replace(state, kept=_with_states(state.kept, states))
+
+
+def _with_states(kept: KeptService, states: list[StateOf]) -> KeptService:
+    return KeptService(kept.certificate, kept.commitments, states)
+
+
+# -- clients -----------------------------------------------------------------------------------------------------------
+
+
+class WrongDecryption(ClientMisbehaviour, Decryptor):
+    """Answers with points that are not its partial decryptions: found out while others have answered, and left out."""
+
+    name: ClassVar[str] = "decrypt-wrongly"
+    applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
+    extends: ClassVar[type[Role]] = Decryptor
+
+    def partial_decryptions(self, edges: Sequence[CutEdge]) -> list[bytes]:
+        """Points that look like any."""
+        right = super().partial_decryptions(edges)
+        if not self.attacks(self.round) or not right:
+            return right
+        self.record_attack(WrongDecryption, f"{len(right)} points that decrypt nothing")
+        scalar = edwards25519.reduce_scalar(2 * prf.evaluate(self.digest, b"wrong point"))
+        return [edwards25519.multiply_base(scalar) for _ in right]
+
+
+class WrongSeeds(ClientMisbehaviour, FlamingoClient):
+    """Encrypts other seeds than it masks with: with a neighbour that drops out, the round is lost."""
+
+    name: ClassVar[str] = "encrypt-wrong-seeds"
+    applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
+    extends: ClassVar[type[Role]] = FlamingoClient
+
+    def encrypted(self, public_key: bytes, neighbour: int, seed: bytes) -> EncryptedSeed:
+        """Decrypts well, to no mask."""
+        if not self.attacks(self.round):
+            return super().encrypted(public_key, neighbour, seed)
+        self.record_attack(WrongSeeds, f"a seed for client {neighbour} with which it has not masked")
+        return super().encrypted(public_key, neighbour, bytes(32))

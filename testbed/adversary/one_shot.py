@@ -1,0 +1,180 @@
+"""What a malicious server, clients and members of the committee can try against `one-shot`.
+
+A server that has two sets of survivors summed has the difference of the sums. Members answer once, and for a set that U
+of them have signed: with c accomplices among N members, who sign and sum whatever they are asked to, that takes 2 (U -
+c) honest ones, so c >= 2 U - N, which is more than the T that the protocol is for.
+"""
+
+import hashlib
+import re
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
+from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.aggregation.lightsecagg.messages import elements_to_bytes
+from testbed.aggregation.one_shot.client import OneShotClient
+from testbed.aggregation.one_shot.member import OneShotMember
+from testbed.aggregation.one_shot.messages import OpenShares, SummedShares, SumShares
+from testbed.aggregation.one_shot.server import OneShot, OneShotRound
+from testbed.aggregation.secagg.messages import SignatureOf
+from testbed.arrays import Ids
+from testbed.committee.messages import CommitteeList, CommitteeMember
+from testbed.crypto.coded_masks import MaskCode
+from testbed.crypto.prime_field import Elements, uniform
+from testbed.errors import RoundAborted
+from testbed.network.contract import ids
+from testbed.parties.client import Role, RoleSpec, Row, StageTable, handles
+
+_ALWAYS = {"new", "signed", "summed", "refused"}
+
+
+class OneShotAccomplice(OneShotMember):
+    """A member that signs every set, and sums it, as often as it is asked to."""
+
+    STAGES: ClassVar[StageTable] = OneShotMember.STAGES.extended(
+        {
+            OpenShares: Row(after=_ALWAYS, then="signed", check="one-shot.out-of-order", begins=True),
+            SumShares: Row(after=_ALWAYS, then="summed", check="one-shot.out-of-order"),
+        }
+    )
+
+    def begin_service(self, message: OpenShares) -> None:
+        """Any round will do, again and again."""
+        self.client.last_served = message.round - 1
+        super().begin_service(message)
+
+    def check_survivors(self, message: OpenShares) -> None:
+        """Any set will do."""
+
+    def check_signatures_of(self, rows: list[SignatureOf]) -> None:
+        """Nobody need have signed it."""
+
+
+class ContradictCommittee(AggregationMisbehaviour, OneShot):
+    """Some members are told that the victim has survived, the others that it dropped out; the round is completed."""
+
+    name: ClassVar[str] = "contradict-dropouts"
+    applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
+    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """Those of the honest server, and the accomplices."""
+        return [*super().roles, RoleSpec(OneShotAccomplice, self.parameters, self.dishonest)]
+
+    async def summed_key(self, state: OneShotRound) -> npt.NDArray[np.int64]:
+        """See `OneShot.summed_key`; beside it the sum without the victim, as far as it can be had."""
+        victim = self._victim(state)
+        if not self.attacking or victim is None:
+            return await super().summed_key(state)
+        needed = state.code.needed
+        accomplices = np.intersect1d(state.members, sorted(self.dishonest))
+        honest = np.setdiff1d(state.members, accomplices)
+        told_all = np.union1d(honest[: max(0, needed - len(accomplices))], accomplices)
+        others = ids(state.survivors[state.survivors != victim])
+        with_it, signed = await self._key(state, told_all, state.survivors)
+        without, signed_without = await self._key(state, np.setdiff1d(state.members, told_all), others, accomplices)
+        counted = f"victim {victim}: {signed} and {signed_without} of {needed} signatures with it and without it"
+        self.record_attack(ContradictCommittee, await self._told(state, counted, with_it, others, without))
+        if with_it is None:
+            raise RoundAborted("below-threshold", counted)
+        return with_it
+
+    async def _key(
+        self, state: OneShotRound, members: Ids, survivors: Ids, more: Ids | None = None
+    ) -> tuple[npt.NDArray[np.int64] | None, int]:
+        """The sum of these survivors' keys, None where it is not to be had; and how many have signed them."""
+        asked = members if more is None else np.union1d(members, more)
+        _, signatures = await self.signatures(state, asked, survivors)
+        _, held = await self.summed_shares(state, ids(list(signatures)), signatures)
+        if len(held) < state.code.needed:
+            return None, len(signatures)
+        return self.decoded_key(state, held, len(survivors)), len(signatures)
+
+    async def _told(
+        self,
+        state: OneShotRound,
+        counted: str,
+        key: npt.NDArray[np.int64] | None,
+        others: Ids,
+        key_of_others: npt.NDArray[np.int64] | None,
+    ) -> str:
+        """What came of it, in one line."""
+        if key is None or key_of_others is None:
+            return f"{counted}; failed: too few sums"
+        rest = self.without_mask(state, await state.uploads.total(others), key_of_others)
+        update = await self.unmasked(state, key) - rest
+        try:
+            _, weight = self.parameters.quantisation.decode(update, 1)
+        except RoundAborted as failed:
+            return f"{counted}; failed: {failed.detail}"
+        digest = hashlib.sha256(elements_to_bytes(update.astype(np.uint32))).hexdigest()
+        return f"{counted}; reconstructed, weight {weight}, sha256 {digest}"
+
+    def _victim(self, state: OneShotRound) -> int | None:
+        """An honest survivor: the one that the experiment names, or the server's draw; None: it is not there."""
+        honest = [client for client in state.survivors.tolist() if client not in self.dishonest]
+        named: int | None = self.context.options_of(ContradictCommittee).victim
+        if named is not None:
+            return named if named in honest else None
+        randomness = state.start.randomness
+        if randomness is None or not honest:
+            return None
+        return int(randomness.generator("server", state.start.number, "victim").choice(honest))
+
+
+class NameOtherCommittee(AggregationMisbehaviour, OneShot):
+    """Names a committee with as many accomplices in place of members as there are."""
+
+    name: ClassVar[str] = "name-other-committee"
+    applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
+
+    async def collect_submissions(self, state: OneShotRound) -> None:
+        """See `OneShot.collect_submissions`."""
+        if self.attacking:
+            own = state.committee.clients
+            wanted = [client for client in sorted(self.dishonest) if client not in own]
+            kept = [client for client in own if client not in self.dishonest][: max(0, len(own) - len(wanted))]
+            listed = sorted([*wanted, *kept, *(client for client in own if client in self.dishonest)])[: len(own)]
+            if tuple(listed) != own:
+                state.committee = CommitteeList(state.committee.first_round, [CommitteeMember(one) for one in listed])
+                replaced = len(set(listed) - set(own))
+                self.record_attack(NameOtherCommittee, f"{replaced} of {len(own)} members are accomplices put there")
+        await super().collect_submissions(state)
+
+
+class DealOtherShares(ClientMisbehaviour, OneShotClient):
+    """Seals shares that belong to no key, so that nobody can take its mask from the sum."""
+
+    name: ClassVar[str] = "deal-inconsistent-shares"
+    applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
+    extends: ClassVar[type[Role]] = OneShotClient
+
+    def shares(self, key: npt.NDArray[np.int64], members: tuple[int, ...], code: MaskCode) -> Elements:
+        """Uniform elements."""
+        if not self.attacks(self.round):
+            return super().shares(key, members, code)
+        self.record_attack(DealOtherShares, f"{len(members)} shares that belong to no key")
+        drawn = uniform(self.secret("other shares"), len(members) * code.piece_length)
+        return drawn.reshape(len(members), code.piece_length)
+
+
+class AnswerWrongSum(ClientMisbehaviour, OneShotMember):
+    """Answers, on the committee, with another sum than that of the survivors' shares."""
+
+    name: ClassVar[str] = "answer-wrong-sum"
+    applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
+    extends: ClassVar[type[Role]] = OneShotMember
+
+    @handles(SumShares)
+    def on_sum_shares(self, message: SumShares) -> SummedShares:
+        """Uniform elements."""
+        answer = super().on_sum_shares(message)
+        if not self.attacks(message.round):
+            return answer
+        self.record_attack(AnswerWrongSum, f"a sum of {len(self.summed)} elements that it has made up")
+        return SummedShares(elements_to_bytes(uniform(self.secret("wrong sum"), len(self.summed))))

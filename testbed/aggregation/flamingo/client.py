@@ -1,0 +1,149 @@
+"""A participant's side of `flamingo`: one message a round; see `testbed.aggregation.flamingo.server`."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.aggregation.flamingo.certificates import check_certificate
+from testbed.aggregation.flamingo.graph import round_graph
+from testbed.aggregation.flamingo.messages import (
+    MASK_PURPOSE,
+    SEEDS_DOMAIN,
+    SHARES_PURPOSE,
+    EncryptedSeed,
+    Report,
+    Reported,
+    Service,
+    pair_seed,
+    round_digest,
+    seal_share,
+    seed_content,
+)
+from testbed.aggregation.flamingo.parameters import FlamingoParameters
+from testbed.aggregation.secagg.participant import Participant
+from testbed.crypto import prf, remembered, threshold_elgamal
+from testbed.crypto.dealing import share_each
+from testbed.emulation.compute.cost import meter
+from testbed.errors import Refusal
+from testbed.messages import Vector, signed_content
+from testbed.network.masked_vectors import Elements, MaskedVector, Masks
+from testbed.parties.client import Row, StageTable, handles
+from testbed.parties.pki import Identity
+from testbed.training import RoundUpdate, trained_update
+
+
+class FlamingoClient(Participant):
+    """One participant of one round.
+
+    Attributes:
+        digest: what it has in common with those that were told the same participants and service.
+        training: digest of what it was asked to train; empty with ``model_binding: none``.
+    """
+
+    STAGES: ClassVar[StageTable] = StageTable(
+        start="new",
+        rows={Report: Row(after={"new"}, then="reported", check="flamingo.out-of-order", begins=True)},
+    )
+    parameters: FlamingoParameters
+    digest: bytes
+    training: bytes
+
+    @property
+    def identity(self) -> Identity:
+        """The client's."""
+        assert self.client.identity is not None
+        return self.client.identity
+
+    @handles(Report)
+    def on_report(self, message: Report) -> Reported:
+        """Mask the update, and leave with it what the committee needs to take the masks away again."""
+        with self.progress.answering(message, message.round):
+            self.check_size(len(message.participants))
+            self.check_participants(message.participants)
+            update = trained_update(self, message.round)  # a number used before would bring the same masks again
+            self.round = message.round
+            service = message.certificate.service
+            check_certificate(message.certificate, self.parameters.committee, message.round, self.environment)
+            self.digest = round_digest(message.round, message.participants, service.digest)
+            self.training = self.digest_of_training(update)
+            neighbours = self.neighbours(message.participants)
+            self.environment.look_up({*neighbours, *service.committee.clients})
+            seeds = {neighbour: self.pair_seed(neighbour) for neighbour in neighbours}
+            own = self.secret("flamingo individual mask")
+            meter("x25519.agree", len(seeds))
+            return Reported(
+                self.masked(update, seeds, own),
+                self.shares_of(own, service),
+                [self.encrypted(service.public_key, neighbour, seed) for neighbour, seed in seeds.items()],
+            )
+
+    def check_participants(self, participants: Sequence[int]) -> None:
+        """Refuse a list that does not hold this client, or others than those that were agreed on."""
+        if any(one >= other for one, other in pairwise(participants)):
+            raise Refusal("flamingo.listed-twice", "participants that are not in ascending order, each once")
+        if self.number not in set(participants):
+            raise Refusal("flamingo.not-listed", "is asked to report, and is no participant")
+        agreed = self.client.agreed_participants
+        if agreed is not None and set(participants) != agreed.keys():
+            raise Refusal("flamingo.foreign-participant", "not the participants that were agreed on")
+
+    def neighbours(self, participants: Sequence[int]) -> list[int]:
+        """Those with whom it has a mask in common."""
+        density = self.parameters.density(len(participants))
+        meter("mask.element", len(participants))
+        return round_graph(self.environment.experiment_id, self.round, participants, density).neighbours(self.number)
+
+    def pair_seed(self, neighbour: int) -> bytes:
+        """32 bytes: the seed of the mask in common with a neighbour that is asked to train the same."""
+        peer = self.environment.directory.agreement_key(neighbour)
+        return pair_seed(remembered.agree(self.identity.agreement, peer, MASK_PURPOSE), self.digest, self.training)
+
+    def masked(self, update: RoundUpdate, seeds: dict[int, bytes], own: bytes) -> Vector:
+        """`(d+1,)` the update as ring elements under a mask for each neighbour and one of its own."""
+        elements, given = self.encoded(update), self.parameters
+        signs = [*(1 if neighbour > self.number else -1 for neighbour in seeds), 1]
+        masks = Masks([*seeds.values(), own], signs, given.prg)
+        meter(given.mask_operation, len(elements) * len(signs))
+        if self.environment.symbolic_masks:
+            return MaskedVector(elements, given.bits, masks)
+        masked = np.asarray(elements)
+        masks.add_to(masked, given.bits)
+        masked.setflags(write=False)  # as where masks are symbolic
+        return Vector(masked, given.bits)
+
+    def encoded(self, update: RoundUpdate) -> npt.NDArray[Any] | Elements:
+        """The update as ring elements, its weight the last of them."""
+        weight = update.samples if self.parameters.weights == "samples" else 1
+        coins = self.environment.randomness.simulation_key(self.number, self.round, "stochastic rounding")
+        return self.parameters.quantisation.quantised(np.asarray(update.delta, np.float32), weight, coins)
+
+    def shares_of(self, own: bytes, service: Service) -> list[bytes]:
+        """Shares of the seed of its own mask, sealed for the members in their order."""
+        members = service.committee.clients
+        threshold, points = self.parameters.committee.threshold_for(len(members)), range(1, len(members) + 1)
+        ((*shares,),) = share_each([(own, self.secret("flamingo polynomial of the mask"))], threshold, points)
+        meter("shamir.share.term", threshold * len(members))
+        meter("x25519.agree", len(members))
+        meter("aead.seal", len(members))
+        return [
+            seal_share(self.key_with(member), self.number, member, share, self.digest)
+            for member, share in zip(members, shares, strict=True)
+        ]
+
+    def key_with(self, member: int) -> bytes:
+        """What it agrees on with a member."""
+        peer = self.environment.directory.agreement_key(member)
+        return remembered.agree(self.identity.agreement, peer, SHARES_PURPOSE)
+
+    def encrypted(self, public_key: bytes, neighbour: int, seed: bytes) -> EncryptedSeed:
+        """A seed in common, encrypted to the committee, and signed for this round."""
+        associated = signed_content(self.digest, self.number, neighbour)
+        entropy = prf.evaluate(self.secret("flamingo encryption"), associated)
+        point, sealed = threshold_elgamal.encrypt(public_key, seed, associated, entropy)
+        meter("edwards25519.multiply_base")
+        meter("edwards25519.multiply")
+        signature = self.sign(SEEDS_DOMAIN, seed_content(self.digest, self.number, neighbour, point))
+        return EncryptedSeed(neighbour, point, sealed, signature)

@@ -1,0 +1,163 @@
+"""A committee member's side of `flamingo`; see `testbed.aggregation.flamingo.server`.
+
+A member opens, for each participant of a round, what takes off its own mask, or what takes off those that it has in
+common with others, and never both; once a round, for labels that enough members have signed.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import ClassVar
+
+from testbed.aggregation.flamingo.certificates import check_certificate, check_members_signatures
+from testbed.aggregation.flamingo.graph import RoundGraph, round_graph
+from testbed.aggregation.flamingo.messages import (
+    LABELS_DOMAIN,
+    SEEDS_DOMAIN,
+    SHARES_PURPOSE,
+    CheckLabels,
+    CutEdge,
+    LabelsSignature,
+    Opened,
+    OwnState,
+    Reconstruct,
+    SharesForMember,
+    labels_content,
+    open_share,
+    round_digest,
+    seed_content,
+)
+from testbed.aggregation.flamingo.parameters import FlamingoParameters
+from testbed.aggregation.flamingo.set_up_member import ORDER, SetUpMember
+from testbed.aggregation.flamingo.set_up_messages import AnswerComplaints, CheckDealings, Deal, FinishSetUp
+from testbed.aggregation.secagg.messages import ShareOf
+from testbed.crypto import InvalidKey, InvalidSignature, OpeningFailed, remembered, threshold_elgamal
+from testbed.emulation.compute.cost import meter
+from testbed.errors import Refusal
+from testbed.messages import signed_content
+from testbed.parties.client import Client, Row, StageTable, handles
+
+
+class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, FinishSetUp, CheckLabels, Reconstruct)):
+    """One member in one round.
+
+    Attributes:
+        batches: who may be summed with whom.
+        graph: of the round.
+        members: those that serve, in their order.
+        share: its share of the committee's key.
+        digest: what it has in common with those that were told the same participants and service.
+        online: those whose own masks it will open.
+    """
+
+    STAGES: ClassVar[StageTable] = SetUpMember.STAGES.extended(
+        {
+            CheckLabels: Row(after={"idle", "ready"}, then="labelled", check=ORDER, begins=True),
+            Reconstruct: Row(after={"labelled"}, then="opened", check=ORDER),
+        }
+    )
+    graph: RoundGraph
+    members: tuple[int, ...]
+    share: bytes
+    digest: bytes
+    online: list[int]
+
+    def __init__(self, client: Client, parameters: FlamingoParameters) -> None:
+        super().__init__(client, parameters)
+        self.batches = parameters.batch_policy(self.environment.batches)
+
+    # -- cross-check --------------------------------------------------------------------------------------------------
+
+    @handles(CheckLabels)
+    def on_check_labels(self, message: CheckLabels, private: OwnState) -> LabelsSignature:
+        """Sign the one set of clients that this member will take for online in this round."""
+        with self.progress.answering(message, message.round):
+            self.serve(message.round)
+            service = message.certificate.service
+            check_certificate(message.certificate, self.parameters.committee, message.round, self.environment)
+            self.members = service.committee.clients
+            if self.number not in self.members:
+                raise Refusal("flamingo.not-a-member", "is not on the committee of this round")
+            self.share = self.own_share(service.digest, private.sealed)
+            self.environment.look_up(self.members)
+            self.check_labels(message.participants, message.online)
+            self.digest, self.online = round_digest(message.round, message.participants, service.digest), message.online
+            return LabelsSignature(self.sign(LABELS_DOMAIN, labels_content(self.digest, self.online)))
+
+    def check_labels(self, participants: Sequence[int], online: Sequence[int]) -> None:
+        """Refuse labels that no honest server has, or that show more than a sum over enough clients (section 4.4)."""
+        for listed in (participants, online):
+            if any(one >= other for one, other in pairwise(listed)):
+                raise Refusal("flamingo.listed-twice", "clients that are not in ascending order, each once")
+        if not set(online) <= set(participants):
+            raise Refusal("flamingo.foreign-client", "a client is online that is no participant")
+        fewest, most = self.environment.minimum_participants, self.environment.maximum_participants
+        if not max(2, fewest) <= len(participants) <= most:
+            raise Refusal("flamingo.other-participants", f"{len(participants)}, never fewer than {max(2, fewest)}")
+        density = self.parameters.density(len(participants))
+        self.graph = round_graph(self.environment.experiment_id, self.round, participants, density)
+        meter("mask.element", len(participants) * (len(participants) - 1) / 2)
+        if weakness := self.graph.weakness(online):
+            raise Refusal("flamingo.too-weak", weakness)
+        self.batches.check_survivors(list(online))
+
+    # -- reconstruction -----------------------------------------------------------------------------------------------
+
+    @handles(Reconstruct)
+    def on_reconstruct(self, message: Reconstruct, private: SharesForMember) -> Opened:
+        """Open what the labels call for, once enough members have signed the same."""
+        with self.progress.answering(message, message.round):
+            needed = self.parameters.committee.threshold_for(len(self.members))
+            content = labels_content(self.digest, self.online)
+            check_members_signatures(
+                message.signatures, self.members, needed, LABELS_DOMAIN, content, self.environment
+            )  # fmt: skip
+            self.check_edges(message.edges)
+            if len(private.shares) != len(self.online):
+                raise Refusal("flamingo.other-shares", f"{len(private.shares)} shares of {len(self.online)} online")
+            return Opened(self.partial_decryptions(message.edges), self.opened_shares(private.shares))
+
+    def check_edges(self, edges: Sequence[CutEdge]) -> None:
+        """Refuse anything but the edges between those online and the others, as the former have signed them."""
+        if [(edge.online, edge.offline) for edge in edges] != self.graph.cut(self.online):
+            raise Refusal("flamingo.other-edges", "not the edges between clients online and offline")
+        directory, domain = self.environment.directory, SEEDS_DOMAIN + self.environment.experiment_id
+        self.environment.look_up({edge.online for edge in edges})
+        meter("ed25519.verify", len(edges))
+        signed = [
+            (
+                directory.signing_key(edge.online),
+                domain,
+                seed_content(self.digest, edge.online, edge.offline, edge.point),
+                edge.signature,
+            )
+            for edge in edges
+        ]
+        rows = [[key, content, signature] for key, _, content, signature in signed]
+        if remembered.all_verify(signed_content(domain, self.digest, rows), lambda: signed):
+            return
+        for edge, one in zip(edges, signed, strict=True):
+            try:
+                remembered.verify(*one)
+            except InvalidSignature:
+                detail = f"client {edge.online} has not signed what is shown, for this round"
+                raise Refusal("flamingo.other-ciphertext", detail) from None
+
+    def partial_decryptions(self, edges: Sequence[CutEdge]) -> list[bytes]:
+        """Its share times each of the points."""
+        meter("edwards25519.multiply", len(edges))
+        try:
+            return [threshold_elgamal.partial_decryption(self.share, edge.point) for edge in edges]
+        except InvalidKey as error:
+            raise Refusal("flamingo.bad-point", str(error)) from None
+
+    def opened_shares(self, sealed: Sequence[bytes]) -> list[ShareOf]:
+        """The shares of self-masks that open; what a dishonest client has sealed otherwise is left out."""
+        meter("x25519.agree", len(sealed))
+        meter("aead.open", len(sealed))
+        directory, opened = self.environment.directory, []
+        for client, one in zip(self.online, sealed, strict=True):
+            key = remembered.agree(self.identity.agreement, directory.agreement_key(client), SHARES_PURPOSE)
+            with suppress(OpeningFailed):
+                opened.append(ShareOf(client, open_share(key, client, self.number, one, self.digest)))
+        return opened

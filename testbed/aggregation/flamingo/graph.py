@@ -1,0 +1,124 @@
+"""Who masks with whom in a round of `flamingo`: a random graph that everybody derives from what everybody knows.
+
+The paper's public seed v is what the experiment's id stands for here: nobody knew it when clients were registered. The
+graph follows from it, the round and the list of participants. (In the paper v also draws the participants. Here
+selection does; with the list in the seed, a server that may choose among lists has to try them one by one, and each
+client of a sum sees that its list is the decryptors'.)
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.aggregation.flamingo.bound import STEPS, Density
+from testbed.crypto import remembered
+from testbed.crypto.masks import STREAM_SLACK, key_stream
+from testbed.messages import signed_content
+
+_DOMAIN = b"testbed/flamingo/graph/v1"
+_WORDS = 1 << 16  # of 4 bytes: what `key_stream` writes at once
+
+
+class RoundGraph:
+    """The graph of one round.
+
+    Args:
+        participants: sorted client numbers, n of them.
+        density: how many edges there are.
+        seed: 32 public bytes.
+
+    Attributes:
+        listed: the participants.
+        density: as given.
+    """
+
+    def __init__(self, participants: Sequence[int], density: Density, seed: bytes) -> None:
+        self.listed = list(participants)
+        self.density = density
+        self._seed = seed
+        self._participants = np.asarray(self.listed, np.int64)
+
+    @cached_property
+    def adjacency(self) -> npt.NDArray[np.bool_]:
+        """`(n, n)` whether two are neighbours, by their places in the list."""
+        n = len(self.listed)
+        if self.density.steps == STEPS:
+            complete = np.ones((n, n), np.bool_)
+            np.fill_diagonal(complete, False)
+            return complete
+        drawn = self._drawn(n * (n - 1) // 2)
+        adjacency = np.zeros((n, n), np.bool_)
+        begin = 0
+        for place in range(n - 1):
+            row = drawn[begin : begin + n - 1 - place]
+            adjacency[place, place + 1 :] = adjacency[place + 1 :, place] = row
+            begin += len(row)
+        return adjacency
+
+    def _drawn(self, pairs: int) -> npt.NDArray[np.bool_]:
+        """`(pairs,)` which pairs are edges: those whose word of the key stream is below epsilon."""
+        drawn = np.empty(pairs, np.bool_)
+        buffer, write = np.empty(4 * _WORDS + STREAM_SLACK, np.uint8), key_stream(self._seed)
+        limit = np.uint32(self.density.steps * (2**32 // STEPS))
+        for begin in range(0, pairs, _WORDS):
+            part = drawn[begin : begin + _WORDS]
+            write(buffer, 4 * len(part))
+            np.less(buffer[: 4 * len(part)].view("<u4"), limit, out=part)
+        return drawn
+
+    def places(self, clients: Iterable[int]) -> npt.NDArray[np.int64]:
+        """`(m,)` where these sorted clients are in the list; raises `KeyError` for one that is not."""
+        wanted = np.fromiter(clients, np.int64)
+        found = np.searchsorted(self._participants, wanted)
+        inside = found < len(self._participants)
+        if not inside.all() or (self._participants[found] != wanted).any():
+            raise KeyError("a client that is no participant")
+        return found
+
+    def neighbours(self, client: int) -> list[int]:
+        """A client's neighbours, sorted; raises `KeyError` for no participant."""
+        (place,) = self.places([client])
+        found: list[int] = self._participants[self.adjacency[place]].tolist()
+        return found
+
+    def cut(self, online: Iterable[int]) -> list[tuple[int, int]]:
+        """The edges between clients that are online and those that are not: (online, offline), sorted."""
+        here = np.zeros(len(self.listed), np.bool_)
+        here[self.places(online)] = True
+        ends = np.argwhere(self.adjacency & here[:, None] & ~here[None, :])
+        return [(self.listed[one], self.listed[other]) for one, other in ends.tolist()]
+
+    def weakness(self, online: Sequence[int]) -> str:
+        """Why the sum over these sorted participants must not be had; empty: it may (section 4.4 of the paper)."""
+        if len(online) < max(2, self.density.survivors):
+            return f"{len(online)} clients online, never fewer than {max(2, self.density.survivors)}"
+        if self.density.steps == STEPS:
+            return ""
+        places = self.places(online)
+        among: npt.NDArray[np.bool_] = self.adjacency[np.ix_(places, places)]
+        fewest = int(among.sum(axis=1).min())
+        if fewest < self.density.neighbours:
+            return f"a client has {fewest} neighbours online, never fewer than {self.density.neighbours}"
+        if not _is_connected(among):
+            return "the graph of the clients online is not connected"
+        return ""
+
+
+def round_graph(experiment_id: bytes, round_number: int, participants: Sequence[int], density: Density) -> RoundGraph:
+    """The graph of a round: made once in a process."""
+    seed = hashlib.sha256(_DOMAIN + signed_content(experiment_id, round_number, list(participants))).digest()
+    key = "flamingo graph", seed, density
+    return remembered.once(key, lambda: RoundGraph(participants, density, seed))
+
+
+def _is_connected(adjacency: npt.NDArray[np.bool_]) -> bool:
+    reached = np.zeros(len(adjacency), np.bool_)
+    reached[0] = True
+    newest = reached
+    while newest.any():
+        newest = adjacency[newest].any(axis=0) & ~reached
+        reached = reached | newest
+    return bool(reached.all())

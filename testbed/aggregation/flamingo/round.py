@@ -1,0 +1,56 @@
+"""What the server of `flamingo` knows of a round."""
+
+from dataclasses import dataclass, field
+
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.flamingo.graph import RoundGraph
+from testbed.aggregation.flamingo.messages import CutEdge, EncryptedSeed, Opened, round_digest
+from testbed.aggregation.flamingo.set_up_messages import KeptService
+from testbed.arrays import Ids
+from testbed.network import Replies
+from testbed.network.contract import no_ids
+
+Edge = tuple[int, int]
+"""A client that is online, and a neighbour that is not."""
+
+
+@dataclass
+class FlamingoRound:
+    """One round.
+
+    Attributes:
+        start: how the aggregation began.
+        kept: the committee that serves.
+        graph: of the participants.
+        reports: the answers with the masked inputs.
+        seeds: by client and neighbour, what was encrypted for the two.
+        online: whose inputs are summed.
+        signed: by member, its signature on that.
+        edges: between clients online and offline, and what the former have encrypted for these.
+        opened: by member, what it has opened.
+    """
+
+    start: AggregationRound
+    kept: KeptService
+    graph: RoundGraph
+    reports: Replies = field(init=False)
+    seeds: dict[Edge, EncryptedSeed] = field(default_factory=dict)
+    online: Ids = field(default_factory=no_ids)
+    signed: dict[int, bytes] = field(default_factory=dict)
+    edges: list[CutEdge] = field(default_factory=list)
+    opened: dict[int, Opened] = field(default_factory=dict)
+
+    @property
+    def members(self) -> dict[int, int]:
+        """By member, in their order, the point of its share."""
+        clients = self.kept.certificate.service.committee.clients
+        return {client: point for point, client in enumerate(clients, 1)}
+
+    @property
+    def digest(self) -> bytes:
+        """See `round_digest`."""
+        return round_digest(self.start.number, self.graph.listed, self.kept.certificate.service.digest)
+
+    def misbehaved(self, client: int, detail: str) -> None:
+        """Record what a client has done."""
+        self.start.network.record_event(f"client:{client}", "misbehaviour", detail)

@@ -1,0 +1,191 @@
+"""The server's side of the set-up of `flamingo`'s committee, and what it keeps from round to round; see `set_up`."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.flamingo.messages import SERVICE_DOMAIN, Certificate, OwnState, Service, service_content
+from testbed.aggregation.flamingo.set_up import SetUp
+from testbed.aggregation.flamingo.set_up_messages import (
+    COMPLAINTS_DOMAIN,
+    DEALING_DOMAIN,
+    AnswerComplaints,
+    CheckDealings,
+    ComplaintsOf,
+    Deal,
+    Dealing,
+    DealingOf,
+    DealtShares,
+    FinishSetUp,
+    Former,
+    KeptService,
+    Serving,
+    ShareInTheOpen,
+    StateOf,
+    complaints_content,
+    dealing_content,
+    dealings_digest,
+)
+from testbed.aggregation.secagg.checks import at_least, verify
+from testbed.aggregation.secagg.messages import SignatureOf
+from testbed.committee.choice import chosen
+from testbed.committee.parameters import CommitteeSection
+from testbed.crypto import InvalidShares
+from testbed.emulation.compute.cost import meter
+from testbed.errors import ProtocolError, RoundAborted
+from testbed.messages import decode, encode
+from testbed.network.contract import ids
+
+_MEMORY = "flamingo service"
+
+
+async def service_of_round(round_: AggregationRound, section: CommitteeSection) -> KeptService:
+    """The committee that serves in this round; set up now where its service begins, or could not begin before.
+
+    Raises:
+        RoundAborted: the set-up has failed; it is tried again in the next round.
+    """
+    kept = kept_service(round_)
+    first = section.first_round_of(round_.number)
+    if kept is not None and kept.certificate.service.committee.first_round == first:
+        return kept
+    if round_.experiment_id is None:
+        raise RoundAborted("no-committee", "the server that sets up a committee must know the experiment's id")
+    committee = await chosen(section, round_.number, round_.network, round_.directory, round_.experiment_id)
+    former = None if kept is None else Former(kept.certificate, kept.commitments)
+    states = {} if kept is None else {row.member: row.sealed for row in kept.states}
+    made = await ServerSetUp(round_, SetUp(round_.number, committee, former, section), states).run()
+    round_.memory[_MEMORY] = np.frombuffer(encode(made), np.uint8)
+    return made
+
+
+def kept_service(round_: AggregationRound) -> KeptService | None:
+    """What was kept of the last set-up; None: there was none."""
+    stored = round_.memory.get(_MEMORY)
+    return None if stored is None else decode(KeptService, stored.tobytes())
+
+
+class ServerSetUp:
+    """One set-up, as the server relays it.
+
+    Args:
+        round_: in which it takes place.
+        set_up: who deals to whom.
+        states: of the former members, what they have sealed for themselves.
+    """
+
+    def __init__(self, round_: AggregationRound, set_up: SetUp, states: Mapping[int, bytes]) -> None:
+        self.round = round_
+        self.set_up = set_up
+        self.states = states
+        self.dealt: dict[int, Dealing] = {}
+        self.checked: list[int] = []
+
+    async def run(self) -> KeptService:
+        """Deal, check, answer complaints where there are any, and finish; raises `RoundAborted` where too few do."""
+        await self.deal()
+        complaints = await self.check()
+        answered = await self.answer(complaints)
+        return await self.finish(complaints, answered)
+
+    @property
+    def dealings(self) -> list[DealingOf]:
+        """In the dealers' order."""
+        return [
+            DealingOf(dealer, self.dealt[dealer].commitments, self.dealt[dealer].signature)
+            for dealer in self.set_up.dealers
+            if dealer in self.dealt
+        ]
+
+    async def deal(self) -> None:
+        """What the dealers deal; who deals what others would refuse has not dealt."""
+        set_up = self.set_up
+        asked = {dealer: OwnState(self.states.get(dealer, b"")) for dealer in set_up.dealers}
+        if set_up.former is not None:
+            asked = {dealer: state for dealer, state in asked.items() if dealer in self.states}
+        question = Deal(set_up.round, set_up.committee, set_up.former)
+        replies = await self.round.network.ask(ids(list(asked)), question, private=asked)
+        for dealer, answer in replies.valid().items():
+            content = dealing_content(set_up.digest, dealer, answer.commitments)
+            try:
+                set_up.check_dealing(dealer, answer.commitments)
+                if len(answer.shares) != len(set_up.members):
+                    raise ProtocolError("not a share for every member")
+                verify(self.round, dealer, DEALING_DOMAIN, content, answer.signature)
+            except ProtocolError as error:
+                self.misbehaved(dealer, f"dealing: {error}")
+                continue
+            self.dealt[dealer] = answer
+        at_least(set_up.needed, len(self.dealt), replies, "dealt to the committee")
+
+    async def check(self) -> list[ComplaintsOf]:
+        """The members' complaints; who has none has said so."""
+        set_up, dealings = self.set_up, self.dealings
+        private = {
+            member: DealtShares([self.dealt[dealing.dealer].shares[point - 1] for dealing in dealings])
+            for member, point in set_up.members.items()
+        }
+        meter("message", len(dealings) * len(private))
+        question = CheckDealings(set_up.round, set_up.committee, set_up.former, dealings)
+        replies = await self.round.network.ask(ids(list(private)), question, private=private)
+        complaints = []
+        shown = dealings_digest(set_up.digest, dealings)
+        for member, answer in replies.valid().items():
+            content = complaints_content(shown, member, answer.against)
+            try:
+                verify(self.round, member, COMPLAINTS_DOMAIN, content, answer.signature)
+            except ProtocolError as error:
+                self.misbehaved(member, f"complaints: {error}")
+                continue
+            self.checked.append(member)
+            if answer.against:
+                complaints.append(ComplaintsOf(member, answer.against, answer.signature))
+                detail = f"complains of what clients {answer.against} have dealt; one of them has not done as it should"
+                self.misbehaved(member, detail)
+        at_least(set_up.threshold, len(self.checked), replies, "checked what was dealt to the committee")
+        return complaints
+
+    async def answer(self, complaints: list[ComplaintsOf]) -> list[ShareInTheOpen]:
+        """What those show who are complained about."""
+        about = sorted({dealer for row in complaints for dealer in row.against if dealer in self.dealt})
+        if not about:
+            return []
+        shown = dealings_digest(self.set_up.digest, self.dealings)
+        question = AnswerComplaints(self.set_up.round, shown, complaints)
+        replies = await self.round.network.ask(ids(about), question)
+        return [row for dealer, answer in replies.valid().items() for row in answer.shares if row.dealer == dealer]
+
+    async def finish(self, complaints: list[ComplaintsOf], answered: list[ShareInTheOpen]) -> KeptService:
+        """What the members sign and seal; t of them must."""
+        set_up = self.set_up
+        try:
+            counting, _ = set_up.qualified(self.dealings, complaints, answered)
+            commitments = set_up.commitments(counting)
+            service = set_up.service(commitments)
+        except (InvalidShares, ProtocolError) as error:
+            raise RoundAborted("set-up-failed", str(error)) from None
+        question = FinishSetUp(set_up.round, complaints, answered)
+        replies = await self.round.network.ask(ids(self.checked), question)
+        serving: dict[int, Serving] = {}
+        for member, answer in replies.valid().items():
+            try:
+                if answer.service != service.digest:
+                    raise ProtocolError("another key than what was dealt makes")
+                verify(self.round, member, SERVICE_DOMAIN, service_content(service.digest), answer.signature)
+            except ProtocolError as error:
+                self.misbehaved(member, f"set-up: {error}")
+                continue
+            serving[member] = answer
+        at_least(set_up.threshold, len(serving), replies, "serve on the committee")
+        return self.kept(service, list(commitments), serving)
+
+    def kept(self, service: Service, commitments: list[bytes], serving: Mapping[int, Serving]) -> KeptService:
+        """What is kept: of the signatures as many as count."""
+        signed = [SignatureOf(member, serving[member].signature) for member in self.set_up.members if member in serving]
+        states = [StateOf(member, answer.state) for member, answer in serving.items()]
+        return KeptService(Certificate(service, signed[: self.set_up.threshold]), commitments, states)
+
+    def misbehaved(self, client: int, detail: str) -> None:
+        """Record what a client has done."""
+        self.round.network.record_event(f"client:{client}", "misbehaviour", detail)

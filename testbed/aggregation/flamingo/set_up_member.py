@@ -1,0 +1,296 @@
+"""A member's side of the set-up of `flamingo`'s committee, and a former member's that hands over; see `set_up`."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from testbed.aggregation.flamingo.certificates import check_certificate
+from testbed.aggregation.flamingo.messages import SERVICE_DOMAIN, OwnState, service_content
+from testbed.aggregation.flamingo.parameters import FlamingoParameters
+from testbed.aggregation.flamingo.set_up import SetUp
+from testbed.aggregation.flamingo.set_up_messages import (
+    COMPLAINTS_DOMAIN,
+    DEALING_DOMAIN,
+    DEALING_PURPOSE,
+    AnswerComplaints,
+    Answered,
+    CheckDealings,
+    Complaints,
+    ComplaintsOf,
+    Deal,
+    Dealing,
+    DealingOf,
+    DealtShares,
+    FinishSetUp,
+    Former,
+    Serving,
+    ShareInTheOpen,
+    commitments_digest,
+    complaints_content,
+    dealing_content,
+    dealings_digest,
+    open_dealt,
+    seal_dealt,
+)
+from testbed.aggregation.flamingo.state import opened_state, sealed_state
+from testbed.aggregation.secagg.participant import Participant
+from testbed.committee.choice import verified
+from testbed.committee.messages import CommitteeList
+from testbed.crypto import InvalidShares, InvalidSignature, OpeningFailed, feldman, remembered
+from testbed.emulation.compute.cost import meter
+from testbed.errors import Refusal
+from testbed.parties.client import Client, Row, StageTable, handles
+from testbed.parties.pki import Identity
+
+ORDER = "flamingo.out-of-order"
+
+
+class SetUpMember(Participant):
+    """One member, or former member, in one round. It serves once in a round, and in no earlier one again.
+
+    Attributes:
+        set_up: that it takes part in.
+        polynomial: what it deals, once it has.
+        dealings: what it was shown that has been dealt.
+        dealt: by dealer, its share; none where it did not open.
+        complained: about whom.
+    """
+
+    STAGES: ClassVar[StageTable] = StageTable(
+        start="idle",
+        rows={
+            Deal: Row(after={"idle"}, then="dealt", check=ORDER, begins=True),
+            CheckDealings: Row(after={"idle", "dealt"}, then="checked", check=ORDER, begins=True),
+            AnswerComplaints: Row(after={"dealt", "checked"}, then=None, check=ORDER),
+            FinishSetUp: Row(after={"checked"}, then="ready", check=ORDER),
+        },
+    )
+    parameters: FlamingoParameters
+    set_up: SetUp | None = None
+    polynomial: list[bytes] | None = None
+    dealings: Sequence[DealingOf]
+
+    def __init__(self, client: Client, parameters: FlamingoParameters) -> None:
+        super().__init__(client, parameters)
+        self.dealt: dict[int, bytes] = {}
+        self.complained: list[int] = []
+
+    @property
+    def identity(self) -> Identity:
+        """The client's."""
+        assert self.client.identity is not None
+        return self.client.identity
+
+    def serve(self, round_number: int) -> None:
+        """Serve in this round; refuses one in which it has served before, or that is over."""
+        if round_number == self.round:
+            return
+        if round_number <= self.client.last_served or round_number > self.environment.rounds:
+            raise Refusal("flamingo.round-used", f"round {round_number}; served in {self.client.last_served}")
+        self.client.last_served = self.round = round_number
+
+    def begin_set_up(self, round_number: int, committee: CommitteeList, former: Former | None) -> SetUp:
+        """The set-up that is asked about; refuses one of another committee than everybody knows."""
+        self.serve(round_number)
+        section, environment = self.parameters.committee, self.environment
+        asked = SetUp(round_number, committee, former, section)
+        if self.set_up is not None:
+            if self.set_up.digest != asked.digest:
+                raise Refusal("flamingo.other-set-up", "another set-up than it has taken part in in this round")
+            return self.set_up
+        verified(section, committee, round_number, environment)
+        if former is not None:
+            service = former.certificate.service
+            if service.committee.first_round >= committee.first_round:
+                raise Refusal("flamingo.no-former-committee", "what is handed over is of a committee that serves now")
+            check_certificate(former.certificate, section, service.committee.first_round, environment)
+            if commitments_digest(former.commitments) != service.commitments:
+                raise Refusal("flamingo.other-commitments", "not the commitments that the former members have signed")
+        self.set_up = asked
+        environment.look_up({*asked.members, *asked.dealers})
+        return asked
+
+    # -- dealing ------------------------------------------------------------------------------------------------------
+
+    @handles(Deal)
+    def on_deal(self, message: Deal, private: OwnState) -> Dealing:
+        """Deal a random secret, or the share of the former key, among the members."""
+        with self.progress.answering(message, message.round):
+            set_up = self.begin_set_up(message.round, message.committee, message.former)
+            if self.number not in set_up.dealers:
+                raise Refusal("flamingo.not-a-member", "is no dealer in this set-up")
+            secret = self.secret_to_deal(set_up, private.sealed)
+            entropy = self.secret("flamingo polynomial")
+            self.polynomial = feldman.polynomial(secret, set_up.threshold, entropy)
+            committed = list(feldman.commitments(self.polynomial))
+            shares = [self.sealed_share(set_up, member) for member in set_up.members]
+            meter("edwards25519.multiply_base", set_up.threshold)
+            meter("scalar.multiply", len(shares) * (set_up.threshold - 1))
+            meter("x25519.agree", len(shares))
+            meter("aead.seal", len(shares))
+            content = dealing_content(set_up.digest, self.number, committed)
+            return Dealing(committed, shares, self.sign(DEALING_DOMAIN, content))
+
+    def secret_to_deal(self, set_up: SetUp, sealed: bytes) -> bytes:
+        """A scalar: what this dealer deals."""
+        if set_up.former is None:
+            return feldman.random_scalar(self.secret("flamingo dealt secret"))
+        return self.own_share(set_up.former.certificate.service.digest, sealed)
+
+    def own_share(self, service: bytes, sealed: bytes) -> bytes:
+        """The share that it has sealed for itself; refuses that of another service."""
+        meter("aead.open")
+        try:
+            of, share = opened_state(self.identity, self.environment.experiment_id, sealed)
+        except OpeningFailed as error:
+            raise Refusal("flamingo.other-state", f"not what it has sealed: {error}") from None
+        if of != service:
+            raise Refusal("flamingo.other-state", "what it has sealed in another service")
+        return share
+
+    def sealed_share(self, set_up: SetUp, member: int) -> bytes:
+        """A member's share of what this dealer deals, sealed for it."""
+        assert self.polynomial is not None
+        share = feldman.share_at(self.polynomial, set_up.members[member])
+        return seal_dealt(self.pair_key(member), self.number, member, share, set_up.digest)
+
+    def pair_key(self, other: int) -> bytes:
+        """What dealer and member agree on."""
+        key = self.environment.directory.agreement_key(other)
+        return remembered.agree(self.identity.agreement, key, DEALING_PURPOSE)
+
+    # -- checking -----------------------------------------------------------------------------------------------------
+
+    @handles(CheckDealings)
+    def on_check_dealings(self, message: CheckDealings, private: DealtShares) -> Complaints:
+        """Verify what was dealt, and complain about who has dealt this member what it has not committed to."""
+        with self.progress.answering(message, message.round):
+            set_up = self.begin_set_up(message.round, message.committee, message.former)
+            if self.number not in set_up.members:
+                raise Refusal("flamingo.not-a-member", "is not on the committee that is set up")
+            self.check_dealings(set_up, message.dealings)
+            self.dealings = message.dealings
+            if len(private.shares) != len(message.dealings):
+                raise Refusal("flamingo.other-shares", f"{len(private.shares)} shares of {len(message.dealings)}")
+            self.open_dealt_shares(set_up, private.shares)
+            self.complained = self.dealers_at_fault(set_up)
+            content = complaints_content(self.dealings_digest(set_up), self.number, self.complained)
+            return Complaints(self.complained, self.sign(COMPLAINTS_DOMAIN, content))
+
+    def check_dealings(self, set_up: SetUp, dealings: Sequence[DealingOf]) -> None:
+        """Refuse dealings that an honest server would have left out."""
+        dealers = [dealing.dealer for dealing in dealings]
+        if dealers != [dealer for dealer in set_up.dealers if dealer in set(dealers)]:
+            raise Refusal("flamingo.foreign-dealer", "dealers twice, in another order, or who have nothing to deal")
+        if len(dealers) < set_up.needed:
+            raise Refusal("flamingo.too-few-dealers", f"{len(dealers)} have dealt, {set_up.needed} needed")
+        for dealing in dealings:
+            set_up.check_dealing(dealing.dealer, dealing.commitments)
+            content = dealing_content(set_up.digest, dealing.dealer, dealing.commitments)
+            self.check_signed(DEALING_DOMAIN, dealing.dealer, content, dealing.signature)
+
+    def check_signed(self, domain: bytes, client: int, content: bytes, signature: bytes) -> None:
+        """Refuse what this client has not signed."""
+        try:
+            self.verify(self.environment.directory.signing_key(client), domain, content, signature)
+        except InvalidSignature:
+            raise Refusal("flamingo.other-signature", f"client {client} has not signed what is shown") from None
+
+    def open_dealt_shares(self, set_up: SetUp, sealed: Sequence[bytes]) -> None:
+        """The shares that open."""
+        meter("x25519.agree", len(sealed))
+        meter("aead.open", len(sealed))
+        for dealing, one in zip(self.dealings, sealed, strict=True):
+            try:
+                share = open_dealt(self.pair_key(dealing.dealer), dealing.dealer, self.number, one, set_up.digest)
+            except OpeningFailed:
+                continue
+            self.dealt[dealing.dealer] = share
+
+    def dealers_at_fault(self, set_up: SetUp) -> list[int]:
+        """Whose share did not open or is not on the polynomial.
+
+        Where all that will be used is, put together, each may be taken for right. That takes a point's multiples once,
+        and not once for each dealer.
+        """
+        point, used = set_up.members[self.number], set_up.used(self.dealings)
+        shares = [self.dealt[dealing.dealer] for dealing in used if dealing.dealer in self.dealt]
+        if len(shares) == len(used) and self.holds(set_up, used, shares):
+            return []
+        meter("edwards25519.multiply", len(self.dealings) * (set_up.threshold - 1))
+        meter("edwards25519.add", len(self.dealings) * (set_up.threshold - 1))
+        return [
+            dealing.dealer
+            for dealing in self.dealings
+            if not feldman.is_share(self.dealt.get(dealing.dealer, b""), dealing.commitments, point)
+        ]
+
+    def holds(self, set_up: SetUp, dealings: Sequence[DealingOf], shares: Sequence[bytes]) -> bool:
+        """Whether these shares of these dealings, put together, are on the polynomial that these make."""
+        meter("scalar.multiply", len(shares))
+        meter("edwards25519.multiply_base")
+        meter("edwards25519.multiply", set_up.threshold - 1)
+        meter("edwards25519.add", set_up.threshold - 1)
+        try:
+            share = feldman.weighted_shares(shares, set_up.weights(dealings))
+            return feldman.is_share(share, set_up.commitments(dealings), set_up.members[self.number])
+        except InvalidShares:
+            return False
+
+    def dealings_digest(self, set_up: SetUp) -> bytes:
+        """What this member has in common with those that were shown the same dealings."""
+        return dealings_digest(set_up.digest, self.dealings)
+
+    # -- complaints ---------------------------------------------------------------------------------------------------
+
+    @handles(AnswerComplaints)
+    def on_answer_complaints(self, message: AnswerComplaints) -> Answered:
+        """Show those members' shares who complain about this dealer: once, and too few to decrypt with."""
+        self.progress.check(message, message.round)
+        set_up, polynomial, self.polynomial = self.set_up, self.polynomial, None
+        if set_up is None or polynomial is None:
+            raise Refusal(ORDER, "has dealt nothing, or has answered")
+        self.check_complaints(set_up, message.dealings, message.complaints)
+        about = [row.member for row in message.complaints if self.number in row.against]
+        if len(about) > set_up.most_complaints:
+            raise Refusal("flamingo.too-many-complaints", f"{len(about)} of at most {set_up.most_complaints}")
+        meter("scalar.multiply", len(about) * (set_up.threshold - 1))
+        shares = [feldman.share_at(polynomial, set_up.members[member]) for member in about]
+        return Answered([ShareInTheOpen(self.number, *one) for one in zip(about, shares, strict=True)])
+
+    def check_complaints(self, set_up: SetUp, dealings: bytes, complaints: Sequence[ComplaintsOf]) -> None:
+        """Refuse complaints that members have not signed."""
+        members = [row.member for row in complaints]
+        if len(set(members)) != len(members) or not set(members) <= set_up.members.keys():
+            raise Refusal("flamingo.foreign-complaint", "complaints twice, or of somebody who is no member")
+        for row in complaints:
+            content = complaints_content(dealings, row.member, row.against)
+            self.check_signed(COMPLAINTS_DOMAIN, row.member, content, row.signature)
+
+    # -- the service --------------------------------------------------------------------------------------------------
+
+    @handles(FinishSetUp)
+    def on_finish(self, message: FinishSetUp) -> Serving:
+        """The share that the dealings which count make; sign the key, and seal the share for later rounds."""
+        with self.progress.answering(message, message.round):
+            set_up = self.set_up
+            assert set_up is not None
+            self.check_complaints(set_up, self.dealings_digest(set_up), message.complaints)
+            own = next((row.against for row in message.complaints if row.member == self.number), [])
+            if own != self.complained:
+                raise Refusal("flamingo.complaints-withheld", "its own complaints are not among those shown")
+            counting, shown = set_up.qualified(self.dealings, message.complaints, message.answered)
+            try:
+                shares = [
+                    shown[dealer, self.number] if dealer in own else self.dealt[dealer]
+                    for dealer in (dealing.dealer for dealing in counting)
+                ]
+                commitments = set_up.commitments(counting)
+                service = set_up.service(commitments).digest
+            except (InvalidShares, KeyError) as error:
+                raise Refusal("flamingo.bad-dealing", f"no key comes of what was dealt: {error}") from None
+            if not self.holds(set_up, counting, shares):
+                raise Refusal("flamingo.bad-dealing", "its shares, put together, are not on the polynomial")
+            share = feldman.weighted_shares(shares, set_up.weights(counting))
+            meter("aead.seal")
+            state = sealed_state(self.identity, self.environment.experiment_id, service, share)
+            return Serving(service, self.sign(SERVICE_DOMAIN, service_content(service)), state)

@@ -1,0 +1,146 @@
+"""The experiment's section `aggregation` for `one-shot`."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from testbed.aggregation.contract import AggregationParameters
+from testbed.aggregation.ring_elements import Quantisation
+from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
+from testbed.batches import Batches
+from testbed.committee.messages import STAGE
+from testbed.committee.parameters import CommitteeSection
+from testbed.committee.sortition import committee_stages
+from testbed.crypto.coded_masks import MaskCode
+from testbed.crypto.negacyclic_ntt import DEGREE
+from testbed.crypto.packed_sums import MOST_WIDTH, Packing
+from testbed.errors import ExperimentError
+
+
+@dataclass(frozen=True)
+class PackedQuantisation(Quantisation):
+    """Quantisation into elements that several to a coefficient are packed."""
+
+    def check(self, participants: int, maximum_weight: int) -> None:
+        """Raise `ExperimentError` when the sum of so many weighted updates could exceed its bits."""
+        weighted = participants * maximum_weight
+        needed = (weighted * self.highest).bit_length()
+        if needed <= self.bits:
+            return
+        found = [f"aggregation.bits to {needed}"] if needed <= MOST_WIDTH else []
+        if (levels := ((self.modulus - 1) // weighted + 1).bit_length() - 1) >= 1:
+            found.append(f"aggregation.levels_bits to {levels}")
+        if maximum_weight > 1 and participants * self.highest < self.modulus:
+            found.append("aggregation.weights to equal")
+        advice = f"set {', or '.join(found)}" if found else "lower selection.participants"
+        raise ExperimentError(
+            f"aggregation.bits: {participants} participants with weights up to {maximum_weight} at {self.levels_bits} "
+            f"bits have sums of {needed} bits, not {self.bits}; {advice}"
+        )
+
+
+class OneShotParameters(AggregationParameters):
+    """Sums that hide every single update, from clients that say one thing once, and a committee that unmasks."""
+
+    stages: ClassVar[tuple[str, ...]] = ("one-shot/masked-input", "one-shot/open-shares", "one-shot/sum-shares")
+    further_stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    protocol: Literal["one-shot"] = "one-shot"
+    committee: CommitteeSection = Field(
+        default_factory=lambda: CommitteeSection(), description="Who unmasks: clients to whom keys are shared"
+    )
+    max_colluders: float | int = Field(
+        0.3333,
+        gt=0,
+        allow_inf_nan=False,
+        description="Committee members that learn nothing together with the server: a number T, or a fraction of the "
+        "committee; the nearer to its threshold, the longer the shares",
+    )
+    min_survivors: float | int = Field(
+        0.5,
+        gt=0,
+        allow_inf_nan=False,
+        description="Clients that a sum must have, or the committee refuses: a number, or a fraction of the "
+        "participants",
+    )
+    bits: int = Field(
+        31, ge=8, le=MOST_WIDTH, description="Bits of a sum's coordinate; up to 27, three of them share a coefficient"
+    )
+    levels_bits: int = Field(16, ge=1, le=24, description="Bits per coordinate of an update before summing")
+    clip: float = Field(1.0, gt=0, allow_inf_nan=False, description="Largest absolute value of a coordinate")
+    model_binding: Literal["signed", "none"] = Field(
+        "signed",
+        description="Are shares bound to what the client was asked to train, so that only those go into one sum that "
+        "were sent the same model (signed), or not (none; to show that attack)?",
+    )
+
+    @property
+    def quantisation(self) -> Quantisation:
+        """How updates become what is packed."""
+        return PackedQuantisation(self.clip, self.levels_bits, self.bits)
+
+    @property
+    def packing(self) -> Packing:
+        """How that lies in the coefficients of the ring."""
+        return Packing(self.bits)
+
+    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
+        """Who may be summed with whom."""
+        atomic = self.atomic_batches(batches)
+        return BatchPolicy() if atomic is None else CompleteBatches(atomic)
+
+    def fewest(self, participants: int) -> int:
+        """Clients that a sum of so many participants must have; a fraction is rounded up."""
+        given = self.min_survivors
+        return max(2, given if isinstance(given, int) else ceil(Fraction(str(given)) * participants))
+
+    def code_for(self, members: int) -> MaskCode:
+        """How keys are shared to a committee of so many; raises `ValueError` (one line) where that is not safe.
+
+        Two sets of survivors could both be signed by U members, were T or more of them to sign both, from T = 2 U - M
+        on.
+        """
+        needed, given = self.committee.threshold_for(members), self.max_colluders
+        private = given if isinstance(given, int) else int(Fraction(str(given)) * members)
+        most = min(needed - 1, 2 * needed - members - 1)
+        if not 1 <= private <= most or needed > members:
+            allowed = f"allowed 1 to {most}" if most >= 1 else "no number is safe"
+            raise ValueError(
+                f"max_colluders: T = {private} of {members} members, {needed} of whom must answer; {allowed} (below "
+                f"{needed}, and so few that no two sets can both be signed); see committee.threshold"
+            )
+        return MaskCode(DEGREE, needed, private)
+
+    def check(self, participants: int) -> None:
+        """The committee's numbers, the least sum, and room for the errors of so many."""
+        self.code_for(self.committee.members_planned)
+        if participants < 2:
+            raise ValueError("protocol: one-shot needs at least 2 participants; the sum of one hides nothing")
+        if (fewest := self.fewest(participants)) > participants:
+            raise ValueError(f"min_survivors: {fewest} of {participants} participants; allowed 2 to {participants}")
+        most = self.packing.most_clients
+        if participants > most:
+            wider = [width for width in range(self.bits, MOST_WIDTH + 1) if Packing(width).most_clients >= participants]
+            advice = f"set {wider[0]}" if wider else "lower selection.participants"
+            raise ValueError(
+                f"bits: {self.bits} leave room for the errors of {most} clients, not of {participants}; {advice}"
+            )
+
+    def stages_of_round(self) -> tuple[str, ...]:
+        """See `AggregationParameters.stages_of_round`."""
+        return (*committee_stages(self.committee), *self.stages)
+
+    @property
+    def draws_by_samples(self) -> bool:
+        """See `AggregationParameters.draws_by_samples`."""
+        return self.committee.weights == "samples"
+
+    def check_population(self, population: int) -> None:
+        """There must be so many clients as the committee is to have."""
+        self.committee.check(population)
+
+    def check_weights(self, participants: int, maximum_weight: int) -> None:
+        """The weighted sum must have no more than `bits`."""
+        self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)

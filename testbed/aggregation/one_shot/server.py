@@ -1,0 +1,277 @@
+"""One-shot private aggregation: Karthikeyan and Polychroniadou, OPA: One-shot Private Aggregation with Single Client
+Interaction and its Applications to Federated Learning, CRYPTO 2025 (arXiv 2410.22303, eprint 2024/1192), in the variant
+from LWE with leakage that Hint-LWE covers.
+
+A client draws a key s, uploads its update under the mask of s (`testbed.crypto.ring_lwe`), and shares s to a committee
+by packed secret sharing, in one message: that is all it says. The server names the survivors to the committee, each
+member answers with the sum of the survivors' shares that it holds, U answers give the sum of the keys, and that unmasks
+the sum of the updates. A client that drops out costs nothing; nor do members, as long as U answer twice.
+
+Where this deviates:
+
+- The masks are from Ring-LWE, as those of Willow (Bell-Clark, Gascon, Li, Raykova, Schoppmann, CRYPTO 2025) are,
+  several elements packed in a coefficient as there; the paper's matrix takes a product in d times 2,048 steps instead.
+- Members sign the survivors to each other before they answer, as the paper has it against a malicious server: it may
+  otherwise have two sums. Any two sets of U signers have T + 1 members in common, of whom one is honest. So 2 U - N >
+  T.
+- The paper's client proves to the committee that its shares belong together (SCRAPE's test, of commitments). Ours does
+  not: one whose shares do not can end the round, and be told from nobody.
+- The committee is drawn before the round (`testbed.committee`), and its members' long-term keys are the PKI's: sharing
+  to it takes no word of theirs. What a client was told is bound to the shares it seals (`messages.context_digest`).
+
+It protects against a malicious server with T members of the committee, as long as two clients in a sum are honest; and
+against clients as far as an end of the round goes. See docs/explanation/one-shot.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.lightsecagg.messages import elements_from_bytes
+from testbed.aggregation.one_shot.client import OneShotClient
+from testbed.aggregation.one_shot.member import OneShotMember
+from testbed.aggregation.one_shot.messages import (
+    SURVIVORS_DOMAIN,
+    OpenShares,
+    ShareFrom,
+    SharesFromSurvivors,
+    Submit,
+    SumShares,
+    context_digest,
+    public_seed,
+    sealed_bytes,
+    survivors_content,
+)
+from testbed.aggregation.one_shot.parameters import OneShotParameters
+from testbed.aggregation.secagg.checks import at_least, digest_of_training, verify
+from testbed.aggregation.secagg.messages import SignatureOf, point_of
+from testbed.arrays import Ids
+from testbed.committee.choice import chosen
+from testbed.committee.messages import CommitteeList
+from testbed.committee.sortition import committee_roles
+from testbed.crypto import InvalidShares
+from testbed.crypto.coded_masks import MaskCode
+from testbed.crypto.prime_field import PRIME, Elements
+from testbed.crypto.ring_lwe import LARGEST, PRIMES
+from testbed.emulation.compute.cost import meter
+from testbed.errors import ProtocolError, RoundAborted
+from testbed.network import Replies
+from testbed.network.contract import ids, no_ids
+from testbed.parties.client import RoleSpec
+from testbed.privacy.noise_plan import Guarantees
+from testbed.vectors.integers import INTEGERS
+
+
+@dataclass
+class OneShotRound:
+    """One round.
+
+    Attributes:
+        start: how the aggregation began.
+        experiment_id: 16 bytes.
+        committee: who serves.
+        code: how keys are shared to them.
+        training: digest of what the clients were asked to train; empty with ``model_binding: none``.
+        agreed: the participants, where the clients have verified who they are; else empty.
+        uploads: the answers with the masked inputs.
+        shares: by client whose upload is as it should be, a sealed share for each member.
+        survivors: whose inputs are summed.
+    """
+
+    start: AggregationRound
+    experiment_id: bytes
+    committee: CommitteeList
+    code: MaskCode
+    training: bytes = b""
+    agreed: list[int] = field(default_factory=list)
+    uploads: Replies = field(init=False)
+    shares: dict[int, list[bytes]] = field(default_factory=dict)
+    survivors: Ids = field(default_factory=no_ids)
+
+    @property
+    def members(self) -> Ids:
+        """The committee, sorted."""
+        return ids(self.committee.clients)
+
+    def misbehaved(self, client: int, detail: str) -> None:
+        """Record what a client has done."""
+        self.start.network.record_event(f"client:{client}", "misbehaviour", detail)
+
+
+class OneShot(AggregationProtocol):
+    """Server side. A malicious server overrides some decisions."""
+
+    parameters: OneShotParameters
+    needs_registration = True
+
+    def __init__(self, parameters: OneShotParameters) -> None:
+        super().__init__(parameters)
+        self.stages = parameters.stages_of_round()
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """See `AggregationProtocol.roles`."""
+        own = [RoleSpec(OneShotClient, self.parameters), RoleSpec(OneShotMember, self.parameters)]
+        return [*own, *committee_roles(self.parameters.committee)]
+
+    def guarantees(self, participants: int) -> Guarantees:
+        """See `AggregationProtocol.guarantees`, for dishonest clients who may all be on the committee."""
+        fewest = self.parameters.fewest(participants)
+        private = self.parameters.code_for(self.parameters.committee.members_planned).private
+        return Guarantees(
+            participants,
+            max_colluders=min(private, fewest - 2),
+            min_sum_size=fewest,
+            min_partition_size=fewest,
+            min_noise_share=fewest / participants,
+        )
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        """See `AggregationProtocol.aggregate`. The sum over all whose upload arrives, or `RoundAborted`."""
+        state = await self.begin(round_)
+        await self.collect_submissions(state)
+        key = await self.summed_key(state)
+        total = await self.unmasked(state, key)
+        mean, weight = self.parameters.quantisation.decode(total, len(state.survivors))
+        if self.parameters.weights == "equal" and weight != len(state.survivors):
+            raise RoundAborted("implausible-sum", f"{len(state.survivors)} equal weights sum to {weight}")
+        return Aggregate(mean, weight, state.survivors)
+
+    async def begin(self, round_: AggregationRound) -> OneShotRound:
+        """The committee of this round; raises `RoundAborted` where clients would refuse the round anyway."""
+        participants, given = len(round_.participants), self.parameters
+        if round_.experiment_id is None:
+            raise RoundAborted("no-committee", "the committee is drawn with the experiment's id")
+        if participants < 2 or participants > given.packing.most_clients:
+            raise RoundAborted("wrong-size", f"{participants} participants; 2 to {given.packing.most_clients}")
+        fewest = given.fewest(participants)
+        given.batch_policy(round_.batches).require_complete_batches(round_.trained, fewest, "trained")
+        known = round_.number, round_.network, round_.directory, round_.experiment_id
+        committee = await chosen(given.committee, *known, memory=round_.memory)
+        try:
+            code = given.code_for(len(committee.members))
+        except ValueError as error:
+            raise RoundAborted("unsafe-committee", str(error)) from None
+        return OneShotRound(round_, round_.experiment_id, committee, code)
+
+    # -- what clients say ---------------------------------------------------------------------------------------------
+
+    async def collect_submissions(self, state: OneShotRound) -> None:
+        """The masked inputs that arrive with all their shares, and whose are summed."""
+        start, participants = state.start, len(state.start.participants)
+        state.training = digest_of_training(self.parameters.model_binding, start)
+        state.agreed = start.participants.tolist() if start.participants_agreed else []
+        question = Submit(start.number, participants, state.committee)
+        state.uploads = await start.network.ask(start.trained, question)
+        answers = state.uploads.valid()
+        length = None if start.dimension is None else self.input_length(start.dimension)
+        fitting = set(of_shape({c: answer.input for c, answer in answers.items()}, INTEGERS, length).tolist())
+        members, size = len(state.committee.members), sealed_bytes(state.code)
+        for client, answer in answers.items():
+            if client not in fitting:
+                state.misbehaved(client, f"masked input: {answer.input}")
+            elif len(answer.shares) != members or {len(sealed) for sealed in answer.shares} != {size}:
+                state.misbehaved(client, "masked input: not a share for every member of the committee")
+            else:
+                state.shares[client] = answer.shares
+        fewest = self.parameters.fewest(participants)
+        at_least(fewest, len(state.shares), state.uploads, "sent their input")
+        batches = self.parameters.batch_policy(start.batches)
+        state.survivors = batches.require_complete_batches(ids(list(state.shares)), fewest, "sent their input")
+
+    def input_length(self, dimension: int) -> int:
+        """Elements of a masked update of so many parameters."""
+        return len(PRIMES) * self.parameters.packing.coefficients(dimension + 1)
+
+    # -- what the committee says --------------------------------------------------------------------------------------
+
+    async def summed_key(self, state: OneShotRound) -> npt.NDArray[np.int64]:
+        """`(4096,)` the sum of the survivors' keys, from what the committee answers."""
+        replies, signatures = await self.signatures(state, state.members, state.survivors)
+        at_least(state.code.needed, len(signatures), replies, "members signed the survivors")
+        replies, held = await self.summed_shares(state, ids(list(signatures)), signatures)
+        at_least(state.code.needed, len(held), replies, "members summed their shares")
+        return self.decoded_key(state, held, len(state.survivors))
+
+    def opening(self, state: OneShotRound, survivors: Ids) -> OpenShares:
+        """What members are told of these survivors."""
+        return OpenShares(
+            state.start.number, len(state.start.participants), state.training, state.agreed, state.committee,
+            survivors.tolist(),
+        )  # fmt: skip
+
+    async def signatures(self, state: OneShotRound, members: Ids, survivors: Ids) -> tuple[Replies, dict[int, bytes]]:
+        """The members that have opened the shares of these survivors, and their signatures."""
+        start = state.start
+        places = {member: place for place, member in enumerate(state.committee.clients)}
+        private = {
+            member: SharesFromSurvivors([ShareFrom(c, state.shares[c][places[member]]) for c in survivors.tolist()])
+            for member in members.tolist()
+        }
+        meter("message", len(members) * len(survivors))
+        replies = await start.network.ask(members, self.opening(state, survivors), private=private)
+        context = context_digest(
+            state.experiment_id, start.number, len(start.participants), state.training, state.agreed, state.committee,
+            state.code, self.parameters.bits,
+        )  # fmt: skip
+        content, found = survivors_content(start.number, survivors.tolist(), context), {}
+        for member, answer in replies.valid().items():
+            try:
+                verify(start, member, SURVIVORS_DOMAIN, content, answer.signature)
+            except ProtocolError as error:
+                state.misbehaved(member, f"signature on the survivors: {error}")
+                continue
+            found[member] = answer.signature
+        return replies, found
+
+    async def summed_shares(
+        self, state: OneShotRound, members: Ids, signatures: Mapping[int, bytes]
+    ) -> tuple[Replies, dict[int, Elements]]:
+        """What members that are shown the first U of these signatures say, by their points."""
+        rows = [SignatureOf(member, signatures[member]) for member in sorted(signatures)[: state.code.needed]]
+        replies = await state.start.network.ask(members, SumShares(state.start.number, rows))
+        held: dict[int, Elements] = {}
+        for member, answer in replies.valid().items():
+            elements = elements_from_bytes(answer.total)
+            if elements is None or len(elements) != state.code.piece_length:
+                state.misbehaved(member, f"summed shares: {len(answer.total)} bytes, or no elements of the field")
+                continue
+            held[point_of(member)] = elements
+        return replies, held
+
+    def decoded_key(self, state: OneShotRound, held: Mapping[int, Elements], clients: int) -> npt.NDArray[np.int64]:
+        """`(4096,)` the sum of so many keys, from U or more sums of shares; raises `RoundAborted` if it is none."""
+        code = state.code
+        meter("field.multiply", (len(held) + code.needed - code.private) * code.needed * code.piece_length)
+        try:
+            wrong = code.wrong(held)
+        except InvalidShares as error:
+            raise RoundAborted("wrong-shares", f"the sums of {len(held)} members: {error}") from None
+        for point in wrong:
+            state.misbehaved(point - 1, "summed shares: not what fits the others' sums, or a survivor has dealt it so")
+        key = code.decoded({point: said for point, said in held.items() if point not in wrong}).astype(np.int64)
+        key -= np.where(key > PRIME // 2, PRIME, 0)
+        if int(np.abs(key).max()) > clients * LARGEST:
+            raise RoundAborted("wrong-shares", f"the sums give no sum of {clients} keys, which are small numbers")
+        return key
+
+    # -- the sum ------------------------------------------------------------------------------------------------------
+
+    async def unmasked(self, state: OneShotRound, key: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """`(d+1,)` the sum of the survivors' elements."""
+        return self.without_mask(state, await state.uploads.total(state.survivors), key)
+
+    def without_mask(
+        self, state: OneShotRound, total: npt.NDArray[np.uint64], key: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.uint64]:
+        """`(d+1,)` what lies under the mask of this key, in `(3 C,)` sums of masked inputs."""
+        packing, rows = self.parameters.packing, total.reshape(len(PRIMES), -1)
+        dimension = state.start.dimension
+        elements = packing.together * rows.shape[1] if dimension is None else dimension + 1
+        meter("mask.element", rows.size)
+        meter("ring_lwe.multiply", rows.size)
+        meter("ring_lwe.add", rows.size + elements)
+        return packing.unmasked(rows, key, public_seed(state.experiment_id, state.start.number), elements)

@@ -1,0 +1,165 @@
+"""Messages under the masks of `ring_lwe`: several elements in a coefficient, above the errors.
+
+A coefficient is ``(x_1 + x_2 2**w + ... + x_K 2**((K - 1) w)) 2**shift`` (Willow packs its inputs so, too). Sums of n
+such are read back as long as each sum of elements stays below 2**w, and the sum of n errors within 2**(shift - 1): then
+nothing is carried from one to the next, and nothing wraps modulo q, as ``K w + shift`` is a bit less than q has.
+
+**The noise budget.** A discrete Gaussian is sub-Gaussian with its own sigma (Canonne, Kamath, Steinke, The Discrete
+Gaussian for Differential Privacy, NeurIPS 2020, Fact 19), so is a sum of n with sigma sqrt(n): it is beyond t with
+probability at most 2 exp(-t**2 / (2 n sigma**2)). Over 2**31 coefficients that is 2**-40 for t = sigma sqrt(2 n 72 ln
+2): about 64 sqrt(n).
+"""
+
+from dataclasses import dataclass
+from math import ceil, log, sqrt
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.crypto.negacyclic_ntt import DEGREE
+from testbed.crypto.ring_lwe import DEVIATION, MODULUS, PRIMES, gaussian, products
+
+USABLE_BITS = MODULUS.bit_length() - 1
+LEAST_SHIFT = 11
+"""Room for the errors: of 250 clients (`noise_bound`)."""
+MOST_WIDTH = 31
+MOST_CLIENTS = 1 << 24
+"""The coefficients of so many keys' sum are within 2**30 of zero, as those of a field's elements must be."""
+
+_FAILURE_BITS = 40
+_COEFFICIENT_BITS = 31  # of an update: 2**31 coefficients are more than a message can hold
+_BOUND_OF_ONE = DEVIATION * sqrt(2 * (_FAILURE_BITS + _COEFFICIENT_BITS + 1) * log(2))
+_CHUNK = 1 << 14  # coefficients that are made at once: they stay in a core's cache
+_FIELD = np.uint64(31)
+
+
+def noise_bound(clients: int) -> int:
+    """What no coefficient of the sum of so many clients' errors exceeds, but with probability 2**-40 in all."""
+    return ceil(_BOUND_OF_ONE * sqrt(clients))
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How elements lie in coefficients.
+
+    Attributes:
+        width: w, bits of a sum of elements, 1 to 31.
+    """
+
+    width: int
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for a width that is out of range."""
+        if not 1 <= self.width <= MOST_WIDTH:
+            raise ValueError(f"a sum has 1 to {MOST_WIDTH} bits, not {self.width}")
+
+    @property
+    def together(self) -> int:
+        """K, elements of a coefficient."""
+        return (USABLE_BITS - LEAST_SHIFT) // self.width
+
+    @property
+    def shift(self) -> int:
+        """Bits below the elements, for the errors: all that are left."""
+        return USABLE_BITS - self.together * self.width
+
+    @property
+    def most_clients(self) -> int:
+        """Whose errors have room (`noise_bound`)."""
+        return min(MOST_CLIENTS, int(((2 ** (self.shift - 1) - 1) / _BOUND_OF_ONE) ** 2))
+
+    def coefficients(self, elements: int) -> int:
+        """How many hold so many elements."""
+        return -(-elements // self.together)
+
+    def masked(
+        self, elements: npt.NDArray[np.unsignedinteger], key: npt.NDArray[np.int64], error_seed: bytes, seed: bytes
+    ) -> npt.NDArray[np.uint32]:
+        """`(3, C)` the elements under a mask, modulo each of the primes.
+
+        Args:
+            elements: `(d,)`, each below 2**width. Coefficient c has the elements c, c + C, c + 2 C, ...
+            key: `(4096,)` of the mask.
+            error_seed: 32 secret bytes, used once.
+            seed: of the public polynomials.
+        """
+        count = self.coefficients(len(elements))
+        found = products(key, seed, count)
+        self.add(found, elements, gaussian(error_seed, count))
+        return found
+
+    def add(
+        self,
+        masks: npt.NDArray[np.uint32],
+        elements: npt.NDArray[np.unsignedinteger],
+        errors: npt.NDArray[np.int8],
+    ) -> None:
+        """Add elements and `(C,)` errors to `(3, C)` masks, modulo each of the primes, in place."""
+        count = masks.shape[1]
+        for prime, row in zip(PRIMES, masks, strict=True):
+            factors = [np.uint64(pow(2, self.shift + k * self.width, prime)) for k in range(self.together)]
+            for begin in range(0, count, _CHUNK):
+                target = row[begin : begin + _CHUNK]
+                summed = target.astype(np.uint64)
+                summed += (errors[begin : begin + len(target)].astype(np.int64) + prime).view(np.uint64)
+                for k, factor in enumerate(factors):
+                    part = elements[k * count + begin : min((k + 1) * count, k * count + begin + len(target))]
+                    summed[: len(part)] += part.astype(np.uint64) * factor
+                target[:] = _reduced(summed, prime)
+
+    def unmasked(
+        self, total: npt.NDArray[np.uint64], key: npt.NDArray[np.int64], seed: bytes, elements: int
+    ) -> npt.NDArray[np.uint64]:
+        """`(d,)` the sums of elements that `(3, C)` sums of what `masked` has returned stand for.
+
+        Noise comes of another key than the sum of the keys.
+
+        Args:
+            total: modulo 2**64, of fewer than 2**32 clients.
+            key: `(4096,)` the sum of the keys.
+            seed: of the public polynomials.
+            elements: d.
+        """
+        masks = products(key, seed, total.shape[1])
+        half = 1 << (self.shift - 1)
+        first, second, third = (
+            _reduced(_reduced(row, prime) + np.uint64(prime + half % prime) - mask, prime)
+            for prime, row, mask in zip(PRIMES, total, masks, strict=True)
+        )
+        low, high = _joined(first, second, third)
+        found = np.empty((self.together, total.shape[1]), np.uint64)
+        for k in range(self.together):
+            found[k] = _field(low, high, self.shift + k * self.width, self.width)
+        return found.reshape(-1)[:elements]
+
+
+def key_of(seed: bytes) -> npt.NDArray[np.int64]:
+    """`(4096,)` the key of 32 secret bytes."""
+    return gaussian(seed, DEGREE).astype(np.int64)
+
+
+def _reduced(words: npt.NDArray[np.uint64], prime: int) -> npt.NDArray[np.uint64]:
+    return words - words // np.uint64(prime) * np.uint64(prime)  # by a constant: faster than the remainder
+
+
+def _joined(
+    first: npt.NDArray[np.uint64], second: npt.NDArray[np.uint64], third: npt.NDArray[np.uint64]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """The number below q with these residues, as ``low + high * 2**31`` (Garner's mixed radix)."""
+    p, q, r = PRIMES
+    second = _reduced(_reduced(second + np.uint64(q) - first % np.uint64(q), q) * np.uint64(pow(p, -1, q)), q)
+    third = _reduced(_reduced(third + np.uint64(r) - first % np.uint64(r), r) * np.uint64(pow(p, -1, r)), r)
+    third = _reduced(_reduced(third + np.uint64(r) - second % np.uint64(r), r) * np.uint64(pow(q, -1, r)), r)
+    # first + second p + third p q, where p q = upper 2**31 + lower
+    upper, lower = np.uint64(p * q >> 31), np.uint64(p * q & (1 << 31) - 1)
+    low = first + second * np.uint64(p) + third * lower
+    return low & np.uint64((1 << 31) - 1), (low >> _FIELD) + third * upper
+
+
+def _field(low: npt.NDArray[np.uint64], high: npt.NDArray[np.uint64], begin: int, width: int) -> npt.NDArray[np.uint64]:
+    """Bits `begin` to ``begin + width`` of ``low + high * 2**31``, at most 31 of them."""
+    if begin >= 31:
+        bits = high >> np.uint64(begin - 31)
+    else:
+        bits = low >> np.uint64(begin) | high << np.uint64(31 - begin)
+    return bits & np.uint64((1 << width) - 1)

@@ -1,0 +1,98 @@
+"""Which values of a polynomial over `prime_field` are wrong: Reed-Solomon codes, decoded as by Welch and Berlekamp.
+
+Welch and Berlekamp, Error Correction for Algebraic Block Codes, US patent 4,633,470, 1986, as in Gemmell and Sudan,
+Highly Resilient Correctors for Polynomials, 1992, section 2: for a polynomial P of fewer than t coefficients and at
+most e wrong values y_j there are E of degree e, zero at the wrong points, and Q = P E with Q(x_j) = y_j E(x_j) at all
+of them. Any such pair but zero has Q / E = P. Finding one is a system of linear equations, solved here in O(m**3)
+steps.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.crypto import InvalidShares
+from testbed.crypto.prime_field import PRIME, inverse, reduced
+
+
+def wrong_values(points: Sequence[int], values: Sequence[int], threshold: int) -> list[int]:
+    """The places of the wrong values: at most (m - t) / 2 of them.
+
+    Args:
+        points: `(m,)` distinct, modulo the prime.
+        values: `(m,)` modulo the prime.
+        threshold: t, coefficients of the polynomial.
+
+    Raises:
+        InvalidShares: no polynomial of so few coefficients has all but so few of the values.
+    """
+    count = len(points)
+    errors = (count - threshold) // 2
+    powers = [[1] * count]
+    for _ in range(threshold + errors - 1):
+        powers.append([power * point % PRIME for power, point in zip(powers[-1], points, strict=True)])
+    of_quotient = powers[: threshold + errors]
+    of_locator = [
+        [-power * value % PRIME for power, value in zip(row, values, strict=True)] for row in powers[: errors + 1]
+    ]
+    solution = _kernel(np.array([*of_quotient, *of_locator], np.uint64).T)
+    dividend, locator = solution[: threshold + errors], solution[threshold + errors :]
+    polynomial, too_many = _quotient(dividend, locator), f"more than {errors} of {count} values are wrong"
+    if polynomial is None or len(polynomial) > threshold:
+        raise InvalidShares(too_many)
+    told = zip(points, values, strict=True)
+    wrong = [place for place, (point, value) in enumerate(told) if _at(polynomial, point) != value]
+    if len(wrong) > errors:
+        raise InvalidShares(too_many)
+    return wrong
+
+
+def _kernel(matrix: npt.NDArray[np.uint64]) -> list[int]:
+    """Some solution of ``matrix @ x = 0`` but zero; zero, where it is the only one."""
+    rows = matrix.copy()
+    pivots: list[int] = []
+    for column in range(matrix.shape[1]):
+        place = len(pivots)
+        found = np.flatnonzero(rows[place:, column])
+        if not len(found):
+            solution = [0] * matrix.shape[1]
+            solution[column] = 1
+            for row, pivot in enumerate(pivots):
+                solution[pivot] = -int(rows[row, column]) % PRIME
+            return solution
+        rows[[place, place + found[0]]] = rows[[place + found[0], place]]
+        rows[place] = reduced(rows[place] * np.uint64(inverse(int(rows[place, column]))))
+        factors = np.uint64(PRIME) - rows[:, column]
+        factors[place] = 0
+        rows += reduced(factors[:, None] * rows[place])
+        rows = reduced(rows).astype(np.uint64)
+        pivots.append(column)
+    return [0] * matrix.shape[1]
+
+
+def _quotient(dividend: list[int], divisor: list[int]) -> list[int] | None:
+    """Coefficients from the lowest on, no leading zero; None: there is a remainder."""
+    dividend, divisor = _trimmed(dividend), _trimmed(divisor)
+    if not divisor:
+        return None
+    found, scale = [0] * max(0, len(dividend) - len(divisor) + 1), inverse(divisor[-1])
+    for shift in range(len(found) - 1, -1, -1):
+        factor = found[shift] = dividend[shift + len(divisor) - 1] * scale % PRIME
+        for place, coefficient in enumerate(divisor):
+            dividend[shift + place] = (dividend[shift + place] - factor * coefficient) % PRIME
+    return None if any(dividend) else _trimmed(found)
+
+
+def _trimmed(polynomial: list[int]) -> list[int]:
+    kept = list(polynomial)
+    while kept and not kept[-1]:
+        kept.pop()
+    return kept
+
+
+def _at(polynomial: list[int], point: int) -> int:
+    value = 0
+    for coefficient in reversed(polynomial):
+        value = (value * point + coefficient) % PRIME
+    return value

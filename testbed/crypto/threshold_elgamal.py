@@ -1,0 +1,88 @@
+"""Encryption to a key that t of n holders have together: hashed ElGamal on the prime-order group of edwards25519, as in
+DHIES (Abdalla, Bellare, Rogaway, CT-RSA 2001), decrypted by shares (Desmedt, Frankel, CRYPTO 1989).
+
+To the public key s B, a message is encrypted as (w B, AES-256-GCM under a key derived from w B and w s B). A holder of
+a share s_u answers with s_u (w B), its partial decryption; t of them give s (w B) by Lagrange interpolation in the
+exponent, and nobody learns s. A partial decryption carries no proof: a wrong one gives a key that opens nothing, which
+is noticed, and does not tell whose it was.
+
+A holder that is asked for the product of any point has no way to see what it decrypts. Whoever uses this must let
+holders check where a ciphertext's first half comes from.
+"""
+
+import hmac
+from collections.abc import Mapping
+
+from testbed.crypto import InvalidKey, InvalidShares, OpeningFailed, edwards25519, encryption, feldman, require_length
+from testbed.crypto.edwards25519 import POINT_BYTES
+from testbed.crypto.feldman import lagrange_weights
+
+OVERHEAD_BYTES = encryption.SEAL_OVERHEAD_BYTES
+"""How much longer than its plaintext the second half of a ciphertext is."""
+
+_DOMAIN = b"testbed/threshold-elgamal/v1"
+_NONCE = bytes(encryption.NONCE_BYTES)  # each key seals once
+
+
+def encrypt(public: bytes, plaintext: bytes, associated: bytes, entropy: bytes) -> tuple[bytes, bytes]:
+    """The ciphertext's halves: a point, 32 bytes, and what is sealed, 16 bytes longer than the plaintext.
+
+    The scalar w follows from the entropy and all else that is given here, so that entropy that is used twice does not
+    seal two messages under one key.
+
+    Args:
+        public: the holders' public key, 32 bytes.
+        plaintext: any length.
+        associated: authenticated, not sent.
+        entropy: 32 secret bytes.
+
+    Raises:
+        InvalidKey: the public key is no point of prime order.
+    """
+    require_length(entropy, 32, "the entropy of an encryption")
+    message = len(associated).to_bytes(8, "big") + associated + public + plaintext
+    scalar = edwards25519.reduce_scalar(hmac.digest(entropy, _DOMAIN + b"/scalar" + message, "sha512"))
+    try:
+        point, shared = edwards25519.multiply_base(scalar), edwards25519.multiply(scalar, public)
+    except ValueError as error:
+        raise InvalidKey(f"the public key: {error}") from None
+    return point, encryption.seal(_key(point, shared), _NONCE, plaintext, associated)
+
+
+def partial_decryption(share: bytes, point: bytes) -> bytes:
+    """A holder's answer for a ciphertext's first half, 32 bytes, in constant time.
+
+    Raises:
+        InvalidKey: that half is no point of prime order.
+    """
+    try:
+        return edwards25519.multiply(share, point)
+    except ValueError as error:
+        raise InvalidKey(f"a ciphertext's point: {error}") from None
+
+
+def decrypt(point: bytes, sealed: bytes, associated: bytes, partial: Mapping[int, bytes]) -> bytes:
+    """The plaintext, from partial decryptions by the holders' points: exactly as many as the threshold.
+
+    Raises:
+        OpeningFailed: one of all that is given is not what it should be.
+    """
+    return decrypt_with(point, sealed, associated, partial, lagrange_weights(list(partial)))
+
+
+def decrypt_with(
+    point: bytes, sealed: bytes, associated: bytes, partial: Mapping[int, bytes], weights: list[int]
+) -> bytes:
+    """What `decrypt` does, given the holders' Lagrange weights: computed once for many ciphertexts."""
+    if len(point) != POINT_BYTES:
+        raise OpeningFailed(f"a ciphertext's point of {len(point)} bytes")
+    try:
+        shared = feldman.weighted_points(list(partial.values()), weights)
+    except InvalidShares as error:
+        raise OpeningFailed(f"a partial decryption: {error}") from None
+    return encryption.open_sealed(_key(point, shared), _NONCE, sealed, associated)
+
+
+def _key(point: bytes, shared: bytes) -> bytes:
+    """32 bytes, of the two points w B and w s B."""
+    return hmac.digest(shared, _DOMAIN + b"/key" + point, "sha256")

@@ -1,0 +1,126 @@
+"""What a malicious server, clients and members of `one-shot` come to: both where it fails and where it does not."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.adversary.misbehaviour import AttackContext, dishonest_role, malicious_server
+from testbed.adversary.one_shot import AnswerWrongSum, ContradictCommittee, DealOtherShares, NameOtherCommittee
+from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.aggregation.one_shot.parameters import OneShotParameters
+from testbed.aggregation.one_shot.server import OneShot
+from testbed.errors import RoundAborted
+from testbed.parties.client import RoleSpec
+from tests.aggregation.federations import SmallFederation
+
+DELTAS = np.random.default_rng(3).uniform(-1, 1, (12, 7))
+MEMBERS = tuple(range(2, 10))  # eight
+VICTIM = 4
+
+
+def parameters(threshold: int, private: int = 1) -> OneShotParameters:
+    return OneShotParameters(
+        committee={"selection": "given", "members": MEMBERS, "threshold": threshold},
+        max_colluders=private,
+        weights="equal",
+        bits=27,
+    )
+
+
+def attacked(kind: Any, dishonest: set[int], threshold: int, **more: Any) -> tuple[SmallFederation, list[str], Any]:
+    """The federation, what the attack came to, and the round's outcome."""
+    options = {ContradictCommittee: ReconstructionOptions(victim=VICTIM)}
+    server = malicious_server(OneShot, [kind], AttackContext(frozenset(dishonest), options))
+    small = SmallFederation(DELTAS, parameters(threshold), protocol=server, **more)
+    try:
+        outcome: Any = small.run()
+    except RoundAborted as ended:
+        outcome = ended
+    return small, [event.detail for event in small.network.events if event.kind == "attack"], outcome
+
+
+@pytest.mark.parametrize("threshold", [6, 7, 8])
+@pytest.mark.parametrize("accomplices", range(7))
+def test_two_sums_can_be_had_where_two_sets_can_be_signed(threshold: int, accomplices: int) -> None:
+    """Two sets of U signers of 8, of whom only accomplices are in both."""
+    dishonest = {client for client in MEMBERS if client != VICTIM}
+    some = set(sorted(dishonest)[:accomplices])
+    small, (said,), aggregate = attacked(ContradictCommittee, some, threshold)
+    assert aggregate.survivors.tolist() == list(range(12))
+    assert np.abs(aggregate.mean - np.float32(DELTAS).mean(0)).max() < 1e-4
+    can_be = accomplices >= 2 * threshold - len(MEMBERS)
+    assert ("; reconstructed, weight 1, sha256 " in said) == can_be
+    assert can_be <= (accomplices > parameters(threshold).code_for(len(MEMBERS)).private)  # never with T or fewer
+    if can_be:
+        assert small.refusals() == []
+        coins = small.randomness.simulation_key(VICTIM, 1, "stochastic rounding")
+        update = small.parameters.quantisation.encode(np.float32(DELTAS[VICTIM]), 1, coins)
+        assert said.endswith(hashlib.sha256(update.astype("<u4").tobytes()).hexdigest())
+        assert ContradictCommittee.update_recovered is not None
+        assert ContradictCommittee.update_recovered.search(said.removeprefix("contradict-dropouts: "))
+    else:
+        told_of_others = len(MEMBERS) - threshold  # honest ones
+        assert [check for _, check in small.refusals()] == ["one-shot.too-few-signatures"] * told_of_others
+        assert said.endswith("; failed: too few sums")
+
+
+def test_a_victim_that_has_left_is_not_attacked() -> None:
+    _, said, aggregate = attacked(ContradictCommittee, {2}, 6, leaving={"one-shot/masked-input": {VICTIM}})
+    assert said == []
+    assert VICTIM not in aggregate.survivors
+
+
+def test_another_committee_than_everybody_knows_is_refused() -> None:
+    small, (said,), ended = attacked(NameOtherCommittee, {0, 1, 10, 11}, 6)
+    assert said == "name-other-committee: 4 of 8 members are accomplices put there"
+    assert isinstance(ended, RoundAborted)
+    assert ended.reason == "below-threshold"
+    assert small.refusals() == [(client, "committee.other-members") for client in range(12)]
+
+
+def test_members_that_happen_to_be_accomplices_are_named_as_they_are() -> None:
+    small, said, aggregate = attacked(NameOtherCommittee, {2, 3}, 6)
+    assert said == []
+    assert len(aggregate.survivors) == 12
+    assert small.refusals() == []
+
+
+def with_clients(kind: Any, dishonest: set[int], threshold: int) -> tuple[SmallFederation, Any]:
+    given, context = parameters(threshold), AttackContext(frozenset(dishonest))
+    role = dishonest_role(kind.extends, [kind], context)
+    small = SmallFederation(DELTAS, given, protocol=OneShot, roles=[RoleSpec(role, given, frozenset(dishonest))])
+    try:
+        return small, small.run()
+    except RoundAborted as ended:
+        return small, ended
+
+
+@pytest.mark.parametrize(("dishonest", "found"), [({2}, True), ({2, 9}, False), ({0, 11}, True)])
+def test_a_wrong_sum_is_found_where_half_of_what_is_not_needed_is_more(dishonest: set[int], found: bool) -> None:
+    """Eight members, six needed: one wrong sum is found, of two it is known that they are too many."""
+    small, outcome = with_clients(AnswerWrongSum, dishonest, 6)
+    on_it = sorted(dishonest & set(MEMBERS))
+    assert len([event for event in small.network.events if event.kind == "attack"]) == len(on_it)
+    if found:
+        assert np.abs(outcome.mean - np.float32(DELTAS).mean(0)).max() < 1e-4
+        assert [client for client, _ in small.misbehaviour()] == on_it
+    else:
+        assert outcome.reason == "wrong-shares"
+        assert small.misbehaviour() == []
+
+
+def test_where_all_members_are_needed_a_wrong_sum_ends_the_round() -> None:
+    _, outcome = with_clients(AnswerWrongSum, {2}, 8)
+    assert outcome.reason == "wrong-shares"
+    assert "no sum of 12 keys" in outcome.detail
+
+
+def test_shares_of_no_key_end_the_round() -> None:
+    small, outcome = with_clients(DealOtherShares, {11}, 6)
+    assert outcome.reason == "wrong-shares"
+    assert small.refusals() == []
+    assert [event.detail for event in small.network.events if event.kind == "attack"] == [
+        "deal-inconsistent-shares: 8 shares that belong to no key"
+    ]

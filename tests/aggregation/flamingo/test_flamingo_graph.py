@@ -1,0 +1,126 @@
+"""The density of Flamingo's graphs against exact probabilities, and the graphs against a walk over their edges."""
+
+from fractions import Fraction
+from math import comb, log2
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from testbed.aggregation.flamingo.bound import STEPS, Density, Requirements, density, disconnected_bits, too_few_bits
+from testbed.aggregation.flamingo.graph import RoundGraph, round_graph
+from tests.thoroughness import examples
+
+
+def disconnected_exactly(clients: int, epsilon: float) -> float:
+    """Gilbert 1959: by the component that holds one client."""
+    connected, away = [Fraction(0), Fraction(1)], 1 - Fraction(epsilon)
+    for n in range(2, clients + 1):
+        apart = sum(comb(n - 1, k - 1) * connected[k] * away ** (k * (n - k)) for k in range(1, n))
+        connected.append(1 - apart)
+    return float(1 - connected[clients])
+
+
+@pytest.mark.parametrize("clients", [2, 3, 5, 10, 20])
+@pytest.mark.parametrize("epsilon", [0.3, 0.5, 0.8, 0.95])
+def test_graphs_fall_apart_no_more_often_than_said(clients: int, epsilon: float) -> None:
+    exactly, said = disconnected_exactly(clients, epsilon), 2 ** -disconnected_bits(clients, epsilon)
+    assert exactly <= said * (1 + 1e-9)
+    if exactly < 0.05:
+        assert said < 1.6 * exactly + 1e-12
+
+
+@pytest.mark.parametrize(("survivors", "neighbours", "epsilon"), [(20, 3, 0.5), (90, 13, 0.4), (900, 13, 0.05)])
+def test_too_few_neighbours_are_a_binomial_tail(survivors: int, neighbours: int, epsilon: float) -> None:
+    tail = survivors * binom.cdf(neighbours - 1, survivors - 1, epsilon)
+    assert too_few_bits(survivors, neighbours, epsilon) == pytest.approx(-log2(tail), rel=1e-6)
+
+
+@pytest.mark.parametrize("participants", [20, 50, 100, 500, 2000])
+@pytest.mark.parametrize("dishonest", [0.0, 0.1, 0.3])
+def test_no_sparser_graph_would_do(participants: int, dishonest: float) -> None:
+    required = Requirements(dishonest, 0.1, 40, 20)
+    found = density(participants, required)
+    assert found.survivors == participants - participants // 10
+    bad = int(dishonest * participants)
+
+    def does(steps: int) -> bool:
+        epsilon = steps / STEPS
+        few = too_few_bits(found.survivors, required.fewest_neighbours, epsilon)
+        return disconnected_bits(found.survivors - bad, epsilon) >= 40 and few >= 20
+
+    assert found.steps == STEPS or does(found.steps)
+    assert found.steps == 1 or not does(found.steps - 1)
+    assert dishonest**required.fewest_neighbours < 2**-40
+    assert found.neighbours == (0 if found.steps == STEPS else required.fewest_neighbours)
+
+
+# -- graphs ------------------------------------------------------------------------------------------------------------
+
+
+def graph_of(participants: list[int], steps: int, neighbours: int, survivors: int, seed: int = 0) -> RoundGraph:
+    return RoundGraph(participants, Density(len(participants), steps, survivors, neighbours), bytes([seed]) * 32)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> dict[str, Any]:
+    participants = sorted(draw(st.sets(st.integers(0, 200), min_size=2, max_size=30)))
+    return {
+        "participants": participants,
+        "online": sorted(draw(st.sets(st.sampled_from(participants)))),
+        "steps": draw(st.sampled_from([50, 300, 700, STEPS])),
+        "neighbours": draw(st.integers(0, 4)),
+        "survivors": draw(st.integers(0, len(participants))),
+        "seed": draw(st.integers(0, 255)),
+    }
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(cases())
+def test_neighbours_and_what_is_cut_and_what_is_too_weak(case: dict[str, Any]) -> None:
+    online = case.pop("online")
+    graph = graph_of(**case)
+    neighbours = {client: set(graph.neighbours(client)) for client in case["participants"]}
+    for client, around in neighbours.items():
+        assert client not in around
+        assert all(client in neighbours[other] for other in around)
+    gone = set(case["participants"]) - set(online)
+    assert graph.cut(online) == [(one, other) for one in online for other in sorted(neighbours[one] & gone)]
+    reached: set[int] = set()
+    waiting = online[:1]
+    while waiting:
+        one = waiting.pop()
+        if one not in reached:
+            reached.add(one)
+            waiting += neighbours[one] & set(online)
+    complete = case["steps"] == STEPS
+    weak = len(online) < max(2, case["survivors"])
+    weak |= not complete and any(len(neighbours[one] & set(online)) < case["neighbours"] for one in online)
+    weak |= not complete and reached != set(online)
+    assert bool(graph.weakness(online)) == weak
+
+
+def test_edges_are_as_frequent_as_they_should_be_and_every_round_has_others() -> None:
+    participants = list(range(0, 1200, 2))
+    one, other = (round_graph(bytes(16), number, participants, Density(600, 200, 500, 3)) for number in (1, 2))
+    pairs = 600 * 599 / 2
+    expected, deviation = pairs * 200 / STEPS, (pairs * 200 / STEPS * (1 - 200 / STEPS)) ** 0.5
+    assert abs(one.adjacency.sum() / 2 - expected) < 5 * deviation
+    both = (one.adjacency & other.adjacency).sum() / 2
+    assert abs(both - pairs * (200 / STEPS) ** 2) < 5 * deviation
+    again = round_graph(bytes(16), 1, participants, Density(600, 200, 500, 3))
+    assert np.array_equal(again.adjacency, one.adjacency)
+    elsewhere = round_graph(bytes(15) + b"x", 1, participants, Density(600, 200, 500, 3))
+    assert not np.array_equal(elsewhere.adjacency, one.adjacency)
+    fewer = round_graph(bytes(16), 1, participants[:-1], Density(599, 200, 500, 3))
+    assert not np.array_equal(fewer.adjacency, one.adjacency[:-1, :-1])
+
+
+def test_who_is_no_participant_has_no_neighbours() -> None:
+    graph = graph_of([1, 3, 5], STEPS, 0, 2)
+    for stranger in (0, 2, 6):
+        with pytest.raises(KeyError):
+            graph.neighbours(stranger)

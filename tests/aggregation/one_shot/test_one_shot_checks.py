@@ -1,0 +1,333 @@
+"""What clients and members of `one-shot` refuse, and what the server makes of those that do not follow the protocol."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace as changed
+
+from testbed.aggregation.one_shot.client import OneShotClient
+from testbed.aggregation.one_shot.member import OneShotMember
+from testbed.aggregation.one_shot.messages import (
+    OpenShares,
+    SharesFromSurvivors,
+    SignedSurvivors,
+    Submission,
+    Submit,
+    SummedShares,
+    SumShares,
+)
+from testbed.aggregation.one_shot.parameters import OneShotParameters
+from testbed.aggregation.one_shot.server import OneShot, OneShotRound
+from testbed.aggregation.secagg.messages import SignatureOf
+from testbed.batches import Batches
+from testbed.committee.messages import CommitteeList, CommitteeMember
+from testbed.errors import RoundAborted
+from testbed.network.contract import ids
+from testbed.parties.client import RoleSpec
+from testbed.vectors.integers import IntegerVector
+from tests.aggregation.federations import SmallFederation
+
+N, MEMBERS = 9, (0, 1, 2, 3, 4, 5)
+PARAMETERS = OneShotParameters(
+    committee={"selection": "given", "members": MEMBERS, "threshold": 4}, max_colluders=1, min_survivors=4
+)
+DELTAS = np.random.default_rng(3).uniform(-1, 1, (N, 5))
+EVERYBODY = list(range(N))
+STRANGER = 40
+MEMBER, CLIENT = 2, 8  # who is asked: the one on the committee, the other not
+
+Question = tuple[Any, Any]
+"""A message, and what is sent to the asked client alone."""
+
+
+class Stand:
+    """Where an honest round has got to; what the server may ask next."""
+
+    def __init__(self, small: SmallFederation, state: OneShotRound) -> None:
+        self.small = small
+        self.state = state
+
+    @property
+    def submit(self) -> Submit:
+        return Submit(1, N, self.state.committee)
+
+    def opening(self, survivors: list[int] | None = None, **fields: Any) -> Question:
+        """The question to open shares, with something else in it."""
+        protocol: Any = self.small.protocol
+        named = EVERYBODY if survivors is None else survivors
+        message = protocol.opening(self.state, np.array(named, np.int64))
+        return changed(message, **fields), self.shares(named)
+
+    def shares(self, survivors: list[int], **fields: Any) -> SharesFromSurvivors:
+        """What survivors have sealed for the member; something else in the first row."""
+        from testbed.aggregation.one_shot.messages import ShareFrom
+
+        place = MEMBERS.index(MEMBER)
+        sealed = self.state.shares
+        rows = [ShareFrom(c, sealed[c][place] if c in sealed else b"") for c in survivors]
+        return SharesFromSurvivors([changed(rows[0], **fields), *rows[1:]] if rows else [])
+
+    async def signatures(self, survivors: list[int], members: list[int]) -> list[SignatureOf]:
+        """What other members sign."""
+        protocol: Any = self.small.protocol
+        _, signed = await protocol.signatures(self.state, ids(members), ids(survivors))
+        return [SignatureOf(member, signature) for member, signature in signed.items()]
+
+
+async def stand_before(stage: str, **keywords: Any) -> Stand:
+    """Nine clients run honestly until `stage` is next."""
+    small = SmallFederation(DELTAS, PARAMETERS, protocol=OneShot, **keywords)
+    protocol: Any = small.protocol
+    state = await protocol.begin(await small.begin())
+    if stage != "submit":
+        await protocol.collect_submissions(state)
+    return Stand(small, state)
+
+
+async def ask(stand: Stand, client: int, question: Question) -> list[str]:
+    """The checks with which a client refuses a question."""
+    message, alone = question
+    private = None if alone is None else {client: alone}
+    replies = await stand.small.network.ask(np.array([client]), message, private=private)
+    assert len(replies) + len(replies.missing.refused) == 1
+    return [refusal.check for refusal in replies.missing.refusals]
+
+
+def refused(stage: str, client: int, question: Callable[[Stand], Question], **keywords: Any) -> list[str]:
+    async def play() -> list[str]:
+        stand = await stand_before(stage, **keywords)
+        return await ask(stand, client, question(stand))
+
+    return asyncio.run(play())
+
+
+def listed(*clients: int, first_round: int = 1) -> CommitteeList:
+    return CommitteeList(first_round, [CommitteeMember(client) for client in clients])
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        ({}, None),
+        ({"committee": listed(0, 1, 2, 3, 4, 6)}, "committee.other-members"),
+        ({"committee": listed(0, 1, 2, 3, 4)}, "committee.other-members"),
+        ({"committee": listed(*MEMBERS, first_round=2)}, "committee.other-service"),
+        ({"participants": 1}, "secagg.alone"),
+        ({"round": 2}, "aggregation.nothing-trained"),
+    ],
+)
+def test_what_the_server_tells_clients_is_checked(change: dict[str, Any], check: str | None) -> None:
+    found = refused("submit", CLIENT, lambda stand: (changed(stand.submit, **change), None))
+    assert found == ([] if check is None else [check])
+
+
+def test_a_client_speaks_once() -> None:
+    async def play(first: Callable[[Stand], Question]) -> list[str]:
+        stand = await stand_before("submit")
+        await ask(stand, CLIENT, first(stand))
+        return await ask(stand, CLIENT, (stand.submit, None))
+
+    assert asyncio.run(play(lambda stand: (stand.submit, None))) == ["one-shot.out-of-order"]
+    refused_first = asyncio.run(play(lambda stand: (changed(stand.submit, participants=1), None)))
+    assert refused_first == ["one-shot.out-of-order"]
+
+
+@pytest.mark.parametrize(
+    ("question", "check"),
+    [
+        (lambda s: s.opening(), None),
+        (lambda s: s.opening([0, 1, 2, 3]), None),
+        (lambda s: s.opening([0, 1, 2]), "one-shot.too-few"),
+        (lambda s: s.opening([0, 1, 2, 3, 3]), "one-shot.foreign-survivor"),
+        (lambda s: s.opening(participants=1), "one-shot.wrong-size"),
+        (lambda s: s.opening(participants=8), "one-shot.too-few"),  # nine survivors of eight
+        (lambda s: s.opening(participants=N + 1), "one-shot.bad-share"),  # clients were told otherwise
+        (lambda s: s.opening(training=b""), "one-shot.unbound"),
+        (lambda s: s.opening(training=bytes(32)), "one-shot.bad-share"),
+        (lambda s: s.opening(agreed=EVERYBODY), "one-shot.other-participants"),
+        (lambda s: s.opening(committee=listed(0, 1, 2, 3, 4, 6)), "committee.other-members"),
+        (lambda s: s.opening(committee=listed(0, 1, 3, 4, 5)), "one-shot.not-a-member"),
+        (lambda s: (s.opening()[0], s.shares([0, 1, 2, 3])), "one-shot.foreign-shares"),
+        (lambda s: (s.opening()[0], s.shares([*EVERYBODY, 0])), "one-shot.foreign-shares"),
+        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], sealed=b"short")), "one-shot.bad-share"),
+        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], sealed=s.state.shares[0][0])),
+         "one-shot.bad-share"),  # what the client has sealed for another member
+        (lambda s: s.opening([0, 1, 2, STRANGER]), "pki.unknown-client"),
+        (lambda s: (SumShares(1, []), None), "one-shot.out-of-order"),
+    ],
+)  # fmt: skip
+def test_what_the_server_tells_members_is_checked(question: Callable[[Stand], Question], check: str | None) -> None:
+    assert refused("open", MEMBER, question) == ([] if check is None else [check])
+
+
+def test_a_part_of_a_batch_is_refused() -> None:
+    batches = Batches(np.repeat(np.arange(3), 3))
+    assert refused("open", MEMBER, lambda s: s.opening([0, 1, 2, 3, 4]), batches=batches) == ["secagg.partial-batch"]
+    assert refused("open", MEMBER, lambda s: s.opening([0, 1, 2, 3, 4, 5]), batches=batches) == []
+
+
+def test_participants_that_must_be_agreed_on_are() -> None:
+    """Clients that have verified a list have their shares open for it alone, and for survivors of it."""
+
+    async def play(question: Callable[[Stand], Question]) -> list[str]:
+        small = SmallFederation(DELTAS, PARAMETERS, protocol=OneShot, agreed=True)
+        protocol: Any = small.protocol
+        await small.network.begin_round(1)
+        for client in EVERYBODY:
+            keys = {other: small.environment.directory.signing_key(other) for other in EVERYBODY}
+            small.client(client).agreed_participants = keys
+            small.client(client).last_round = 1
+        start = await small.train()
+        state = await protocol.begin(start)
+        await protocol.collect_submissions(state)
+        assert len(state.shares) == N
+        return await ask(stand := Stand(small, state), MEMBER, question(stand))
+
+    assert asyncio.run(play(lambda s: s.opening())) == []
+    assert asyncio.run(play(lambda s: s.opening(agreed=[]))) == ["one-shot.other-participants"]
+    assert asyncio.run(play(lambda s: s.opening(agreed=EVERYBODY[1:]))) == ["one-shot.other-participants"]
+    other = [*EVERYBODY[:-1], STRANGER]
+    assert asyncio.run(play(lambda s: s.opening(agreed=other))) == ["one-shot.foreign-survivor"]
+    assert asyncio.run(play(lambda s: s.opening([0, 1, 2, 3], agreed=other))) == ["one-shot.bad-share"]
+
+
+def test_a_member_serves_once_a_round_whatever_it_is_asked() -> None:
+    """Two sums' difference is an update: no second set, neither after a refusal nor when the round is begun again."""
+
+    async def play(first: Callable[[Stand], Question], again: bool) -> list[str]:
+        stand = await stand_before("open")
+        await ask(stand, MEMBER, first(stand))
+        if again:
+            await stand.small.network.begin_round(2)  # whatever belonged to round 1 is forgotten
+        return await ask(stand, MEMBER, stand.opening([0, 1, 2, 3]))
+
+    assert asyncio.run(play(lambda s: s.opening(), again=False)) == ["one-shot.out-of-order"]
+    assert asyncio.run(play(lambda s: s.opening([0, 1, 2]), again=False)) == ["one-shot.out-of-order"]
+    assert asyncio.run(play(lambda s: s.opening(), again=True)) == ["one-shot.served-before"]
+    assert asyncio.run(play(lambda s: s.opening([0, 1, 2]), again=True)) == ["one-shot.served-before"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "check"),
+    [
+        (lambda same, other: same, None),
+        (lambda same, other: same[:3], "one-shot.too-few-signatures"),
+        (lambda same, other: [*same[:3], same[0]], "one-shot.foreign-signature"),
+        (lambda same, other: [*same[:3], SignatureOf(CLIENT, same[3].signature)], "one-shot.foreign-signature"),
+        (lambda same, other: [*same[:3], other[0]], "one-shot.inconsistent-survivors"),
+        (lambda same, other: [*same[:3], SignatureOf(5, same[0].signature)], "one-shot.inconsistent-survivors"),
+    ],
+)
+def test_a_member_sums_what_enough_have_signed(rows: Any, check: str | None) -> None:
+    """Members 0, 1, 2 and 4 have signed everybody, and 3 all but the last."""
+
+    async def play() -> list[str]:
+        stand = await stand_before("open")
+        same = await stand.signatures(EVERYBODY, [0, 1, 2, 4])
+        other = await stand.signatures(EVERYBODY[:-1], [3])
+        assert (len(same), len(other)) == (4, 1)
+        return await ask(stand, MEMBER, (SumShares(1, rows(same, other)), None))
+
+    assert asyncio.run(play()) == ([] if check is None else [check])
+
+
+# -- who does not follow the protocol ----------------------------------------------------------------------------------
+
+
+class OneShareTooFew(OneShotClient):
+    def on_submit(self, message: Submit) -> Submission:
+        return changed(said := super().on_submit(message), shares=said.shares[1:])
+
+
+class ShortShares(OneShotClient):
+    def on_submit(self, message: Submit) -> Submission:
+        return changed(said := super().on_submit(message), shares=[sealed[1:] for sealed in said.shares])
+
+
+class ShortInput(OneShotClient):
+    def on_submit(self, message: Submit) -> Submission:
+        said = super().on_submit(message)
+        return changed(said, input=IntegerVector(said.input.values[3:]))
+
+
+class WrongSignature(OneShotMember):
+    def on_open_shares(self, message: OpenShares, private: SharesFromSurvivors) -> SignedSurvivors:
+        return changed(super().on_open_shares(message, private), signature=bytes(64))
+
+
+class NoElements(OneShotMember):
+    def on_sum_shares(self, message: SumShares) -> SummedShares:
+        return SummedShares(b"\xff" * len(super().on_sum_shares(message).total))
+
+
+class TooLong(OneShotMember):
+    def on_sum_shares(self, message: SumShares) -> SummedShares:
+        return SummedShares(super().on_sum_shares(message).total + bytes(4))
+
+
+class WrongSum(OneShotMember):
+    def on_sum_shares(self, message: SumShares) -> SummedShares:
+        said = super().on_sum_shares(message).total
+        return SummedShares(bytes([said[0] ^ 1]) + said[1:])
+
+
+@pytest.mark.parametrize(
+    ("kind", "noticed", "left_out"),
+    [
+        (OneShareTooFew, "masked input: not a share for every member", True),
+        (ShortShares, "masked input: not a share for every member", True),
+        (ShortInput, "masked input: ", True),
+        (WrongSignature, "signature on the survivors: ", False),
+        (NoElements, "summed shares: ", False),
+        (TooLong, "summed shares: ", False),
+        (WrongSum, "summed shares: not what fits the others' sums", False),
+    ],
+)
+def test_one_that_the_server_sees_through_is_left_out(kind: Any, noticed: str, left_out: bool) -> None:
+    small = SmallFederation(DELTAS, PARAMETERS, protocol=OneShot, roles=[RoleSpec(kind, PARAMETERS, frozenset({1}))])
+    aggregate = small.run()
+    assert aggregate.survivors.tolist() == [client for client in EVERYBODY if client != 1 or not left_out]
+    ((client, said),) = small.misbehaviour()
+    assert client == 1
+    assert said.startswith(noticed)
+    assert np.abs(aggregate.mean - np.float32(DELTAS)[aggregate.survivors].mean(0)).max() < 1e-4
+
+
+class BadShares(OneShotClient):
+    """Seals shares that do not open."""
+
+    def on_submit(self, message: Submit) -> Submission:
+        return changed(said := super().on_submit(message), shares=[bytes(len(sealed)) for sealed in said.shares])
+
+
+@pytest.mark.parametrize(
+    ("kind", "dishonest", "reason"),
+    [
+        (BadShares, {0}, "below-threshold"),
+        (WrongSum, {0, 1}, "wrong-shares"),
+        (WrongSum, set(MEMBERS), "wrong-shares"),
+    ],
+)
+def test_what_ends_the_round_does_not_change_the_model(kind: Any, dishonest: set[int], reason: str) -> None:
+    """As the documentation says: a client that seals what does not open, and more wrong sums than can be found."""
+    roles = [RoleSpec(kind, PARAMETERS, frozenset(dishonest))]
+    small = SmallFederation(DELTAS, PARAMETERS, protocol=OneShot, roles=roles)
+    with pytest.raises(RoundAborted) as ended:
+        small.run()
+    assert ended.value.reason == reason
+
+
+def test_a_server_that_does_not_know_the_experiment_names_no_committee() -> None:
+    with pytest.raises(RoundAborted, match="no-committee"):
+        SmallFederation(DELTAS, PARAMETERS, protocol=OneShot, told=False).run()
+
+
+def test_without_binding_another_model_goes_unseen() -> None:
+    """As with `secagg`: the attack is there to be shown."""
+    unbound = PARAMETERS.model_copy(update={"model_binding": "none"})
+    small = SmallFederation(DELTAS, unbound, protocol=OneShot)
+    assert len(small.run().survivors) == N
+    assert any(event.kind == "weak-binding" for event in small.network.events)

@@ -1,0 +1,29 @@
+"""Both attacks, through real rounds of SecAgg."""
+
+import pytest
+
+from analysis.reproduction.contract import ReproductionContext
+from analysis.reproduction.inversion import other_models
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(other_models, "SIZES", (2, 4))
+    monkeypatch.setitem(other_models.ROUNDS, "small", 2)
+
+
+def test_an_update_is_had_out_of_every_sum_unless_models_are_signed(context: ReproductionContext) -> None:
+    result = other_models.run_different_models(context)
+    assert [claim.verdict for claim in result.claims] == ["agrees"]
+    assert result.table["clients in the sum"].tolist() == [2, 4]
+    assert set(result.table["refused where models are signed"]) == {"2 of 2"}
+
+
+def test_samples_are_had_out_of_updates_and_sums(context: ReproductionContext) -> None:
+    result = other_models.run_crafted_model(context)
+    table = result.table.set_index("clients in the sum")
+    assert table.index.tolist() == [1, 2, 4]
+    assert (table["had (30 dB)"] >= table["copies (60 dB)"]).all()
+    assert table.loc[1, "copies (60 dB)"] > 5
+    assert (table["had (30 dB)"] <= table["samples in the sum"]).all()
+    assert [len(claim.checks) for claim in result.claims] == [1, 2]

@@ -1,0 +1,96 @@
+"""Federations that sum by Flamingo: the same bits on any number of hosts and resumed; what one line says."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.errors import ExperimentError
+from testbed.experiment.schema import validated
+
+COMMITTEE = {"size": 6, "threshold": 4, "serves_rounds": 2}
+KEYS: dict[str, Any] = {
+    "selection": {"participants": 14},
+    "aggregation": {"protocol": "flamingo", "committee": COMMITTEE, "dropouts": 0.5},
+    "availability": {"dropout": {"rate": 0.1, "stage": "random"}},
+    "rounds": 6,
+}
+
+
+def test_hosts_and_resuming_change_no_bit(run: Callable) -> None:
+    """Stopped in the middle of a service: what members have sealed for themselves lies in the checkpoint."""
+    whole = run(KEYS, "whole").rounds()
+    states = [outcome.state for outcome in whole.outcomes]
+    survivors = {len(outcome.survivors) for outcome in whole.outcomes}
+    assert states.count("completed") >= 4
+    assert len(survivors) > 1  # some have dropped out
+    run(KEYS, "stopped").rounds(3)
+    resumed = run(KEYS, "stopped", resume=True, hosts=3).rounds()
+    assert resumed.federation.state.model.tobytes() == whole.federation.state.model.tobytes()
+    assert resumed.federation.state.now_s == whole.federation.state.now_s
+    kept = [one.federation.state.memory for one in (whole, resumed)]
+    assert kept[0].keys() == kept[1].keys() == {"flamingo service"}
+    assert np.array_equal(*(memory["flamingo service"] for memory in kept))
+
+
+def test_the_model_is_that_of_secagg(run: Callable) -> None:
+    """Both round an update by the same coins, and sum all of them."""
+    by_committee = run({**KEYS, "availability": {}}, "one").rounds(3)
+    by_pairs = run({**KEYS, "availability": {}, "aggregation": {"protocol": "secagg"}}, "two").rounds(3)
+    assert by_committee.federation.state.model.tobytes() == by_pairs.federation.state.model.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"committee": {"size": 200}}, "aggregation.committee.size: 200 members of a population of "),
+        ({"committee": {"size": 6, "threshold": 3}}, "aggregation.committee.threshold: 3 of 6 members; allowed 4 to 6"),
+        ({"committee": {"selection": "given"}}, "aggregation.committee.members: goes with `selection: given`"),
+        ({"committee": {"size": 6}, "dropouts": 0.9}, "aggregation.dropouts: of 10 participants 9 may drop out"),
+        ({"noise": {"noise_multiplier": 1}}, "aggregation.noise: "),
+        ({"committee": {"size": 6}, "bits": 70}, "aggregation.bits: "),
+        ({"committee": {"sizes": 6}}, "aggregation.committee.sizes: unknown key; did you mean 'size'?"),
+    ],
+)
+def test_what_cannot_be_is_one_line(changes: dict[str, Any], line: str) -> None:
+    keys = {"selection": {"participants": 10}, "aggregation": {"protocol": "flamingo", **changes}}
+    with pytest.raises(ExperimentError) as refused:
+        validated(keys, "test")
+    assert str(refused.value).startswith(f"test: {line}")
+    assert "\n" not in str(refused.value)
+
+
+# -- dishonest clients -------------------------------------------------------------------------------------------------
+
+
+def keys_with(**adversary: Any) -> dict[str, Any]:
+    return {
+        "population": 20,
+        "selection": {"participants": 10},
+        "aggregation": {
+            "protocol": "flamingo", "dropouts": 0.5,
+            "committee": {"selection": "given", "members": list(range(7)), "threshold": 5},
+        },
+        "availability": {"dropout": {"rate": 0.15, "stage": "flamingo/report"}},
+        "adversary": adversary,
+        "rounds": 4,
+    }  # fmt: skip
+
+
+def test_a_member_that_decrypts_wrongly_costs_nothing_where_others_are_left(run: Callable[..., Any]) -> None:
+    one = run(keys_with(clients=["decrypt-wrongly"], dishonest=[2]), "one").rounds()
+    three = run(keys_with(clients=["decrypt-wrongly"], dishonest=[0, 2, 3]), "three").rounds()
+    assert [outcome.state for outcome in one.outcomes] == ["completed"] * 4
+    lost = [outcome.reason for outcome in three.outcomes if outcome.state == "aborted"]
+    assert lost
+    assert all(reason.startswith("wrong-decryption") for reason in lost)
+
+
+def test_a_client_with_wrong_seeds_ends_rounds_with_drop_outs_alone(run: Callable[..., Any]) -> None:
+    asked = keys_with(clients=["encrypt-wrong-seeds"], dishonest=list(range(20)))
+    lost = [outcome.reason for outcome in run(asked, "lost").rounds().outcomes if outcome.state == "aborted"]
+    assert lost
+    assert all(reason.startswith("implausible-sum") for reason in lost)
+    whole = run(asked | {"availability": {}}, "whole").rounds().outcomes
+    assert [outcome.state for outcome in whole] == ["completed"] * 4
