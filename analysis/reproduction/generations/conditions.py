@@ -112,7 +112,7 @@ SIZES: dict[str, Size] = {
         workload={"dataset": "digits", "batch_size": 20, "training": "simulated"},
     ),
     "real": Size(
-        100, "femnist-cnn", (0.1, 0.2, 0.3, 0.4, 0.5), (50, 200), ("logistic", "emnist-cnn"), (0.2, 0.3), 3,
+        100, "femnist-cnn", (0.1, 0.3, 0.5), (50, 200), ("logistic", "emnist-cnn"), (0.3,), 3,
         workload={"dataset": "synthetic-femnist", "samples_per_client": 20, "training": "simulated",
                   "test_samples": 200},
     ),
