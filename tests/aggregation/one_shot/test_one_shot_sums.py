@@ -15,7 +15,7 @@ from testbed.errors import ExperimentError, RoundAborted
 from tests.aggregation.federations import SmallFederation
 from tests.thoroughness import examples
 
-STAGES = ("train", *OneShot.stages)
+STAGES = ("train", *OneShotParameters.stages)
 INPUT = STAGES.index("one-shot/masked-input")
 
 
