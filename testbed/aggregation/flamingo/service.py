@@ -10,6 +10,7 @@ from testbed.aggregation.flamingo.set_up import SetUp
 from testbed.aggregation.flamingo.set_up_messages import (
     COMPLAINTS_DOMAIN,
     DEALING_DOMAIN,
+    KNOWN_DOMAIN,
     AnswerComplaints,
     CheckDealings,
     ComplaintsOf,
@@ -31,7 +32,7 @@ from testbed.aggregation.secagg.checks import at_least, verify
 from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.committee.choice import chosen
 from testbed.committee.parameters import CommitteeSection
-from testbed.crypto import InvalidShares
+from testbed.crypto import InvalidShares, remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import decode, encode
@@ -106,9 +107,9 @@ class ServerSetUp:
     def dealings(self) -> list[DealingOf]:
         """In the dealers' order."""
         return [
-            DealingOf(dealer, self.dealt[dealer].commitments, self.dealt[dealer].signature)
+            DealingOf(dealer, dealt.commitments, dealt.signature, dealt.known)
             for dealer in self.set_up.dealers
-            if dealer in self.dealt
+            if (dealt := self.dealt.get(dealer)) is not None
         ]
 
     async def deal(self) -> None:
@@ -126,11 +127,19 @@ class ServerSetUp:
                 if len(answer.shares) != len(set_up.members):
                     raise ProtocolError("not a share for every member")
                 verify(self.round, dealer, DEALING_DOMAIN, content, answer.signature)
+                self.check_known(answer, content)
             except ProtocolError as error:
                 self.misbehaved(dealer, f"dealing: {error}")
                 continue
             self.dealt[dealer] = answer
         at_least(set_up.needed, len(self.dealt), replies, "dealt to the committee")
+
+    def check_known(self, dealing: Dealing, content: bytes) -> None:
+        """Raise `ProtocolError` unless the dealer has proven that it knows what it deals."""
+        if self.round.experiment_id is None:
+            return
+        meter("ed25519.verify")
+        remembered.verify(dealing.commitments[0], KNOWN_DOMAIN + self.round.experiment_id, content, dealing.known)
 
     async def check(self) -> list[ComplaintsOf]:
         """The members' complaints; who has none has said so."""
