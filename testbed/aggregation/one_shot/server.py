@@ -150,7 +150,7 @@ class OneShot(AggregationProtocol):
         fewest = given.fewest(participants)
         given.batch_policy(round_.batches).require_complete_batches(round_.trained, fewest, "trained")
         known = round_.number, round_.network, round_.directory, round_.experiment_id
-        committee = await chosen(given.committee, *known, memory=round_.memory)
+        committee = await chosen(given.committee, *known, round_.memory)
         try:
             code = given.code_for(len(committee.members))
         except ValueError as error:
