@@ -15,7 +15,7 @@ from testbed.errors import ExperimentError, RoundAborted
 from tests.aggregation.federations import SmallFederation
 from tests.thoroughness import examples
 
-STAGES = ("train", *OneShot.stages)
+STAGES = ("train", *OneShotParameters.stages)
 INPUT = STAGES.index("one-shot/masked-input")
 
 
@@ -159,7 +159,7 @@ def test_batches_are_summed_whole_or_not_at_all() -> None:
 @pytest.mark.parametrize(
     ("given", "participants", "said"),
     [
-        ({"max_colluders": 30}, 10, r"max_colluders: T = 30 of 60 members, 41 of whom must answer; allowed 1 to 21"),
+        ({"max_colluders": 30}, 10, r"max_colluders: T = 30 of 60 members, 40 of whom must answer; allowed 1 to 19"),
         ({"committee": {"size": 3}}, 10, r"max_colluders: T = 0 of 3 members"),
         ({"committee": {"size": 60, "threshold": 0.51}}, 10, r"T = 19 of 60 members, 31 of .*allowed 1 to 1 "),
         ({"min_survivors": 11}, 10, r"min_survivors: 11 of 10 participants; allowed 2 to 10"),
