@@ -24,8 +24,8 @@ from testbed.aggregation.lightsecagg.messages import (
     seal_piece,
 )
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
+from testbed.aggregation.participant import Participant, row
 from testbed.aggregation.secagg.messages import point_of
-from testbed.aggregation.secagg.participant import Participant, row
 from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import TAG_BYTES

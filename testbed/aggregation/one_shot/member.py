@@ -21,8 +21,8 @@ from testbed.aggregation.one_shot.messages import (
     survivors_content,
 )
 from testbed.aggregation.one_shot.parameters import OneShotParameters
+from testbed.aggregation.participant import Participant, row
 from testbed.aggregation.secagg.messages import SignatureOf
-from testbed.aggregation.secagg.participant import Participant, row
 from testbed.committee.choice import verified
 from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.coded_masks import MaskCode
