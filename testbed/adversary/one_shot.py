@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
-from testbed.aggregation.lightsecagg.messages import elements_to_bytes
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import OpenShares, SummedShares, SumShares
@@ -22,7 +21,7 @@ from testbed.aggregation.one_shot.server import OneShot, OneShotRound
 from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.arrays import Ids
 from testbed.crypto.coded_masks import MaskCode
-from testbed.crypto.prime_field import Elements, uniform
+from testbed.crypto.prime_field import Elements, elements_to_bytes, uniform
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import Role, RoleSpec, Row, StageTable, handles
