@@ -1,0 +1,86 @@
+"""A malicious server that sums a batch without one of its members, under the aggregations that are no SecAgg.
+
+In the next round with the whole batch, the difference of the two sums would be that member's update: multi-round
+privacy would end (`testbed.aggregation.secagg.batches`). Whoever holds shares of the others' masks sees the survivors,
+and refuses: `secagg.partial-batch`. With ``batches: ignored`` nobody does.
+"""
+
+from collections.abc import Set
+from typing import ClassVar
+
+import numpy as np
+
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
+from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.adversary.secagg.small_sums import BreakBatch
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.flamingo.round import FlamingoRound
+from testbed.aggregation.flamingo.server import Flamingo
+from testbed.aggregation.lightsecagg.server import LightSecAgg, LightSecAggRound
+from testbed.aggregation.one_shot.server import OneShot, OneShotRound
+from testbed.arrays import Ids
+
+
+class _LeavesOneOut(AggregationMisbehaviour):
+    """What the three have in common."""
+
+    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+
+    def victim(self, round_: AggregationRound, survivors: Ids, kind: type[AggregationMisbehaviour]) -> int | None:
+        """An honest survivor that is in a batch with others; None: the round is not attacked, or there is none."""
+        named: int | None = self.context.options_of(kind).victim
+        honest = _in_batches_with_others(round_, survivors, self.dishonest)
+        if not self.attacking or not honest or (named is not None and named not in honest):
+            return None
+        if named is None:
+            assert round_.randomness is not None
+            named = int(round_.randomness.generator("server", round_.number, "victim").choice(honest))
+        assert round_.batches is not None
+        self.record_attack(kind, f"claimed that client {named} of batch {round_.batches.of[named]} dropped out")
+        return named
+
+
+def _in_batches_with_others(round_: AggregationRound, survivors: Ids, dishonest: Set[int]) -> list[int]:
+    if round_.batches is None or round_.randomness is None:
+        return []
+    sizes = round_.batches.sizes[round_.batches.of]
+    return [client for client in survivors.tolist() if client not in dishonest and sizes[client] > 1]
+
+
+class BreakBatchOfLightSecAgg(_LeavesOneOut, LightSecAgg):
+    """Leaves one honest client out of the survivors that it names, and its batch-mates in."""
+
+    name: ClassVar[str] = BreakBatch.name
+    applies_to: ClassVar[tuple[str, ...]] = ("lightsecagg",)
+
+    async def collect_masked_inputs(self, state: LightSecAggRound) -> None:
+        """As the honest server's, without the victim."""
+        await super().collect_masked_inputs(state)
+        victim = self.victim(state.start, state.survivors, BreakBatchOfLightSecAgg)
+        state.survivors = np.setdiff1d(state.survivors, [] if victim is None else [victim])
+
+
+class BreakBatchOfFlamingo(_LeavesOneOut, Flamingo):
+    """Labels one honest client offline, and its batch-mates online."""
+
+    name: ClassVar[str] = BreakBatch.name
+    applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
+
+    def choose_online(self, state: FlamingoRound, arrived: Ids) -> Ids:
+        """As the honest server's, without the victim."""
+        online = super().choose_online(state, arrived)
+        victim = self.victim(state.start, online, BreakBatchOfFlamingo)
+        return np.setdiff1d(online, [] if victim is None else [victim])
+
+
+class BreakBatchOfOneShot(_LeavesOneOut, OneShot):
+    """Leaves one honest client out of the survivors that it names to the committee, and its batch-mates in."""
+
+    name: ClassVar[str] = BreakBatch.name
+    applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
+
+    async def collect_submissions(self, state: OneShotRound) -> None:
+        """As the honest server's, without the victim."""
+        await super().collect_submissions(state)
+        victim = self.victim(state.start, state.survivors, BreakBatchOfOneShot)
+        state.survivors = np.setdiff1d(state.survivors, [] if victim is None else [victim])
