@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.adversary.committees import ForgeCommittee, ForgeOptions
 from testbed.adversary.misbehaviour import AttackContext, dishonest_role, malicious_server
-from testbed.adversary.one_shot import AnswerWrongSum, ContradictCommittee, DealOtherShares, NameOtherCommittee
+from testbed.adversary.one_shot import AnswerWrongSum, ContradictCommittee, DealOtherShares
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.one_shot.server import OneShot
@@ -31,7 +32,7 @@ def parameters(threshold: int, private: int = 1) -> OneShotParameters:
 
 def attacked(kind: Any, dishonest: set[int], threshold: int, **more: Any) -> tuple[SmallFederation, list[str], Any]:
     """The federation, what the attack came to, and the round's outcome."""
-    options = {ContradictCommittee: ReconstructionOptions(victim=VICTIM)}
+    options = {ContradictCommittee: ReconstructionOptions(victim=VICTIM), ForgeCommittee: ForgeOptions()}
     server = malicious_server(OneShot, [kind], AttackContext(frozenset(dishonest), options))
     small = SmallFederation(DELTAS, parameters(threshold), protocol=server, **more)
     try:
@@ -73,15 +74,15 @@ def test_a_victim_that_has_left_is_not_attacked() -> None:
 
 
 def test_another_committee_than_everybody_knows_is_refused() -> None:
-    small, (said,), ended = attacked(NameOtherCommittee, {0, 1, 10, 11}, 6)
-    assert said == "name-other-committee: 4 of 8 members are accomplices put there"
+    small, (said,), ended = attacked(ForgeCommittee, {0, 1, 10, 11}, 6)
+    assert said == "forge-committee: sent a list with undrawn member"
     assert isinstance(ended, RoundAborted)
     assert ended.reason == "below-threshold"
     assert small.refusals() == [(client, "committee.other-members") for client in range(12)]
 
 
-def test_members_that_happen_to_be_accomplices_are_named_as_they_are() -> None:
-    small, said, aggregate = attacked(NameOtherCommittee, {2, 3}, 6)
+def test_without_an_accomplice_outside_there_is_no_other_committee_to_name() -> None:
+    small, said, aggregate = attacked(ForgeCommittee, {2, 3}, 6)
     assert said == []
     assert len(aggregate.survivors) == 12
     assert small.refusals() == []

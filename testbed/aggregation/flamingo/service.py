@@ -45,7 +45,7 @@ async def service_of_round(round_: AggregationRound, section: CommitteeSection) 
     """The committee that serves in this round; set up now where its service begins, or could not begin before.
 
     Raises:
-        RoundAborted: the set-up has failed; it is tried again in the next round.
+        RoundAborted: the set-up has failed; it is tried again in the next round, with the same members.
     """
     kept = kept_service(round_)
     first = section.first_round_of(round_.number)
@@ -53,7 +53,8 @@ async def service_of_round(round_: AggregationRound, section: CommitteeSection) 
         return kept
     if round_.experiment_id is None:
         raise RoundAborted("no-committee", "the server that sets up a committee must know the experiment's id")
-    committee = await chosen(section, round_.number, round_.network, round_.directory, round_.experiment_id)
+    known = round_.number, round_.network, round_.directory, round_.experiment_id
+    committee = await chosen(section, *known, round_.memory)
     former = None if kept is None else Former(kept.certificate, kept.commitments)
     states = {} if kept is None else {row.member: row.sealed for row in kept.states}
     made = await ServerSetUp(round_, SetUp(round_.number, committee, former, section), states).run()

@@ -30,7 +30,6 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
-from testbed.aggregation.lightsecagg.messages import elements_from_bytes
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import (
@@ -54,7 +53,7 @@ from testbed.committee.messages import CommitteeList
 from testbed.committee.sortition import committee_roles
 from testbed.crypto import InvalidShares
 from testbed.crypto.coded_masks import MaskCode
-from testbed.crypto.prime_field import PRIME, Elements
+from testbed.crypto.prime_field import PRIME, Elements, elements_from_bytes
 from testbed.crypto.ring_lwe import LARGEST, PRIMES
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
@@ -150,7 +149,7 @@ class OneShot(AggregationProtocol):
         fewest = given.fewest(participants)
         given.batch_policy(round_.batches).require_complete_batches(round_.trained, fewest, "trained")
         known = round_.number, round_.network, round_.directory, round_.experiment_id
-        committee = await chosen(given.committee, *known, memory=round_.memory)
+        committee = await chosen(given.committee, *known, round_.memory)
         try:
             code = given.code_for(len(committee.members))
         except ValueError as error:
