@@ -61,7 +61,7 @@ async def rogue(own: bytes) -> tuple[list[str], int]:
     small = federation(parameters=parameters_with(threshold=T))
     start = await small.begin(1)
     section = small.parameters.committee
-    committee = await chosen(section, 1, small.network, start.directory, EXPERIMENT)
+    committee = await chosen(section, 1, small.network, start.directory, EXPERIMENT, {})
     server = ServerSetUp(start, SetUp(1, committee, None, section), {})
     await server.deal()
     set_up, accomplice = server.set_up, small.client(DISHONEST).identity
