@@ -10,15 +10,21 @@ from testbed.adversary.committees import ForgeCommittee, ForgeOptions
 from testbed.adversary.misbehaviour import AttackContext, dishonest_role, malicious_server
 from testbed.adversary.one_shot import AnswerWrongSum, ContradictCommittee, DealOtherShares
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.aggregation.lightsecagg.messages import elements_from_bytes, elements_to_bytes
+from testbed.aggregation.one_shot.member import OneShotMember
+from testbed.aggregation.one_shot.messages import SummedShares, SumShares
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.one_shot.server import OneShot
+from testbed.aggregation.secagg.messages import point_of
+from testbed.crypto.prime_field import PRIME
 from testbed.errors import RoundAborted
-from testbed.parties.client import RoleSpec
+from testbed.parties.client import RoleSpec, handles
 from tests.aggregation.federations import SmallFederation
 
 DELTAS = np.random.default_rng(3).uniform(-1, 1, (12, 7))
 MEMBERS = tuple(range(2, 10))  # eight
 VICTIM = 4
+FRAMED = 5
 
 
 def parameters(threshold: int, private: int = 1) -> OneShotParameters:
@@ -125,3 +131,27 @@ def test_shares_of_no_key_end_the_round() -> None:
     assert [event.detail for event in small.network.events if event.kind == "attack"] == [
         "deal-inconsistent-shares: 8 shares that belong to no key"
     ]
+
+
+class FramingSum(AnswerWrongSum):
+    """Adds, at its own place, a codeword that is zero at all but three places: its own, an accomplice's, a victim's."""
+
+    name = "framing-sum"
+
+    @handles(SumShares)
+    def on_sum_shares(self, message: SumShares) -> SummedShares:
+        answer = OneShotMember.on_sum_shares(self, message)
+        zeros = [point_of(member) for member in MEMBERS if member not in (2, 9, FRAMED)]  # five: degree below six
+        own = point_of(self.number)
+        added = int(np.prod([own - zero for zero in zeros], dtype=object)) % PRIME
+        held = elements_from_bytes(answer.total)
+        assert held is not None
+        return SummedShares(elements_to_bytes(((held.astype(np.uint64) + added) % PRIME).astype(np.uint32)))
+
+
+def test_two_members_cannot_have_an_honest_one_blamed_for_their_wrong_sums() -> None:
+    """Theirs and the honest others' fit one polynomial, the honest victim's does not; but it is no sum of keys."""
+    small, outcome = with_clients(FramingSum, {2, 9}, 6)
+    assert outcome.reason == "wrong-shares"
+    assert "no sum of 12 keys" in outcome.detail
+    assert small.misbehaviour() == []

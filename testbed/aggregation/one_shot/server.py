@@ -249,12 +249,12 @@ class OneShot(AggregationProtocol):
             wrong = code.wrong(held)
         except InvalidShares as error:
             raise RoundAborted("wrong-shares", f"the sums of {len(held)} members: {error}") from None
-        for point in wrong:
-            state.misbehaved(point - 1, "summed shares: not what fits the others' sums, or a survivor has dealt it so")
         key = code.decoded({point: said for point, said in held.items() if point not in wrong}).astype(np.int64)
         key -= np.where(key > PRIME // 2, PRIME, 0)
         if int(np.abs(key).max()) > clients * LARGEST:
             raise RoundAborted("wrong-shares", f"the sums give no sum of {clients} keys, which are small numbers")
+        for point in wrong:  # only now: more wrong sums than are found can fit each other, and honest ones not fit them
+            state.misbehaved(point - 1, "summed shares: not what fits the others' sums, or a survivor has dealt it so")
         return key
 
     # -- the sum ------------------------------------------------------------------------------------------------------
