@@ -26,7 +26,7 @@ class CommitteeSection(BaseModel):
     size: int | None = Field(
         None, ge=2, le=MOST_MEMBERS, description="Members; with `given`, as many as `members` has (the default)"
     )
-    threshold: float | int | None = Field(
+    threshold: int | float | None = Field(  # in this order 12 is written as 12, not as 12.0, a fraction
         None,
         gt=0,
         allow_inf_nan=False,

@@ -5,28 +5,17 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.reproduction.generations.conditions import EXPANSION
-from analysis.reproduction.verdicts import Claim, above, below, between, within
-
-EXPANSION_PUBLISHED, EXPANSION_MARGIN = 1.73, 0.09
-"""Bonawitz et al., abstract: 2^10 users, 2^20 dimensions, 16-bit inputs; five per cent for encodings and key sizes."""
+from analysis.reproduction.generations.protocols import MEMBERS
+from analysis.reproduction.verdicts import Claim, above, below, between, equal, within
 
 UNCHANGED = 1.1
 """A cost that does not depend on drop-outs is at most so many times that without any."""
 
-_INPUT_BYTES = 2  # 16 bits
-_MB = 1e6
 
-
-def claims(frame: pd.DataFrame, dimension: int | None) -> list[Claim]:
-    """All claims whose protocols are in the table.
-
-    Args:
-        frame: of `generations.table`.
-        dimension: parameters of the expansion's model; None: it was not run.
-    """
-    found = [_expansion(frame, dimension), _dropouts(frame), _coded_pieces(frame), _neighbours(frame)]
-    return [*found, _training_time(frame)]
+def claims(frame: pd.DataFrame) -> list[Claim]:
+    """All claims, of `generations.table`'s rows."""
+    found = [_dropouts(frame), _coded_pieces(frame), _neighbours(frame), _training_time(frame)]
+    return [*found, _interactions(frame), _runtime(frame), _speaks_once(frame)]
 
 
 def cell(frame: pd.DataFrame, protocol: str, varied: str, value: str, column: str) -> float | None:
@@ -40,21 +29,6 @@ def cell(frame: pd.DataFrame, protocol: str, varied: str, value: str, column: st
 def ratio(number: float | None, other: float | None) -> float | None:
     """None where either is missing, or nothing can be divided by."""
     return None if number is None or not other else number / other
-
-
-def _expansion(frame: pd.DataFrame, dimension: int | None) -> Claim:
-    values = frame.loc[frame["varied"] == EXPANSION, "value"]
-    value = values.iloc[0] if len(values) else ""
-    sent = [cell(frame, "secagg", EXPANSION, value, column) for column in ("MB down", "MB up")]
-    total = None if None in sent else sum(part for part in sent if part is not None)
-    found = None if dimension is None else ratio(total, dimension * _INPUT_BYTES / _MB)
-    return Claim(
-        f"secagg: {EXPANSION_PUBLISHED}x communication expansion for 2^10 users, 2^20-dimensional vectors and 16 bits",
-        "not run at this scale"
-        if found is None
-        else f"{found:.2f}x: {total:.2f} MB of a client both ways, {value} clients, {dimension:,} parameters",
-        [within("times the plain vector", found, EXPANSION_PUBLISHED, EXPANSION_MARGIN)],
-    )
 
 
 def _dropouts(frame: pd.DataFrame) -> Claim:
@@ -131,16 +105,52 @@ def _neighbours(frame: pd.DataFrame) -> Claim:
 
 
 def _training_time(frame: pd.DataFrame) -> Claim:
-    rows = frame[frame["protocol"].isin(("secagg", "lightsecagg"))]
-    pairs = rows.pivot_table(index=["varied", "value"], columns="protocol", values="round s", sort=False)
-    there = {"secagg", "lightsecagg"} <= set(pairs)
-    times = (pairs["lightsecagg"] / pairs["secagg"]).dropna().tolist() if there else []
-    said = f"{min(times):.2f} to {max(times):.2f} of secagg's round time" if times else "no round was completed"
     return Claim(
         "LightSecAgg significantly reduces the total training time (So et al., abstract)",
-        f"{said}, over all conditions that both completed",
+        _round_times(frame, "lightsecagg", "secagg"),
         undetermined="bandwidth, machines and languages of the measurements, and that pieces are sent while clients "
         "train, which stages here do not do",
+    )
+
+
+def _round_times(frame: pd.DataFrame, name: str, other: str) -> str:
+    rows = frame[frame["protocol"].isin((name, other))]
+    pairs = rows.pivot_table(index=["varied", "value"], columns="protocol", values="round s", sort=False)
+    times = (pairs[name] / pairs[other]).dropna().tolist() if {name, other} <= set(pairs) else []
+    said = f"{min(times):.2f} to {max(times):.2f} of {other}'s round time" if times else "no round was completed"
+    return f"{said}, over all conditions that both completed"
+
+
+def _interactions(frame: pd.DataFrame) -> Claim:
+    asked = {name: cell(frame, name, "always on", "", "questions") for name in ("flamingo", "secagg-plus")}
+    most = asked["secagg-plus"]
+    return Claim(
+        "Flamingo reduces the number of interactions between clients and the server over Bell et al. (Ma et al., "
+        "abstract)",
+        f"questions to a participant, the fewest of a round: {_said(asked)}",
+        [] if most is None else [below("questions of flamingo, of secagg-plus's", asked["flamingo"], most)],
+    )
+
+
+def _runtime(frame: pd.DataFrame) -> Claim:
+    return Claim(
+        "a significant reduction in the end-to-end runtime of a training session over prior work (Ma et al., abstract)",
+        _round_times(frame, "flamingo", "secagg-plus"),
+        undetermined="bandwidth, machines and languages of the measurements, how long the server waits in each step, "
+        "and rounds over which the set-up is spread",
+    )
+
+
+def _speaks_once(frame: pd.DataFrame) -> Claim:
+    """Where not everybody is on the committee."""
+    rows = frame[(frame["protocol"] == "one-shot") & (frame["varied"] == "always on") & (frame["n"] > MEMBERS)]
+    asked = cell(rows, "one-shot", "always on", "", "questions")
+    return Claim(
+        "clients speak only once in an aggregation (Karthikeyan and Polychroniadou, abstract)",
+        "not run with more participants than members of the committee"
+        if asked is None
+        else f"{asked:.0f} question to a participant that is not on the committee",
+        [equal("questions", asked, 1)],
     )
 
 

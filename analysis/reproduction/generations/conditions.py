@@ -31,12 +31,10 @@ PHONES: dict[str, Any] = {
     "amplitude": 0.5,
     "peak_hour": 2,
 }
+PHONES_ONLINE = PHONES["mean_online_s"] / (PHONES["mean_online_s"] + PHONES["mean_offline_s"])
 """A quarter of the phones is online at a time."""
 
 PHONES_A_PARTICIPANT = 8
-
-EXPANSION = "expansion"
-"""Bonawitz et al.'s: 2^10 clients, about 2^20 parameters of 16 bits, sums of 26."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,6 @@ class Condition:
         model: keys of the workload that say how long the vector is.
         dropout: probability that a participant leaves when it is asked for its masked update, as the papers have it.
         phones: which links they have; empty: clients that are always there.
-        only: the protocol that it is for; empty: all of them.
-        keys: of the aggregation, besides.
     """
 
     varied: str
@@ -60,8 +56,6 @@ class Condition:
     model: Mapping[str, Any]
     dropout: float = 0.0
     phones: str = ""
-    only: str = ""
-    keys: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def directory(self) -> str:
@@ -81,7 +75,6 @@ class Size:
         models: by name.
         corruptions: shares.
         rounds: of each run.
-        expansion: n and model of Bonawitz et al.'s expansion; None: that is not run.
         workload: further keys of the workload.
     """
 
@@ -92,7 +85,6 @@ class Size:
     models: Sequence[str]
     corruptions: Sequence[float]
     rounds: int
-    expansion: tuple[int, str] | None = None
     workload: Mapping[str, Any] = field(default_factory=dict)
 
     def conditions(self) -> Iterator[Condition]:
@@ -101,7 +93,7 @@ class Size:
         usual = Setting(n, DROPOUT_MARGIN, CORRUPTION)
         yield Condition("always on", "", usual, base)
         for links in PHONE_LINKS:
-            yield Condition("phones", links, Setting(n, 0.3, CORRUPTION), base, phones=links)
+            yield Condition("phones", links, Setting(n, 0.3, CORRUPTION, PHONES_ONLINE), base, phones=links)
         for rate in self.dropouts:
             yield Condition(
                 "drop-out", f"{rate:.0%}", Setting(n, rate + DROPOUT_MARGIN, CORRUPTION), base, dropout=rate
@@ -112,16 +104,6 @@ class Size:
             yield Condition("model", model, usual, {"model": model})
         for share in self.corruptions:
             yield Condition("corruption", f"{share:.0%}", Setting(n, DROPOUT_MARGIN, share), base)
-        if self.expansion is not None:
-            number, model = self.expansion
-            yield Condition(
-                EXPANSION,
-                f"{number}",
-                Setting(number, DROPOUT_MARGIN, CORRUPTION),
-                {"model": model},
-                only="secagg",
-                keys={"bits": 26, "weights": "equal"},
-            )
 
 
 SIZES: dict[str, Size] = {
@@ -130,17 +112,11 @@ SIZES: dict[str, Size] = {
         workload={"dataset": "digits", "batch_size": 20, "training": "simulated"},
     ),
     "real": Size(
-        100, "femnist-cnn", (0.1, 0.2, 0.3, 0.4, 0.5), (50, 200), ("logistic", "emnist-cnn"), (0.2, 0.3), 3,
-        expansion=(1024, "femnist-cnn"),
+        100, "femnist-cnn", (0.1, 0.3, 0.5), (50, 200), ("logistic", "emnist-cnn"), (0.3,), 3,
         workload={"dataset": "synthetic-femnist", "samples_per_client": 20, "training": "simulated",
                   "test_samples": 200},
     ),
 }  # fmt: skip
-
-
-def under(condition: Condition, generations: Sequence[Generation]) -> list[Generation]:
-    """Those that are run under a condition."""
-    return [one for one in generations if condition.only in ("", one.protocol)]
 
 
 def experiment(size: Size, condition: Condition, generation: Generation) -> Experiment:
@@ -153,7 +129,7 @@ def experiment(size: Size, condition: Condition, generation: Generation) -> Expe
     for step in range(round(setting.dropouts / _LEAST_STEP) + 1):
         fewer = replace(setting, dropouts=round(setting.dropouts - step * _LEAST_STEP, 2))
         keys = _keys(size, condition, generation)
-        keys["aggregation"] = {**generation.section(fewer), **condition.keys}
+        keys["aggregation"] = generation.section(fewer)
         try:
             return validated(keys, keys["name"])
         except ExperimentError as error:
@@ -163,13 +139,12 @@ def experiment(size: Size, condition: Condition, generation: Generation) -> Expe
 
 def _keys(size: Size, condition: Condition, generation: Generation) -> dict[str, Any]:
     setting = condition.setting
-    rounds = 1 if condition.varied == EXPANSION else size.rounds  # all rounds have the same bytes there
     keys: dict[str, Any] = {
         "name": f"{generation.protocol}, {condition.varied} {condition.value}".strip(),
         "seed": _SEED,
-        "rounds": rounds,
+        "rounds": size.rounds,
         "population": setting.participants,
-        "workload": {**size.workload, **condition.model, "evaluate_every": rounds},
+        "workload": {**size.workload, **condition.model, "evaluate_every": size.rounds},
         "selection": {"protocol": "random", "participants": setting.participants},
         "links": WIRED,
         "availability": {"dropout": {"rate": condition.dropout, "stage": generation.upload}},

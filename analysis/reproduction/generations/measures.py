@@ -26,10 +26,11 @@ def protocol_of(run: RunRecords) -> AggregationProtocol:
 def phases(run: RunRecords, generation: Generation) -> dict[str, str]:
     """The phase of each stage of the run's aggregation."""
     parameters = protocol_of(run).parameters
-    order = parameters.stages
+    order = parameters.stages_of_round()
     at = order.index(generation.upload)
     set_up = dict.fromkeys(order[:at], PHASES[0])
-    recovery = dict.fromkeys([*order[at + 1 :], *parameters.further_stages], PHASES[2])
+    further = [stage for stage in parameters.further_stages if stage not in order]
+    recovery = dict.fromkeys([*order[at + 1 :], *further], PHASES[2])
     return {**set_up, generation.upload: PHASES[1], **recovery}
 
 
@@ -56,6 +57,7 @@ def row(run: RunRecords, generation: Generation) -> dict[str, Any]:
         "aborted": counts["aborted"],
         "skipped": counts["skipped"],
         "stages": int(stages.groupby("round")["stage"].nunique().max()) if updates else None,
+        "questions": _fewest_questions(exchanges, served),
     }
     for phase in PHASES:
         found[f"client s ({phase})"] = _share(exchanges[exchanges["phase"] == phase]["compute_s"], people)
@@ -87,6 +89,14 @@ def _server_seconds(run: RunRecords, rounds: list[int], of_stage: dict[str, str]
         if stage in of_stage:
             found[of_stage[stage]] += float(worked) / len(rounds)
     return {**found}
+
+
+def _fewest_questions(exchanges: pd.DataFrame, served: pd.DataFrame) -> int | None:
+    """In a completed round, to a participant that answered all that it was asked."""
+    asked = exchanges.merge(served[["round", "client"]].drop_duplicates(), on=["round", "client"])
+    by_client = asked.groupby(["round", "client"])["outcome"]
+    counts = by_client.size()[by_client.agg(lambda outcomes: (outcomes == "answered").all())]
+    return int(counts.min()) if len(counts) else None
 
 
 def promised(run: RunRecords) -> dict[str, Any]:

@@ -5,6 +5,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from testbed.committee.parameters import OVER_SELECTION
+
+MEMBERS = 60
+"""Of a committee, where there are so many participants."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -14,11 +19,13 @@ class Setting:
         participants: n, of a round.
         dropouts: share of them that may be lost.
         corruption: share of them that may work for the server.
+        online: share of all clients that is there at a time.
     """
 
     participants: int
     dropouts: float
     corruption: float
+    online: float = 1.0
 
     @property
     def corrupted(self) -> int:
@@ -58,6 +65,37 @@ def _coded(setting: Setting) -> dict[str, Any]:
     return {"threshold": max(2, survivors, setting.corrupted + 1), "max_colluders": setting.corrupted}
 
 
+def _committee(setting: Setting) -> dict[str, Any]:
+    """60 members, as Ma et al. have them, or all; the least t of L that withstands all of the corrupted on it: 2t - L.
+
+    Where clients come and go it is drawn by sortition, from those that are there.
+    """
+    size = min(MEMBERS, setting.participants)
+    section = {"size": size, "threshold": (size + _on_committee(setting)) // 2 + 1}
+    if setting.online < 1:
+        section |= {"selection": "lotto-client-centric", "over_selection": OVER_SELECTION / setting.online}
+    return section
+
+
+def _on_committee(setting: Setting) -> int:
+    """The corrupted, all of whom may be members."""
+    return min(setting.corrupted, MEMBERS)
+
+
+def _decryptors(setting: Setting) -> dict[str, Any]:
+    """One committee for all rounds."""
+    return {"committee": _committee(setting), "dishonest": setting.corruption, "dropouts": setting.dropouts}
+
+
+def _one_committee_a_round(setting: Setting) -> dict[str, Any]:
+    """T corrupted members; a sum has all but the drop-outs."""
+    return {
+        "committee": {**_committee(setting), "serves_rounds": 1},
+        "max_colluders": max(1, _on_committee(setting)),
+        "min_survivors": max(2, ceil(round((1 - setting.dropouts) * setting.participants, 6))),
+    }
+
+
 GENERATIONS = (
     Generation("plain", "McMahan et al., AISTATS 2017, arXiv 1602.05629", "plain/update"),
     Generation("secagg", "Bonawitz et al., CCS 2017, ePrint 2017/281", "secagg/masked-input", _least_safe_threshold),
@@ -68,4 +106,11 @@ GENERATIONS = (
         lambda setting: {"dishonest": setting.corruption, "dropouts": setting.dropouts},
     ),
     Generation("lightsecagg", "So et al., MLSys 2022, arXiv 2109.14236", "lightsecagg/masked-input", _coded),
+    Generation("flamingo", "Ma et al., S&P 2023, arXiv 2308.09883", "flamingo/report", _decryptors),
+    Generation(
+        "one-shot",
+        "Karthikeyan and Polychroniadou, CRYPTO 2025, arXiv 2410.22303",
+        "one-shot/masked-input",
+        _one_committee_a_round,
+    ),
 )

@@ -1,8 +1,9 @@
 """Secure aggregation by generation: time by phase, bytes, stages, rounds, and what each protocol withstands.
 
-plain, secagg (Bonawitz et al., CCS 2017), secagg-plus (Bell et al., CCS 2020) and lightsecagg (So et al., MLSys 2022)
-under the same conditions: clients that are always there, phones on three kinds of links, drop-outs; against the number
-of participants, the length of the vector, and the share of participants that may be corrupted.
+plain, secagg (Bonawitz et al., CCS 2017), secagg-plus (Bell et al., CCS 2020), lightsecagg (So et al., MLSys 2022),
+flamingo (Ma et al., S&P 2023) and one-shot (Karthikeyan and Polychroniadou, CRYPTO 2025) under the same conditions:
+clients that are always there, phones on three kinds of links, drop-outs; against the number of participants, the length
+of the vector, and the share of participants that may be corrupted.
 """
 
 from typing import Any
@@ -14,18 +15,16 @@ from analysis.reproduction.generations.claims import claims
 from analysis.reproduction.generations.conditions import (
     CORRUPTION,
     DROPOUT_MARGIN,
-    EXPANSION,
     PHONE_LINKS,
     PHONES_A_PARTICIPANT,
     SIZES,
     Condition,
     Size,
     experiment,
-    under,
 )
 from analysis.reproduction.generations.figure import draw
 from analysis.reproduction.generations.measures import promised, row
-from analysis.reproduction.generations.protocols import GENERATIONS, Generation
+from analysis.reproduction.generations.protocols import GENERATIONS, MEMBERS, Generation
 from analysis.reproduction.generations.withstood import (
     PARTICIPANTS,
     ROUNDS,
@@ -33,9 +32,8 @@ from analysis.reproduction.generations.withstood import (
     not_protected,
     withstood,
 )
-from testbed.records import RunRecords
 
-_COUNTS = ("n", "stages", "may be lost", "least sum")
+_COUNTS = ("n", "stages", "questions", "may be lost", "least sum")
 _NOT_SHOWN = ("dropout", "T", "completed", "aborted", "skipped")
 
 
@@ -43,15 +41,12 @@ def run_generations(context: ReproductionContext) -> ReproductionResult:
     """Everything at the context's scale."""
     size = SIZES[context.scale]
     rows: list[dict[str, Any]] = []
-    dimension = None
     for condition in size.conditions():
-        for one in under(condition, GENERATIONS):
+        for one in GENERATIONS:
             context.progress(f"{one.protocol}, {condition.varied} {condition.value}".strip())
             directory = context.out / "runs" / condition.directory / one.protocol
             (run,) = context.run_experiment(experiment(size, condition, one), directory)
             rows.append({**_place(condition, one), **row(run, one), **promised(run)})
-            if condition.varied == EXPANSION:
-                dimension = parameters_of(run)
     surveys = {}
     for one in GENERATIONS:
         context.progress(f"what {one.protocol} withstands")
@@ -60,7 +55,7 @@ def run_generations(context: ReproductionContext) -> ReproductionResult:
     return ReproductionResult(
         _shown(frame.assign(**{"not protected": [not_protected(surveys[name]) for name in frame["protocol"]]})),
         figures=draw(frame, context.out / "generations"),
-        claims=claims(frame, dimension),
+        claims=claims(frame),
         remarks=[*_remarks(size), *(in_words(one, surveys[one.protocol]) for one in GENERATIONS)],
     )
 
@@ -88,24 +83,23 @@ def _place(condition: Condition, generation: Generation) -> dict[str, Any]:
     }
 
 
-def parameters_of(run: RunRecords) -> int:
-    """Of the model that a run's clients sent updates of."""
-    assert run.model is not None
-    return len(run.model)
-
-
 def _remarks(size: Size) -> list[str]:
     phones = "; ".join(f"{name} {down:g}, {up:g}, {ms:g}" for name, (down, up, ms) in PHONE_LINKS.items())
     sources = "; ".join(f"{one.protocol}: {one.source}" for one in GENERATIONS)
     return [
         f"Protocols and their papers: {sources}.",
-        f"{size.rounds} rounds of each run, one of the expansion (rounds: completed/aborted/skipped). Compute is "
+        f"{size.rounds} rounds of each run (rounds: completed/aborted/skipped). Compute is "
         "modelled on one core of the reference machine; training is charged for and not carried out (training: "
         "simulated), which changes no time and no byte. Means are over completed rounds, bytes those of the "
         "aggregation alone.",
         f"Each protocol is set up for {CORRUPTION:.0%} of the participants corrupted, where that is not varied, and "
         f"for {DROPOUT_MARGIN:.0%} more drop-outs than are drawn on average, or for as many as it can be. The "
         "threshold of secagg is the least that is safe. Who drops out leaves when asked for the masked update.",
+        f"flamingo and one-shot have a committee of {MEMBERS} clients, or of all where there are fewer, with the least "
+        "threshold that is safe with all of the corrupted on it. flamingo's serves in all rounds, and its set-up is "
+        "counted (set-up, in the first round alone); one-shot's in one. On phones it is drawn by sortition from those "
+        "that are online. What a committee sends and computes is counted as the participants'. Questions: the fewest "
+        "that a participant was asked in a completed round.",
         "Phases: the stages before clients send their masked update, that one, and those behind it. The server's work "
         "by phase is known where everybody answered everything. Elapsed seconds are the round's, by phase; a round "
         "has selection, the model's way and training besides.",
@@ -125,7 +119,8 @@ REPRODUCTIONS = (
     Reproduction(
         "generations",
         "Secure aggregation by generation: time by phase, bytes, stages, aborted rounds, and what is withstood",
-        "Bonawitz et al., ePrint 2017/281; Bell et al., ePrint 2020/704; So et al., arXiv 2109.14236",
+        "Bonawitz et al., ePrint 2017/281; Bell et al., ePrint 2020/704; So et al., arXiv 2109.14236; Ma et al., arXiv "
+        "2308.09883; Karthikeyan and Polychroniadou, arXiv 2410.22303",
         run_generations,
         scales=("small", "real"),
     ),

@@ -54,13 +54,13 @@ class LightSecAggParameters(AggregationParameters):
         "lightsecagg/sum-pieces",
     )
     protocol: Literal["lightsecagg"] = "lightsecagg"
-    threshold: float | int = Field(
+    threshold: int | float = Field(
         0.7,
         gt=0,
         allow_inf_nan=False,
         description="Clients that must remain: a number U, or a fraction of the participants",
     )
-    max_colluders: float | int = Field(
+    max_colluders: int | float = Field(
         0.5,
         ge=0,
         allow_inf_nan=False,

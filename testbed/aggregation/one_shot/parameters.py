@@ -51,14 +51,14 @@ class OneShotParameters(AggregationParameters):
     committee: CommitteeSection = Field(
         default_factory=lambda: CommitteeSection(), description="Who unmasks: clients to whom keys are shared"
     )
-    max_colluders: float | int = Field(
+    max_colluders: int | float = Field(
         0.3333,
         gt=0,
         allow_inf_nan=False,
         description="Committee members that learn nothing together with the server: a number T, or a fraction of the "
         "committee; the nearer to its threshold, the longer the shares",
     )
-    min_survivors: float | int = Field(
+    min_survivors: int | float = Field(
         0.5,
         gt=0,
         allow_inf_nan=False,

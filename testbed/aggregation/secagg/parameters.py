@@ -29,7 +29,7 @@ class SecAggParameters(NoisyParameters):
     )
     further_stages: ClassVar[tuple[str, ...]] = ("secagg/unmask-survivors", "secagg/prove-share")
     protocol: Literal["secagg"] = "secagg"
-    threshold: float | int = Field(
+    threshold: int | float = Field(
         0.7,
         gt=0,
         allow_inf_nan=False,
