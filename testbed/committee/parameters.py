@@ -90,6 +90,11 @@ class CommitteeSection(BaseModel):
         planned = self.members_planned
         if planned > population:
             raise ValueError(f"committee.size: {planned} members of a population of {population}; at most {population}")
+        self.check_threshold()
+
+    def check_threshold(self) -> None:
+        """Raise `ValueError` (one line) unless more than half of the members must answer, and at most all."""
+        planned = self.members_planned
         needed = self.threshold_for(planned)
         if not planned < 2 * needed <= 2 * planned:
             raise ValueError(
