@@ -10,13 +10,12 @@ from testbed.adversary.committees import ForgeCommittee, ForgeOptions
 from testbed.adversary.misbehaviour import AttackContext, dishonest_role, malicious_server
 from testbed.adversary.one_shot import AnswerWrongSum, ContradictCommittee, DealOtherShares
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
-from testbed.aggregation.lightsecagg.messages import elements_from_bytes, elements_to_bytes
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import SummedShares, SumShares
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.one_shot.server import OneShot
 from testbed.aggregation.secagg.messages import point_of
-from testbed.crypto.prime_field import PRIME
+from testbed.crypto.prime_field import PRIME, elements_from_bytes, elements_to_bytes
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec, handles
 from tests.aggregation.federations import SmallFederation

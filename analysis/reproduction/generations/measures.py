@@ -95,7 +95,7 @@ def _fewest_questions(exchanges: pd.DataFrame, served: pd.DataFrame) -> int | No
     """In a completed round, to a participant that answered all that it was asked."""
     asked = exchanges.merge(served[["round", "client"]].drop_duplicates(), on=["round", "client"])
     by_client = asked.groupby(["round", "client"])["outcome"]
-    counts = by_client.size()[by_client.agg(lambda outcomes: (outcomes == "answered").all())]
+    counts = by_client.size()[by_client.agg(lambda outcomes: bool((outcomes == "answered").all()))]
     return int(counts.min()) if len(counts) else None
 
 

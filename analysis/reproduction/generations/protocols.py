@@ -71,7 +71,7 @@ def _committee(setting: Setting) -> dict[str, Any]:
     Where clients come and go it is drawn by sortition, from those that are there.
     """
     size = min(MEMBERS, setting.participants)
-    section = {"size": size, "threshold": (size + _on_committee(setting)) // 2 + 1}
+    section: dict[str, Any] = {"size": size, "threshold": (size + _on_committee(setting)) // 2 + 1}
     if setting.online < 1:
         section |= {"selection": "lotto-client-centric", "over_selection": OVER_SELECTION / setting.online}
     return section
