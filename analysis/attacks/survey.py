@@ -17,6 +17,7 @@ from testbed.adversary.catalogue import OF_PARTY, names, update_recovered
 from testbed.adversary.section import PARTIES, AdversarySection, name_of
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
+from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
@@ -190,6 +191,8 @@ def limit(name: str, experiment: Experiment) -> str:
     if isinstance(sums, FlamingoParameters) and name in _OF_FLAMINGO:
         unbound = name == "send-different-models" and sums.model_binding == "none"
         return "" if unbound else f"{_OF_FLAMINGO[name]} (docs/explanation/flamingo.md)"
+    if isinstance(sums, OneShotParameters) and name == "contradict-dropouts":
+        return "2U - N dishonest members are needed (docs/explanation/one-shot.md)"
     if name in _RECONSTRUCTING and not (isinstance(sums, SecAggParameters) and sums.consistency == "signed"):
         return ""  # two of them need no accomplice then (docs/explanation/reconstruction.md)
     if name == "parallel-lists" and isinstance(sums, LightSecAggParameters):

@@ -202,8 +202,8 @@ def sum_of_coins(chances: npt.NDArray[np.float64], most: int) -> npt.NDArray[np.
 # -- a committee with a threshold --------------------------------------------------------------------------------------
 
 
-def threshold_of(size: int, threshold: int | float) -> int:
-    """t, a number or a fraction of the size; `ValueError` unless s/2 < t <= s, as in an experiment."""
+def threshold_of(size: int, threshold: int | float | None = None) -> int:
+    """t, a number or a fraction of the size, two thirds where there is none; `ValueError` unless s/2 < t <= s."""
     section = CommitteeSection(size=size, threshold=threshold)
     try:
         section.check(size)

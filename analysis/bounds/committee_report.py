@@ -11,7 +11,7 @@ from testbed.committee.parameters import MOST_MEMBERS
 def committee_bounds(
     draw: Draw,
     size: int,
-    threshold: int | float,
+    threshold: int | float | None,
     rounds: int,
     serves_rounds: int | None,
     tries: int = 1,
@@ -22,7 +22,7 @@ def committee_bounds(
     Args:
         draw: from whom, and how.
         size: s.
-        threshold: t, a number or a fraction of s.
+        threshold: t, a number or a fraction of s; None: two thirds of it.
         rounds: R, at least 1.
         serves_rounds: rounds of a service; None: one committee serves to the end.
         tries: seeds that somebody may choose from.

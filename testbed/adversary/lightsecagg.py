@@ -29,11 +29,10 @@ from testbed.aggregation.lightsecagg.messages import (
     ShareMasks,
     SummedPieces,
     SumPieces,
-    elements_to_bytes,
 )
 from testbed.aggregation.lightsecagg.server import LightSecAgg, LightSecAggRound
 from testbed.arrays import Ids
-from testbed.crypto.prime_field import Elements, difference, total
+from testbed.crypto.prime_field import Elements, difference, elements_to_bytes, total
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec, Row, StageTable, handles

@@ -14,16 +14,14 @@ import numpy.typing as npt
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
-from testbed.aggregation.lightsecagg.messages import elements_to_bytes
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import OpenShares, SummedShares, SumShares
 from testbed.aggregation.one_shot.server import OneShot, OneShotRound
 from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.arrays import Ids
-from testbed.committee.messages import CommitteeList, CommitteeMember
 from testbed.crypto.coded_masks import MaskCode
-from testbed.crypto.prime_field import Elements, uniform
+from testbed.crypto.prime_field import Elements, elements_to_bytes, uniform
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import Role, RoleSpec, Row, StageTable, handles
@@ -125,26 +123,6 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
         if randomness is None or not honest:
             return None
         return int(randomness.generator("server", state.start.number, "victim").choice(honest))
-
-
-class NameOtherCommittee(AggregationMisbehaviour, OneShot):
-    """Names a committee with as many accomplices in place of members as there are."""
-
-    name: ClassVar[str] = "name-other-committee"
-    applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
-
-    async def collect_submissions(self, state: OneShotRound) -> None:
-        """See `OneShot.collect_submissions`."""
-        if self.attacking:
-            own = state.committee.clients
-            wanted = [client for client in sorted(self.dishonest) if client not in own]
-            kept = [client for client in own if client not in self.dishonest][: max(0, len(own) - len(wanted))]
-            listed = sorted([*wanted, *kept, *(client for client in own if client in self.dishonest)])[: len(own)]
-            if tuple(listed) != own:
-                state.committee = CommitteeList(state.committee.first_round, [CommitteeMember(one) for one in listed])
-                replaced = len(set(listed) - set(own))
-                self.record_attack(NameOtherCommittee, f"{replaced} of {len(own)} members are accomplices put there")
-        await super().collect_submissions(state)
 
 
 class DealOtherShares(ClientMisbehaviour, OneShotClient):

@@ -19,6 +19,10 @@ Selection = Annotated[
 ]
 OverSelection = Annotated[float, option("A", "Over-selection factor a of lotto-*, at least 1.")]
 DropOut = Annotated[float, option("Q", "Chance that a client does not answer.", min=0, max=1)]
+Threshold = Annotated[
+    str | None,
+    option("T", "Members that must answer: a number t, or a fraction of them.  \\[default: two thirds of them]"),
+]
 Rounds = Annotated[int, option("R", "Rounds of the training.", min=1, max=_MOST_ROUNDS)]
 ServesRounds = Annotated[
     int | None, option("r", "Rounds that a committee serves.  \\[default: to the end]", min=1, max=_MOST_ROUNDS)
@@ -51,7 +55,7 @@ def bound_committee(
     population: Population,
     dishonest: Dishonest,
     size: Annotated[int, option("S", "Members s.", min=2, max=10_000)] = 60,
-    threshold: Annotated[str, option("T", "Members that must answer: a number t, or a fraction of them.")] = "0.6667",
+    threshold: Threshold = None,
     selection: Selection = "public-seed",
     over_selection: OverSelection = OVER_SELECTION,
     dropout: DropOut = 0.0,
@@ -74,7 +78,8 @@ def bound_committee(
     given = _weights(weights)
     with in_options():
         draw = Draw(population, dishonest, selection, over_selection, dropout, given)
-        row = committee_bounds(draw, size, threshold_of(threshold), rounds, serves_rounds, tries, server)
+        needed = None if threshold is None else threshold_of(threshold)
+        row = committee_bounds(draw, size, needed, rounds, serves_rounds, tries, server)
     echo(render(row, format, text), nl=False)
 
 

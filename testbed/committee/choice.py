@@ -1,18 +1,19 @@
 """Who serves: what the server does to find out (`chosen`), and what a client checks of it (`verified`)."""
 
 import hashlib
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Ids
-from testbed.committee.messages import CommitteeList, CommitteeMember
+from testbed.committee.messages import CommitteeList, CommitteeMember, KeptList
 from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import check_beyond, check_members, sorted_out
 from testbed.crypto import prf
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
-from testbed.messages import decode, encode
+from testbed.messages import decode, encode, signed_content
 from testbed.network import Network
 from testbed.parties.client import Environment
 from testbed.parties.pki import Directory
@@ -27,7 +28,7 @@ async def chosen(
     network: Network,
     directory: Directory,
     experiment_id: bytes,
-    memory: dict[str, npt.NDArray[np.uint8]] | None = None,
+    memory: dict[str, npt.NDArray[Any]],
 ) -> CommitteeList:
     """The committee of a round; whoever is on it may be offline, and says nothing then.
 
@@ -37,8 +38,8 @@ async def chosen(
         network: how to reach clients that have to say themselves that they are on it.
         directory: the PKI's bulletin board; members are registered.
         experiment_id: 16 bytes.
-        memory: `AggregationRound.memory`, where the list of a service is kept that depends on who answers; None: it is
-            drawn each time, and the caller keeps it.
+        memory: `AggregationRound.memory`, where the list of a service is kept that depends on who answers. A server
+            that drew again would choose among committees, by who answers when.
 
     Raises:
         RoundAborted: too few clients that are drawn answer.
@@ -47,14 +48,23 @@ async def chosen(
     if not section.by_sortition:
         members = _known_to_all(section, first, directory, experiment_id)
         return CommitteeList(first, [CommitteeMember(client) for client in members])
-    if memory is not None and _KEPT in memory:
-        kept = decode(CommitteeList, memory[_KEPT].tobytes())
-        if kept.first_round == first:
-            return kept
+    if _KEPT in memory:
+        kept = decode(KeptList, memory[_KEPT].tobytes())
+        if kept.committee.first_round == first:
+            if kept.drawn_by == _drawn_by(kept.committee, directory, experiment_id):
+                return kept.committee
+            network.record_event("server", "committee-lost", "a committee is drawn anew: its members have other keys")
     drawn = CommitteeList(first, await sorted_out(section, round_number, network, directory, experiment_id))
-    if memory is not None:
-        memory[_KEPT] = np.frombuffer(encode(drawn), np.uint8)
+    by = _drawn_by(drawn, directory, experiment_id)
+    memory[_KEPT] = np.frombuffer(encode(KeptList(drawn, by)), np.uint8)
     return drawn
+
+
+def _drawn_by(committee: CommitteeList, directory: Directory, experiment_id: bytes) -> bytes:
+    """Digest of what the members' numbers follow from. Without a seed a resumed run registers clients anew: they have
+    other keys, and nobody takes their former proofs."""
+    keys = directory.vrf[list(committee.clients)].tobytes()
+    return hashlib.sha256(signed_content(experiment_id, keys)).digest()
 
 
 def verified(section: CommitteeSection, said: CommitteeList, round_number: int, environment: Environment) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from testbed.committee.parameters import MOST_MEMBERS
-from testbed.messages import ClientId, Message, RoundNumber
+from testbed.messages import ClientId, Key32, Message, RoundNumber
 
 STAGE = "committee/sortition"
 
@@ -43,3 +43,10 @@ class CommitteeList(Message, frozen=True):
     def clients(self) -> tuple[int, ...]:
         """The members' numbers."""
         return tuple(member.client for member in self.members)
+
+
+class KeptList(Message, frozen=True):
+    """A committee as the server keeps it for its service, and a digest of the keys by which it was drawn."""
+
+    committee: CommitteeList
+    drawn_by: Key32

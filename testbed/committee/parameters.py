@@ -26,11 +26,12 @@ class CommitteeSection(BaseModel):
     size: int | None = Field(
         None, ge=2, le=MOST_MEMBERS, description="Members; with `given`, as many as `members` has (the default)"
     )
-    threshold: int | float = Field(  # in this order 12 is written as 12, not as 12.0, a fraction
-        0.6667,
+    threshold: int | float | None = Field(  # in this order 12 is written as 12, not as 12.0, a fraction
+        None,
         gt=0,
         allow_inf_nan=False,
-        description="Members that must answer: a number, or a fraction of the committee; fewer of them learn nothing",
+        description="Members that must answer: a number, or a fraction of the committee; fewer of them learn nothing; "
+        "none: two thirds of it, rounded up (40 of 60)",
     )
     members: tuple[int, ...] | None = Field(None, description="With `selection: given`: the clients' numbers")
     over_selection: float | None = Field(
@@ -67,8 +68,10 @@ class CommitteeSection(BaseModel):
         return Fraction(str(OVER_SELECTION if self.over_selection is None else self.over_selection))
 
     def threshold_for(self, members: int) -> int:
-        """How many of so many members must answer; a fraction is rounded up."""
+        """How many of so many members must answer; a fraction is rounded up, two thirds where nothing is said."""
         given = self.threshold
+        if given is None:
+            return ceil(Fraction(2 * members, 3))
         return given if isinstance(given, int) else ceil(Fraction(str(given)) * members)
 
     def first_round_of(self, round_number: int) -> int:
@@ -87,6 +90,11 @@ class CommitteeSection(BaseModel):
         planned = self.members_planned
         if planned > population:
             raise ValueError(f"committee.size: {planned} members of a population of {population}; at most {population}")
+        self.check_threshold()
+
+    def check_threshold(self) -> None:
+        """Raise `ValueError` (one line) unless more than half of the members must answer, and at most all."""
+        planned = self.members_planned
         needed = self.threshold_for(planned)
         if not planned < 2 * needed <= 2 * planned:
             raise ValueError(

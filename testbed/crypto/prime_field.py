@@ -165,3 +165,16 @@ def interpolation(points: Sequence[int], rows: int) -> Elements:
         scale = inverse(at_point)
         found[i] = [coefficient * scale % PRIME for coefficient in quotient[:rows]]
     return found
+
+
+def elements_to_bytes(elements: Elements) -> bytes:
+    """Four bytes each, little-endian."""
+    return elements.astype("<u4", copy=False).tobytes()
+
+
+def elements_from_bytes(data: bytes) -> Elements | None:
+    """Inverse of `elements_to_bytes`; None: these are no elements of the field."""
+    if len(data) % ELEMENT_BYTES:
+        return None
+    elements = np.frombuffer(data, "<u4").astype(np.uint32, copy=False)
+    return None if int(elements.max(initial=0)) >= PRIME else elements

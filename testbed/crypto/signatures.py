@@ -4,6 +4,9 @@ libsodium signs and verifies: it refuses public keys that are not canonical or o
 that are not canonical, which the RFC leaves open, and it takes half of OpenSSL's time.
 """
 
+import hashlib
+import hmac
+
 from nacl import bindings, exceptions
 
 from testbed.crypto import InvalidSignature, edwards25519, require_length
@@ -11,6 +14,8 @@ from testbed.crypto import InvalidSignature, edwards25519, require_length
 SEED_BYTES = 32
 PUBLIC_KEY_BYTES = 32
 SIGNATURE_BYTES = 64
+
+_ONCE_DOMAIN = b"testbed/signatures/scalar/v1"
 
 
 def signed_bytes(domain: bytes, content: bytes) -> bytes:
@@ -62,6 +67,26 @@ class SigningKey:
     def _sign_message(self, message: bytes) -> bytes:
         signed: bytes = bindings.crypto_sign(message, self._secret)
         return signed[:SIGNATURE_BYTES]
+
+
+def sign_with_scalar(scalar: bytes, domain: bytes, content: bytes) -> bytes:
+    """The signature of ``content`` under the public key scalar * B, by who knows no seed of it: 64 bytes.
+
+    As RFC 8032 section 5.1.6 from its step 2 on, whose r any secret function of key and message may be. It is a proof
+    of Schnorr (J. Cryptology 1991) that its maker knows the scalar; `verify` verifies it.
+
+    Args:
+        scalar: 32 secret bytes, not 0.
+        domain: see `verify`.
+        content: see `verify`.
+    """
+    require_length(scalar, edwards25519.SCALAR_BYTES, "a scalar")
+    message = signed_bytes(domain, content)
+    public = edwards25519.multiply_base(scalar)
+    once = edwards25519.reduce_scalar(hmac.digest(scalar, _ONCE_DOMAIN + message, "sha512"))
+    point = edwards25519.multiply_base(once)
+    challenge = edwards25519.reduce_scalar(hashlib.sha512(point + public + message).digest())
+    return point + edwards25519.add_scalars(once, edwards25519.multiply_scalars(challenge, scalar))
 
 
 def verify(public: bytes, domain: bytes, content: bytes, signature: bytes) -> None:

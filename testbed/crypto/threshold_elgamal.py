@@ -6,26 +6,45 @@ a share s_u answers with s_u (w B), its partial decryption; t of them give s (w 
 exponent, and nobody learns s. A partial decryption carries no proof: a wrong one gives a key that opens nothing, which
 is noticed, and does not tell whose it was.
 
-A holder that is asked for the product of any point has no way to see what it decrypts. Whoever uses this must let
-holders check where a ciphertext's first half comes from.
+A holder that is asked for the product of any point has no way to see what it decrypts: somebody may have taken the
+first half of another's ciphertext for its own, or that and a multiple of B. Whoever uses this must let holders check
+whose a first half is, and that this one knows w (as in the signed ElGamal of Schnorr, Jakobsson, ASIACRYPT 2000).
 """
 
 import hmac
 from collections.abc import Mapping
 
-from testbed.crypto import InvalidKey, InvalidShares, OpeningFailed, edwards25519, encryption, feldman, require_length
+from testbed.crypto import (
+    InvalidKey,
+    InvalidShares,
+    OpeningFailed,
+    edwards25519,
+    encryption,
+    feldman,
+    require_length,
+    signatures,
+)
 from testbed.crypto.edwards25519 import POINT_BYTES
 from testbed.crypto.feldman import lagrange_weights
 
 OVERHEAD_BYTES = encryption.SEAL_OVERHEAD_BYTES
 """How much longer than its plaintext the second half of a ciphertext is."""
 
+KNOWN_DOMAIN = b"testbed/threshold-elgamal/known/v1"
+"""Of the proof, which is a signature of what is associated, under w B for a public key."""
+
 _DOMAIN = b"testbed/threshold-elgamal/v1"
 _NONCE = bytes(encryption.NONCE_BYTES)  # each key seals once
 
 
 def encrypt(public: bytes, plaintext: bytes, associated: bytes, entropy: bytes) -> tuple[bytes, bytes]:
-    """The ciphertext's halves: a point, 32 bytes, and what is sealed, 16 bytes longer than the plaintext.
+    """The ciphertext's halves: see `encrypt_and_prove`."""
+    return encrypt_and_prove(public, plaintext, associated, entropy)[:2]
+
+
+def encrypt_and_prove(public: bytes, plaintext: bytes, associated: bytes, entropy: bytes) -> tuple[bytes, bytes, bytes]:
+    """The ciphertext's halves, and the proof that its maker knows w: a point, 32 bytes; what is sealed, 16 bytes longer
+    than the plaintext; 64 bytes, for `verify_known`.
 
     The scalar w follows from the entropy and all else that is given here, so that entropy that is used twice does not
     seal two messages under one key.
@@ -46,7 +65,8 @@ def encrypt(public: bytes, plaintext: bytes, associated: bytes, entropy: bytes) 
         point, shared = edwards25519.multiply_base(scalar), edwards25519.multiply(scalar, public)
     except ValueError as error:
         raise InvalidKey(f"the public key: {error}") from None
-    return point, encryption.seal(_key(point, shared), _NONCE, plaintext, associated)
+    proof = signatures.sign_with_scalar(scalar, KNOWN_DOMAIN, associated)
+    return point, encryption.seal(_key(point, shared), _NONCE, plaintext, associated), proof
 
 
 def partial_decryption(share: bytes, point: bytes) -> bytes:

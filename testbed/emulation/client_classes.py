@@ -31,6 +31,7 @@ from testbed.emulation.links.section import (
 MOST_CLASSES = 1000
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"
 _NEARLY = Fraction(1, 10**6)  # by which shares may miss 1, written in decimals
+_ROUNDING = Fraction(1, 10**12)  # by which they may, so that nothing is left for a class without one
 
 
 def _key(description: str) -> Any:
@@ -123,15 +124,16 @@ def _shares(classes: Mapping[str, ClientClass]) -> dict[str, Fraction]:
     total = sum(given.values(), Fraction(0))
     if len(without) > 1:
         raise ValueError(f"{without[1]}.share: is required; one class alone may be the rest, and {without[0]} is")
-    if without and total <= 1:
+    if without and total < 1 - _ROUNDING:
         return dict(sorted({**given, without[0]: 1 - total}.items()))
-    if without or abs(total - 1) > _NEARLY:
+    if abs(total - 1) > (_ROUNDING if without else _NEARLY):
         last = list(given)[-1]
         raise ValueError(
             f"{last}.share: the shares of the classes sum to {float(total):g}, and must sum to 1; one of them may be "
             "left out, and is the rest"
         )
-    return {name: share / total for name, share in given.items()}
+    scaled = {name: share / total for name, share in given.items()}
+    return dict(sorted({**scaled, **dict.fromkeys(without, Fraction(0))}.items()))
 
 
 def check_classes(classes: Mapping[str, ClientClass], links: Links, population: int) -> None:

@@ -151,8 +151,8 @@ class Experiment(Section):
             section = "selection"
             self.selection.check(self.population)
             section = "aggregation"
-            self.aggregation.check(self.selection.participants)
             self.aggregation.check_population(self.population)
+            self.aggregation.check(self.selection.participants)
             self.aggregation.check_experiment(self.selection, self.workload)
             keeps_masks_symbolic(self.aggregation, self.time.work_is_modelled)
             section = "classes"

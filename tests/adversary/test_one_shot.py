@@ -6,18 +6,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.adversary.committees import ForgeCommittee, ForgeOptions
 from testbed.adversary.misbehaviour import AttackContext, dishonest_role, malicious_server
-from testbed.adversary.one_shot import AnswerWrongSum, ContradictCommittee, DealOtherShares, NameOtherCommittee
+from testbed.adversary.one_shot import AnswerWrongSum, ContradictCommittee, DealOtherShares
 from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.aggregation.one_shot.member import OneShotMember
+from testbed.aggregation.one_shot.messages import SummedShares, SumShares
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.one_shot.server import OneShot
+from testbed.aggregation.secagg.messages import point_of
+from testbed.crypto.prime_field import PRIME, elements_from_bytes, elements_to_bytes
 from testbed.errors import RoundAborted
-from testbed.parties.client import RoleSpec
+from testbed.parties.client import RoleSpec, handles
 from tests.aggregation.federations import SmallFederation
 
 DELTAS = np.random.default_rng(3).uniform(-1, 1, (12, 7))
 MEMBERS = tuple(range(2, 10))  # eight
 VICTIM = 4
+FRAMED = 5
 
 
 def parameters(threshold: int, private: int = 1) -> OneShotParameters:
@@ -31,7 +37,7 @@ def parameters(threshold: int, private: int = 1) -> OneShotParameters:
 
 def attacked(kind: Any, dishonest: set[int], threshold: int, **more: Any) -> tuple[SmallFederation, list[str], Any]:
     """The federation, what the attack came to, and the round's outcome."""
-    options = {ContradictCommittee: ReconstructionOptions(victim=VICTIM)}
+    options = {ContradictCommittee: ReconstructionOptions(victim=VICTIM), ForgeCommittee: ForgeOptions()}
     server = malicious_server(OneShot, [kind], AttackContext(frozenset(dishonest), options))
     small = SmallFederation(DELTAS, parameters(threshold), protocol=server, **more)
     try:
@@ -73,15 +79,15 @@ def test_a_victim_that_has_left_is_not_attacked() -> None:
 
 
 def test_another_committee_than_everybody_knows_is_refused() -> None:
-    small, (said,), ended = attacked(NameOtherCommittee, {0, 1, 10, 11}, 6)
-    assert said == "name-other-committee: 4 of 8 members are accomplices put there"
+    small, (said,), ended = attacked(ForgeCommittee, {0, 1, 10, 11}, 6)
+    assert said == "forge-committee: sent a list with undrawn member"
     assert isinstance(ended, RoundAborted)
     assert ended.reason == "below-threshold"
     assert small.refusals() == [(client, "committee.other-members") for client in range(12)]
 
 
-def test_members_that_happen_to_be_accomplices_are_named_as_they_are() -> None:
-    small, said, aggregate = attacked(NameOtherCommittee, {2, 3}, 6)
+def test_without_an_accomplice_outside_there_is_no_other_committee_to_name() -> None:
+    small, said, aggregate = attacked(ForgeCommittee, {2, 3}, 6)
     assert said == []
     assert len(aggregate.survivors) == 12
     assert small.refusals() == []
@@ -124,3 +130,27 @@ def test_shares_of_no_key_end_the_round() -> None:
     assert [event.detail for event in small.network.events if event.kind == "attack"] == [
         "deal-inconsistent-shares: 8 shares that belong to no key"
     ]
+
+
+class FramingSum(AnswerWrongSum):
+    """Adds, at its own place, a codeword that is zero at all but three places: its own, an accomplice's, a victim's."""
+
+    name = "framing-sum"
+
+    @handles(SumShares)
+    def on_sum_shares(self, message: SumShares) -> SummedShares:
+        answer = OneShotMember.on_sum_shares(self, message)
+        zeros = [point_of(member) for member in MEMBERS if member not in (2, 9, FRAMED)]  # five: degree below six
+        own = point_of(self.number)
+        added = int(np.prod([own - zero for zero in zeros], dtype=object)) % PRIME
+        held = elements_from_bytes(answer.total)
+        assert held is not None
+        return SummedShares(elements_to_bytes(((held.astype(np.uint64) + added) % PRIME).astype(np.uint32)))
+
+
+def test_two_members_cannot_have_an_honest_one_blamed_for_their_wrong_sums() -> None:
+    """Theirs and the honest others' fit one polynomial, the honest victim's does not; but it is no sum of keys."""
+    small, outcome = with_clients(FramingSum, {2, 9}, 6)
+    assert outcome.reason == "wrong-shares"
+    assert "no sum of 12 keys" in outcome.detail
+    assert small.misbehaviour() == []

@@ -85,7 +85,8 @@ class Drawing:
         async def drawn() -> CommitteeList:
             await self.network.begin_round(round_number)
             try:
-                return await chosen(self.section, round_number, self.network, self.directory, EXPERIMENT, memory)
+                kept = {} if memory is None else memory
+                return await chosen(self.section, round_number, self.network, self.directory, EXPERIMENT, kept)
             finally:
                 self.network.end_round()
 

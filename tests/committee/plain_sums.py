@@ -81,7 +81,7 @@ class CommitteeSums(AggregationProtocol):
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         assert round_.experiment_id is not None
         known = round_.number, round_.network, round_.directory, round_.experiment_id
-        committee = await chosen(self.parameters.committee, *known, memory=round_.memory)
+        committee = await chosen(self.parameters.committee, *known, round_.memory)
         self.committees.append(committee)
         replies = await round_.network.ask(round_.trained, SendUpdate(round_.number, Told(committee)))
         weights = {client: answer.weight for client, answer in replies.valid().items()}

@@ -36,7 +36,7 @@ def known(population: int) -> Environment:
 
 
 def committee_of(section: CommitteeSection, round_number: int, population: int = 100) -> CommitteeList:
-    return asyncio.run(chosen(section, round_number, None, board(population), EXPERIMENT))
+    return asyncio.run(chosen(section, round_number, None, board(population), EXPERIMENT, {}))
 
 
 def test_the_honest_committee_is_verified_in_all_rounds_that_it_serves() -> None:

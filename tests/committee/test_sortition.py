@@ -103,7 +103,21 @@ def test_who_does_not_answer_makes_room_and_a_service_keeps_its_members(variant:
     assert list(first.clients) != by_number[:10]
     verified(drawing.section, second, 2, drawing.environment)
     assert drawing.draw(4, memory) != first
-    assert drawing.draw(2) != first  # without a memory others may have answered
+    assert drawing.draw(2, {}) != first  # others would have answered
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_members_that_have_other_keys_now_are_drawn_anew(variant: str) -> None:
+    """Nobody would take the proofs of those that were: without a seed, a resumed run registers its clients anew."""
+    before, after = (Drawing(section(variant), POPULATION, seed=seed) for seed in (1, 2))
+    memory: dict[str, np.ndarray] = {}
+    first = before.draw(1, memory)
+    second = after.draw(2, memory)
+    assert second.first_round == first.first_round
+    assert second.clients != first.clients
+    verified(after.section, second, 2, after.environment)
+    assert [event.kind for event in after.network.events] == ["committee-lost"]
+    assert after.draw(3, memory) == second
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

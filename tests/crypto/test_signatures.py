@@ -5,7 +5,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.crypto import InvalidKey, InvalidSignature, edwards25519, signatures
+from testbed.crypto import InvalidKey, InvalidSignature, edwards25519, feldman, signatures
 from testbed.errors import ProtocolError
 from tests.crypto.published import vectors
 from tests.thoroughness import examples
@@ -30,6 +30,29 @@ def test_openssl_agrees(seed, domain, content):
     assert signature == theirs.sign(signed)
     Ed25519PublicKey.from_public_bytes(key.public).verify(signature, signed)
     signatures.verify(key.public, domain, content, signature)
+
+
+@given(st.binary(min_size=32, max_size=32), st.binary(max_size=20), st.binary(max_size=100))
+@settings(max_examples=examples(30))
+def test_openssl_takes_what_is_signed_with_a_scalar(entropy, domain, content):
+    scalar = feldman.random_scalar(entropy)
+    other = edwards25519.add_scalars(scalar, bytes([1, *bytes(31)]))
+    public, signature = edwards25519.multiply_base(scalar), signatures.sign_with_scalar(scalar, domain, content)
+    message = signatures.signed_bytes(domain, content)
+    Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    signatures.verify(public, domain, content, signature)
+    assert signatures.sign_with_scalar(scalar, domain, content) == signature
+    with pytest.raises(InvalidSignature):
+        signatures.verify(edwards25519.multiply_base(other), domain, content, signature)
+    with pytest.raises(InvalidSignature):
+        signatures.verify(public, domain, content + b"!", signature)
+
+
+def test_nonces_of_scalars_are_never_used_again():
+    """Two signatures with one nonce give the scalar away."""
+    scalars = [feldman.random_scalar(bytes([i]) * 32) for i in range(3)]
+    made = {signatures.sign_with_scalar(s, d, c)[:32] for s in scalars for d in (b"a", b"b") for c in (b"", b"c")}
+    assert len(made) == 12
 
 
 def test_a_signature_holds_for_its_domain_only():

@@ -83,6 +83,15 @@ def test_largest_remainders() -> None:
     assert class_counts(shared(a=1, b=None, c=0), 5) == {"a": 5, "b": 0, "c": 0}
 
 
+def test_what_rounding_leaves_of_shares_is_nobodys() -> None:
+    """59/60 and 1/60, as decimals, are 3.4e-17 less than 1; 0.1, 0.2 and 0.7 of binary fractions 1e-16 more."""
+    assert class_counts(shared(a=59 / 60, b=1 / 60, c=None), 60) == {"a": 59, "b": 1, "c": 0}
+    assert class_counts(shared(a=0.3 + 5e-17, b=0.7000000000000001, c=None), 10) == {"a": 3, "b": 7, "c": 0}
+    assert class_counts(shared(a=1 - 1e-9, b=None), 10**10) == {"a": 10**10 - 10, "b": 10}
+    with pytest.raises(ValueError, match=r"^b\.share: 1e-09 of 100 clients is nobody; give the class more, or 0$"):
+        class_counts(shared(a=1 - 1e-9, b=None), 100)
+
+
 def test_who_is_in_a_class_is_drawn() -> None:
     kinds = shared(a=0.5, b=None)
     first, again, other = (draw_members(kinds, 1000, np.random.default_rng(seed)).are_in("a") for seed in (1, 1, 2))

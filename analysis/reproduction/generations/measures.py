@@ -94,8 +94,8 @@ def _server_seconds(run: RunRecords, rounds: list[int], of_stage: dict[str, str]
 def _fewest_questions(exchanges: pd.DataFrame, served: pd.DataFrame) -> int | None:
     """In a completed round, to a participant that answered all that it was asked."""
     asked = exchanges.merge(served[["round", "client"]].drop_duplicates(), on=["round", "client"])
-    by_client = asked.assign(answered=asked["outcome"] == "answered").groupby(["round", "client"])["answered"]
-    counts = by_client.size()[by_client.all()]
+    by_client = asked.groupby(["round", "client"])["outcome"]
+    counts = by_client.size()[by_client.agg(lambda outcomes: bool((outcomes == "answered").all()))]
     return int(counts.min()) if len(counts) else None
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from testbed.adversary.misbehaviour import ClientMisbehaviour
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import AdvertiseKeys, CheckSurvivors, Many, ShareOf, SurvivorsSignature
-from testbed.aggregation.secagg.participant import STATES
+from testbed.aggregation.secagg.stages import STATES
 from testbed.aggregation.secagg_plus.graph import AnnounceGraph
 from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
 from testbed.crypto.shamir import SHARE_BYTES

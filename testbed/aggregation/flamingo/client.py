@@ -20,15 +20,16 @@ from testbed.aggregation.flamingo.messages import (
     pair_seed,
     round_digest,
     seal_share,
+    seed_associated,
     seed_content,
 )
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
-from testbed.aggregation.secagg.participant import Participant
+from testbed.aggregation.participant import Participant
 from testbed.crypto import prf, remembered, threshold_elgamal
 from testbed.crypto.dealing import share_each
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
-from testbed.messages import Vector, signed_content
+from testbed.messages import Vector
 from testbed.network.masked_vectors import Elements, MaskedVector, Masks
 from testbed.parties.client import Row, StageTable, handles
 from testbed.parties.pki import Identity
@@ -140,10 +141,10 @@ class FlamingoClient(Participant):
 
     def encrypted(self, public_key: bytes, neighbour: int, seed: bytes) -> EncryptedSeed:
         """A seed in common, encrypted to the committee, and signed for this round."""
-        associated = signed_content(self.digest, self.number, neighbour)
+        associated = seed_associated(self.digest, self.number, neighbour)
         entropy = prf.evaluate(self.secret("flamingo encryption"), associated)
-        point, sealed = threshold_elgamal.encrypt(public_key, seed, associated, entropy)
-        meter("edwards25519.multiply_base")
+        point, sealed, known = threshold_elgamal.encrypt_and_prove(public_key, seed, associated, entropy)
+        meter("edwards25519.multiply_base", 3)  # two of them for the proof
         meter("edwards25519.multiply")
         signature = self.sign(SEEDS_DOMAIN, seed_content(self.digest, self.number, neighbour, point))
-        return EncryptedSeed(neighbour, point, sealed, signature)
+        return EncryptedSeed(neighbour, point, sealed, signature, known)

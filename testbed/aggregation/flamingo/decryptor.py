@@ -25,6 +25,7 @@ from testbed.aggregation.flamingo.messages import (
     labels_content,
     open_share,
     round_digest,
+    seed_associated,
     seed_content,
 )
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
@@ -123,24 +124,22 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
             raise Refusal("flamingo.other-edges", "not the edges between clients online and offline")
         directory, domain = self.environment.directory, SEEDS_DOMAIN + self.environment.experiment_id
         self.environment.look_up({edge.online for edge in edges})
-        meter("ed25519.verify", len(edges))
-        signed = [
-            (
-                directory.signing_key(edge.online),
-                domain,
-                seed_content(self.digest, edge.online, edge.offline, edge.point),
-                edge.signature,
-            )
-            for edge in edges
-        ]
+        meter("ed25519.verify", 2 * len(edges))
+        signed = []
+        for edge in edges:
+            content = seed_content(self.digest, edge.online, edge.offline, edge.point)
+            associated = seed_associated(self.digest, edge.online, edge.offline)
+            signed.append((directory.signing_key(edge.online), domain, content, edge.signature))
+            signed.append((edge.point, threshold_elgamal.KNOWN_DOMAIN, associated, edge.known))
         rows = [[key, content, signature] for key, _, content, signature in signed]
         if remembered.all_verify(signed_content(domain, self.digest, rows), lambda: signed):
             return
-        for edge, one in zip(edges, signed, strict=True):
+        for at, one in enumerate(signed):
             try:
                 remembered.verify(*one)
             except InvalidSignature:
-                detail = f"client {edge.online} has not signed what is shown, for this round"
+                client = edges[at // 2].online
+                detail = f"client {client} has not signed what is shown, for this round, or has not made it itself"
                 raise Refusal("flamingo.other-ciphertext", detail) from None
 
     def partial_decryptions(self, edges: Sequence[CutEdge]) -> list[bytes]:

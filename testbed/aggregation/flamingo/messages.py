@@ -68,12 +68,16 @@ class Certificate(Message, frozen=True):
 
 
 class EncryptedSeed(Message, frozen=True):
-    """The seed of the mask that a client has in common with a neighbour, encrypted to the committee; signed."""
+    """The seed of the mask that a client has in common with a neighbour, encrypted to the committee; signed.
+
+    `known` proves that the client has made the ciphertext's first half itself (`threshold_elgamal.encrypt_and_prove`).
+    """
 
     neighbour: ClientId
     point: Key32
     sealed: SealedSeed
     signature: Signature64
+    known: Signature64
 
 
 class Reported(Message, frozen=True):
@@ -137,6 +141,7 @@ class CutEdge(Message, frozen=True):
     offline: ClientId
     point: Key32
     signature: Signature64
+    known: Signature64
 
 
 class SharesForMember(Message, frozen=True):
@@ -186,6 +191,11 @@ def labels_content(digest: bytes, online: Sequence[int]) -> bytes:
 def seed_content(digest: bytes, client: int, neighbour: int, point: bytes) -> bytes:
     """What a client signs of an encrypted seed: its first half, whose it is, and the round (section 4.5)."""
     return signed_content(digest, client, neighbour, point)
+
+
+def seed_associated(digest: bytes, client: int, neighbour: int) -> bytes:
+    """What an encrypted seed goes with: whose it is, and the round."""
+    return signed_content(digest, client, neighbour)
 
 
 def pair_seed(pair_key: bytes, digest: bytes, training: bytes) -> bytes:

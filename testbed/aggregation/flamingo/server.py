@@ -40,6 +40,7 @@ from testbed.aggregation.flamingo.messages import (
     Report,
     SharesForMember,
     labels_content,
+    seed_associated,
     seed_content,
 )
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
@@ -50,7 +51,7 @@ from testbed.aggregation.secagg.checks import at_least, verify, warn_of_weak_bin
 from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.arrays import Ids
 from testbed.committee.sortition import committee_roles
-from testbed.crypto import edwards25519
+from testbed.crypto import edwards25519, remembered, threshold_elgamal
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.network import Replies
@@ -166,6 +167,9 @@ class Flamingo(AggregationProtocol):
             edwards25519.validate_key(row.point)
             content = seed_content(state.digest, client, neighbour, row.point)
             verify(state.start, client, SEEDS_DOMAIN, content, row.signature)
+            meter("ed25519.verify")
+            associated = seed_associated(state.digest, client, neighbour)
+            remembered.verify(row.point, threshold_elgamal.KNOWN_DOMAIN, associated, row.known)
         except ProtocolError as error:
             state.misbehaved(client, f"report: the seed for client {neighbour}: {error}")
             return False
@@ -212,7 +216,8 @@ class Flamingo(AggregationProtocol):
     def cut_edges(self, state: FlamingoRound, online: Ids) -> list[CutEdge]:
         """The edges between clients online and offline, with what is to be decrypted of them."""
         cut = state.graph.cut(online.tolist())
-        return [CutEdge(*edge, state.seeds[edge].point, state.seeds[edge].signature) for edge in cut]
+        rows = [(edge, state.seeds[edge]) for edge in cut]
+        return [CutEdge(*edge, row.point, row.signature, row.known) for edge, row in rows]
 
     async def opened(
         self, state: FlamingoRound, signed: Mapping[int, bytes], online: Ids, edges: list[CutEdge]

@@ -10,6 +10,7 @@ from testbed.aggregation.flamingo.set_up import SetUp
 from testbed.aggregation.flamingo.set_up_messages import (
     COMPLAINTS_DOMAIN,
     DEALING_DOMAIN,
+    KNOWN_DOMAIN,
     AnswerComplaints,
     CheckDealings,
     ComplaintsOf,
@@ -31,7 +32,7 @@ from testbed.aggregation.secagg.checks import at_least, verify
 from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.committee.choice import chosen
 from testbed.committee.parameters import CommitteeSection
-from testbed.crypto import InvalidShares
+from testbed.crypto import InvalidShares, remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import decode, encode
@@ -44,7 +45,7 @@ async def service_of_round(round_: AggregationRound, section: CommitteeSection) 
     """The committee that serves in this round; set up now where its service begins, or could not begin before.
 
     Raises:
-        RoundAborted: the set-up has failed; it is tried again in the next round.
+        RoundAborted: the set-up has failed; it is tried again in the next round, with the same members.
     """
     kept = kept_service(round_)
     first = section.first_round_of(round_.number)
@@ -52,7 +53,8 @@ async def service_of_round(round_: AggregationRound, section: CommitteeSection) 
         return kept
     if round_.experiment_id is None:
         raise RoundAborted("no-committee", "the server that sets up a committee must know the experiment's id")
-    committee = await chosen(section, round_.number, round_.network, round_.directory, round_.experiment_id)
+    known = round_.number, round_.network, round_.directory, round_.experiment_id
+    committee = await chosen(section, *known, round_.memory)
     former = None if kept is None else Former(kept.certificate, kept.commitments)
     states = {} if kept is None else {row.member: row.sealed for row in kept.states}
     made = await ServerSetUp(round_, SetUp(round_.number, committee, former, section), states).run()
@@ -106,9 +108,9 @@ class ServerSetUp:
     def dealings(self) -> list[DealingOf]:
         """In the dealers' order."""
         return [
-            DealingOf(dealer, self.dealt[dealer].commitments, self.dealt[dealer].signature)
+            DealingOf(dealer, dealt.commitments, dealt.signature, dealt.known)
             for dealer in self.set_up.dealers
-            if dealer in self.dealt
+            if (dealt := self.dealt.get(dealer)) is not None
         ]
 
     async def deal(self) -> None:
@@ -126,11 +128,19 @@ class ServerSetUp:
                 if len(answer.shares) != len(set_up.members):
                     raise ProtocolError("not a share for every member")
                 verify(self.round, dealer, DEALING_DOMAIN, content, answer.signature)
+                self.check_known(answer, content)
             except ProtocolError as error:
                 self.misbehaved(dealer, f"dealing: {error}")
                 continue
             self.dealt[dealer] = answer
         at_least(set_up.needed, len(self.dealt), replies, "dealt to the committee")
+
+    def check_known(self, dealing: Dealing, content: bytes) -> None:
+        """Raise `ProtocolError` unless the dealer has proven that it knows what it deals."""
+        if self.round.experiment_id is None:
+            return
+        meter("ed25519.verify")
+        remembered.verify(dealing.commitments[0], KNOWN_DOMAIN + self.round.experiment_id, content, dealing.known)
 
     async def check(self) -> list[ComplaintsOf]:
         """The members' complaints; who has none has said so."""

@@ -3,8 +3,11 @@
 The paper takes the distributed key generation of Gennaro, Jarecki, Krawczyk, Rabin (J. Cryptology 2007), with a server
 that relays all messages, signed, and aborts (section 4.3). Here, as in the authors' code, commitments are Feldman's
 alone. The last dealer can then choose among keys, which the full protocol prevents; but what it adds to the key it
-knows, so that a ciphertext under the chosen key is one under the honest dealers' uniform key to it. A member that signs
-its service has agreed with all others that do on which dealings count: its digest follows from these.
+knows, so that a ciphertext under the chosen key is one under the honest dealers' uniform key to it. It proves that it
+knows (as in FROST: Komlo, Goldberg, SAC 2020). Its shares do not: the server may show them to t - x honest members
+alone, which with x accomplices are t, and commitments through so few shares and any point for a secret can be had. That
+point could cancel the honest dealers' keys, and leave one of the server's own. A member that signs its service has
+agreed with all others that do on which dealings count: its digest follows from these.
 """
 
 from collections.abc import Hashable, Sequence

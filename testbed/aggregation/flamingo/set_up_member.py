@@ -11,6 +11,7 @@ from testbed.aggregation.flamingo.set_up_messages import (
     COMPLAINTS_DOMAIN,
     DEALING_DOMAIN,
     DEALING_PURPOSE,
+    KNOWN_DOMAIN,
     AnswerComplaints,
     Answered,
     CheckDealings,
@@ -32,10 +33,10 @@ from testbed.aggregation.flamingo.set_up_messages import (
     seal_dealt,
 )
 from testbed.aggregation.flamingo.state import opened_state, sealed_state
-from testbed.aggregation.secagg.participant import Participant
+from testbed.aggregation.participant import Participant
 from testbed.committee.choice import verified
 from testbed.committee.messages import CommitteeList
-from testbed.crypto import InvalidShares, InvalidSignature, OpeningFailed, feldman, remembered
+from testbed.crypto import InvalidShares, InvalidSignature, OpeningFailed, feldman, remembered, signatures
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.parties.client import Client, Row, StageTable, handles
@@ -128,7 +129,12 @@ class SetUpMember(Participant):
             meter("x25519.agree", len(shares))
             meter("aead.seal", len(shares))
             content = dealing_content(set_up.digest, self.number, committed)
-            return Dealing(committed, shares, self.sign(DEALING_DOMAIN, content))
+            return Dealing(committed, shares, self.sign(DEALING_DOMAIN, content), self.known(secret, content))
+
+    def known(self, secret: bytes, content: bytes) -> bytes:
+        """The proof that it knows what it deals."""
+        meter("edwards25519.multiply_base", 2)
+        return signatures.sign_with_scalar(secret, KNOWN_DOMAIN + self.environment.experiment_id, content)
 
     def secret_to_deal(self, set_up: SetUp, sealed: bytes) -> bytes:
         """A scalar: what this dealer deals."""
@@ -187,6 +193,11 @@ class SetUpMember(Participant):
             set_up.check_dealing(dealing.dealer, dealing.commitments)
             content = dealing_content(set_up.digest, dealing.dealer, dealing.commitments)
             self.check_signed(DEALING_DOMAIN, dealing.dealer, content, dealing.signature)
+            try:
+                self.verify(dealing.commitments[0], KNOWN_DOMAIN, content, dealing.known)
+            except InvalidSignature:
+                detail = f"client {dealing.dealer} has not proven that it knows what it deals"
+                raise Refusal("flamingo.bad-dealing", detail) from None
 
     def check_signed(self, domain: bytes, client: int, content: bytes, signature: bytes) -> None:
         """Refuse what this client has not signed."""

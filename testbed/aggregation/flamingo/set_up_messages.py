@@ -18,6 +18,7 @@ from testbed.messages import ClientId, Digest32, Key32, Message, RoundNumber, Si
 
 DEALING_DOMAIN = b"testbed/flamingo/dealing/v1"
 COMPLAINTS_DOMAIN = b"testbed/flamingo/complaints/v1"
+KNOWN_DOMAIN = b"testbed/flamingo/known-secret/v1"
 DEALING_PURPOSE = b"testbed/flamingo/dealt-share/v1"
 _DEALT_DOMAIN = b"testbed/flamingo/dealt-share/v1"
 _SET_UP_DOMAIN = b"testbed/flamingo/set-up/v1"
@@ -39,11 +40,15 @@ class Former(Message, frozen=True):
 
 
 class Dealing(Message, frozen=True):
-    """A dealer's commitments, which it has signed, and the members' shares, sealed for each in their order."""
+    """A dealer's commitments, which it has signed, and the members' shares, sealed for each in their order.
+
+    `known` is a signature, too, under the first of the commitments: whoever has made that knows what it deals.
+    """
 
     commitments: Commitments
     shares: Annotated[list[SealedScalar], Members]
     signature: Signature64
+    known: Signature64
 
 
 class Deal(Message, frozen=True):
@@ -64,6 +69,7 @@ class DealingOf(Message, frozen=True):
     dealer: ClientId
     commitments: Commitments
     signature: Signature64
+    known: Signature64
 
 
 class DealtShares(Message, frozen=True):
@@ -171,7 +177,7 @@ def set_up_digest(round_number: int, committee: CommitteeList, former: Former | 
 
 
 def dealing_content(set_up: bytes, dealer: int, commitments: Sequence[bytes]) -> bytes:
-    """What a dealer signs; `set_up` is the `set_up_digest`."""
+    """What a dealer signs, with its own key and with what it deals; `set_up` is the `set_up_digest`."""
     return signed_content(set_up, dealer, b"".join(commitments))
 
 

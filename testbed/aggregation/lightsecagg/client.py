@@ -20,18 +20,17 @@ from testbed.aggregation.lightsecagg.messages import (
     SumPieces,
     advert_content,
     adverts_digest,
-    elements_to_bytes,
     open_piece,
     seal_piece,
 )
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
+from testbed.aggregation.participant import Participant, row
 from testbed.aggregation.secagg.messages import point_of
-from testbed.aggregation.secagg.participant import Participant, row
 from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import TAG_BYTES
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, total
+from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, elements_to_bytes, total
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.parties.client import Client, StageTable, handles

@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 import msgspec
-import numpy as np
 
 from testbed.aggregation.secagg.messages import MAXIMUM_PARTICIPANTS
 from testbed.crypto import OpeningFailed, encryption, prf
-from testbed.crypto.prime_field import ELEMENT_BYTES, PRIME, Elements
+from testbed.crypto.prime_field import Elements, elements_from_bytes, elements_to_bytes
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content
 
 KEYS_DOMAIN = b"testbed/lightsecagg/advertised-key/v1"
@@ -152,16 +151,3 @@ def open_piece(pair_key: bytes, dealer: int, holder: int, sealed: bytes | memory
 
 def _piece_key(pair_key: bytes, dealer: int, holder: int) -> bytes:
     return prf.evaluate(pair_key, _PIECE_DOMAIN + signed_content(dealer, holder))
-
-
-def elements_to_bytes(elements: Elements) -> bytes:
-    """Four bytes each, little-endian."""
-    return elements.astype("<u4", copy=False).tobytes()
-
-
-def elements_from_bytes(data: bytes) -> Elements | None:
-    """Inverse of `elements_to_bytes`; None: these are no elements of the field."""
-    if len(data) % ELEMENT_BYTES:
-        return None
-    elements = np.frombuffer(data, "<u4").astype(np.uint32, copy=False)
-    return None if int(elements.max(initial=0)) >= PRIME else elements

@@ -30,7 +30,6 @@ from testbed.aggregation.lightsecagg.messages import (
     ShareMasks,
     SumPieces,
     advert_content,
-    elements_from_bytes,
 )
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.secagg.checks import at_least, digest_of_training, verify
@@ -39,7 +38,7 @@ from testbed.arrays import Ids
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import TAG_BYTES
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, difference, reduced
+from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, difference, elements_from_bytes, reduced
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.network import Replies

@@ -14,8 +14,8 @@ from testbed.aggregation.one_shot.messages import (
     seal_share,
 )
 from testbed.aggregation.one_shot.parameters import OneShotParameters
+from testbed.aggregation.participant import Participant, row
 from testbed.aggregation.secagg.messages import point_of
-from testbed.aggregation.secagg.participant import Participant, row
 from testbed.committee.choice import verified
 from testbed.committee.messages import CommitteeList
 from testbed.crypto import remembered

@@ -6,7 +6,6 @@ their shares open: only for what those clients were told, too (`context_digest`)
 
 from typing import ClassVar
 
-from testbed.aggregation.lightsecagg.messages import elements_to_bytes
 from testbed.aggregation.one_shot.client import ORDER, code_of
 from testbed.aggregation.one_shot.messages import (
     SEALING_PURPOSE,
@@ -22,12 +21,12 @@ from testbed.aggregation.one_shot.messages import (
     survivors_content,
 )
 from testbed.aggregation.one_shot.parameters import OneShotParameters
+from testbed.aggregation.participant import Participant, row
 from testbed.aggregation.secagg.messages import SignatureOf
-from testbed.aggregation.secagg.participant import Participant, row
 from testbed.committee.choice import verified
 from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.coded_masks import MaskCode
-from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, total
+from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, elements_to_bytes, total
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.parties.client import Client, StageTable, handles

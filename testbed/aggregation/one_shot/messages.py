@@ -11,14 +11,13 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.lightsecagg.messages import elements_from_bytes, elements_to_bytes
 from testbed.aggregation.secagg.messages import MAXIMUM_PARTICIPANTS, SignatureOf
 from testbed.committee.messages import CommitteeList
 from testbed.committee.parameters import MOST_MEMBERS
 from testbed.crypto import OpeningFailed, encryption, prf
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import NONCE_BYTES, TAG_BYTES
-from testbed.crypto.prime_field import ELEMENT_BYTES, Elements
+from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, elements_from_bytes, elements_to_bytes
 from testbed.messages import ClientId, Count, Message, RoundNumber, Signature64, Vector, signed_content
 
 SURVIVORS_DOMAIN = b"testbed/one-shot/survivors/v1"

@@ -115,6 +115,7 @@ class OneShotParameters(AggregationParameters):
 
     def check(self, participants: int) -> None:
         """The committee's numbers, the least sum, and room for the errors of so many."""
+        self.committee.check_threshold()
         self.code_for(self.committee.members_planned)
         if participants < 2:
             raise ValueError("protocol: one-shot needs at least 2 participants; the sum of one hides nothing")

@@ -30,7 +30,6 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
-from testbed.aggregation.lightsecagg.messages import elements_from_bytes
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import (
@@ -54,7 +53,7 @@ from testbed.committee.messages import CommitteeList
 from testbed.committee.sortition import committee_roles
 from testbed.crypto import InvalidShares
 from testbed.crypto.coded_masks import MaskCode
-from testbed.crypto.prime_field import PRIME, Elements
+from testbed.crypto.prime_field import PRIME, Elements, elements_from_bytes
 from testbed.crypto.ring_lwe import LARGEST, PRIMES
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
@@ -150,7 +149,7 @@ class OneShot(AggregationProtocol):
         fewest = given.fewest(participants)
         given.batch_policy(round_.batches).require_complete_batches(round_.trained, fewest, "trained")
         known = round_.number, round_.network, round_.directory, round_.experiment_id
-        committee = await chosen(given.committee, *known, memory=round_.memory)
+        committee = await chosen(given.committee, *known, round_.memory)
         try:
             code = given.code_for(len(committee.members))
         except ValueError as error:
@@ -250,12 +249,12 @@ class OneShot(AggregationProtocol):
             wrong = code.wrong(held)
         except InvalidShares as error:
             raise RoundAborted("wrong-shares", f"the sums of {len(held)} members: {error}") from None
-        for point in wrong:
-            state.misbehaved(point - 1, "summed shares: not what fits the others' sums, or a survivor has dealt it so")
         key = code.decoded({point: said for point, said in held.items() if point not in wrong}).astype(np.int64)
         key -= np.where(key > PRIME // 2, PRIME, 0)
         if int(np.abs(key).max()) > clients * LARGEST:
             raise RoundAborted("wrong-shares", f"the sums give no sum of {clients} keys, which are small numbers")
+        for point in wrong:  # only now: more wrong sums than are found can fit each other, and honest ones not fit them
+            state.misbehaved(point - 1, "summed shares: not what fits the others' sums, or a survivor has dealt it so")
         return key
 
     # -- the sum ------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 What the server says is believed where a client cannot check it: who has dropped out, as long as t clients say that
 they were told the same (``consistency: none``: without that). Everything else is checked, and a check that fails ends
-the client's part in the round. Which question may come when is a table: `participant.STAGES`.
+the client's part in the round. Which question may come when is a table: `stages.STAGES`.
 """
 
 from collections.abc import Sequence

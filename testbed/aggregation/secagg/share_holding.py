@@ -5,7 +5,9 @@ Each peer's shares are sealed for it, under a key that the two agree on; the ser
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import ClassVar
 
+from testbed.aggregation.participant import Participant
 from testbed.aggregation.secagg.messages import (
     AdvertOf,
     SharesFor,
@@ -16,13 +18,13 @@ from testbed.aggregation.secagg.messages import (
 )
 from testbed.aggregation.secagg.noise import SecAggNoise
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.participant import Participant
 from testbed.aggregation.secagg.round import PeerGraph
+from testbed.aggregation.secagg.stages import STAGES
 from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.dealing import share_each
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
-from testbed.parties.client import Client
+from testbed.parties.client import Client, StageTable
 
 SEALING_PURPOSE = b"testbed/secagg/sealing/v1"
 
@@ -42,6 +44,7 @@ class ShareHolder(Participant):
         opened: those of its batch, opened.
     """
 
+    STAGES: ClassVar[StageTable] = STAGES
     parameters: SecAggParameters
     noise: SecAggNoise
     graph: PeerGraph

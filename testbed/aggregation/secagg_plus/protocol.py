@@ -40,6 +40,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.participant import row
 from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
@@ -51,9 +52,9 @@ from testbed.aggregation.secagg.messages import (
     SealedFromPeers,
     Shares,
 )
-from testbed.aggregation.secagg.participant import STAGES, row
 from testbed.aggregation.secagg.round import PeerGraph
 from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg.stages import STAGES
 from testbed.aggregation.secagg_plus.graph import (
     AnnounceGraph,
     MaskedAmongNeighbours,

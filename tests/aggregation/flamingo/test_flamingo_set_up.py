@@ -109,7 +109,7 @@ async def relay_before(stage: str, victim: int | None, *, rotated: bool) -> Rela
     start = await small.begin(2 if rotated else 1)
     start.memory = memory
     kept = kept_service(start)
-    committee = await chosen(section, start.number, small.network, start.directory, EXPERIMENT)
+    committee = await chosen(section, start.number, small.network, start.directory, EXPERIMENT, memory)
     former = None if kept is None else Former(kept.certificate, kept.commitments)
     states = {} if kept is None else {row.member: row.sealed for row in kept.states}
     server = ServerSetUp(start, SetUp(start.number, committee, former, section), states)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.aggregation.flamingo.messages import Service
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.flamingo.set_up_messages import KeptService
 from testbed.batches import Batches
@@ -173,6 +174,32 @@ def test_a_set_up_that_fails_is_tried_again_in_the_next_round() -> None:
     assert memory == {}
     leave(small, {})
     assert played_from(small, 2, memory).survivors.tolist() == list(range(9))
+
+
+@pytest.mark.parametrize("variant", ["lotto-client-centric", "lotto-server-centric"])
+def test_a_set_up_that_is_tried_again_has_the_same_members_whoever_answers_then(variant: str) -> None:
+    """A server that drew again would choose among committees."""
+    section = CommitteeSection(selection=variant, size=4, threshold=3, over_selection=2.2)
+    given = parameters_with(committee=section)
+    honest, small = (federation(parameters=given) for _ in range(2))
+    memory: dict[str, Any] = {}
+    played_from(honest, 1, memory)
+    would_be = service_in(memory).committee.clients
+    away = would_be[0]
+    leave(small, {"committee/sortition": {away}, "flamingo/set-up-check": set(range(9))})
+    memory = {}
+    assert isinstance(played_from(small, 1, memory), RoundAborted)
+    leave(small, {})
+    assert played_from(small, 2, memory).survivors.tolist() == list(range(9))
+    members = service_in(memory).committee.clients
+    assert away not in members
+    assert set(would_be[1:]) < set(members)
+    assert "committee/sortition" not in [one.stage for one in small.network.exchanges]  # of the second round
+
+
+def service_in(memory: dict[str, Any]) -> Service:
+    """That which the server keeps."""
+    return decode(KeptService, memory["flamingo service"].tobytes()).certificate.service
 
 
 def test_a_handing_over_that_fails_leaves_the_former_committee_to_try_again() -> None:

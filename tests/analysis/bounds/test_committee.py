@@ -207,7 +207,8 @@ def test_services_are_independent_and_tries_multiply_them() -> None:
     assert broken_ever(0.25, 3, 1) == pytest.approx(1 - 0.75**3)
     assert broken_ever(0.25, 3, 2) == pytest.approx(1 - 0.75**6)
     assert broken_ever(1e-30, 1000, 1000) == pytest.approx(1e-24)
-    assert threshold_of(60, 0.6667) == 41 == CommitteeSection(size=60).threshold_for(60)
+    assert threshold_of(60) == 40 == CommitteeSection(size=60).threshold_for(60)
+    assert threshold_of(60, 0.6667) == 41 == CommitteeSection(threshold=0.6667).threshold_for(60)
     assert (enough_to_break(60, 40, "malicious"), enough_to_break(60, 40, "semi-honest")) == (20, 40)
 
 

@@ -1,23 +1,12 @@
-"""Who a client is in one round of secure aggregation: its secrets and signatures, whom it takes part with, and which
-question it answers when (`testbed.parties.client`): once each and in order.
+"""Who a client is in one round of secure aggregation: its secrets and signatures, and whom it takes part with.
 
-Whoever could ask for a stage again, or go on after a refusal, could have both shares of a peer.
+Each protocol's participant has a table of which question it answers when (`testbed.parties.client`).
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
 from testbed.aggregation.ring_elements import NoisyRole
-from testbed.aggregation.secagg.messages import (
-    AdvertiseKeys,
-    CheckSurvivors,
-    MaskInput,
-    ProveShare,
-    ShareKeys,
-    Unmask,
-    UnmaskSurvivors,
-)
-from testbed.aggregation.secagg.noise import UnmaskAndRemove
 from testbed.crypto import InvalidSignature, remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
@@ -25,27 +14,10 @@ from testbed.messages import signed_content
 from testbed.parties.client import Client, Row, StageTable
 from testbed.training import RoundUpdate, training_digest
 
-STATES = ("new", "advertised", "shared", "masked", "signed", "revealed")
-
 
 def row(after: str, then: str, check: str = "secagg.out-of-order") -> Row:
     """One that comes after one state alone; the first begins the round. Refused elsewhere by the name of `check`."""
     return Row(after={after}, then=then, check=check, begins=after == "new")
-
-
-STAGES = StageTable(
-    start="new",
-    rows={
-        AdvertiseKeys: row("new", "advertised"),
-        ShareKeys: row("advertised", "shared"),
-        MaskInput: row("shared", "masked"),
-        CheckSurvivors: row("masked", "signed"),
-        Unmask: row("signed", "revealed"),
-        UnmaskAndRemove: row("signed", "revealed"),
-        UnmaskSurvivors: row("masked", "revealed"),  # not "signed", in which it would reveal more
-        ProveShare: row("revealed", "revealed"),
-    },
-)
 
 
 class BindsModel(Protocol):
@@ -64,7 +36,7 @@ class Participant(NoisyRole):
         round: the round that it takes part in.
     """
 
-    STAGES: ClassVar[StageTable] = STAGES
+    STAGES: ClassVar[StageTable]
     parameters: Any  # what `BindsModel` says, at least
 
     def __init__(self, client: Client, parameters: BindsModel) -> None:
