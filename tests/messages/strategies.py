@@ -41,6 +41,9 @@ def _valid(kind: Any) -> st.SearchStrategy[Any]:
             shortest = kind.min_length or 0
             longest = shortest + 20 if kind.max_length is None else min(kind.max_length, shortest + 20)
             return st.binary(min_size=shortest, max_size=longest)
+        case msgspec.inspect.MemoryViewType():
+            shortest = kind.min_length or 0
+            return st.binary(min_size=shortest, max_size=shortest + 20).map(memoryview)
         case msgspec.inspect.ListType():
             return st.lists(_valid(kind.item_type), min_size=kind.min_length or 0, max_size=3)
         case msgspec.inspect.UnionType():
