@@ -69,7 +69,7 @@ def test_the_images_can_be_learned_and_not_at_once() -> None:
     )
     workload = built_in(section, population=1, seed=5)
     model, accuracies = workload.initial_model(), []
-    for number in range(1, 7):
+    for number in range(1, 9):
         model = model + workload.train(0, model, number).delta
         accuracies.append(workload.evaluate(model).accuracy)
     assert accuracies[0] < 0.5
