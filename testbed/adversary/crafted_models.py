@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions, TrainingMisbehaviour
-from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.adversary.victims import VictimOptions, drawn_victim
 from testbed.aggregation.lightsecagg.messages import KeyAdvert as SealingKeyAdvert
 from testbed.aggregation.lightsecagg.server import LightSecAgg, LightSecAggRound
 from testbed.aggregation.secagg.messages import KeyAdvert
@@ -159,7 +159,7 @@ class SendDifferentModels(TrainingMisbehaviour, Broadcast):
 
     name: ClassVar[str] = "send-different-models"
     applies_to: ClassVar[tuple[str, ...]] = ("train",)
-    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     @classmethod
     def check_learning(cls, section: WorkloadSection) -> None:
@@ -170,10 +170,9 @@ class SendDifferentModels(TrainingMisbehaviour, Broadcast):
         """The victim's group first; where there is no honest client to attack, as the honest server."""
         asked = super().questions_for(round_, question)
         honest = [client for client in round_.trainers.tolist() if client not in self.dishonest]
-        victim = self.context.options_of(SendDifferentModels).victim
-        if victim is None and honest:
-            victim = int(round_.randomness.generator("server", round_.number, "victim").choice(honest))
-        if not self.attacking or victim not in honest:
+        named: int | None = self.context.options_of(SendDifferentModels).victim
+        victim = drawn_victim(named, honest, self.dishonest, round_.randomness, round_.number)
+        if not self.attacking or victim is None:
             return asked
         shapes = None
         if isinstance(round_.workload, InspectableWorkload):
@@ -191,7 +190,7 @@ class PassOnAllKeys(AggregationMisbehaviour, SecAgg):
 
     name: ClassVar[str] = "send-different-models"
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
-    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     def usable_adverts(self, state: SecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
         """All of them."""
@@ -203,7 +202,7 @@ class PassOnAllCodingKeys(AggregationMisbehaviour, LightSecAgg):
 
     name: ClassVar[str] = "send-different-models"
     applies_to: ClassVar[tuple[str, ...]] = ("lightsecagg",)
-    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     def usable_adverts(
         self, state: LightSecAggRound, adverts: dict[int, SealingKeyAdvert]

@@ -25,7 +25,7 @@ from testbed.adversary.misbehaviour import (
     Misbehaviour,
     MisbehaviourOptions,
 )
-from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.adversary.victims import VictimOptions, drawn_victim, recovery_told
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.flamingo.client import FlamingoClient
 from testbed.aggregation.flamingo.decryptor import Decryptor
@@ -97,7 +97,7 @@ class _AgainstOneVictim(AggregationMisbehaviour, Flamingo):
     """What the two attacks on one client's update have in common."""
 
     applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
-    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
     update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
 
     @property
@@ -107,14 +107,8 @@ class _AgainstOneVictim(AggregationMisbehaviour, Flamingo):
 
     def drawn(self, state: FlamingoRound, among: Ids, kind: type[Misbehaviour]) -> int | None:
         """An honest client: the one that the experiment names, or the server's draw; None: it is not there."""
-        honest = [client for client in among.tolist() if client not in self.dishonest]
         named: int | None = self.context.options_of(kind).victim
-        if named is not None:
-            return named if named in honest else None
-        randomness = state.start.randomness
-        if randomness is None or not honest:
-            return None
-        return int(randomness.generator("server", state.start.number, "victim").choice(honest))
+        return drawn_victim(named, among.tolist(), self.dishonest, state.start.randomness, state.start.number)
 
     def accomplices(self, state: FlamingoRound) -> list[int]:
         """Those on the committee."""
@@ -125,11 +119,7 @@ class _AgainstOneVictim(AggregationMisbehaviour, Flamingo):
         signs = [-1, *(-1 if peer > victim else 1 for peer in common)]
         masked = await reports.masked_total(ids([victim]))
         update = masked.with_masks(Masks([own, *common.values()], signs, self.parameters.prg)).materialised()
-        try:
-            _, weight = self.parameters.quantisation.decode(update, 1)
-        except RoundAborted as failed:
-            return f"{counted}; failed: {failed.detail}"
-        return f"{counted}; reconstructed, weight {weight}, sha256 {hashlib.sha256(update.tobytes()).hexdigest()}"
+        return recovery_told(counted, update, update.tobytes(), self.parameters.quantisation)
 
 
 class ContradictLabels(_AgainstOneVictim):

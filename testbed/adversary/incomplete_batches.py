@@ -5,14 +5,13 @@ privacy would end (`testbed.aggregation.secagg.batches`). Whoever holds shares o
 and refuses: `secagg.partial-batch`. With ``batches: ignored`` nobody does.
 """
 
-from collections.abc import Set
 from typing import ClassVar
 
 import numpy as np
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
-from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.adversary.secagg.small_sums import BreakBatch
+from testbed.adversary.victims import VictimOptions, drawn_victim
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.flamingo.round import FlamingoRound
 from testbed.aggregation.flamingo.server import Flamingo
@@ -24,27 +23,19 @@ from testbed.arrays import Ids
 class _LeavesOneOut(AggregationMisbehaviour):
     """What the three have in common."""
 
-    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     def victim(self, round_: AggregationRound, survivors: Ids, kind: type[AggregationMisbehaviour]) -> int | None:
         """An honest survivor that is in a batch with others; None: the round is not attacked, or there is none."""
-        named: int | None = self.context.options_of(kind).victim
-        honest = _in_batches_with_others(round_, survivors, self.dishonest)
-        if not self.attacking or not honest or (named is not None and named not in honest):
+        if not self.attacking or round_.batches is None:
             return None
-        if named is None:
-            assert round_.randomness is not None
-            named = int(round_.randomness.generator("server", round_.number, "victim").choice(honest))
-        assert round_.batches is not None
-        self.record_attack(kind, f"claimed that client {named} of batch {round_.batches.of[named]} dropped out")
-        return named
-
-
-def _in_batches_with_others(round_: AggregationRound, survivors: Ids, dishonest: Set[int]) -> list[int]:
-    if round_.batches is None or round_.randomness is None:
-        return []
-    sizes = round_.batches.sizes[round_.batches.of]
-    return [client for client in survivors.tolist() if client not in dishonest and sizes[client] > 1]
+        sizes = round_.batches.sizes[round_.batches.of]
+        with_others = [client for client in survivors.tolist() if sizes[client] > 1]
+        named: int | None = self.context.options_of(kind).victim
+        found = drawn_victim(named, with_others, self.dishonest, round_.randomness, round_.number)
+        if found is not None:
+            self.record_attack(kind, f"claimed that client {found} of batch {round_.batches.of[found]} dropped out")
+        return found
 
 
 class BreakBatchOfLightSecAgg(_LeavesOneOut, LightSecAgg):

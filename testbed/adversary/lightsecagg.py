@@ -11,7 +11,6 @@ Nor does anybody see a list of keys but those who are shown it. So each U - x ho
 accomplices alone, and are summed apart from the others (`ParallelGroups`): by U <= N / 2 without accomplices.
 """
 
-import hashlib
 import re
 from dataclasses import replace
 from typing import ClassVar
@@ -20,8 +19,8 @@ import numpy as np
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.parallel_sums import each_sum, mean_over, rounds_of_lists, sums_made
-from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.adversary.selection.lists import LISTS, ListsOptions, ParallelLists
+from testbed.adversary.victims import VictimOptions, drawn_victim, recovery_told
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
 from testbed.aggregation.lightsecagg.messages import (
@@ -68,7 +67,7 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
 
     name: ClassVar[str] = "contradict-dropouts"
     applies_to: ClassVar[tuple[str, ...]] = ("lightsecagg",)
-    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
     update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
 
     @property
@@ -112,23 +111,13 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
         if summed is None or len(of_others) < state.announced.threshold:
             return f"{counted}; failed: too few sums"
         update = difference(summed, await self.without_masks(state, others, of_others))
-        try:
-            _, weight = self.parameters.quantisation.decode(update, 1)
-        except RoundAborted as failed:
-            return f"{counted}; failed: {failed.detail}"
-        digest = hashlib.sha256(elements_to_bytes(update)).hexdigest()
-        return f"{counted}; reconstructed, weight {weight}, sha256 {digest}"
+        return recovery_told(counted, update, elements_to_bytes(update), self.parameters.quantisation)
 
     def _victim(self, state: LightSecAggRound) -> int | None:
         """An honest survivor: the one that the experiment names, or the server's draw; None: it is not there."""
-        honest = [client for client in state.survivors.tolist() if client not in self.dishonest]
         named: int | None = self.context.options_of(ContradictSurvivors).victim
-        if named is not None:
-            return named if named in honest else None
-        randomness = state.start.randomness
-        if randomness is None or not honest:
-            return None
-        return int(randomness.generator("server", state.start.number, "victim").choice(honest))
+        start = state.start
+        return drawn_victim(named, state.survivors.tolist(), self.dishonest, start.randomness, start.number)
 
 
 class ParallelGroups(AggregationMisbehaviour, LightSecAgg):

@@ -5,7 +5,6 @@ of them have signed: with c accomplices among N members, who sign and sum whatev
 c) honest ones, so c >= 2 U - N, which is more than the T that the protocol is for.
 """
 
-import hashlib
 import re
 from typing import ClassVar
 
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
-from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.adversary.victims import VictimOptions, drawn_victim, recovery_told
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import OpenShares, SummedShares, SumShares
@@ -56,7 +55,7 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
 
     name: ClassVar[str] = "contradict-dropouts"
     applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
-    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
     update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
 
     @property
@@ -106,23 +105,13 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
             return f"{counted}; failed: too few sums"
         rest = self.without_mask(state, await state.uploads.total(others), key_of_others)
         update = await self.unmasked(state, key) - rest
-        try:
-            _, weight = self.parameters.quantisation.decode(update, 1)
-        except RoundAborted as failed:
-            return f"{counted}; failed: {failed.detail}"
-        digest = hashlib.sha256(elements_to_bytes(update.astype(np.uint32))).hexdigest()
-        return f"{counted}; reconstructed, weight {weight}, sha256 {digest}"
+        return recovery_told(counted, update, elements_to_bytes(update.astype(np.uint32)), self.parameters.quantisation)
 
     def _victim(self, state: OneShotRound) -> int | None:
         """An honest survivor: the one that the experiment names, or the server's draw; None: it is not there."""
-        honest = [client for client in state.survivors.tolist() if client not in self.dishonest]
         named: int | None = self.context.options_of(ContradictCommittee).victim
-        if named is not None:
-            return named if named in honest else None
-        randomness = state.start.randomness
-        if randomness is None or not honest:
-            return None
-        return int(randomness.generator("server", state.start.number, "victim").choice(honest))
+        start = state.start
+        return drawn_victim(named, state.survivors.tolist(), self.dishonest, start.randomness, start.number)
 
 
 class DealOtherShares(ClientMisbehaviour, OneShotClient):

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.adversary.flamingo import ContradictLabels, FalseKey, ReplayStates
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
-from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.adversary.victims import VictimOptions
 from testbed.aggregation.flamingo.server import Flamingo
 from testbed.committee.parameters import CommitteeSection
 from testbed.errors import RoundAborted
@@ -23,7 +23,7 @@ def attacked(
     threshold: int, accomplices: int, dropouts: float = 0.5, kind: Any = ContradictLabels, **more: Any
 ) -> tuple[Any, Any, str]:
     """The federation, what the round came to, and what was said of the attack."""
-    context = AttackContext(frozenset(range(accomplices)), {kind: ReconstructionOptions(victim=VICTIM)})
+    context = AttackContext(frozenset(range(accomplices)), {kind: VictimOptions(victim=VICTIM)})
     server = malicious_server(Flamingo, [kind], context)
     parameters = parameters_with(tuple(range(SIZE)), threshold, dropouts=dropouts)
     small = federation(DELTAS, parameters, protocol=server, **more)

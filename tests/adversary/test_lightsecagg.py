@@ -10,8 +10,8 @@ import pytest
 
 from testbed.adversary.lightsecagg import ContradictSurvivors, ParallelGroups
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
-from testbed.adversary.secagg.reconstruction import ReconstructionOptions
 from testbed.adversary.selection.lists import ListsOptions
+from testbed.adversary.victims import VictimOptions
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.lightsecagg.server import LightSecAgg
 from testbed.aggregation.secagg.messages import point_of
@@ -27,7 +27,7 @@ VICTIM = 4
 def attacked(needed: int, accomplices: int, **more: Any) -> tuple[SmallFederation, Any, str]:
     """The federation, the round's outcome, and what the attack came to."""
     dishonest = frozenset(range(10 - accomplices, 10))
-    context = AttackContext(dishonest, {ContradictSurvivors: ReconstructionOptions(victim=VICTIM)})
+    context = AttackContext(dishonest, {ContradictSurvivors: VictimOptions(victim=VICTIM)})
     server = malicious_server(LightSecAgg, [ContradictSurvivors], context)
     parameters = LightSecAggParameters(threshold=needed, max_colluders=2, weights="equal")
     small = SmallFederation(DELTAS, parameters, protocol=server, **more)

@@ -9,7 +9,7 @@ import pytest
 from testbed.adversary.committees import ForgeCommittee, ForgeOptions
 from testbed.adversary.misbehaviour import AttackContext, dishonest_role, malicious_server
 from testbed.adversary.one_shot import AnswerWrongSum, ContradictCommittee, DealOtherShares
-from testbed.adversary.secagg.reconstruction import ReconstructionOptions
+from testbed.adversary.victims import VictimOptions
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import SummedShares, SumShares
 from testbed.aggregation.one_shot.parameters import OneShotParameters
@@ -37,7 +37,7 @@ def parameters(threshold: int, private: int = 1) -> OneShotParameters:
 
 def attacked(kind: Any, dishonest: set[int], threshold: int, **more: Any) -> tuple[SmallFederation, list[str], Any]:
     """The federation, what the attack came to, and the round's outcome."""
-    options = {ContradictCommittee: ReconstructionOptions(victim=VICTIM), ForgeCommittee: ForgeOptions()}
+    options = {ContradictCommittee: VictimOptions(victim=VICTIM), ForgeCommittee: ForgeOptions()}
     server = malicious_server(OneShot, [kind], AttackContext(frozenset(dishonest), options))
     small = SmallFederation(DELTAS, parameters(threshold), protocol=server, **more)
     try:

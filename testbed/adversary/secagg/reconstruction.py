@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.contradictions import InconsistentView, two_views
 from testbed.adversary.secagg.dishonest_clients import HandedOver, HandOver, SecAggAccomplice
+from testbed.adversary.victims import VictimOptions
 from testbed.aggregation.secagg.messages import (
     CheckSurvivors,
     ShareOf,
@@ -37,23 +37,6 @@ from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.network.sums import add_masks_in_threads
 from testbed.parties.client import RoleSpec
-
-
-class ReconstructionOptions(MisbehaviourOptions):
-    """Whom to attack."""
-
-    victim: int | None = Field(
-        None, ge=0, description="The victim's number; none: an honest participant that the server draws in each round"
-    )
-
-    def check(self, population: int, dishonest: Set[int]) -> None:
-        """See `MisbehaviourOptions.check`: a victim is one of the clients, and honest."""
-        if self.victim is None:
-            return
-        if self.victim >= population:
-            raise ValueError(f"victim: client {self.victim} of a population of {population}, counted from 0")
-        if self.victim in dishonest:
-            raise ValueError(f"victim: client {self.victim} is dishonest; name one that is not listed there")
 
 
 @dataclass(frozen=True)
@@ -86,7 +69,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
     """
 
     misbehaviour: ClassVar[type["Contradicting"]]
-    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
     applies_to: ClassVar[tuple[str, ...]] = ("secagg",)
     attempt: Attempt | None = None
 

@@ -23,7 +23,8 @@ from testbed.adversary.secagg.contradictions import (
     smallest_among_all,
     smallest_among_few,
 )
-from testbed.adversary.secagg.reconstruction import Attempt, Contradicting, ReconstructionOptions
+from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
+from testbed.adversary.victims import VictimOptions, drawn_victim
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
@@ -128,16 +129,14 @@ class BreakBatch(AggregationMisbehaviour, SecAgg):
 
     name: ClassVar[str] = "break-batch"
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
-    Options: ClassVar[type[MisbehaviourOptions]] = ReconstructionOptions
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     def choose_survivors(self, state: SecAggRound) -> Ids:
         """As the honest server's, without the victim; in a round without batches, or without the victim, no other."""
         survivors, round_ = super().choose_survivors(state), state.start
-        honest = [client for client in survivors.tolist() if client not in self.dishonest]
-        victim = self.context.options_of(BreakBatch).victim
-        if victim is None and honest and round_.randomness is not None:
-            victim = int(round_.randomness.generator("server", round_.number, "victim").choice(honest))
-        if not self.attacking or round_.batches is None or victim not in honest:
+        named: int | None = self.context.options_of(BreakBatch).victim
+        victim = drawn_victim(named, survivors.tolist(), self.dishonest, round_.randomness, round_.number)
+        if not self.attacking or round_.batches is None or victim is None:
             return survivors
         self.record_attack(BreakBatch, f"claimed that client {victim} of batch {round_.batches.of[victim]} dropped out")
         others: Ids = survivors[survivors != victim]

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.secagg.dishonest_clients import HandedOver, HandOver
-from testbed.adversary.secagg.reconstruction import Attempt, ContradictDropouts, ReconstructionOptions
+from testbed.adversary.secagg.reconstruction import Attempt, ContradictDropouts
 from testbed.adversary.secagg.small_sums import ShrinkTheSum, SplitTheSharing
+from testbed.adversary.victims import VictimOptions
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.errors import RoundAborted
@@ -37,7 +38,7 @@ def played(
 ) -> tuple[Any, Attempt, Any]:
     """The federation after one round of `kind`, the attempt, and the aggregate or why the round was aborted."""
     deltas = np.random.default_rng(participants).uniform(-1, 1, (participants, D)).astype(np.float32)
-    context = AttackContext(frozenset(dishonest), {kind: ReconstructionOptions(victim=victim)})
+    context = AttackContext(frozenset(dishonest), {kind: VictimOptions(victim=victim)})
     small = SmallFederation(
         deltas, SecAggParameters(threshold=threshold, consistency=consistency),
         protocol=malicious_server(SecAgg, [kind], context), samples=range(3, participants + 3), **keywords,
