@@ -1,10 +1,8 @@
 """The `adversary:` section: who is dishonest, which decisions are overridden and when; the classes that then run."""
 
 import difflib
-import math
 import re
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -22,6 +20,7 @@ from testbed.adversary.misbehaviour import (
     dishonest_role,
     malicious_server,
 )
+from testbed.counts import rounded_up
 from testbed.errors import ExperimentError
 from testbed.parties.client import RoleSpec
 from testbed.plugins.classes import PLUGIN_NAME, plugin_class
@@ -147,9 +146,7 @@ class AdversarySection(BaseModel):
         """c, how many clients are dishonest; a share is rounded up."""
         if isinstance(self.dishonest, list):
             return len(self.dishonest)
-        if isinstance(self.dishonest, int):
-            return self.dishonest
-        return math.ceil(Fraction(str(self.dishonest)) * population)
+        return rounded_up(self.dishonest, population)
 
     def drawn(self, population: int, randomness: Randomness) -> frozenset[int]:
         """The dishonest clients: the same for the same seed, however clients are spread over hosts."""

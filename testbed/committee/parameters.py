@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.counts import rounded_up
+
 MOST_MEMBERS = 10_000
 OVER_SELECTION = 1.5
 CommitteeSelection = Literal["public-seed", "given", "lotto-client-centric", "lotto-server-centric"]
@@ -72,7 +74,7 @@ class CommitteeSection(BaseModel):
         given = self.threshold
         if given is None:
             return ceil(Fraction(2 * members, 3))
-        return given if isinstance(given, int) else ceil(Fraction(str(given)) * members)
+        return rounded_up(given, members)
 
     def first_round_of(self, round_number: int) -> int:
         """The round (from 1) with which the service of the committee of `round_number` began."""

@@ -1,10 +1,8 @@
 """The one way to communicate: `replies = await network.ask(recipients, message)`."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Ids
+from testbed.counts import rounded_up
 from testbed.errors import ProtocolError
 from testbed.messages import Message, Vector, attach, encode
 from testbed.network.hosts import ClientRefusal
@@ -219,9 +218,7 @@ class Timing:
         """How many answers are enough in `stage`; None: the server waits for all."""
         if asked_for is not None or stage not in self.stage_quorums:
             return asked_for
-        enough = self.stage_quorums[stage]
-        # As written: 0.07 of 100 are 7, though the float 0.07 times 100 is above 7.
-        return enough if isinstance(enough, int) else math.ceil(Fraction(str(enough)) * recipients)
+        return rounded_up(self.stage_quorums[stage], recipients)
 
 
 class Network(ABC):

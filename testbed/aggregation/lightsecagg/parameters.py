@@ -1,8 +1,6 @@
 """The experiment's section `aggregation` for `lightsecagg`."""
 
 from dataclasses import dataclass
-from fractions import Fraction
-from math import ceil
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -11,6 +9,7 @@ from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.ring_elements import Quantisation
 from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
 from testbed.batches import Batches
+from testbed.counts import rounded_down, rounded_up
 from testbed.crypto.prime_field import PRIME
 from testbed.errors import ExperimentError
 
@@ -87,13 +86,11 @@ class LightSecAggParameters(AggregationParameters):
 
     def threshold_for(self, participants: int) -> int:
         """U for so many participants; a fraction is rounded up."""
-        return _number(self.threshold, participants)
+        return rounded_up(self.threshold, participants)
 
     def max_colluders_for(self, participants: int) -> int:
         """T for so many participants; a fraction is rounded down."""
-        if isinstance(self.max_colluders, int):
-            return self.max_colluders
-        return int(Fraction(str(self.max_colluders)) * participants)
+        return rounded_down(self.max_colluders, participants)
 
     def check(self, participants: int) -> None:
         """T < U <= N, and U at least 2."""
@@ -121,7 +118,3 @@ class LightSecAggParameters(AggregationParameters):
     def check_weights(self, participants: int, maximum_weight: int) -> None:
         """The weighted sum must fit the field."""
         self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)
-
-
-def _number(given: float | int, participants: int) -> int:
-    return given if isinstance(given, int) else ceil(Fraction(str(given)) * participants)

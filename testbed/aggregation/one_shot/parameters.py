@@ -1,8 +1,6 @@
 """The experiment's section `aggregation` for `one-shot`."""
 
 from dataclasses import dataclass
-from fractions import Fraction
-from math import ceil
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -14,6 +12,7 @@ from testbed.batches import Batches
 from testbed.committee.messages import STAGE
 from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import committee_stages
+from testbed.counts import rounded_down, rounded_up
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.negacyclic_ntt import DEGREE
 from testbed.crypto.packed_sums import MOST_WIDTH, Packing
@@ -93,8 +92,7 @@ class OneShotParameters(AggregationParameters):
 
     def fewest(self, participants: int) -> int:
         """Clients that a sum of so many participants must have; a fraction is rounded up."""
-        given = self.min_survivors
-        return max(2, given if isinstance(given, int) else ceil(Fraction(str(given)) * participants))
+        return max(2, rounded_up(self.min_survivors, participants))
 
     def code_for(self, members: int) -> MaskCode:
         """How keys are shared to a committee of so many; raises `ValueError` (one line) where that is not safe.
@@ -102,8 +100,7 @@ class OneShotParameters(AggregationParameters):
         Two sets of survivors could both be signed by U members, were T or more of them to sign both, from T = 2 U - M
         on.
         """
-        needed, given = self.committee.threshold_for(members), self.max_colluders
-        private = given if isinstance(given, int) else int(Fraction(str(given)) * members)
+        needed, private = self.committee.threshold_for(members), rounded_down(self.max_colluders, members)
         most = min(needed - 1, 2 * needed - members - 1)
         if not 1 <= private <= most or needed > members:
             allowed = f"allowed 1 to {most}" if most >= 1 else "no number is safe"

@@ -1,7 +1,5 @@
 """The experiment's section `aggregation` for `secagg`."""
 
-from fractions import Fraction
-from math import ceil
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -12,6 +10,7 @@ from testbed.aggregation.ring_elements import NoisyParameters, Quantisation
 from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
 from testbed.aggregation.secagg.noise import KeptNoise, RemovedNoise, SampledCoordinates, SecAggNoise, WithoutNoise
 from testbed.batches import Batches
+from testbed.counts import rounded_up
 from testbed.crypto.masks import Prg, is_installed
 
 
@@ -135,9 +134,7 @@ class SecAggParameters(NoisyParameters):
 
     def threshold_for(self, participants: int) -> int:
         """t for so many participants; a fraction is rounded up."""
-        if isinstance(self.threshold, int):
-            return self.threshold
-        return ceil(Fraction(str(self.threshold)) * participants)
+        return rounded_up(self.threshold, participants)
 
     def least_threshold(self, participants: int) -> int:
         """The smallest t allowed: above s/2, and above 2s/3 where nobody signs the survivors."""
