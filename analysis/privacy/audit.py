@@ -196,8 +196,7 @@ class Canaries:
         survived = recorded[recorded["survived"]]
         scores = np.zeros(len(self.clients))
         in_sums = {number: rows.to_numpy(np.int64) for number, rows in survived.groupby("round")["client"]}
-        for block in self._blocks(len(self._aggregate(done[0])[1])):
-            directions = self._directions(block)
+        for block, directions in self._directions(len(self._aggregate(done[0])[1])):
             for number in done:
                 weight, mean = self._aggregate(number)
                 there = np.isin(self.clients[block], in_sums.get(number, np.zeros(0, np.int64)))
@@ -220,16 +219,12 @@ class Canaries:
         workload = workloads.build(self.experiment.workload, self.experiment.population, self._randomness.seed)
         moved = last - workload.initial_model()
         scores = np.zeros(len(self.clients))
-        for block in self._blocks(len(moved)):
-            scores[block] = self._directions(block) @ moved
+        for block, directions in self._directions(len(moved)):
+            scores[block] = directions @ moved
         return scores
 
-    def _blocks(self, dimension: int) -> Iterator[npt.NDArray[np.intp]]:
-        """Places of canaries, as many at a time as the memory shall hold."""
-        self._dimension = dimension
-        yield from np.array_split(np.arange(len(self.clients)), -(-len(self.clients) * dimension // _AT_ONCE))
-
-    def _directions(self, block: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
-        """`(len(block), d)` unit vectors."""
-        clients = self.clients[block].tolist()
-        return np.array([canary(self._randomness, client, self._dimension) for client in clients])
+    def _directions(self, dimension: int) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]]:
+        """Places of canaries, as many at a time as the memory shall hold, with their `(places, d)` unit vectors."""
+        for block in np.array_split(np.arange(len(self.clients)), -(-len(self.clients) * dimension // _AT_ONCE)):
+            clients = self.clients[block].tolist()
+            yield block, np.array([canary(self._randomness, client, dimension) for client in clients])
