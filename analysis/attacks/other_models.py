@@ -199,7 +199,7 @@ def _clipped(
     if (noise := noise_of(section)) is not None:
         clipped = delta * min(1.0, noise.clip / max(float(np.linalg.norm(delta)), 1e-300))
     elif isinstance(section, PineParameters):
-        clipped = section.encode(np.float32(delta))[: len(delta)] / 2.0**section.fraction_bits
+        clipped = section.encode(delta.astype(np.float32))[: len(delta)] / 2.0**section.fraction_bits
     elif isinstance(section, _QUANTISED):
         clipped = np.clip(delta, -section.quantisation.clip, section.quantisation.clip)
     return clipped

@@ -2,8 +2,9 @@
 
 Rothblum, Omri, Chen and Talwar, PINE: Efficient Verification of a Euclidean Norm Bound of a Secret-Shared Vector
 (USENIX Security 2024, arXiv 2311.10237), in the form of draft-chen-cfrg-vdaf-pine-01, a Verifiable Distributed
-Aggregation Function as Prio3 of draft-irtf-cfrg-vdaf is: `Pine64HmacSha256Aes128` for two aggregators, a leader (0) and
-a helper (1).
+Aggregation Function as Prio3 of draft-irtf-cfrg-vdaf is, for two aggregators, a leader (0) and a helper (1). It is the
+draft's `Pine64` with what its reference implementation has had since: the XOF of `Pine64HmacSha256Aes128`, and a gadget
+of squares for the norm.
 
 A client shares its vector of integers, the bits of its squared norm V and of B**2 - V, and for each of 100 random
 vectors of -1, 0 and 1 the bits of its product with the client's. The aggregators check, on their shares, that bits are

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 _LIMB = 11  # bits
-_TOGETHER = 512  # bytes of each random vector at once: with four entries to a byte, half of what is exact
+_TOGETHER = 256  # bytes of each random vector at once, four entries to a byte: they stay in a core's cache
 _MASKS = (0xC0, 0x30, 0x0C, 0x03)
 _SCALES = np.array([1 / 64, 1 / 16, 1 / 4, 1], np.float32)[:, None]
 
@@ -33,7 +33,7 @@ def ternary_products(vector: npt.NDArray[Any], bits: int, entries: bytes | bytea
     limbs = -(-bits // _LIMB)
     padded = np.zeros(4 * length, vector.dtype)
     padded[: len(vector)] = vector
-    sums = np.zeros((limbs, count), np.int64)
+    sums = np.zeros((count, limbs), np.int64)
     whole = np.zeros(limbs, np.int64)
     planes = np.empty((count, 4, _TOGETHER), np.float32)
     factors = np.empty((limbs, 4, _TOGETHER), np.float32)
@@ -52,8 +52,8 @@ def ternary_products(vector: npt.NDArray[Any], bits: int, entries: bytes | bytea
                 values = values & vector.dtype.type((1 << _LIMB) - 1)
             whole[limb] += int(values.sum())
             np.multiply(values.astype(np.float32), _SCALES, out=factors[limb])
-        sums += (factors.reshape(limbs, -1) @ planes.reshape(count, -1).T).astype(np.int64)
+        sums += (planes.reshape(count, -1) @ factors.reshape(limbs, -1).T).astype(np.int64)
     return [
-        sum((int(sums[limb, row]) - int(whole[limb])) << (limb * _LIMB) for limb in range(limbs))
+        sum((int(sums[row, limb]) - int(whole[limb])) << (limb * _LIMB) for limb in range(limbs))
         for row in range(count)
     ]

@@ -14,6 +14,7 @@ from testbed.crypto.field64 import PRIME, Elements
 from testbed.crypto.linear_proofs import Products
 from testbed.crypto.pine import PineVdaf, Prepared, Report, largest_norm_bound
 from testbed.crypto.pine_circuits import NormEquality, RemainingChecks
+from testbed.crypto.ternary_products import ternary_products
 from tests.crypto.published import vectors
 from tests.crypto.turboshake import XofTurboShake128
 from tests.thoroughness import examples
@@ -142,6 +143,16 @@ def test_a_norm_that_wraps_around_the_prime_is_found_out() -> None:
     assert int(field64.total(field64.multiply(field64.from_signed(vector), field64.from_signed(vector)))) == 1
     with pytest.raises(InvalidProof, match="wraparound"):
         decided(pine, pine.shard(vector, NONCE, seeds(3)))
+
+
+def test_at_most_half_of_the_products_of_a_norm_that_wraps_around_are_in_range() -> None:
+    """Lemma 3.3; and all of an honest one's are."""
+    pine = PineVdaf(20, 2**24, 50, 4)
+    most, rng = pine.circuits[0].check_bound, np.random.default_rng(5)
+    wrapped = np.array([*four_squares_of_prime_plus_one(), *[0] * 16], np.int64)
+    for vector, least, largest in ((wrapped, 0.0, 0.5), (within(2**24, 20, 3), 1.0, 1.0)):
+        products = ternary_products(vector, 33, rng.bytes(5 * 4000), 4000)
+        assert least <= np.mean([-most < product <= most for product in products]) <= largest
 
 
 def four_squares_of_prime_plus_one() -> list[int]:

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.aggregation.pine.messages import Submission
 from testbed.aggregation.pine.parameters import PineParameters
 from testbed.aggregation.pine.server import Pine
 from testbed.batches import Batches
 from testbed.crypto.field64 import PRIME
 from testbed.errors import ExperimentError, RoundAborted
+from testbed.messages import decode
 from tests.aggregation.federations import SmallFederation
 from tests.thoroughness import examples
 
@@ -54,7 +56,6 @@ def test_the_sum_is_that_of_all_that_arrived_whoever_drops_out(case: dict[str, A
     parameters, fates = case["parameters"], case["fates"]
     leaving = {stage: {i for i, fate in enumerate(fates) if fate == stage} for stage in STAGES}
     small = federation(case["deltas"], parameters, leaving=leaving)
-    arrived = [i for i, fate in enumerate(fates) if fate not in ("train", "pine/verify-key", "pine/report")]
     # who leaves while only the helper is asked is there again when the clients are
     arrived = [i for i, fate in enumerate(fates) if fate not in ("train", "pine/report")]
     arrived = [i for i in arrived if fates[i] != "pine/verify-key" or i != parameters.helper]
@@ -129,7 +130,8 @@ def test_neither_aggregator_sees_an_update() -> None:
         for delivery, answers in small.hosts.seen
         if delivery.kind.stage == "pine/report" and answers.headers
     ]
-    shares = [np.frombuffer(header[-36_000:-4000], "<u8") for headers in sent for header in headers.values()]
+    reports = [decode(Submission, header) for headers in sent for header in headers.values()]
+    shares = [np.frombuffer(report.leader[: 8 * 4000], "<u8") for report in reports]
     assert len(shares) == 4
     assert all((left == right).mean() < 0.001 for left in shares for right in shares if left is not right)
     assert all(abs(float((share / PRIME).mean()) - 0.5) < 0.05 for share in shares)
