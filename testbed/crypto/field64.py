@@ -22,7 +22,7 @@ _P = np.uint64(PRIME)
 _EPSILON = np.uint64(2**32 - 1)  # 2**64 modulo the prime
 _HALF = np.uint64(32)
 _LOW = np.uint64(2**32 - 1)
-_AT_ONCE = 1 << 13  # elements of an operation that are in a core's cache together
+_AT_ONCE = 1 << 14  # elements of an operation that are in a core's cache together
 
 
 def element(integer: int) -> Elements:
@@ -96,8 +96,10 @@ def inverse_transform(values: Elements) -> Elements:
 def at_points_between(values: Elements) -> Elements:
     """`(n, m)` polynomials of degree below n at the 2 n-th roots of unity that are no n-th ones, from their values at
     these."""
-    twist = powers(root_of_unity(2 * len(values)), len(values))
-    return transform(multiply(inverse_transform(values), twist[:, None]))
+    n = len(values)
+    twist = multiply(powers(root_of_unity(2 * n), n), element(pow(n, -1, PRIME)))
+    coefficients = _transformed(values, pow(root_of_unity(n), -1, PRIME))
+    return transform(multiply(coefficients, twist[:, None]))
 
 
 def _transformed(values: Elements, root: int) -> Elements:
@@ -108,10 +110,11 @@ def _transformed(values: Elements, root: int) -> Elements:
         half = length // 2
         # Element (i, k) of the view is number i of the k-th of `side` interleaved sequences of this length.
         upper, lower = found.reshape(2, half, side * m)
-        twiddles = _twiddles(root, n, side)
         following = np.empty((half, 2, side * m), np.uint64)
         following[:, 0] = add(upper, lower)
-        following[:, 1] = multiply(subtract(upper, lower), twiddles[:, None])
+        following[:, 1] = subtract(upper, lower)
+        if half > 1:  # else all twiddles are 1
+            following[:, 1] = multiply(following[:, 1], _twiddles(root, n, side)[:, None])
         found, length, side = following.reshape(n, m), half, 2 * side
     return found.reshape(n, m)
 

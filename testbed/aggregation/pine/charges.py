@@ -17,7 +17,7 @@ def charge_shard(vdaf: PineVdaf) -> None:
     for circuit in vdaf.proven:
         points = linear_proofs.points(circuit)
         wires, levels = points * circuit.gadget.arity, points.bit_length() - 1
-        meter("field64.multiply", wires * (levels + 4))  # two transforms, a twist, a scale, and two evaluations
+        meter("field64.multiply", wires * (levels + 2))  # two transforms, a twist, and two evaluations
         meter("field64.add", 2 * wires * levels)
     meter("field64.multiply", vdaf.dimension)  # the squared norm
 
