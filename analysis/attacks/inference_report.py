@@ -8,11 +8,13 @@ import pandas as pd
 
 from analysis.attacks.membership_in_sums import Membership
 from analysis.attacks.property_of_sums import Property
+from analysis.attacks.sums_seen import SumsSeen
 from analysis.marks import marks
 from analysis.privacy.report import number
 from analysis.style import SERIES_COLOURS, one_panel, save
 from analysis.tables import Table, csv, require_format, to_json
 from analysis.tables import render as render_table
+from testbed.aggregation.ring_elements import noise_of
 from testbed.display import visible
 
 _SEEN = {
@@ -22,9 +24,9 @@ _SEEN = {
     "round": "one sum",
     "model": "last model",
 }
-_WHOSE = ("Run", "T", "Isolated", "ε", "Seen")
+_WHOSE = ("Run", "T", "ε", "Seen")
 _MEMBERSHIP_HEADS = (*_WHOSE, "Members", "AUC", "interval", "TPR", "interval", "at most")
-_PROPERTY_HEADS = (*_WHOSE, "Top label", "interval", "guessing", "Shares off", "guessing", "Holds: AUC")
+_PROPERTY_HEADS = (*_WHOSE, "Top label", "interval", "guessing", "Shares off", "guessing", "Holds, AUC")
 
 
 def membership_table(found: Sequence[Membership], format: str, confidence: float) -> str:
@@ -38,19 +40,17 @@ def membership_table(found: Sequence[Membership], format: str, confidence: float
             _interval(row["auc_low"], row["auc_high"]),
             f"{row['found']:.3f}",
             _interval(row["found_low"], row["found_high"]),
-            f"{most} !" if _refuted(row) else most,
+            most,
         ]
 
     level = found[0].told["model"].level
     notes = [
         f"TPR: members found while at most {level:.2%} of as many samples of nobody, with the same labels, are taken for "
         "members.",
-        "At most: of any attack, by the ledger's epsilon; –: no noise, or not what it protects.",
+        "At most: of any attack, over runs, by the ledger's epsilon; –: no noise, or it is not in there.",
         f"Intervals: {confidence:.4g}, of other samples of the same run; AUC by DeLong, TPR by Clopper and Pearson at this "
         "threshold.",
     ]
-    refuted = [row["run"] for one in found for row in one.rows() if _refuted(row)]
-    notes += [f"! {visible(run)}: more is found than the ledger's epsilon allows" for run in dict.fromkeys(refuted)]
     return _rendered(found, format, _MEMBERSHIP_HEADS, cells, notes)
 
 
@@ -58,9 +58,7 @@ def property_table(found: Sequence[Property], format: str, confidence: float) ->
     """As `membership_table`."""
 
     def cells(row: dict[str, Any]) -> list[str]:
-        holds = "–"
-        if row["holds_auc"] is not None:
-            holds = f"{row['holds_auc']:.3f} {_interval(row['holds_auc_low'], row['holds_auc_high'])}"
+        holds = "–" if row["holds_auc"] is None else f"{row['holds_auc']:.3f}"
         return [
             f"{row['top_label']:.3f}",
             _interval(row["top_label_low"], row["top_label_high"]),
@@ -73,8 +71,8 @@ def property_table(found: Sequence[Property], format: str, confidence: float) ->
     notes = [
         "Top label: of how many clients the most frequent label is named; guessing: one label for all.",
         "Shares off: half the sum of the differences to the true shares; guessing: the mean of all clients.",
-        "Holds: whether a client has a label at all. group: of all clients that are always in the same sums together.",
-        f"Intervals: {confidence:.4g}; Clopper and Pearson, AUC by DeLong.",
+        "Holds: whether a client has a label at all. group: of all clients always in the same sums together.",
+        f"Interval: {confidence:.4g}, Clopper and Pearson's.",
     ]
     return _rendered(found, format, _PROPERTY_HEADS, cells, notes)
 
@@ -95,65 +93,76 @@ def _rendered(
     lines = []
     for one in found:
         for row in one.rows():
-            isolated = f"{row['isolated']} of {row['clients']}"
-            whose = (row["run"], one.seen.shown_privacy, isolated, number(row["epsilon"], "–"), _SEEN[row["seen"]])
+            whose = (row["run"], one.seen.shown_privacy, number(row["epsilon"], "–"), _SEEN[row["seen"]])
             lines.append([*whose, *cells(row)])
-    table = render_table(Table(heads, lines, left=(0, 4) if format == "text" else None), format)
+    table = render_table(Table(heads, lines, left=(0, 3) if format == "text" else None), format)
     said = [
-        "T: fewest clients whose sum the server can compute from these rounds' sums (weak multi-round privacy); "
-        "isolated: clients",
-        "whose update, or whose group's, the sums determine were updates constant. "
-        "ε: the largest of a client, by the ledger.",
+        "T: fewest clients whose sum the server can compute from these rounds' sums (weak multi-round privacy).",
+        "ε: the largest of a client, by the ledger; –: no noise.",
+        *(_undetermined(one.seen) for one in found if one.seen.isolated < len(one.seen.clients)),
         *notes,
         *(f"warning: {visible(one.run.label)}: {one.seen.warning}" for one in found if one.seen.warning),
     ]
     return f"{table}\n" + "".join(f"{line}\n" for line in said)
 
 
+def _undetermined(seen: SumsSeen) -> str:
+    return (
+        f"{visible(seen.run.label)}: the sums determine what {seen.isolated} of {len(seen.clients)} clients (or their "
+        "groups) sent, were updates constant"
+    )
+
+
 def _interval(low: float, high: float) -> str:
     return f"{low:.3f} to {high:.3f}"
 
 
-def _refuted(row: dict[str, Any]) -> bool:
-    return row["found_at_most"] is not None and row["found_low"] > row["found_at_most"]
-
-
 # -- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def _noise(seen: SumsSeen) -> str:
+    """What tells runs with noise from one another; empty: without."""
+    if seen.spent is None:
+        return ""
+    multiplier = getattr(noise_of(seen.victims.experiment.aggregation), "noise_multiplier", None)
+    return ", noise" if multiplier is None else f", noise {multiplier:g}"
+
 
 _COLOURS = dict(zip(_SEEN, SERIES_COLOURS, strict=False))
 
 
 def draw_membership(found: Sequence[Membership], out: Path) -> list[Path]:
-    """The area under the ROC curve against T, a series for each of what was seen, with and without noise."""
-    rows = [(one.seen.privacy.value, row) for one in found for row in one.rows()]
-    return _drawn(rows, ("auc", "auc_low", "auc_high"), "AUC of membership", 0.5, out / "membership")
+    """The area under the ROC curve against T: a series for each of what was seen, and with noise of all sums alone."""
+    return _drawn(found, ("auc", "auc_low", "auc_high"), "AUC of membership", 0.5, out / "membership")
 
 
 def draw_property(found: Sequence[Property], out: Path) -> list[Path]:
-    """How many clients' most frequent label is named, against T."""
-    rows = [(one.seen.privacy.value, row) for one in found for row in one.rows()]
-    guessed = max(row["top_label_guessed"] for _, row in rows if row["seen"] == "update")
+    """As `draw_membership`, of how many clients (groups) the most frequent label is named."""
+    guessed = max(one.told["update"].top_guessed for one in found)
     keys = ("top_label", "top_label_low", "top_label_high")
-    return _drawn(rows, keys, "most frequent label named", guessed, out / "property")
+    return _drawn(found, keys, "most frequent label named", guessed, out / "property")
 
 
 def _drawn(
-    rows: Sequence[tuple[int, dict[str, Any]]], keys: tuple[str, str, str], label: str, chance: float, path: Path
+    found: Sequence[Membership] | Sequence[Property],
+    keys: tuple[str, str, str],
+    label: str,
+    chance: float,
+    path: Path,
 ) -> list[Path]:
-    """Error bars are the intervals; points of one T stand side by side."""
+    """Error bars are the intervals; points of one T stand side by side; where guessing gets is dashed."""
     series: dict[tuple[str, str], list[tuple[int, dict[str, Any]]]] = {}
-    for privacy, row in rows:
-        noise = "" if row["epsilon"] is None else f", ε = {row['epsilon']:.3g}"
-        if noise and row["seen"] == "update":
-            continue  # what no noise is in
-        series.setdefault((row["seen"], noise), []).append((privacy, row))
-    with one_panel(2.6) as (figure, axes):
+    for one in found:
+        noise = _noise(one.seen)
+        for row in one.rows():
+            if not noise or row["seen"] == "sums":
+                series.setdefault((row["seen"], noise), []).append((one.seen.privacy.value, row))
+    with one_panel(2.9) as (figure, axes):
         noises = list(dict.fromkeys(noise for _, noise in series))
         for place, ((seen, noise), points) in enumerate(series.items()):
             points.sort(key=lambda point: point[0])
-            beside = 2 ** (0.06 * (place - (len(series) - 1) / 2))
-            values = [[row[key] for _, row in points] for key in keys]
-            middle, low, high = values
+            beside = 2 ** (0.3 * (place / len(series) - 0.5))
+            middle, low, high = ([row[key] for _, row in points] for key in keys)
             axes.errorbar(
                 [privacy * beside for privacy, _ in points],
                 middle,
@@ -171,7 +180,7 @@ def _drawn(
                 label=f"{_SEEN[seen]}{noise}",
             )
         axes.axhline(chance, color="#7F7F7F", linewidth=0.8, linestyle="--")
-        ticks = sorted({privacy for privacy, _ in rows})
+        ticks = sorted({one.seen.privacy.value for one in found})
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.minorticks_off()

@@ -207,6 +207,7 @@ def _solved(view: View, weights: Floats, cosines: Floats, norms: Floats) -> Floa
 
 def _unit(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Rows of norm 1; those of norm 0 stay."""
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: npt.NDArray[np.float32] = rows / np.where(norms > 0, norms, 1.0).astype(np.float32)
+    norms = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
+    norms[norms == 0] = 1
+    unit: npt.NDArray[np.float32] = np.divide(rows, norms, dtype=np.float32)
     return unit

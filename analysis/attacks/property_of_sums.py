@@ -10,7 +10,7 @@ clients (`analysis.attacks.client_scores`).
 
 - ``update``: the detectors' mean over a client's own updates, as a server without secure aggregation has them.
 - ``sums``: all rounds' sums, solved, held against the client's own labels.
-- ``group``: the same, held against the labels of all clients that are always in the same sums.
+- ``group``: the same, held against the labels of all clients that are always in the same sums, once for each group.
 - ``round``: one round's sum, the first that the client was in, held against the client's own labels.
 """
 
@@ -40,7 +40,7 @@ class Told:
     """How much is known of the clients' labels.
 
     Attributes:
-        top: how many clients' most frequent label is guessed right; one of several is right.
+        top: of how many clients (or groups) the most frequent label is named; one of several is right.
         top_guessed: as often it is right to say one label for all, the one that is most often right.
         off: mean over clients of half the sum of the differences between shares that are said and true ones.
         off_guessed: the same where the mean of all clients is said.
@@ -140,15 +140,10 @@ def property_inference(
         "sums": client_scores(there, seen.weights, by_sum * (there @ seen.weights)[:, None])[clients],
         "round": by_sum[there.argmax(axis=0)][clients],
     }
-    of_groups = _of_groups(seen, shares)
-    told = {
-        name: Told.of(
-            said["sums"] if name == "group" else said[name],
-            of_groups if name == "group" else shares[clients],
-            confidence,
-        )
-        for name in SEEN
-    }
+    places, of_groups = _of_groups(seen, shares)
+    told = {name: Told.of(numbers, shares[clients], confidence) for name, numbers in said.items()}
+    told["group"] = Told.of(said["sums"][places], of_groups, confidence)
+    told = {name: told[name] for name in SEEN}
     return Property(run, seen, shadows, told)
 
 
@@ -230,14 +225,18 @@ def _label_counts(run: RunRecords, workload: TorchWorkload) -> npt.NDArray[np.in
     return counts
 
 
-def _of_groups(seen: SumsSeen, shares: Floats) -> Floats:
-    """`(m, labels)` by client, the mean shares of those that are always in the same sums, as they weigh there."""
+def _of_groups(seen: SumsSeen, shares: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
+    """Of each group of `seen.clients` that are always in the same sums: the place of one of them, and the shares.
+
+    `(groups,)` and `(groups, labels)`, the mean shares of its members as they weigh in the sums.
+    """
+    groups, places = np.unique(seen.groups[seen.clients], return_index=True)
     found = []
-    for client in seen.clients.tolist():
-        group = np.flatnonzero((seen.groups == seen.groups[client]) & np.isfinite(shares).all(axis=1))
-        found.append(seen.weights[group] @ shares[group] / seen.weights[group].sum())
-    return np.array(found)
+    for group in groups.tolist():
+        members = np.flatnonzero((seen.groups == group) & np.isfinite(shares).all(axis=1))
+        found.append(seen.weights[members] @ shares[members] / seen.weights[members].sum())
+    return places, np.array(found)
 
 
 def _off(said: Floats, shares: Floats) -> float:
-    return float(np.abs(said - shares).sum(axis=1).mean() / 2)
+    return float(np.abs(np.clip(said, 0, 1) - shares).sum(axis=1).mean() / 2)

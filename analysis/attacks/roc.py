@@ -79,15 +79,18 @@ def _area(members: Floats, others: Floats) -> tuple[float, float]:
 def most_found(epsilon: float, delta: float, level: float) -> float:
     """The largest rate of true positives that any attack on one sample has, of a client that is hidden.
 
-    A sample is in or another one in its place: between these lie two neighbours of (epsilon, delta)-privacy, whose unit
-    is there or is null. So it is (2 epsilon, (1 + e^epsilon) delta) whose region bounds the rates (Kairouz, Oh,
-    Viswanath, The Composition Theorem for Differential Privacy, ICML 2015, arXiv 1311.0776, Theorem 2.1).
+    A sample is in or another one in its place: between the two lies a data set with neither, since a unit of
+    (epsilon, delta)-privacy is there or is null. So the region of one step (Kairouz, Oh, Viswanath, The Composition
+    Theorem for Differential Privacy, ICML 2015, arXiv 1311.0776, section 2) is gone through twice.
 
     Args:
         epsilon, delta: of what the attacker sees.
         level: the rate of false positives.
     """
-    if epsilon > 300:
-        return 1.0
-    twice, doubled = 2 * epsilon, (1 + exp(epsilon)) * delta
-    return max(0.0, min(1.0, exp(twice) * level + doubled, 1 - exp(-twice) * (1 - doubled - level)))
+
+    def step(rate: float) -> float:
+        if epsilon > 700:
+            return 1.0
+        return max(0.0, min(1.0, exp(epsilon) * rate + delta, 1 - exp(-epsilon) * (1 - delta - rate)))
+
+    return step(step(level))
