@@ -24,13 +24,13 @@ def client_scores(participation: npt.NDArray[np.bool_], weights: Floats, values:
 
     Args:
         participation: `(r, n)`, P: who is in which sum; each round has somebody.
-        weights: `(n,)` what each client's update counts in a sum, above 0 for those that are in one.
+        weights: `(n,)` what each client's update counts in a sum, at least 0.
         values: `(r, s)` s numbers of each round's sum.
 
     Returns:
-        `(n, s)` for a weight of 1; NaN for clients in no sum.
+        `(n, s)` for a weight of 1; NaN for clients in no sum, and those that count nothing.
     """
-    there = participation.any(axis=0)
+    there = participation.any(axis=0) & (weights > 0)
     counted = participation[:, there] * weights[there]
     totals = counted.sum(axis=1)
     common = totals @ values / (totals @ totals)  # (s,)

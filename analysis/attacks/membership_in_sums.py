@@ -67,13 +67,15 @@ class Trials:
         others, labels = workload.data.held_out()
         classes = labels.numpy() if labels.dim() == 1 and not labels.is_floating_point() else np.zeros(len(labels))
         left = {label: rng.permutation(np.flatnonzero(classes == label)).tolist() for label in np.unique(classes)}
-        held = [(client, place) for client in clients.tolist() for place in range(workload.sample_counts[client])]
+        counts = np.asarray(workload.sample_counts)[clients]
+        ends = np.cumsum(counts)
         chosen: list[tuple[torch.Tensor, torch.Tensor]] = []
         taken, whose = [], []
-        for number in rng.permutation(len(held)).tolist():
+        for number in rng.permutation(int(ends[-1])).tolist():
             if len(chosen) == most:
                 break
-            client, place = held[number]
+            holder = int(np.searchsorted(ends, number, side="right"))
+            client, place = int(clients[holder]), number - int(ends[holder] - counts[holder])
             inputs, its_labels = workload.data.shard(client)
             label = its_labels[place].item() if its_labels.dim() == 1 and not its_labels.is_floating_point() else 0
             if left.get(label):
@@ -82,7 +84,7 @@ class Trials:
                 whose.append(client)
         if len(chosen) < 2:
             raise ExperimentError(
-                f"workload: {len(held)} training samples and {len(others)} held-out ones give {len(chosen)} pairs with "
+                f"workload: {ends[-1]} training samples and {len(others)} held-out ones give {len(chosen)} pairs with "
                 "the same label; two are needed"
             )
         members = [torch.stack(part) for part in zip(*chosen, strict=True)]
