@@ -1,5 +1,6 @@
-"""What single clients add to a number that is linear in a round's sum, from the sums and who was in them: Kerkouche, Acs,
-Fritz, Client-specific Property Inference against Secure Aggregation in Federated Learning, WPES 2023, arXiv 2303.03908.
+"""What single clients add to a number that is linear in a round's sum, from the sums and who was in them: Kerkouche,
+Acs, Fritz, Client-specific Property Inference against Secure Aggregation in Federated Learning, WPES 2023, arXiv
+2303.03908.
 
 An attacker that has a linear detector for each round's model applies it to each round's sum. What comes out is the sum
 of what it would say of the participants; over the rounds it is solved for the clients by ridge regression. Clients that
@@ -43,7 +44,7 @@ def client_scores(participation: npt.NDArray[np.bool_], weights: Floats, values:
 
 
 def ridge(gram: Floats, values: Floats) -> Floats:
-    """`(r, s)` alpha, so that ``rows.T @ alpha`` is the ridge regression of `values` on `rows`, ``gram = rows @ rows.T``.
+    """`(r, s)` alpha: ``rows.T @ alpha`` is the ridge regression of `values` on `rows`, where ``gram = rows @ rows.T``.
 
     One weight of the penalty for all s columns, by generalised cross-validation (Golub, Heath, Wahba 1979).
 

@@ -8,13 +8,11 @@ import pandas as pd
 
 from analysis.attacks.membership_in_sums import Membership
 from analysis.attacks.property_of_sums import Property
-from analysis.attacks.sums_seen import SumsSeen
 from analysis.marks import marks
 from analysis.privacy.report import number
 from analysis.style import SERIES_COLOURS, one_panel, save
 from analysis.tables import Table, csv, require_format, to_json
 from analysis.tables import render as render_table
-from testbed.aggregation.ring_elements import noise_of
 from testbed.display import visible
 
 _SEEN = {
@@ -45,11 +43,9 @@ def membership_table(found: Sequence[Membership], format: str, confidence: float
 
     level = found[0].told["model"].level
     notes = [
-        f"TPR: members found while at most {level:.2%} of as many samples of nobody, with the same labels, are taken for "
-        "members.",
+        f"TPR: members found while at most {level:.2%} of as many samples of nobody (same labels) are taken for one.",
         "At most: of any attack, over runs, by the ledger's epsilon; –: no noise, or it is not in there.",
-        f"Intervals: {confidence:.4g}, of other samples of the same run; AUC by DeLong, TPR by Clopper and Pearson at this "
-        "threshold.",
+        f"Intervals: {confidence:.4g}, of other samples of the same run: AUC by DeLong, TPR by Clopper and Pearson.",
     ]
     return _rendered(found, format, _MEMBERSHIP_HEADS, cells, notes)
 
@@ -93,24 +89,22 @@ def _rendered(
     lines = []
     for one in found:
         for row in one.rows():
-            whose = (row["run"], one.seen.shown_privacy, number(row["epsilon"], "–"), _SEEN[row["seen"]])
+            whose = (row["run"], one.facts.shown_privacy, number(row["epsilon"], "–"), _SEEN[row["seen"]])
             lines.append([*whose, *cells(row)])
     table = render_table(Table(heads, lines, left=(0, 3) if format == "text" else None), format)
     said = [
         "T: fewest clients whose sum the server can compute from these rounds' sums (weak multi-round privacy).",
         "ε: the largest of a client, by the ledger; –: no noise.",
-        *(_undetermined(one.seen) for one in found if one.seen.isolated < len(one.seen.clients)),
+        *(
+            f"{visible(one.run.label)}: the sums determine what {one.facts.isolated} of {one.facts.clients} clients "
+            "(or their groups) sent, were updates constant"
+            for one in found
+            if one.facts.isolated < one.facts.clients
+        ),
         *notes,
-        *(f"warning: {visible(one.run.label)}: {one.seen.warning}" for one in found if one.seen.warning),
+        *(f"warning: {visible(one.run.label)}: {one.facts.warning}" for one in found if one.facts.warning),
     ]
     return f"{table}\n" + "".join(f"{line}\n" for line in said)
-
-
-def _undetermined(seen: SumsSeen) -> str:
-    return (
-        f"{visible(seen.run.label)}: the sums determine what {seen.isolated} of {len(seen.clients)} clients (or their "
-        "groups) sent, were updates constant"
-    )
 
 
 def _interval(low: float, high: float) -> str:
@@ -118,14 +112,6 @@ def _interval(low: float, high: float) -> str:
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------
-
-
-def _noise(seen: SumsSeen) -> str:
-    """What tells runs with noise from one another; empty: without."""
-    if seen.spent is None:
-        return ""
-    multiplier = getattr(noise_of(seen.victims.experiment.aggregation), "noise_multiplier", None)
-    return ", noise" if multiplier is None else f", noise {multiplier:g}"
 
 
 _COLOURS = dict(zip(_SEEN, SERIES_COLOURS, strict=False))
@@ -153,10 +139,10 @@ def _drawn(
     """Error bars are the intervals; points of one T stand side by side; where guessing gets is dashed."""
     series: dict[tuple[str, str], list[tuple[int, dict[str, Any]]]] = {}
     for one in found:
-        noise = _noise(one.seen)
+        noise = one.facts.shown_noise
         for row in one.rows():
             if not noise or row["seen"] == "sums":
-                series.setdefault((row["seen"], noise), []).append((one.seen.privacy.value, row))
+                series.setdefault((row["seen"], noise), []).append((one.facts.privacy.value, row))
     with one_panel(2.9) as (figure, axes):
         noises = list(dict.fromkeys(noise for _, noise in series))
         for place, ((seen, noise), points) in enumerate(series.items()):
@@ -177,10 +163,10 @@ def _drawn(
                 linestyle=("-", "--", ":", "-.")[noises.index(noise) % 4],
                 linewidth=0.9,
                 elinewidth=0.6,
-                label=f"{_SEEN[seen]}{noise}",
+                label=f"{_SEEN[seen]}, {noise}" if noise else _SEEN[seen],
             )
         axes.axhline(chance, color="#7F7F7F", linewidth=0.8, linestyle="--")
-        ticks = sorted({one.seen.privacy.value for one in found})
+        ticks = sorted({one.facts.privacy.value for one in found})
         axes.set_xscale("log", base=2)
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.minorticks_off()

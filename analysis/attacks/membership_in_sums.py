@@ -1,5 +1,5 @@
-"""Whether a sample was in a client's training data, asked of what was seen of a real run: each update, all rounds' sums,
-one round's sum, or the last model.
+"""Whether a sample was in a client's training data, asked of what was seen of a real run: each update, all rounds'
+sums, one round's sum, or the last model.
 
 The score of a sample is the cosine of an update and of the negative gradient of the sample's loss at the model that the
 update started from: Li, Li, Ribeiro, Effective passive membership inference attacks in federated learning against
@@ -30,7 +30,7 @@ import torch
 from analysis.attacks.client_scores import client_scores
 from analysis.attacks.reconstruction import View
 from analysis.attacks.roc import Discrimination, discrimination
-from analysis.attacks.sums_seen import SumsSeen
+from analysis.attacks.sums_seen import Facts, SumsSeen
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -98,12 +98,12 @@ class Membership:
 
     Attributes:
         run: its records.
-        seen: what the server saw, with T, groups and the ledger.
+        facts: of the rounds, with T and the ledger.
         told: by what was seen, how well members are told from others.
     """
 
     run: RunRecords
-    seen: SumsSeen
+    facts: Facts
     told: dict[Seen, Discrimination]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ class Membership:
         return [
             {
                 "run": self.run.label,
-                **self.seen.row(),
+                **self.facts.row(),
                 "seen": seen,
                 "members": one.members,
                 "others": one.others,
@@ -123,7 +123,7 @@ class Membership:
                 "found": one.found.rate,
                 "found_low": one.found.low,
                 "found_high": one.found.high,
-                "found_at_most": None if seen == "update" else self.seen.most_found(one.level),
+                "found_at_most": None if seen == "update" else self.facts.most_found(one.level),
             }
             for seen, one in self.told.items()
         ]
@@ -155,7 +155,7 @@ def membership(
     seen = SumsSeen.of(run, first, last)
     trials = Trials.drawn(seen.workload, seen.clients, samples, seed)
     told = {name: discrimination(*scores, level, confidence) for name, scores in _scores(seen, trials).items()}
-    return Membership(run, seen, told)
+    return Membership(run, seen.facts(), told)
 
 
 def _scores(seen: SumsSeen, trials: Trials) -> dict[Seen, tuple[Floats, Floats]]:

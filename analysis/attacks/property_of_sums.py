@@ -2,11 +2,11 @@
 sums, or one round's sum. Kerkouche, Acs, Fritz, Client-specific Property Inference against Secure Aggregation in
 Federated Learning, WPES 2023, arXiv 2303.03908; the property is the clients' labels.
 
-The attacker has samples of its own with labels, from the same distribution: the held-out ones. For each round it trains,
-from that round's model and as the clients do, on data sets that it makes of these, and learns a linear detector from
-updates to shares of the labels (ridge regression; the mixtures are uniform, the sizes those of clients, drawn). The
-detector is applied to the round's sum, its constant once for each participant, and what comes out is solved for the
-clients (`analysis.attacks.client_scores`).
+The attacker has samples of its own with labels, from the same distribution: the held-out ones. For each round it
+trains, from that round's model and as the clients do, on data sets that it makes of these, and learns a linear detector
+from updates to shares of the labels (ridge regression; the mixtures are uniform, the sizes those of clients, drawn).
+The detector is applied to the round's sum, its constant once for each participant, and what comes out is solved for
+the clients (`analysis.attacks.client_scores`).
 
 - ``update``: the detectors' mean over a client's own updates, as a server without secure aggregation has them.
 - ``sums``: all rounds' sums, solved, held against the client's own labels.
@@ -23,7 +23,7 @@ import torch
 
 from analysis.attacks.client_scores import client_scores, ridge
 from analysis.attacks.roc import Discrimination, discrimination
-from analysis.attacks.sums_seen import SumsSeen
+from analysis.attacks.sums_seen import Facts, SumsSeen
 from analysis.statistics import Proportion
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
@@ -75,13 +75,13 @@ class Property:
 
     Attributes:
         run: its records.
-        seen: what the server saw, with T, groups and the ledger.
+        facts: of the rounds, with T and the ledger.
         shadows: data sets that the attacker has made for each round.
         told: by what was seen, how much is known.
     """
 
     run: RunRecords
-    seen: SumsSeen
+    facts: Facts
     shadows: int
     told: dict[Seen, Told]
 
@@ -90,7 +90,7 @@ class Property:
         return [
             {
                 "run": self.run.label,
-                **self.seen.row(),
+                **self.facts.row(),
                 "seen": seen,
                 "shadows": self.shadows,
                 "top_label": one.top.rate,
@@ -144,7 +144,7 @@ def property_inference(
     told = {name: Told.of(numbers, shares[clients], confidence) for name, numbers in said.items()}
     told["group"] = Told.of(said["sums"][places], of_groups, confidence)
     told = {name: told[name] for name in SEEN}
-    return Property(run, seen, shadows, told)
+    return Property(run, seen.facts(), shadows, told)
 
 
 def _detected(seen: SumsSeen, labels: int, shadows: int, seed: int) -> tuple[Floats, Floats]:

@@ -17,6 +17,7 @@ from analysis.multi_round.participation import strong_privacy
 from analysis.privacy.report import adds_noise
 from analysis.privacy.spent import Spending, spending
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
+from testbed.aggregation.ring_elements import noise_of
 from testbed.arrays import Floats, Ids
 from testbed.engine.canaries import canary_section
 from testbed.errors import ExperimentError
@@ -39,8 +40,6 @@ class SumsSeen:
         workload: of the victims; its network is of torch.
         clients: `(m,)` the honest ones that are in some sum and have samples.
         weights: `(n,)` what each client's update counts in a sum.
-        privacy: T of these rounds.
-        spent: the run's ledger; None: it adds no noise.
     """
 
     run: RunRecords
@@ -49,8 +48,6 @@ class SumsSeen:
     workload: TorchWorkload
     clients: Ids
     weights: Floats
-    privacy: WeakPrivacy
-    spent: Spending | None
 
     @classmethod
     def of(cls, run: RunRecords, first: int | None = None, last: int | None = None) -> "SumsSeen":
@@ -70,10 +67,7 @@ class SumsSeen:
         clients = np.setdiff1d(clients, dishonest)
         if not len(clients):
             raise ExperimentError(f"{run.path}: no honest client with samples is in a sum of these rounds; take more")
-        matrix = seen.participation[:, seen.participation.any(axis=0)]
-        spent = spending(run) if adds_noise(run) else None
-        privacy = weak_privacy(matrix, _SEARCH_S)
-        return cls(run, seen, victims, workload, clients, victims.weights, privacy, spent)
+        return cls(run, seen, victims, workload, clients, victims.weights)
 
     def model(self, number: int) -> npt.NDArray[np.float32]:
         """`(d,)` at the start of this round."""
@@ -100,7 +94,7 @@ class SumsSeen:
         _, numbers = np.unique(self.view.participation.T, axis=0, return_inverse=True)
         return numbers.reshape(-1)
 
-    @cached_property
+    @property
     def isolated(self) -> int:
         """Of how many of `clients` the sums determine what their group sent, had it been constant."""
         matrix = self.view.participation
@@ -110,13 +104,51 @@ class SumsSeen:
         }
         return sum(by_group[group] for group in self.groups[self.clients])
 
-    @cached_property
-    def deviation(self) -> float:
-        """How far the first sum is from that of the updates trained again, relative to its norm."""
+    def facts(self) -> "Facts":
+        """What tables say of it, without its arrays."""
         updates = self.updates(0, self.view.model)
         total = sum(self.weights[client] * update.astype(np.float64) for client, update in updates.items())
         norm = float(np.linalg.norm(self.view.sums[0]))
-        return float(np.linalg.norm(self.view.sums[0] - total)) / norm if norm else 0.0
+        matrix = self.view.participation
+        return Facts(
+            first_round=int(self.view.rounds[0]),
+            last_round=int(self.view.rounds[-1]),
+            completed=len(self.view.rounds),
+            clients=len(self.clients),
+            privacy=weak_privacy(matrix[:, matrix.any(axis=0)], _SEARCH_S),
+            strong_privacy=strong_privacy(matrix),
+            isolated=self.isolated,
+            noise=noise_of(self.victims.experiment.aggregation),
+            spent=spending(self.run) if adds_noise(self.run) else None,
+            deviation=float(np.linalg.norm(self.view.sums[0] - total)) / norm if norm else 0.0,
+        )
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of a stretch of rounds.
+
+    Attributes:
+        first_round, last_round, completed: which rounds, and how many of them.
+        clients: honest ones with samples that are in some sum.
+        privacy: T of these rounds, weak.
+        strong_privacy: T strong.
+        isolated: of how many of `clients` the sums determine what their group sent, had it been constant.
+        noise: of the run's aggregation; None: without.
+        spent: the run's ledger; None: without noise.
+        deviation: how far the first sum is from that of the updates trained again, relative to its norm.
+    """
+
+    first_round: int
+    last_round: int
+    completed: int
+    clients: int
+    privacy: WeakPrivacy
+    strong_privacy: int
+    isolated: int
+    noise: Any
+    spent: Spending | None
+    deviation: float
 
     @property
     def warning(self) -> str:
@@ -137,29 +169,36 @@ class SumsSeen:
         """See `analysis.attacks.roc.most_found`; None: there is no noise."""
         return None if self.spent is None or self.epsilon is None else most_found(self.epsilon, self.spent.delta, level)
 
+    @property
+    def shown_privacy(self) -> str:
+        """T as tables show it."""
+        return f"{self.privacy.value}" if self.privacy.certified else f"≥{self.privacy.lower_bound}"
+
+    @property
+    def shown_noise(self) -> str:
+        """What tells runs with noise from one another; empty: without."""
+        if self.spent is None:
+            return ""
+        multiplier = getattr(self.noise, "noise_multiplier", None)
+        return "noise" if multiplier is None else f"noise {multiplier:g}"
+
     def row(self) -> dict[str, Any]:
-        """What tables and JSON say of it."""
-        there = self.view.participation[:, self.view.participation.any(axis=0)]
+        """Of JSON and CSV."""
         return {
-            "first_round": int(self.view.rounds[0]),
-            "last_round": int(self.view.rounds[-1]),
-            "completed": len(self.view.rounds),
-            "clients": len(self.clients),
+            "first_round": self.first_round,
+            "last_round": self.last_round,
+            "completed": self.completed,
+            "clients": self.clients,
             "multi_round_privacy_weak": self.privacy.value,
             "multi_round_privacy_weak_certified": self.privacy.certified,
             "multi_round_privacy_weak_lower_bound": self.privacy.lower_bound,
-            "multi_round_privacy_strong": strong_privacy(there),
+            "multi_round_privacy_strong": self.strong_privacy,
             "isolated": self.isolated,
             "epsilon": self.epsilon,
             "delta": None if self.spent is None else self.spent.delta,
             "truth_deviation": self.deviation,
             "truth_holds": not self.warning,
         }
-
-    @property
-    def shown_privacy(self) -> str:
-        """T as tables show it."""
-        return f"{self.privacy.value}" if self.privacy.certified else f"≥{self.privacy.lower_bound}"
 
 
 def _recorded(run: RunRecords) -> tuple[int, int]:
@@ -177,8 +216,8 @@ def _torch_workload(run: RunRecords, victims: Victims) -> TorchWorkload:
     experiment, workload = victims.experiment, victims.workload
     if isinstance(experiment.aggregation, RandomParticipationParameters):
         raise ExperimentError(
-            f"{run.path}: under {experiment.aggregation.protocol} clients send gradients of samples that they draw, and "
-            "no updates; attacks on updates say nothing of it"
+            f"{run.path}: under {experiment.aggregation.protocol} clients send gradients of samples that they draw, "
+            "and no updates; attacks on updates say nothing of it"
         )
     if canary_section(experiment) is not None:
         raise ExperimentError(
@@ -186,8 +225,8 @@ def _torch_workload(run: RunRecords, victims: Victims) -> TorchWorkload:
         )
     if not isinstance(workload, TorchWorkload) or type(workload).train is not TorchWorkload.train:
         raise ExperimentError(
-            f"{run.path}: workload.dataset {experiment.workload.dataset}: has a training of its own, so that gradients of "
-            "single samples, or updates of other data, are not known; take a data set with built-in training "
+            f"{run.path}: workload.dataset {experiment.workload.dataset}: has a training of its own, so that gradients "
+            "of single samples, or updates of other data, are not known; take a data set with built-in training "
             "(workload.training: real)"
         )
     return workload

@@ -41,8 +41,8 @@ def plain(made: Made) -> RunRecords:
 
 def test_members_are_told_from_others_by_their_clients_updates_and_by_all_sums(plain: RunRecords) -> None:
     found = membership(plain)
-    assert (found.seen.privacy.value, found.seen.isolated) == (1, 12)
-    assert not found.seen.warning
+    assert (found.facts.privacy.value, found.facts.isolated) == (1, 12)
+    assert not found.facts.warning
     assert found.told["update"].members == 120
     assert found.told["update"].auc_low > 0.6
     assert found.told["sums"].auc_low > 0.5
@@ -52,8 +52,8 @@ def test_members_are_told_from_others_by_their_clients_updates_and_by_all_sums(p
 
 def test_batches_leave_the_sums_less_and_single_updates_as_they_are(made: Made, plain: RunRecords) -> None:
     batches = membership(made(**SMALL | {"selection": BATCHES}))
-    assert batches.seen.privacy.value == 4
-    assert len(np.unique(batches.seen.groups)) == 3
+    assert batches.facts.privacy.value == 4
+    assert batches.facts.strong_privacy == 4
     alone = membership(plain)
     assert batches.told["sums"].auc < alone.told["sums"].auc
     assert batches.told["update"].auc == pytest.approx(alone.told["update"].auc, abs=0.1)
@@ -107,7 +107,7 @@ def test_trials_are_of_the_clients_and_have_the_same_labels(plain: RunRecords) -
 
 def test_secagg_shows_the_same_sums(made: Made, plain: RunRecords) -> None:
     masked = membership(made(**SMALL | {"aggregation": {"protocol": "secagg"}}))
-    assert masked.seen.deviation < 0.02
+    assert masked.facts.deviation < 0.02
     assert masked.told["sums"].auc == pytest.approx(membership(plain).told["sums"].auc, abs=0.05)
 
 
@@ -115,17 +115,17 @@ def test_much_noise_leaves_nothing_and_no_more_than_the_ledger_allows(made: Made
     sections = SMALL | {"aggregation": SECAGG | {"noise": NOISE}, "privacy": {"delta": 0.001}}
     noisy = made(**sections)
     found = membership(noisy)
-    assert found.seen.epsilon is not None
-    assert 0 < found.seen.epsilon < 1
+    assert found.facts.epsilon is not None
+    assert 0 < found.facts.epsilon < 1
     for name in ("sums", "round"):
         told = found.told[name]
         assert told.auc_low < 0.5 < told.auc_high
-        most = found.seen.most_found(Proportion.of(told.false_positives, told.others).high)
+        most = found.facts.most_found(Proportion.of(told.false_positives, told.others).high)
         assert most is not None
         assert told.found.low <= most < 0.2
     rows = {row["seen"]: row for row in found.rows()}
     assert rows["update"]["found_at_most"] is None
-    assert rows["sums"]["found_at_most"] == found.seen.most_found(0.01)
+    assert rows["sums"]["found_at_most"] == found.facts.most_found(0.01)
     labels = property_inference(noisy, shadows=20)
     assert labels.told["update"].top.low > labels.told["update"].top_guessed
     assert labels.told["sums"].top.low < labels.told["sums"].top_guessed
@@ -166,8 +166,8 @@ def test_the_same_seed_gives_the_same_and_another_one_others(plain: RunRecords) 
 
 def test_rounds_that_determine_nothing_are_said(plain: RunRecords) -> None:
     found = membership(plain, 1, 4, samples=40)
-    assert found.seen.isolated < len(found.seen.clients)
-    assert f"determine what {found.seen.isolated} of" in inference_report.membership_table([found], "text", 0.95)
+    assert found.facts.isolated < found.facts.clients
+    assert f"determine what {found.facts.isolated} of" in inference_report.membership_table([found], "text", 0.95)
 
 
 def test_tables_and_pictures(plain: RunRecords, tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_what_a_run_lacks_is_said_in_one_line(made: Made, sections: dict[str, An
 
 def test_recorded_rounds_are_the_default(made: Made) -> None:
     found = membership(made(rounds=6, records={"aggregates": [3, 6]}), samples=20)
-    assert found.seen.view.rounds.tolist() == [3, 4, 5, 6]
+    assert (found.facts.first_round, found.facts.last_round, found.facts.completed) == (3, 6, 4)
 
 
 def test_words_have_no_classes(made: Made) -> None:
