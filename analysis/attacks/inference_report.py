@@ -23,7 +23,7 @@ _SEEN = {
     "model": "last model",
 }
 _WHOSE = ("Run", "T", "ε", "Seen")
-_MEMBERSHIP_HEADS = (*_WHOSE, "Members", "AUC", "interval", "TPR", "interval", "at most")
+_MEMBERSHIP_HEADS = (*_WHOSE, "Members", "AUC", "interval", "TPR", "interval", "at most", "Source")
 _PROPERTY_HEADS = (*_WHOSE, "Top label", "interval", "guessing", "Shares off", "guessing", "Holds, AUC")
 
 
@@ -39,12 +39,14 @@ def membership_table(found: Sequence[Membership], format: str, confidence: float
             f"{row['found']:.3f}",
             _interval(row["found_low"], row["found_high"]),
             most,
+            "–" if row["source"] is None else f"{row['source']:.3f}",
         ]
 
     level = found[0].told["model"].level
     notes = [
         f"TPR: members found while at most {level:.2%} of as many samples of nobody (same labels) are taken for one.",
         "At most: of any attack, over runs, by the ledger's epsilon; –: no noise, or it is not in there.",
+        "Source: of how many members the client is named, of all that are in a sum.",
         f"Intervals: {confidence:.4g}, of other samples of the same run: AUC by DeLong, TPR by Clopper and Pearson.",
     ]
     return _rendered(found, format, _MEMBERSHIP_HEADS, cells, notes)

@@ -17,7 +17,9 @@ the model knows vanishes, and its direction is noise.
   Learning, CSF 2018, arXiv 1709.01604, section 3.
 
 Each is asked about the same samples: members, drawn from the training data of all clients that are in a sum, and as
-many held-out ones with the same labels.
+many held-out ones with the same labels. Of a member ``update`` and ``sums`` also say whose it is, the client with the
+highest score (source inference: Hu, Salcic, Sun, Dobbie, Zhang, ICDM 2021, arXiv 2109.05659; by the cosine instead of
+the loss of the client's model, which sums do not give).
 """
 
 from dataclasses import dataclass
@@ -31,7 +33,8 @@ from analysis.attacks.client_scores import client_scores
 from analysis.attacks.reconstruction import View
 from analysis.attacks.roc import Discrimination, discrimination
 from analysis.attacks.sums_seen import Facts, SumsSeen
-from testbed.arrays import Floats
+from analysis.statistics import Proportion
+from testbed.arrays import Floats, Ids
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from workloads.data.clients.contract import Batch
@@ -39,6 +42,8 @@ from workloads.training.classification import TorchWorkload
 
 Seen = Literal["update", "sums", "round", "model"]
 SEEN: tuple[Seen, ...] = get_args(Seen)
+
+_SAME = 9  # decimals of scores: those of clients always summed together differ by rounding alone
 
 
 @dataclass(frozen=True)
@@ -100,14 +105,17 @@ class Membership:
         run: its records.
         facts: of the rounds, with T and the ledger.
         told: by what was seen, how well members are told from others.
+        sources: of how many members the client is named, by what was seen; of those that single clients' scores are of.
     """
 
     run: RunRecords
     facts: Facts
     told: dict[Seen, Discrimination]
+    sources: dict[Seen, Proportion]
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each of `SEEN`, for tables and JSON."""
+        named = {seen: vars(one) | {"rate": one.rate} for seen, one in self.sources.items()}
         return [
             {
                 "run": self.run.label,
@@ -123,6 +131,9 @@ class Membership:
                 "found": one.found.rate,
                 "found_low": one.found.low,
                 "found_high": one.found.high,
+                "source": named.get(seen, {}).get("rate"),
+                "source_low": named.get(seen, {}).get("low"),
+                "source_high": named.get(seen, {}).get("high"),
                 "found_at_most": None if seen == "update" else self.facts.most_found(one.level),
             }
             for seen, one in self.told.items()
@@ -154,15 +165,44 @@ def membership(
     """
     seen = SumsSeen.of(run, first, last)
     trials = Trials.drawn(seen.workload, seen.clients, samples, seed)
-    told = {name: discrimination(*scores, level, confidence) for name, scores in _scores(seen, trials).items()}
-    return Membership(run, seen.facts(), told)
+    scores, rng = _scores(seen, trials), np.random.default_rng(seed)
+    whose, half = np.tile(trials.clients, 2), len(trials.clients)
+    first_round = seen.view.participation.argmax(axis=0)
+    asked = np.arange(2 * half)
+    own: dict[Seen, Floats] = {
+        "update": scores.updates[whose, asked],
+        "sums": scores.sums[whose, asked],
+        "round": scores.rounds[first_round[whose], asked],
+        "model": scores.model,
+    }
+    told = {name: discrimination(each[:half], each[half:], level, confidence) for name, each in own.items()}
+    sources: dict[Seen, Proportion] = {
+        "update": _named(seen.clients, trials, scores.updates, confidence),
+        "sums": _named(rng.permutation(seen.clients), trials, scores.sums.round(_SAME), confidence),
+    }
+    return Membership(run, seen.facts(), told, sources)
 
 
-def _scores(seen: SumsSeen, trials: Trials) -> dict[Seen, tuple[Floats, Floats]]:
-    """By what was seen, the scores of members and of the others."""
-    view, workload, whose = seen.view, seen.workload, np.tile(trials.clients, 2)
-    rounds, asked = view.participation[:, whose], np.arange(len(whose))
-    of_updates, of_sums, norms = (np.zeros((len(view.rounds), len(whose))) for _ in range(3))
+@dataclass(frozen=True)
+class _Scores:
+    """Of s samples.
+
+    Attributes:
+        updates, sums: `(n, s)` by client; NaN for those in no sum.
+        rounds: `(r, s)` by round.
+        model: `(s,)`.
+    """
+
+    updates: Floats
+    sums: Floats
+    rounds: Floats
+    model: Floats
+
+
+def _scores(seen: SumsSeen, trials: Trials) -> _Scores:
+    view, workload, count = seen.view, seen.workload, len(trials.samples[1])
+    of_sums, norms = (np.zeros((len(view.rounds), count)) for _ in range(2))
+    of_updates = np.zeros((view.participation.shape[1], count))
     for place, number in enumerate(view.rounds.tolist()):
         model, total = seen.model(number), view.sums[place]
         updates = seen.updates(place, model)
@@ -174,28 +214,18 @@ def _scores(seen: SumsSeen, trials: Trials) -> dict[Seen, tuple[Floats, Floats]]
             norms[place, part] = np.linalg.norm(gradients, axis=1)
             cosines = -(_unit(gradients) @ directions.T)
             of_sums[place, part] = cosines[:, -1]
-            there = rounds[place, part]
-            column = np.searchsorted(clients, whose[part][there])
-            of_updates[place, asked[part][there]] = cosines[there, column]
-    first = rounds.argmax(axis=0)
-    final = seen.final_model
-    losses = np.concatenate([losses for _, losses in workload.sample_gradients(final, trials.samples)])
-    scores: dict[Seen, Floats] = {
-        "update": _mean_over_rounds(of_updates, norms, rounds),
-        "sums": _solved(view, seen.weights, of_sums, norms)[whose, asked],
-        "round": of_sums[first, asked],
-        "model": -losses.astype(np.float64),
-    }
-    half = len(trials.clients)
-    return {name: (found[:half], found[half:]) for name, found in scores.items()}
+            of_updates[clients, part] += cosines[:, :-1].T * norms[place, part]
+    losses = np.concatenate([losses for _, losses in workload.sample_gradients(seen.final_model, trials.samples)])
+    rounds = view.participation.sum(axis=0)[:, None]
+    totals = np.sqrt((view.participation.T @ np.square(norms)) * rounds)
+    means: Floats = np.where(rounds > 0, of_updates / np.where(totals > 0, totals, 1.0), np.nan)
+    return _Scores(means, _solved(view, seen.weights, of_sums, norms), of_sums, -losses.astype(np.float64))
 
 
-def _mean_over_rounds(cosines: Floats, norms: Floats, rounds: npt.NDArray[np.bool_]) -> Floats:
-    """`(s,)` over the rounds that count, `(r, s)` bool; each by the norm of the sample's gradient."""
-    counted = np.where(rounds, norms, 0.0)
-    total = np.sqrt(np.square(counted).sum(axis=0) * rounds.sum(axis=0))
-    means: Floats = (cosines * counted).sum(axis=0) / np.where(total > 0, total, 1.0)
-    return means
+def _named(clients: Ids, trials: Trials, scores: Floats, confidence: float) -> Proportion:
+    """Of how many members the one of `clients` with the highest score is the right one."""
+    best = clients[scores[clients, : len(trials.clients)].argmax(axis=0)]
+    return Proportion.of(int((best == trials.clients).sum()), len(best), confidence)
 
 
 def _solved(view: View, weights: Floats, cosines: Floats, norms: Floats) -> Floats:

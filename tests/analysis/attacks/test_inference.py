@@ -48,6 +48,8 @@ def test_members_are_told_from_others_by_their_clients_updates_and_by_all_sums(p
     assert found.told["sums"].auc_low > 0.5
     assert found.told["update"].found.low > 0.01
     assert found.told["update"].auc > found.told["sums"].auc > found.told["round"].auc
+    assert found.sources["update"].low > 1 / 12
+    assert found.sources["sums"].low > 1 / 12
 
 
 def test_batches_leave_the_sums_less_and_single_updates_as_they_are(made: Made, plain: RunRecords) -> None:
@@ -55,6 +57,8 @@ def test_batches_leave_the_sums_less_and_single_updates_as_they_are(made: Made, 
     assert batches.facts.privacy.value == 4
     assert batches.facts.strong_privacy == 4
     alone = membership(plain)
+    assert batches.sources["sums"].rate <= 0.25 + 0.05  # of four, whose sums are one, each is as likely
+    assert batches.sources["update"].low > batches.sources["sums"].rate
     assert batches.told["sums"].auc < alone.told["sums"].auc
     assert batches.told["update"].auc == pytest.approx(alone.told["update"].auc, abs=0.1)
 
