@@ -31,13 +31,13 @@ def membership_table(found: Sequence[Membership], format: str, confidence: float
     """As ``text``, ``markdown``, ``csv`` or ``json``; raises `ExperimentError` for another format."""
 
     def cells(row: dict[str, Any]) -> list[str]:
-        most = "–" if row["found_at_most"] is None else f"{row['found_at_most']:.3g}"
+        most = "–" if row["true_positive_rate_at_most"] is None else f"{row['true_positive_rate_at_most']:.3g}"
         return [
             str(row["members"]),
             f"{row['auc']:.3f}",
             _interval(row["auc_low"], row["auc_high"]),
-            f"{row['found']:.3f}",
-            _interval(row["found_low"], row["found_high"]),
+            f"{row['true_positive_rate']:.3f}",
+            _interval(row["true_positive_rate_low"], row["true_positive_rate_high"]),
             most,
             "–" if row["source"] is None else f"{row['source']:.3f}",
         ]

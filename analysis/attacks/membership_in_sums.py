@@ -128,13 +128,13 @@ class Membership:
                 "auc_high": one.auc_high,
                 "false_positive_rate": one.level,
                 "false_positives": one.false_positives,
-                "found": one.found.rate,
-                "found_low": one.found.low,
-                "found_high": one.found.high,
+                "true_positive_rate": one.found.rate,
+                "true_positive_rate_low": one.found.low,
+                "true_positive_rate_high": one.found.high,
                 "source": named.get(seen, {}).get("rate"),
                 "source_low": named.get(seen, {}).get("low"),
                 "source_high": named.get(seen, {}).get("high"),
-                "found_at_most": None if seen == "update" else self.facts.most_found(one.level),
+                "true_positive_rate_at_most": None if seen == "update" else self.facts.most_found(one.level),
             }
             for seen, one in self.told.items()
         ]

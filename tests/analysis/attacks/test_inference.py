@@ -128,8 +128,8 @@ def test_much_noise_leaves_nothing_and_no_more_than_the_ledger_allows(made: Made
         assert most is not None
         assert told.found.low <= most < 0.2
     rows = {row["seen"]: row for row in found.rows()}
-    assert rows["update"]["found_at_most"] is None
-    assert rows["sums"]["found_at_most"] == found.facts.most_found(0.01)
+    assert rows["update"]["true_positive_rate_at_most"] is None
+    assert rows["sums"]["true_positive_rate_at_most"] == found.facts.most_found(0.01)
     labels = property_inference(noisy, shadows=20)
     assert labels.told["update"].top.low > labels.told["update"].top_guessed
     assert labels.told["sums"].top.low < labels.told["sums"].top_guessed
