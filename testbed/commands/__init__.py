@@ -10,6 +10,7 @@ import typer
 
 from testbed.commands import (
     attack,
+    attack_inference,
     bound,
     bound_committee,
     calibrate,
@@ -83,6 +84,8 @@ bound.bound.command("committee", epilog=bound_committee.BOUND_EPILOG)(bound_comm
 bound.plan.command("committee", epilog=bound_committee.PLAN_EPILOG)(bound_committee.plan_committee)
 bound.bound.command("privacy", epilog=privacy.BOUND_PRIVACY_EPILOG)(privacy.bound_privacy)
 bound.bound.command("batch-partition", epilog=bound.BATCH_PARTITION_EPILOG)(bound.bound_batch_partition)
+attack.attack.command("membership", epilog=attack_inference.MEMBERSHIP_EPILOG)(attack_inference.membership)
+attack.attack.command("property", epilog=attack_inference.PROPERTY_EPILOG)(attack_inference.property_)
 app.add_typer(attack.attack, rich_help_panel=ATTACKS)
 app.add_typer(bound.bound, rich_help_panel=ATTACKS)
 app.add_typer(bound.plan, rich_help_panel=ATTACKS)
