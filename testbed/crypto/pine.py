@@ -87,7 +87,7 @@ class PineVdaf:
         identifier: of the function, in what seeds are expanded for.
 
     Raises:
-        ValueError: the dimension is another, or the norm none that this field can hold (lemma 3.3, figure 1).
+        ValueError: the dimension is another, or the norm none whose wraparound is found out (`largest_norm_bound`).
     """
 
     dimension: int
@@ -309,11 +309,16 @@ class PineVdaf:
 
 
 def largest_norm_bound() -> int:
-    """The largest B: 3 B**2 + 2 below the prime; and the wraparound bound, its square at most 4,000 primes."""
-    most = math.isqrt((PRIME - 3) // 3)
-    while _wraparound_bound(most) ** 2 > 4000 * PRIME or 2600 * _wraparound_bound(most) > PRIME:
-        most //= 2
-    return most
+    """The largest B for which a norm that wraps around the prime p is found out by each product with probability 1/2.
+
+    That takes a wraparound bound w with 74 w**2 <= p; a product is in range if it is one of 2 w integers. Let a squared
+    norm be p or more. Of a coordinate that is 2 w or longer, either the 0 of its random entry leaves the product in
+    range or the -1 and the 1, each with probability 1/2, and not both. If all are shorter, take as many as have a
+    squared norm of p: by Berry and Esseen (with Shevtsova's 0.56) their product is in such a range, wherever it begins,
+    with a probability below 4.3 w / sqrt(p), and beyond p / 2 with one below 4 / p.
+    """
+    widest = 1 << (math.isqrt(PRIME // 74).bit_length() - 1)
+    return math.floor((widest - 1) / ALPHA)
 
 
 def _wraparound_bound(norm_bound: int) -> int:

@@ -40,7 +40,7 @@ def rounds(draw: st.DrawFn) -> dict[str, Any]:
         "parameters": PineParameters(
             min_survivors=draw(st.integers(2, size)),
             norm_bound=draw(st.sampled_from([0.25, 1.0, 3.7])),
-            fraction_bits=draw(st.integers(8, 24)),
+            fraction_bits=draw(st.integers(8, 22)),
             helper=draw(st.integers(0, size - 1)),
         ),
         "deltas": draw(
