@@ -42,6 +42,9 @@ class PublishedPine(PineVdaf):
         older = NormOfProducts(norm.dimension, norm.norm_bound, norm.chunk, norm.checks, norm.check_bound)
         return older, RemainingChecks(older, self.chunk)
 
+    def _joint_seed(self, parts: list[bytes]) -> bytes:
+        return super()._joint_seed(parts[2:])  # of the wraparound checks' seed, nothing
+
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_published_vector(number: int) -> None:
@@ -201,6 +204,17 @@ def four_squares_of_prime_plus_one() -> list[int]:
             if rest >= 0 and root**2 == rest:
                 return [first, second, some, root]
     raise AssertionError("not found")
+
+
+def test_other_random_vectors_come_with_other_joint_randomness() -> None:
+    """Else a client could look for the two apart from each other, as in the draft: 2**120 pairs of 2**60 tries each."""
+    report = PineVdaf(20, 1000, 50, 4).shard(within(1000, 20, 1), NONCE, seeds(4))
+    other = bytes(32) + report.public[32:]  # the leader's part of the random vectors' seed, as the helper is told it
+    for kind, same in ((PineVdaf, False), (PublishedPine, True)):
+        pine = kind(20, 1000, 50, 4)
+        told = [pine.prepare(1, KEY, NONCE, public, report.helper).seeds for public in (report.public, other)]
+        assert told[0][:32] != told[1][:32]
+        assert (told[0][32:] == told[1][32:]) is same
 
 
 @pytest.mark.parametrize("place", [0, 30, 8 * 20 + 8 * 70, -100, -40])
