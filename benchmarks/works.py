@@ -48,6 +48,7 @@ WORKS = (
          (*SECAGG_PLUS_WIDE, "--masks", "symbolic"), target_s=30.0),
     Work("lightsecagg", "LightSecAgg, 100 x 1,000,000, U = 70, T = 50, 10 drop-outs (CPU)", "lightsecagg",
          target_ratio=2.0),
+    Work("robust-rules", "median, 100 x 1,000,000 (CPU)", "robust_rules", target_ratio=2.0),
     Work("flamingo", "Flamingo, 100 x 1,000,000, committee of 60, 10 drop-outs, masks as symbols (CPU)", "flamingo",
          target_ratio=2.0),
     Work("one-shot", "one-shot, 100 x 1,000,000, 60 members, 10 drop-outs (CPU)", "one_shot", target_ratio=2.0),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from testbed.aggregation.ring_elements import Quantisation
+from testbed.aggregation.robust_rules import sorted_columns, squared_distances
 from testbed.crypto import edwards25519, encryption, feldman, masks, packed_sums, prf, prime_field, shamir, vrf
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.key_agreement import PrivateKey
@@ -97,6 +98,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     residues = len(PRIMES) * coefficients
     public_polynomials(seed, -(-coefficients // DEGREE))
     hidden, errors = products(mask_key, seed, coefficients), gaussian(seed, coefficients)
+    updates = list(np.random.default_rng(1).normal(0, 0.1, (100, 20_000)).astype(np.float32))
     entry = ParticipantEntry(1, seed, bytes(64), bytes(80))
     work: dict[str, Work] = {
         "ed25519.generate": (lambda: SigningKey.from_seed(seed), 1),
@@ -131,6 +133,8 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "ring_lwe.multiply": (lambda: products(mask_key, seed, coefficients), residues),
         "ring_lwe.error": (lambda: gaussian(seed, coefficients), coefficients),
         "ring_lwe.add": (lambda: packing.add(hidden, packed, errors), residues + len(PRIMES) * DIMENSION),
+        "float.multiply": (lambda: squared_distances(updates), len(updates) ** 2 * len(updates[0])),
+        "sort.element": (lambda: sorted_columns(updates, 0), sorted_columns(updates, 0).size),
         "gaussian.element": (lambda: with_noise(delta, 1.0, seed), DIMENSION),
         "message": (lambda: decode(ParticipantEntry, encode(entry)), 1),
     }

@@ -15,7 +15,7 @@ from testbed.emulation.compute.cost import ComputeModel, Meter, metered, thread_
 from testbed.emulation.links import ClientLinks, Transport
 from testbed.messages import Message
 from testbed.network.connections import Connections
-from testbed.network.contract import Missing, Replies, RoundNetwork, Summing, Timing, ids
+from testbed.network.contract import Gathering, Missing, Replies, RoundNetwork, Summing, Timing, ids
 from testbed.network.exchanges import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, Exchanges, ExchangesOfKinds
 from testbed.network.hosts import HostAnswers
 from testbed.network.kinds import Kinds, is_among
@@ -366,7 +366,9 @@ class Stage:
         )
         return each if self.kinds.which is None else ExchangesOfKinds(self.kinds, each)
 
-    def replies(self, answers: HostAnswers, summing: Summing, sent_s: float, end_s: float) -> Replies:
+    def replies(
+        self, answers: HostAnswers, summing: Summing, gathering: Gathering, sent_s: float, end_s: float
+    ) -> Replies:
         """What the server gets of a stage that began at `sent_s` and ended at `end_s`."""
         refused = self.who(REFUSED)
         in_time = set(refused.tolist())
@@ -390,4 +392,5 @@ class Stage:
             latency_s=lambda: self.kinds.spread(after_s)[self.kinds.spread(answered)],
             waited_s=end_s - sent_s,
             shared=None if answers.shared is None else answers.shared.header,
+            gathering=gathering,
         )
