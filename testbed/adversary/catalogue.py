@@ -7,7 +7,17 @@ override the same decision in different protocols.
 from collections.abc import Iterable
 from types import ModuleType
 
-from testbed.adversary import clients, committees, crafted_models, flamingo, incomplete_batches, lightsecagg, one_shot
+from testbed.adversary import (
+    clients,
+    committees,
+    crafted_models,
+    flamingo,
+    incomplete_batches,
+    lightsecagg,
+    one_shot,
+    poisoned_samples,
+    poisoned_updates,
+)
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.secagg import dishonest_clients, parallel_sums, reconstruction, small_sums
 from testbed.adversary.selection import batches, candidates, lists, rounds
@@ -27,6 +37,8 @@ _MODULES: tuple[ModuleType, ...] = (
     committees,
     crafted_models,
     clients,
+    poisoned_updates,
+    poisoned_samples,
     dishonest_clients,
 )
 

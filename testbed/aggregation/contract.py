@@ -53,12 +53,12 @@ class AggregationParameters(BaseModel):
     @classmethod
     def _single_updates_for_rules(cls, given: Any) -> Any:
         """Say why a key is not there that another protocol has."""
-        if isinstance(given, dict) and "robust" in given and cls.model_config.get("extra") == "forbid":
-            if "robust" not in cls.model_fields:
-                raise ValueError(
-                    f"robust: compares single clients' updates, of which {cls.model_fields['protocol'].default} shows "
-                    "the server sums alone; set protocol: plain, or leave it out"
-                )
+        unknown = "robust" not in cls.model_fields and cls.model_config.get("extra") == "forbid"
+        if unknown and isinstance(given, dict) and "robust" in given:
+            raise ValueError(
+                f"robust: compares single clients' updates, of which {cls.model_fields['protocol'].default} shows "
+                "the server sums alone; set protocol: plain, or leave it out"
+            )
         return given
 
     if TYPE_CHECKING:  # a field of each subclass
