@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from testbed.adversary.misbehaviour import AttackContext
 from testbed.adversary.poisoned_updates import LittleIsEnough, LittleOptions, MinMax, z_max
-from testbed.errors import ExperimentError
+from testbed.aggregation.ring_elements import Quantisation
+from testbed.errors import ExperimentError, RoundAborted
 from testbed.experiment.schema import validated
 from tests.engine.federations import Run
 from tests.engine.test_server_optimizers import PROTOCOLS
@@ -79,6 +80,21 @@ def test_a_factor_beyond_all_numbers_is_the_largest_one(run: Callable) -> None:
     one = run(keys({"scale-update": {"factor": 1e300}}, robust={"rule": "median"})).rounds(1)
     assert one.outcomes[0].state == "completed"
     assert np.abs(one.outcomes[0].aggregate.mean).max() < 0.2
+
+
+def test_a_client_that_encodes_for_itself_moves_the_mean_as_far_as_all_of_them_together_could() -> None:
+    """What docs/explanation/poisoning.md says of cheaters: ring elements beyond a client's own range pass, as long as the
+    sum is one that so many honest updates could have.
+    """
+    quantisation, d = Quantisation(1.0, 16, 32), 50
+    honest = [quantisation.encode(np.zeros(d, np.float32), 1, bytes([i]) * 32) for i in range(9)]
+    total = np.sum(honest, axis=0, dtype=np.uint32)
+    own = np.append(np.uint32(10 * quantisation.highest) - total[:-1], np.uint32(1))
+    mean, weight = quantisation.decode(total + own, 10)
+    assert weight == 10
+    assert mean == pytest.approx(np.full(d, 1.0))  # clip; an honest encoder's largest update moves it by a tenth
+    with pytest.raises(RoundAborted, match="implausible-sum"):
+        quantisation.decode(total + own + np.append(np.ones(d, np.uint32), np.uint32(0)), 10)
 
 
 # -- colluders ---------------------------------------------------------------------------------------------------------
