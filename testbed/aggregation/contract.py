@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.aggregation.server_optimizers import ServerOptimizerSection
 from testbed.arrays import Ids
@@ -48,18 +48,6 @@ class AggregationParameters(BaseModel):
         exclude_if=lambda section: section is None,
         description="How the mean update becomes the next model, e.g. {name: adam}; none: it is added (FedAvg)",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _single_updates_for_rules(cls, given: Any) -> Any:
-        """Say why a key is not there that another protocol has."""
-        unknown = "robust" not in cls.model_fields and cls.model_config.get("extra") == "forbid"
-        if unknown and isinstance(given, dict) and "robust" in given:
-            raise ValueError(
-                f"robust: compares single clients' updates, of which {cls.model_fields['protocol'].default} shows "
-                "the server sums alone; set protocol: plain, or leave it out"
-            )
-        return given
 
     if TYPE_CHECKING:  # a field of each subclass
 

@@ -30,6 +30,11 @@ from testbed.plugins import options as plugin_options
 from testbed.plugins.classes import PLUGIN_NAME, check_subclass, plugin_class
 
 KEY = "aggregation.robust"
+ELSEWHERE = (
+    "compares single clients' updates, of which this protocol shows the server sums alone; set protocol: plain, or "
+    "leave it out"
+)
+"""What is said of the section in protocols that have none."""
 Updates = Sequence[npt.NDArray[np.float32]]
 """`(d,)` float32 each, finite, of participants in the order of their numbers."""
 

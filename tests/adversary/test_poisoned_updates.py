@@ -82,9 +82,9 @@ def test_a_factor_beyond_all_numbers_is_the_largest_one(run: Callable) -> None:
     assert np.abs(one.outcomes[0].aggregate.mean).max() < 0.2
 
 
-def test_a_client_that_encodes_for_itself_moves_the_mean_as_far_as_all_of_them_together_could() -> None:
-    """What docs/explanation/poisoning.md says of cheaters: ring elements beyond a client's own range pass, as long as the
-    sum is one that so many honest updates could have.
+def test_a_client_that_encodes_for_itself_moves_the_mean_as_far_as_all_together_could() -> None:
+    """What docs/explanation/poisoning.md says of cheaters: ring elements beyond a client's own range pass, as long as
+    the sum is one that so many honest updates could have.
     """
     quantisation, d = Quantisation(1.0, 16, 32), 50
     honest = [quantisation.encode(np.zeros(d, np.float32), 1, bytes([i]) * 32) for i in range(9)]

@@ -156,7 +156,7 @@ def test_secure_aggregation_says_why_it_has_none(protocol: str) -> None:
     with pytest.raises(ExperimentError) as error:
         validated({"aggregation": PROTOCOLS[protocol] | {"robust": {"rule": "median"}}}, "mine.yaml")
     assert str(error.value) == (
-        f"mine.yaml: aggregation: robust: compares single clients' updates, of which {protocol} shows the server sums "
+        "mine.yaml: aggregation.robust: compares single clients' updates, of which this protocol shows the server sums "
         "alone; set protocol: plain, or leave it out"
     )
 

@@ -41,6 +41,10 @@ _NEIGHBOURS = {"neighbours": 4, "threshold": 4, "accept_weaker": True, "dishones
 
 MIXES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"protocol": "random", "participants": 6}, {"protocol": "plain"}),
+    (
+        {"protocol": "random", "participants": 6},
+        {"protocol": "plain", "weights": "equal", "robust": {"rule": "median"}},
+    ),
     ({"protocol": "random", "participants": 6}, {"protocol": "secagg"}),
     ({"protocol": "random", "participants": 6}, {"protocol": "lightsecagg"}),
     (
