@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from testbed.aggregation.dp_sgd_random_participation import GradientTrainer  # noqa: F401  (a kind of Trainer)
+from testbed.engine.canaries import CanaryTrainer  # noqa: F401
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import validated
 from testbed.parties.participation import ParticipationLog
-from testbed.aggregation.dp_sgd_random_participation import GradientTrainer  # noqa: F401  (a kind of Trainer)
-from testbed.engine.canaries import CanaryTrainer  # noqa: F401
 from testbed.training import Trainer
 from tests.engine.federations import checks_by_round
 
@@ -162,7 +162,7 @@ def test_the_log_survives_a_process_that_dies_in_the_middle_of_an_entry(tmp_path
 def test_a_log_that_cannot_be_written_or_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "client-states").write_text("a file")
     log = ParticipationLog(tmp_path)
-    with pytest.raises(RunError, match="client-states: cannot write: .*rerun with --resume") as error:
+    with pytest.raises(RunError, match=r"client-states: cannot write: .*rerun with --resume") as error:
         log.trains(0, 1)
     assert "\n" not in str(error.value)
     (tmp_path / "client-states").unlink()
@@ -174,15 +174,15 @@ def test_a_log_that_cannot_be_written_or_read_is_one_line(tmp_path: Path) -> Non
 def test_every_honest_way_to_train_is_open_to_the_check() -> None:
     """Nobody overrides what decides whether a round is trained in."""
 
-    def below(kind: type) -> list[type]:
+    def below(kind: type[Trainer]) -> list[type[Trainer]]:
         return [kind, *itertools.chain.from_iterable(below(one) for one in kind.__subclasses__())]
 
     of_the_testbed = [kind for kind in below(Trainer) if kind.__module__.startswith("testbed.")]
     honest = [kind for kind in of_the_testbed if not kind.__module__.startswith("testbed.adversary")]
     assert len(honest) >= 3
     for kind in honest:
-        assert kind.on_train is Trainer.on_train  # type: ignore[attr-defined]
-        assert kind._check_round is Trainer._check_round  # type: ignore[attr-defined]
+        assert kind.on_train is Trainer.on_train
+        assert kind._check_round is Trainer._check_round
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pydantic import Field
 from testbed.adversary.misbehaviour import MisbehaviourOptions, SelectionMisbehaviour
 from testbed.adversary.victims import VictimOptions
 from testbed.arrays import Ids
+from testbed.batches import Batches
 from testbed.selection.contract import Selection, SelectionRound
 
 _ASKED = "reselect-early: asked"  # in the server's memory: (n,) int64, the round for which each was selected last
@@ -35,6 +36,8 @@ class ReselectEarly(SelectionMisbehaviour):
     name: ClassVar[str] = "reselect-early"
     applies_to: ClassVar[tuple[str, ...]] = ("min-separation", "balls-in-bins")
     Options: ClassVar[type[MisbehaviourOptions]] = ReselectOptions
+    batches: Batches | None
+    maximum_participants: int
 
     async def select(self, round_: SelectionRound) -> Selection:
         """As the honest server, and the victim; in a round that the honest one skips nobody is asked."""

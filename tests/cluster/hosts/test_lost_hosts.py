@@ -55,7 +55,11 @@ def test_what_clients_remember_of_their_rounds_is_there_for_the_host_that_takes_
     described = experiment(selection=rests, adversary=early, availability={"model": "always"})
     reference = undisturbed(described, trials.directory / "reference-early")
     assert (reference.events["detail"].str.startswith("train.too-early")).sum() >= 3
-    faults = [(2, "train", breaking.host(0), 1), (2, "check-in", breaking.host(1), 1), (3, "train", breaking.host(2), 1)]
+    faults = [
+        (2, "train", breaking.host(0), 1),
+        (2, "check-in", breaking.host(1), 1),
+        (3, "train", breaking.host(2), 1),
+    ]
     row = trials.fault("a host's process", "two stages", *faults, described=described, reference=reference)
     assert row.identical
     assert row.outcome == "continued"
