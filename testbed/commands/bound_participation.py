@@ -10,10 +10,10 @@ from testbed.errors import ExperimentError
 EPILOG = examples(
     "testbed bound participation --rounds 200 --separation 20 --noise-multiplier 2 --delta 1e-6",
     "testbed bound participation --rounds 200 --separation 20 --noise-multiplier 4 --delta 1e-6 --bands 20",
-    "testbed bound participation --rounds 60 --separation 6 --noise-multiplier 3 --delta 1e-5 --coefficients 1,0.5,0.25 "
+    "testbed bound participation --rounds 60 --separation 6 --noise-multiplier 3 --delta 1e-5 --coefficients 1,0.5 "
     "--format json",
-    then="Of bins that nobody sees epsilon is drawn: it is wrong with a probability of 1 - CONFIDENCE at most. More samples "
-    "make it smaller, not safer.",
+    then="Of bins that nobody sees epsilon is drawn, and wrong with a probability of 1 - CONFIDENCE at most; more "
+    "samples make it smaller, not safer.",
 )
 
 

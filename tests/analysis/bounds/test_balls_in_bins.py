@@ -1,6 +1,7 @@
 """Monte Carlo accounting for balls in bins, against what is known exactly."""
 
 import itertools
+from collections.abc import Callable
 from math import exp, pi, sqrt
 
 import numpy as np
@@ -206,6 +207,6 @@ def test_chernoffs_bound_fails_as_rarely_as_it_says() -> None:
         (lambda: BallsInBins(-np.ones((2, 2)), 1.0), "means: an array"),
     ],
 )
-def test_what_is_not_proven_is_refused(make: object, said: str) -> None:
+def test_what_is_not_proven_is_refused(make: Callable[[], object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        make()  # type: ignore[operator]
+        make()
