@@ -89,11 +89,11 @@ class RunRecorder:
         """Events of the next round: that the run is resumed after that of `checkpoint`, and whether with other code."""
         if resumed:
             lost = f"; {self.records.lost}, and this one stands in" if self.records.lost else ""
-            detail = f"went on after round {checkpoint.round_number}{lost}"
+            detail = f"resumed after round {checkpoint.round_number}{lost}"
             self._network.record_event("coordinator", "resume", detail)
         changed = changed_after(self.records.path, checkpoint.round_number)
         if changed:
-            self._network.record_event("coordinator", "changed-code", f"went on with changed {', '.join(changed)}")
+            self._network.record_event("coordinator", "changed-code", f"resumed with changed {', '.join(changed)}")
 
     def append(self, ended: EndedRound, checkpoint: Checkpoint, wall_s: float) -> None:
         """Record a round and move the checkpoint on; it took `wall_s` seconds."""
@@ -115,6 +115,7 @@ class RunRecorder:
             "started_s": ended.started_s,
             "ended_s": network.now_s,
             "server_compute_s": network.server_compute_s,
+            "server_work": [{"stage": stage, "compute_s": spent_s} for stage, spent_s in network.server_work.items()],
             "behind_s": network.behind_s,
             "population": self._plan.experiment.population,
             "candidates": outcome.candidates,
