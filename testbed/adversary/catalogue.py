@@ -19,10 +19,11 @@ from testbed.adversary import (
 )
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.secagg import dishonest_clients, parallel_sums, reconstruction, small_sums
-from testbed.adversary.selection import batches, candidates, lists, rounds
+from testbed.adversary.selection import batches, candidates, early, lists, rounds
 
 _MODULES: tuple[ModuleType, ...] = (
     candidates,
+    early,
     rounds,
     lists,
     parallel_sums,
