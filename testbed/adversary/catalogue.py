@@ -15,15 +15,17 @@ from testbed.adversary import (
     incomplete_batches,
     lightsecagg,
     one_shot,
+    pine,
     poisoned_samples,
     poisoned_updates,
 )
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.secagg import dishonest_clients, parallel_sums, reconstruction, small_sums
-from testbed.adversary.selection import batches, candidates, lists, rounds
+from testbed.adversary.selection import batches, candidates, early, lists, rounds
 
 _MODULES: tuple[ModuleType, ...] = (
     candidates,
+    early,
     rounds,
     lists,
     parallel_sums,
@@ -34,6 +36,7 @@ _MODULES: tuple[ModuleType, ...] = (
     incomplete_batches,
     flamingo,
     one_shot,
+    pine,
     committees,
     crafted_models,
     clients,
