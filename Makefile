@@ -23,7 +23,7 @@ demo: $(READY)
 	$(BIN)/testbed plot runs/quickstart & $(BIN)/testbed report runs/quickstart && wait $$!
 
 test: $(READY) $(FLOWER) lint browser
-	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup
+	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --durations=60
 
 # The report's page is tested in Chromium. Where there is none and we may, it is installed; else those tests are skipped.
 browser:

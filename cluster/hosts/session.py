@@ -248,7 +248,7 @@ class RaySession:
                 finished_rounds = done
                 if path is None or restarts > MAXIMUM_RESTARTS:
                     raise ClusterError(f"{loss}; see Ray's logs, and rerun with --resume") from None
-                interruption = f"{loss}; the run went on from round {done}"
+                interruption = f"{loss}; the run resumed after round {done}"
                 RunLog(path).write("coordinator-restarted", round=done, reason=str(loss))
                 with self._turn:
                     self._stop_if_closed()

@@ -100,7 +100,7 @@ def run_in_process(
     records: RunDirectory | None,
     on_progress: Callable[[Progress], None],
 ) -> None:
-    """Run (or go on with) one experiment to its end."""
+    """Run (or resume) one experiment to its end."""
     plan = Plan(experiment, simulation_seed)
 
     async def rounds() -> None:

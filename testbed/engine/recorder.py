@@ -89,11 +89,11 @@ class RunRecorder:
         """Events of the next round: that the run is resumed after that of `checkpoint`, and whether with other code."""
         if resumed:
             lost = f"; {self.records.lost}, and this one stands in" if self.records.lost else ""
-            detail = f"went on after round {checkpoint.round_number}{lost}"
+            detail = f"resumed after round {checkpoint.round_number}{lost}"
             self._network.record_event("coordinator", "resume", detail)
         changed = changed_after(self.records.path, checkpoint.round_number)
         if changed:
-            self._network.record_event("coordinator", "changed-code", f"went on with changed {', '.join(changed)}")
+            self._network.record_event("coordinator", "changed-code", f"resumed with changed {', '.join(changed)}")
 
     def append(self, ended: EndedRound, checkpoint: Checkpoint, wall_s: float) -> None:
         """Record a round and move the checkpoint on; it took `wall_s` seconds."""

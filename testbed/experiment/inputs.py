@@ -147,7 +147,7 @@ def refuse_unless_imported(experiments: Iterable[Experiment], where: str, import
 
 
 def secrets_context(experiment: Experiment) -> bytes:
-    """32 bytes, the same wherever and whenever this point of an experiment is run, or gone on with.
+    """32 bytes, the same wherever and whenever this point of an experiment is run, or resumed.
 
     What is left at its default does not count, so that a key that a later version adds changes nothing; nor do paths,
     which differ from machine to machine. Runs that differ in nothing but where their files lie have the same secrets.

@@ -71,7 +71,7 @@ class Experiment(Section):
     )
     on_crash: Literal["stop", "drop"] = Field(
         "stop",
-        description="When a client's code crashes (a bug, not a refusal): stop ends the run, --resume goes on with it; "
+        description="When a client's code crashes (a bug, not a refusal): stop ends the run, which --resume resumes; "
         "drop loses the client for the stage, and the tables count the crashes",
     )
     targets: Annotated[tuple[TargetText, ...], Field(max_length=100)] = Field(

@@ -227,7 +227,7 @@ class Output(Section):
 _Round = Annotated[int, Field(ge=1)]
 
 
-# Unlike `Output`, which says where, it must stay as it is when a run is gone on with: its records would have gaps.
+# Unlike `Output`, which says where, it must stay as it is when a run is resumed: its records would have gaps.
 class RecordsSection(Section):
     """What is recorded beside the tables of the rounds."""
 

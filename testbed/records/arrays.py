@@ -159,8 +159,9 @@ def read_checkpoint(path: Path) -> Found:
     if lost.endswith("missing") and recorded < 2:  # killed in the middle of recording round 1: it did not count yet
         return Found(None)
     raise RunError(
-        f"{path / CHECKPOINT}: {lost}, and there is none before it; round {recorded} was reached, so nothing goes on "
-        f"without: {whole} from a copy, or start again with another --out, which does not know what this run released"
+        f"{path / CHECKPOINT}: {lost}, and there is none before it; round {recorded} was reached, so the run cannot be "
+        f"resumed without it: {whole} from a copy, or start again with another --out, "
+        "which does not know what this run released"
     )
 
 

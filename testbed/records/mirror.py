@@ -2,7 +2,7 @@
 
 Runs write to the local copy; `RunDirectory` pushes what it writes (see `uploads`). Between the copy and the URI the
 later checkpoint wins, run by run; at the same round with different checkpoints the URI does. What loses is at most a
-round that had not been pushed when another machine went on. A copy whose run has been removed from the URI, or
+round that had not been pushed when another machine resumed. A copy whose run has been removed from the URI, or
 replaced there by another run, is not deleted but put aside in the cache.
 """
 
@@ -275,7 +275,7 @@ class _Both:
         each(self._copy, [name for name in wanted if (round_of(name) or 0) > kept or not self._has(name, files[name])])
         seen_there = {name for name in files if 0 < (round_of_aggregate(name) or 0) <= there.round_number}
         each(self._copy, [n for n in seen_there if (round_of_aggregate(n) or 0) > kept or not self._has(n, files[n])])
-        (self.path / PREVIOUS).unlink(missing_ok=True)  # perhaps of what another machine has gone on from
+        (self.path / PREVIOUS).unlink(missing_ok=True)  # perhaps of what another machine has resumed from
         os.replace(fresh, self.path / CHECKPOINT)
         self.mirror.remember(Memory(there, None, seen))
         for name in {*aggregate_files(self.path)} - seen_there:

@@ -372,7 +372,7 @@ def is_empty(path: Path) -> bool:
 
 
 def changed_after(path: Path, round_number: int) -> list[str]:
-    """The modules with which the run at `path` went on after this round, and that had changed; mostly none."""
+    """The modules with which the run at `path` was resumed after this round, and that had changed; mostly none."""
     file = path / "experiment.yaml"
     try:
         stored = yaml.load(file.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # safe either way

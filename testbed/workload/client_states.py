@@ -128,8 +128,8 @@ class ClientStates:
     @staticmethod
     def _lost(file: Path, why: str) -> RunError:
         return RunError(
-            f"{file}: the client's state is lost ({why}), and nothing goes on without; restore it from a copy, or "
-            "start again with another --out"
+            f"{file}: the client's state is lost ({why}), and the run cannot be resumed without it; restore it "
+            "from a copy, or start again with another --out"
         )
 
     @staticmethod

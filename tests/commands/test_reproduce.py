@@ -44,7 +44,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.fixture
 def copied(finished: tuple[Path, str], tmp_path: Path) -> Path:
-    """The finished directory, to go on with."""
+    """The finished directory, to resume."""
     shutil.copytree(finished[0], tmp_path / "out")
     return tmp_path / "out"
 

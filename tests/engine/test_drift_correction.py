@@ -241,7 +241,7 @@ def test_states_that_are_lost(run: Callable[..., Run], tmp_path: Path) -> None:
     files[0].write_bytes(files[0].read_bytes()[:-1])
     line = said(lambda: quadratics(run, keys("feddyn"), name="run", resume=True), RunError)
     assert line.startswith(
-        f"{files[0]}: the client's state is lost (has 19 bytes, not 20), and nothing goes on without"
+        f"{files[0]}: the client's state is lost (has 19 bytes, not 20), and the run cannot be resumed without it"
     )
     files[0].unlink()
     assert "is lost (No such file" in said(lambda: quadratics(run, keys("feddyn"), name="run", resume=True), RunError)

@@ -201,7 +201,7 @@ def test_rounds_after_a_lost_checkpoint_are_charged(
     assert charged == {1: 5, 2: 5, 3: 5 if merged else 10, 4: 10}
     if not merged:
         (event,) = [row for row in done.rows("events") if row["kind"] == "resume"]
-        assert event["detail"].startswith("went on after round 2; ")
+        assert event["detail"].startswith("resumed after round 2; ")
     first = {(row["round"], row["client"]): row["epsilon"] for row in before}
     assert len(first) == 15
     for client in {row["client"] for row in before}:

@@ -264,7 +264,7 @@ def test_without_any_checkpoint_a_run_with_records_does_not_begin_anew(content: 
     for name in ("checkpoint.npz", "checkpoint-previous.npz"):
         lose(run_path / name, content)
     for read in (RunDirectory.reopen(run_path).checkpoint, lambda: RunRecords(run_path)):
-        with pytest.raises(RunError, match="round 2 was reached, so nothing goes on") as error:
+        with pytest.raises(RunError, match="round 2 was reached, so the run cannot be resumed") as error:
             read()
         assert "\n" not in str(error.value)
 
@@ -281,7 +281,7 @@ def test_a_finished_run_has_its_last_checkpoint_twice(content: bytes | None, run
     assert_holds(run_path, 4)
     for name in ("checkpoint.npz", "checkpoint-previous.npz"):
         lose(run_path / name, content)
-    with pytest.raises(RunError, match="was reached, so nothing goes on"):
+    with pytest.raises(RunError, match="was reached, so the run cannot be resumed"):
         RunDirectory.reopen(run_path).checkpoint()
 
 

@@ -177,7 +177,7 @@ def test_insisting_is_recorded(library: Path, tmp_path: Path, another_process: C
     records = RunRecords(out)
     events = records.frame("events").query("kind == 'changed-code'")
     assert events["round"].tolist() == [3]
-    assert events["detail"].tolist() == ["went on with changed their_lib/inner.py"]
+    assert events["detail"].tolist() == ["resumed with changed their_lib/inner.py"]
     took_part = records.frame("participation").groupby("round")["client"].apply(list).tolist()
     assert took_part == [[0, 1, 2, 3]] * 2 + [[4, 5, 6, 7]] * 2
 

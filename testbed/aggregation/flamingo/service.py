@@ -45,7 +45,8 @@ async def service_of_round(round_: AggregationRound, section: CommitteeSection) 
     """The committee that serves in this round; set up now where its service begins, or could not begin before.
 
     Raises:
-        RoundAborted: the set-up has failed; it is tried again in the next round, with the same members.
+        RoundAborted: the set-up has failed; it is tried again in the next round, with the same members. Where too few
+            of the former committee have handed over, without it: the members make a key of their own.
     """
     kept = kept_service(round_)
     first = section.first_round_of(round_.number)
@@ -57,7 +58,15 @@ async def service_of_round(round_: AggregationRound, section: CommitteeSection) 
     committee = await chosen(section, *known, round_.memory)
     former = None if kept is None else Former(kept.certificate, kept.commitments)
     states = {} if kept is None else {row.member: row.sealed for row in kept.states}
-    made = await ServerSetUp(round_, SetUp(round_.number, committee, former, section), states).run()
+    server = ServerSetUp(round_, SetUp(round_.number, committee, former, section), states)
+    try:
+        made = await server.run()
+    except RoundAborted:
+        if former is not None and len(server.dealt) < server.set_up.needed:
+            del round_.memory[_MEMORY]  # a former committee that has gone would end all rounds that are left
+            detail = "the former committee does not hand over; the next set-up makes a key of its own"
+            round_.network.record_event("server", "committee-lost", detail)
+        raise
     round_.memory[_MEMORY] = np.frombuffer(encode(made), np.uint8)
     return made
 

@@ -202,23 +202,35 @@ def service_in(memory: dict[str, Any]) -> Service:
     return decode(KeptService, memory["flamingo service"].tobytes()).certificate.service
 
 
-def test_a_handing_over_that_fails_leaves_the_former_committee_to_try_again() -> None:
-    section = CommitteeSection(size=5, threshold=3, serves_rounds=1)
-    small = federation(parameters=parameters_with(committee=section))
+def handing_over_fails(stage: str) -> tuple[Any, dict[str, Any], Service]:
+    """A federation whose first committee was to hand over in round 2, in which all were silent at `stage`."""
+    small = federation(parameters=parameters_with(committee=CommitteeSection(size=5, threshold=3, serves_rounds=1)))
     memory: dict[str, Any] = {}
     played(small, 1, memory)
-    before = dict(memory)
-    leave(small, {"flamingo/set-up-deal": set(range(9))})
+    before = service_in(memory)
+    leave(small, {stage: set(range(9))})
     ended = played_from(small, 2, memory)
     assert isinstance(ended, RoundAborted)
     assert ended.reason == "below-threshold"
-    assert memory.keys() == before.keys()
-    assert all((memory[name] == before[name]).all() for name in memory)
     leave(small, {})
-    outcome = played_from(small, 3, memory)
-    assert outcome.survivors.tolist() == list(range(9))
-    (stored,) = memory.values()
-    assert decode(KeptService, stored.tobytes()).certificate.service.committee.first_round == 3
+    return small, memory, before
+
+
+def test_a_former_committee_that_is_gone_ends_one_round_and_the_next_has_a_key_of_its_own() -> None:
+    small, memory, before = handing_over_fails("flamingo/set-up-deal")
+    assert not any("flamingo service" in name for name in memory)
+    assert [event.kind for event in small.network.events] == ["committee-lost"]
+    assert played_from(small, 3, memory).survivors.tolist() == list(range(9))
+    assert service_in(memory).committee.first_round == 3
+    assert service_in(memory).public_key != before.public_key
+
+
+def test_a_handing_over_that_fails_at_the_new_members_is_tried_again_with_the_same_key() -> None:
+    small, memory, before = handing_over_fails("flamingo/set-up-check")
+    assert service_in(memory) == before
+    assert played_from(small, 3, memory).survivors.tolist() == list(range(9))
+    assert service_in(memory).committee.first_round == 3
+    assert service_in(memory).public_key == before.public_key
 
 
 def test_hosts_make_no_difference() -> None:

@@ -158,7 +158,7 @@ def test_reasons_stand_with_what_they_explain_and_other_events_on_their_own(tmp_
             Event("one", "client:1", "refusal", hostile),
             Event("two", "client:1", "crash", "IndexError"),
             Event("two", "client:2", "misbehaviour", "signed something else"),
-            Event("", "coordinator", "resume", "went on after round 0"),
+            Event("", "coordinator", "resume", "resumed after round 0"),
             Event("after round", "coordinator", "stopped", "budget"),
         ],
     )
