@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from testbed.aggregation.ring_elements import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.crypto import edwards25519, encryption, feldman, masks, packed_sums, prf, prime_field, shamir, vrf
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.key_agreement import PrivateKey
@@ -21,6 +21,8 @@ from testbed.messages import Vector, decode, encode
 from testbed.network.sums import float_total, ring_total
 from testbed.privacy.encoding import rounded
 from testbed.privacy.gaussian import with_noise
+from testbed.privacy.matrix.buffered import Buffers
+from testbed.privacy.matrix.strategy import BufferedStrategy
 from testbed.privacy.noise import Noise
 from testbed.selection.lotto.messages import ParticipantEntry
 
@@ -97,6 +99,8 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     residues = len(PRIMES) * coefficients
     public_polynomials(seed, -(-coefficients // DEGREE))
     hidden, errors = products(mask_key, seed, coefficients), gaussian(seed, coefficients)
+    blt = BufferedStrategy(1, Buffers((0.9, 0.5, 0.1), (0.1, 0.2, 0.3)))
+    row, kept = np.ones(DIMENSION), blt.beginning(DIMENSION)
     entry = ParticipantEntry(1, seed, bytes(64), bytes(80))
     work: dict[str, Work] = {
         "ed25519.generate": (lambda: SigningKey.from_seed(seed), 1),
@@ -131,6 +135,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "ring_lwe.multiply": (lambda: products(mask_key, seed, coefficients), residues),
         "ring_lwe.error": (lambda: gaussian(seed, coefficients), coefficients),
         "ring_lwe.add": (lambda: packing.add(hidden, packed, errors), residues + len(PRIMES) * DIMENSION),
+        "correlate.element": (lambda: blt.correlate(row, kept, 0), (blt.vectors + 1) * DIMENSION),
         "gaussian.element": (lambda: with_noise(delta, 1.0, seed), DIMENSION),
         "message": (lambda: decode(ParticipantEntry, encode(entry)), 1),
     }

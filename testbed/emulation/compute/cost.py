@@ -70,6 +70,7 @@ REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
         "ring_lwe.add": 1.1e-9,
         "float.add.element": 1.8e-9,
         "gaussian.element": 29e-9,
+        "correlate.element": 1.5e-9,
         "train.parameter_example": 0.33e-9,
         "message": 0.4e-6,
     }
