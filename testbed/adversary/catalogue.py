@@ -10,10 +10,11 @@ from types import ModuleType
 from testbed.adversary import clients, committees, crafted_models, flamingo, incomplete_batches, lightsecagg, one_shot
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.secagg import dishonest_clients, parallel_sums, reconstruction, small_sums
-from testbed.adversary.selection import batches, candidates, lists, rounds
+from testbed.adversary.selection import batches, candidates, early, lists, rounds
 
 _MODULES: tuple[ModuleType, ...] = (
     candidates,
+    early,
     rounds,
     lists,
     parallel_sums,
