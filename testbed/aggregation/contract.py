@@ -93,8 +93,8 @@ class AggregationParameters(BaseModel):
         """The same, with what it leaves to the rest of the experiment filled in."""
         return self
 
-    def planned_under(self, selection: Any, rounds: int) -> Self:
-        """The same, with what follows from the `selection` section of an experiment of so many rounds filled in.
+    def planned_under(self, selection: Any, population: int, rounds: int) -> Self:
+        """The same, with what follows from the `selection` section of an experiment of this size filled in.
 
         Raises `ValueError` (as `check`) where it does not fit.
         """

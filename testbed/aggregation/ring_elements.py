@@ -208,14 +208,15 @@ class NoisyParameters(AggregationParameters):
         """An epsilon is kept over all rounds, unless the experiment says otherwise."""
         return self if self.noise is None else self.model_copy(update={"noise": self.noise.planned_for(rounds, delta)})
 
-    def planned_under(self, selection: Any, rounds: int) -> Self:
+    def planned_under(self, selection: Any, population: int, rounds: int) -> Self:
         """Correlated noise is planned for the rounds that a client may have."""
         if not isinstance(self.noise, CorrelatedNoise):
             return self
         try:
             self.noise.check_rounds(rounds)
             pattern = selection.participation_pattern(self.noise.rounds or rounds)
-            return self.model_copy(update={"noise": self.noise.planned_under(selection.participants, pattern)})
+            expected = max(1, round(selection.expected_participants(population)))
+            return self.model_copy(update={"noise": self.noise.planned_under(expected, pattern)})
         except ValueError as error:
             raise ValueError(f"noise.{error}") from None
 

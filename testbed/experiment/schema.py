@@ -154,7 +154,8 @@ class Experiment(Section):
             section = "aggregation"
             self.aggregation.check_population(self.population)
             self.aggregation.check(self.selection.participants)
-            object.__setattr__(self, "aggregation", self.aggregation.planned_under(self.selection, self.rounds))
+            planned = planned.planned_under(self.selection, self.population, self.rounds)
+            object.__setattr__(self, "aggregation", planned)
             self.aggregation.check_experiment(self.selection, self.workload)
             keeps_masks_symbolic(self.aggregation, self.time.work_is_modelled)
             section = "classes"
