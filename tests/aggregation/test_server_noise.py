@@ -1,0 +1,180 @@
+"""The server's correlated noise: what is released of sums, against the whole matrix; and how it is distributed."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.plain import Plain, PlainParameters
+from testbed.aggregation.secagg.parameters import SecAggParameters
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
+from testbed.aggregation.secagg_plus.protocol import SecAggPlus
+from testbed.aggregation.server_noise import ServerNoise
+from testbed.arrays import Floats
+from testbed.emulation.compute.cost import metered
+from testbed.errors import ExperimentError, RoundAborted
+from testbed.privacy.gaussian import GRID, gaussian
+from testbed.privacy.matrix.section import CorrelatedNoise
+from testbed.privacy.participation_pattern import ParticipationPattern
+from testbed.randomness import Randomness
+from tests.aggregation.federations import SmallFederation
+from tests.privacy.matrix import oracles
+from tests.thoroughness import examples
+
+ROUNDS, APART = 12, 4
+STRATEGIES = ["blt", "band", "identity", "prefix-sum"]
+
+
+def section(strategy: str = "blt", participants: int = 5, **more: Any) -> CorrelatedNoise:
+    keys: dict[str, Any] = {"mechanism": "correlated", "strategy": strategy, "noise_multiplier": 1.25, "clip": 0.5}
+    noise = CorrelatedNoise(**(keys | more)).planned_for(ROUNDS, 0.01)
+    return noise.planned_under(participants, ParticipationPattern(APART))
+
+
+def server_round(number: int, memory: dict[str, Any], randomness: Randomness | None = None) -> AggregationRound:
+    nobody: Any = None
+    everybody = np.arange(3)
+    return AggregationRound(
+        number, nobody, everybody, everybody, nobody, randomness=randomness or Randomness(5), memory=memory
+    )
+
+
+def planned_rows(noise: CorrelatedNoise, dimension: int) -> Floats:
+    """`(n, d)` C^-1 z by the whole matrix."""
+    secrets = Randomness(5)
+    rows = [gaussian(secrets.secret("server", step, "correlated noise"), dimension) for step in range(1, ROUNDS + 1)]
+    matrix = oracles.dense(noise.matrix.coefficients)
+    return oracles.solved(matrix, noise.deviation(dimension) * np.array(rows))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@given(ended_early=st.sets(st.integers(1, ROUNDS)))
+@settings(max_examples=examples(15))
+def test_every_model_has_the_noise_of_its_prefix_sum(strategy: str, ended_early: set[int]) -> None:
+    """Whichever rounds end early: theirs is in the next that does not."""
+    noise, memory, sums = section(strategy), {}, np.random.default_rng(1).normal(size=(ROUNDS, 6))  # type: ignore[var-annotated]
+    rows, released, true = planned_rows(noise, 6), np.zeros(6), np.zeros(6)
+    for number in range(1, ROUNDS + 1):
+        memory = {name: np.array(kept) for name, kept in memory.items()}  # as from a checkpoint
+        if number in ended_early:
+            continue
+        released += noise.participants * ServerNoise(noise).added(sums[number - 1], server_round(number, memory))  # type: ignore[operator]
+        true += sums[number - 1]
+        np.testing.assert_allclose(released, true + rows[:number].sum(axis=0), atol=1e-8)
+
+
+def test_values_and_noise_lie_on_one_grid() -> None:
+    noise = section(participants=4)
+    found = 4 * ServerNoise(noise).added(np.full(100, 1 / 3), server_round(1, {}))
+    np.testing.assert_array_equal(found / GRID, np.rint(found / GRID))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_noise_has_the_planned_covariance(strategy: str) -> None:
+    """C times what was released is independent, of the planned deviation, in 20,000 coordinates of 12 rounds."""
+    noise, memory, dimension = section(strategy), {}, 20_000  # type: ignore[var-annotated]
+    released = [
+        noise.participants * ServerNoise(noise).added(np.zeros(dimension), server_round(number, memory))  # type: ignore[operator]
+        for number in range(1, ROUNDS + 1)
+    ]
+    independent = oracles.dense(noise.matrix.coefficients) @ np.array(released) / noise.deviation(dimension)
+    low, high = stats.chi2.interval(1 - 1e-6, dimension)
+    assert all(low < squares < high for squares in np.square(independent).sum(axis=1))
+    products = np.corrcoef(independent)[np.triu_indices(ROUNDS, 1)]
+    assert np.abs(products).max() < 5 / math.sqrt(dimension)
+    assert stats.kstest(independent.ravel()[:20_000], "norm").pvalue > 1e-4
+
+
+def test_the_deviation_is_the_multiplier_times_what_a_client_can_change() -> None:
+    """An encoded update is never longer than `contribution`; the sensitivity is that of the rounds 0, 4, 8."""
+    noise = section("band", noise_multiplier=2.0)
+    column = noise.matrix.coefficients
+    assert noise.deviation(30) == pytest.approx(2 * noise.contribution(30) * math.sqrt(3 * np.square(column).sum()))
+    assert 0.5 < noise.contribution(30) < 0.55
+
+
+def test_noise_is_drawn_for_no_round_twice_and_for_none_beyond_the_last() -> None:
+    memory: dict[str, Any] = {}
+    server = ServerNoise(section())
+    server.added(np.zeros(3), server_round(2, memory))
+    for number in (1, 2, ROUNDS + 1):
+        with pytest.raises(RoundAborted, match="no-noise"):
+            server.added(np.zeros(3), server_round(number, memory))
+    with pytest.raises(RoundAborted, match="other-noise"):
+        ServerNoise(section("band")).added(np.zeros(3), server_round(3, memory))
+
+
+def test_it_is_charged_by_element() -> None:
+    memory: dict[str, Any] = {}
+    with metered() as work:
+        ServerNoise(section(buffers=3)).added(np.zeros(10), server_round(2, memory))  # one round ended early
+    assert work.counts == {"gaussian.element": 2 * 10, "correlate.element": 2 * 10 * (3 + 1)}
+
+
+N, D = 12, 20
+DELTAS = np.random.default_rng(8).normal(0, 0.05, (N, D)).astype(np.float32)
+SECTION = section("blt", 10, scale=4096)
+PROTOCOLS: dict[str, Any] = {
+    "plain": (Plain, PlainParameters(weights="equal", noise=SECTION, bits=32)),
+    "secagg": (SecAgg, SecAggParameters(weights="equal", noise=SECTION, threshold=7, bits=32)),
+    "secagg-plus": (
+        SecAggPlus,
+        SecAggPlusParameters(
+            weights="equal", noise=SECTION, neighbours=8, threshold=5, dropouts=0.5, accept_weaker=True, bits=32
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_sum_of_those_left_is_divided_by_those_planned(protocol: str) -> None:
+    kind, parameters = PROTOCOLS[protocol]
+    small = SmallFederation(DELTAS, parameters, protocol=kind, leaving={"train": {2, 7}})
+    found = small.run()
+    assert found.survivors.tolist() == [one for one in range(N) if one not in (2, 7)]
+    assert (found.weight, found.noise) == (10.0, 1.0)
+    row = gaussian(small.randomness.secret("server", 1, "correlated noise"), D) * SECTION.deviation(D)
+    expected = (DELTAS[found.survivors].sum(axis=0) + row) / 10
+    np.testing.assert_allclose(found.mean, expected, atol=2e-4)  # steps of 1/8192
+
+
+def test_protocols_release_the_same() -> None:
+    found = [
+        SmallFederation(DELTAS, parameters, protocol=kind).run().mean.tobytes() for kind, parameters in PROTOCOLS.values()
+    ]
+    assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize(
+    "keys,expected",
+    [
+        ({"noise_multiplier": None}, "either this or epsilon is needed"),
+        ({"epsilon": 2.0}, "either this or epsilon is needed"),
+        ({"delta": 0.1}, "delta goes with epsilon"),
+        ({"bands": 3}, "bands: goes with strategy: band"),
+        ({"strategy": "identity", "buffers": 3}, "buffers: goes with strategy: blt"),
+    ],
+)
+def test_what_does_not_hold_together_is_refused(keys: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        CorrelatedNoise(**({"mechanism": "correlated", "noise_multiplier": 1.0} | keys))
+
+
+def test_noise_that_cannot_be_drawn_exactly_is_refused() -> None:
+    with pytest.raises(ExperimentError, match="noise.clip: the server's noise has a deviation of"):
+        section(noise_multiplier=1e6, clip=10.0).check(5, 10, 32)
+    with pytest.raises(ExperimentError, match="aggregation.bits: 5 updates of 32 steps to the clip need 9 bits"):
+        section().check(5, 10, 8)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_epsilon_is_kept_and_hardly_more(strategy: str) -> None:
+    noise = section(strategy, noise_multiplier=None, epsilon=3.0)
+    assert noise.delta == 0.01
+    assert 2.998 < noise.accountant().epsilon({1.0: 3}, 0.01) <= 3.0
