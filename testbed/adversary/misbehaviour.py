@@ -132,7 +132,6 @@ class SelectionMisbehaviour(ServerMisbehaviour):
     overrides = SelectionProtocol
 
     if TYPE_CHECKING:  # what `super()` finds in the honest server
-
         batches: Batches | None
         maximum_participants: int
 

@@ -23,7 +23,9 @@ def bound_correlated(
     participations: Annotated[
         int | None, option("K", "Rounds of one client, at most, k.  \\[default: as many as b leaves room for]", min=1)
     ] = None,
-    error: Annotated[Literal["mean", "max"], option("KIND", "Which error strategies are made for: mean or max.")] = "mean",
+    error: Annotated[
+        Literal["mean", "max"], option("KIND", "Which error strategies are made for: mean or max.")
+    ] = "mean",
     epsilon: Annotated[float | None, option("E", "Also the error at this epsilon, in clips.")] = None,
     delta: Annotated[float, option("D", "At which epsilon is kept.")] = 1e-6,
     format: Format = "text",

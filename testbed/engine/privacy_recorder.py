@@ -37,7 +37,7 @@ class PrivacyLedgerRecorder:
         self._adversary = plan.experiment.adversary
         self._skipped = plan.adversary is not None and bool(plan.adversary.skips_noise)
         self._last_stage = plan.aggregation.stages[-1]
-        self._attempts_are_free = not (plan.randomness.secrets_from_system and charge.charges_attempts)
+        self._noise_repeats = not plan.randomness.secrets_from_system
         self._records: RunDirectory | None = None
         self._begun = 0  # the last round whose last stage has begun
 
@@ -63,11 +63,10 @@ class PrivacyLedgerRecorder:
     def enter_attempts(self, round_number: int) -> list[pa.Table]:
         """Enter the attempts at a round that ended with their process, before it is run again; their `privacy` rows.
 
-        None where the noise is derived from a seed: then the round will release what it has released already; and none
-        where the server adds it, to sums that nobody sees before they are recorded.
+        None where the noise is derived from a seed: then the round will release what it has released already.
         """
         self._begun = 0
-        if self._records is None or self._attempts_are_free:
+        if self._records is None or self._noise_repeats:
             return []
         entered = [self._attempted(round_number, known) for known in self._records.attempts_at(round_number)]
         if self.spent:  # no other round will come, under whose number they would be
@@ -83,7 +82,7 @@ class PrivacyLedgerRecorder:
 
         Raises `RunError` when it cannot be; then nobody may be asked.
         """
-        if self._records is None or self._attempts_are_free or stage != self._last_stage or self._begun == round_number:
+        if self._records is None or self._noise_repeats or stage != self._last_stage or self._begun == round_number:
             return
         self._records.begin_last_stage(round_number, participants)
         self._begun = round_number

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -136,7 +136,7 @@ class Ledger:
             for place, (noise, honest, colluding) in enumerate(kinds.tolist()):
                 in_sum = noise == noise  # what is missing was recorded as null and reads as NaN
                 shares = Shares(noise if in_sum else None, honest if in_sum else None, colluding)
-                for clients in _each_once(np.asarray(columns["client"], np.int64)[which.reshape(-1) == place]):
+                for clients in each_once(np.asarray(columns["client"], np.int64)[which.reshape(-1) == place]):
                     self._enter(shares, clients)
 
     def of(self, client: int) -> tuple[float, float, float]:
@@ -193,7 +193,7 @@ class Ledger:
         )
 
 
-def _each_once(clients: Ids) -> Iterator[Ids]:
+def each_once(clients: Ids) -> Iterator[Ids]:
     """`clients` in as many parts as the most frequent of them occurs, none of them twice in a part."""
     while len(clients):
         _, first = np.unique(clients, return_index=True)
@@ -221,12 +221,10 @@ class PrivacyCharge:
     """What a round costs whom.
 
     Attributes:
-        charges_attempts: whether a round that was begun and not recorded may have shown anything to anybody.
         plan: the noise of the aggregation.
         dishonest: the clients that work for the server.
     """
 
-    charges_attempts: ClassVar[bool] = True
     plan: NoisePlan
     dishonest: Collection[int]
 

@@ -146,7 +146,8 @@ def test_the_sum_of_those_left_is_divided_by_those_planned(protocol: str) -> Non
 
 def test_protocols_release_the_same() -> None:
     found = [
-        SmallFederation(DELTAS, parameters, protocol=kind).run().mean.tobytes() for kind, parameters in PROTOCOLS.values()
+        SmallFederation(DELTAS, parameters, protocol=kind).run().mean.tobytes()
+        for kind, parameters in PROTOCOLS.values()
     ]
     assert len(set(found)) == 1
 

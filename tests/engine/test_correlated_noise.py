@@ -79,12 +79,20 @@ def test_rows_of_the_ledger_are_what_the_rounds_of_each_client_cost(strategy: st
     assert {row["colluding_noise"] for row in done.rows("privacy")} == {0.0}
 
 
-def test_without_a_seed_noise_differs_and_attempts_are_not_charged(run: Callable[..., Any]) -> None:
+def test_without_a_seed_noise_differs_and_attempts_are_charged(run: Callable[..., Any]) -> None:
+    """Begun again after round 4, whose successor had begun its last stage: all that were in a round have a row more."""
     keys = noisy() | {"seed": None}
     models = [run(keys, name).rounds().federation.state.model for name in ("one", "two")]
     assert np.abs(models[0] - models[1]).max() > 0.01
-    stopped = run(keys, "one", resume=True)
-    assert stopped.federation.privacy.enter_attempts(10) == []
+    stopped = run(keys, "stopped").rounds(4)
+    before = {row["client"] for row in stopped.rows("privacy")}
+    stopped.federation.privacy.asking("plain/update", 5, np.array([0, 29]))
+    resumed = run(keys, "stopped", resume=True).rounds()
+    attempted = [row for row in resumed.rows("privacy") if row["round"] == 5 and row["noise"] is None]
+    assert {row["client"] for row in attempted} == before | {0, 29}
+    once_more = run(keys, "stopped", resume=True).federation.privacy.ledger
+    last = {row["client"]: row["epsilon"] for row in resumed.rows("privacy")}
+    assert {client: once_more.of(client) for client in last} == pytest.approx(last)
 
 
 def test_what_selection_promises_is_written_down() -> None:

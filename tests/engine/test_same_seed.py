@@ -111,6 +111,13 @@ def test_every_setting_changes_them() -> None:
         {"aggregation": {"protocol": "one-shot"}},
         {"aggregation": {"protocol": "one-shot", "committee": {"size": 30}}},
         {"aggregation": {"protocol": "secagg", "weights": "equal"}},
+        {
+            "aggregation": {
+                "protocol": "secagg",
+                "weights": "equal",
+                "noise": {"mechanism": "correlated", "strategy": "identity", "noise_multiplier": 1.0},
+            }
+        },
         {"availability": {"model": "always", "dropout": {"rate": 0.1}}},
         {"privacy": {"delta": 1e-5}},
     ]

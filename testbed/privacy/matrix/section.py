@@ -60,7 +60,9 @@ class CorrelatedNoise(ClippedUpdates):
         None, gt=0, le=MOST_ROUNDS, description="That C is made for; none: all of the experiment"
     )
     participants: int | None = Field(
-        None, gt=0, description="By how many a sum is divided, whoever drops out; none: the participants that selection plans with"
+        None,
+        gt=0,
+        description="By how many a sum is divided, whoever drops out; none: the participants that selection plans with",
     )
     min_separation: int | None = Field(
         None, gt=0, description="Rounds between two of one client, at least; none: what the selection promises"

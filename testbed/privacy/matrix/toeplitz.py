@@ -94,9 +94,7 @@ def sensitivity(coefficients: Floats, separation: int, participations: int) -> f
     rounds = len(coefficients)
     bands = len(np.trim_zeros(coefficients, "b"))
     if bands > separation and not does_not_increase(coefficients):
-        raise ValueError(
-            "coefficients: must not be negative, nor increase, or be no more than the separation"
-        )
+        raise ValueError("coefficients: must not be negative, nor increase, or be no more than the separation")
     total = np.zeros(rounds)
     for begin in range(0, min(rounds, participations * separation), separation):
         total[begin:] += coefficients[: rounds - begin]

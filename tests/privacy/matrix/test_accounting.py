@@ -129,10 +129,40 @@ def test_a_budget_below_one_round_is_known_at_once() -> None:
     assert CorrelatedLedger(plan(), _POPULATION, _DELTA, budget=0.9 * least).spent
 
 
+@given(
+    tried=st.lists(st.tuples(st.integers(1, 6), st.sets(st.integers(0, 3), min_size=1)), min_size=1, max_size=3),
+    sets=st.lists(st.sets(st.integers(0, 3), min_size=1), min_size=6, max_size=6),
+)
+@settings(max_examples=examples(40))
+def test_an_attempt_costs_at_least_the_row_that_it_adds(
+    tried: list[tuple[int, set[int]]], sets: list[set[int]]
+) -> None:
+    """C x + z with one row more for each attempt, in which its own participants stand in for those of the round."""
+    ledger, again = (CorrelatedLedger(plan("prefix-sum"), _POPULATION, _DELTA) for _ in range(2))
+    matrix = oracles.dense(ledger._coefficients)
+    recorded: list[dict[str, np.ndarray]] = []
+    for number, who in enumerate(sets, 1):
+        rows = []
+        for _, attempted in (one for one in tried if one[0] == number):
+            rows.append(ledger.spend(ServerCharge().of_attempt(np.array(sorted(attempted)), False), number))
+        rows.append(ledger.spend({_WHOLE: np.array(sorted(who))}, number))
+        recorded.append({name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
+        recorded[-1]["round"] = np.full(len(recorded[-1]["client"]), number)
+    again.replay(recorded)
+    for client in range(4):
+        own = np.array([client in who for who in sets] + [False] * (_ROUNDS - 6), np.float64)
+        squared = float(np.square(matrix @ own).sum())
+        for number, attempted in tried:
+            instead = np.append(own[: number - 1], float(client in attempted))
+            squared += float(matrix[number - 1, :number] @ instead) ** 2
+        least = accountant("prefix-sum").epsilon_of(np.array([squared]), _DELTA)[0]
+        assert ledger.of(client) >= least - 1e-9
+        assert again.of(client) == ledger.of(client)
+
+
 def test_who_is_in_no_released_sum_is_not_charged() -> None:
     everybody: Ids = np.arange(4)
     charge = ServerCharge()
     assert charge.of_round(everybody, everybody[:0], None, everybody, False) == {}
-    assert charge.of_attempt(everybody, False) == {}
     (charged,) = charge.of_round(everybody, everybody[1:], 1.0, everybody, False).items()
     assert charged[0] == _WHOLE and charged[1].tolist() == [1, 2, 3]

@@ -91,7 +91,9 @@ def test_decays_that_alternate_give_coefficients_that_fall(steps: list[float]) -
     np.testing.assert_allclose(found.coefficients(50), inverse(coefficients), atol=1e-6)
 
 
-@pytest.mark.parametrize("name,size", [("blt", 1), ("blt", 4), ("band", None), ("identity", None), ("prefix-sum", None)])
+@pytest.mark.parametrize(
+    "name,size", [("blt", 1), ("blt", 4), ("band", None), ("identity", None), ("prefix-sum", None)]
+)
 def test_noise_made_round_by_round_is_that_of_the_whole_matrix(name: str, size: int | None) -> None:
     made = strategy(name, size, 40, 8, 5)  # type: ignore[arg-type]  # it is one of the names
     noise = np.random.default_rng(3).normal(size=(40, 7))
