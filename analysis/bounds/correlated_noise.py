@@ -3,7 +3,7 @@
 The noise of a strategy is scaled by its sensitivity (`testbed.privacy.matrix`), so that each has the same epsilon; what
 is compared is what is left of it in the prefix sums, in units of the clip times the noise multiplier.
 
-For clients with one round the best matrix of all is known: a fixed point of a dual vector (Denisov, McMahan, Rush, Smith,
+For clients with one round the best matrix is known: a fixed point of a dual vector (Denisov, McMahan, Rush, Smith,
 Thakurta, arXiv 2202.08312, Theorem 3.2). It needs all n earlier vectors and n^3 operations, so it is for comparison.
 """
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
-from testbed.batches import Batches
 from testbed.network import Network
 from testbed.parties.client import Role, RoleSpec
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
@@ -132,8 +131,6 @@ class SelectionMisbehaviour(ServerMisbehaviour):
     overrides = SelectionProtocol
 
     if TYPE_CHECKING:  # what `super()` finds in the honest server
-        batches: Batches | None
-        maximum_participants: int
 
         async def select(self, round_: SelectionRound) -> Selection:
             raise NotImplementedError

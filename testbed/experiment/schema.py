@@ -145,8 +145,8 @@ class Experiment(Section):
             return self  # its points are checked one by one
         ledger = self.privacy or PrivacySection()
         planned = self.aggregation.planned_for(self.rounds, ledger.delta_for(self.population))
-        # The one attribute set on a frozen model, here and below, before anybody has it: `Experiment(...)` takes no other
-        # result.
+        # The one attribute set on a frozen model, here and below, before anybody has it: `Experiment(...)` takes no
+        # other result.
         object.__setattr__(self, "aggregation", planned)
         try:
             section = "selection"

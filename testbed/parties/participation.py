@@ -55,7 +55,7 @@ class ParticipationLog:
     def rounds(self, client: int, before: int) -> list[int]:
         """The rounds below `before` in which it has begun to train, ascending.
 
-        Later ones there are where a host has died, or a run goes on from an earlier checkpoint: that round is run again.
+        There are later ones where a host has died, or a run goes on from an earlier checkpoint: that round is repeated.
         """
         return sorted({number for number in self._rounds.get(client, []) if number < before})
 

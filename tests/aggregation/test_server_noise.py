@@ -153,7 +153,7 @@ def test_protocols_release_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "keys,expected",
+    ("keys", "expected"),
     [
         ({"noise_multiplier": None}, "either this or epsilon is needed"),
         ({"epsilon": 2.0}, "either this or epsilon is needed"),
@@ -168,9 +168,9 @@ def test_what_does_not_hold_together_is_refused(keys: dict[str, Any], expected: 
 
 
 def test_noise_that_cannot_be_drawn_exactly_is_refused() -> None:
-    with pytest.raises(ExperimentError, match="noise.clip: the server's noise has a deviation of"):
+    with pytest.raises(ExperimentError, match=r"noise\.clip: the server's noise has a deviation of"):
         section(noise_multiplier=1e6, clip=10.0).check(5, 10, 32)
-    with pytest.raises(ExperimentError, match="aggregation.bits: 5 updates of 32 steps to the clip need 9 bits"):
+    with pytest.raises(ExperimentError, match=r"aggregation\.bits: 5 updates of 32 steps to the clip need 9 bits"):
         section().check(5, 10, 8)
 
 

@@ -109,7 +109,7 @@ def test_what_selection_promises_is_written_down() -> None:
 
 
 @pytest.mark.parametrize(
-    "keys,expected",
+    ("keys", "expected"),
     [
         (
             noisy(selection={"protocol": "random", "participants": 5}),

@@ -103,6 +103,8 @@ def test_every_setting_changes_them() -> None:
         {"workload": {"learning_rate": 0.2}},
         {"selection": {"protocol": "weighted-random"}},
         {"selection": {"protocol": "oort"}},
+        {"selection": {"protocol": "min-separation", "separation": 2}},
+        {"selection": {"protocol": "balls-in-bins", "bins": 4}},
         {"aggregation": {"protocol": "secagg-plus"}},
         {"aggregation": {"protocol": "plain"}},
         {"aggregation": {"protocol": "lightsecagg"}},

@@ -53,6 +53,11 @@ MIXES: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"protocol": "flamingo", "dropouts": 0.4, "committee": {"size": 4, "threshold": 3, "serves_rounds": 2}},
     ),
     (
+        {"protocol": "min-separation", "participants": 6, "separation": 2, "privacy": 2},
+        {"protocol": "secagg", "threshold": 0.6},
+    ),
+    ({"protocol": "balls-in-bins", "bins": 2, "coins": "clients"}, {"protocol": "secagg", "threshold": 0.6}),
+    (
         {"protocol": "batch-partition", "participants": 6, "privacy": 3},
         {"protocol": "flamingo", "dropouts": 0.5, "committee": {"selection": "given", "members": [0, 3, 5]}},
     ),

@@ -48,7 +48,7 @@ def chosen_in_rounds(server: MinSeparationSelection, presence: np.ndarray) -> li
     memory, participations = {_LAST: np.zeros(n, np.int64)}, np.zeros(n, np.int64)
     for number, there in enumerate(presence, 1):
         try:
-            chosen = server.choose(np.flatnonzero(there), Round(number, n, memory, participations))  # type: ignore[arg-type]
+            chosen = server.choose(np.flatnonzero(there), Round(number, n, memory, participations))
         except RoundSkipped:
             chosen = np.zeros(0, np.int64)
         memory[_LAST][chosen] = number
@@ -92,10 +92,10 @@ def test_too_few_that_have_rested_are_no_round() -> None:
     server = min_separation(7, participants=3, separation=2)
     round_ = Round(2, 7, {_LAST: np.array([1, 1, 1, 0, 0, 0, 0])}, np.zeros(7, np.int64))
     with pytest.raises(RoundSkipped) as ended:
-        server.choose(np.array([0, 1, 2, 3, 4]), round_)  # type: ignore[arg-type]
+        server.choose(np.array([0, 1, 2, 3, 4]), round_)
     assert ended.value.reason == "too-few-rested"
     assert ended.value.detail == "2 of 5 available clients have rested: 2 clients, 3 wanted"
-    assert server.choose(np.array([0, 3, 4, 6]), round_).tolist() == [3, 4, 6]  # type: ignore[arg-type]
+    assert server.choose(np.array([0, 3, 4, 6]), round_).tolist() == [3, 4, 6]
 
 
 def test_those_that_have_rested_are_drawn_uniformly() -> None:
@@ -104,7 +104,7 @@ def test_those_that_have_rested_are_drawn_uniformly() -> None:
     for number in range(3000):
         memory = {_LAST: np.array([0, 0, number, number + 8, number + 9, number + 7, 0, 0])}
         round_ = Round(number + 10, 8, memory, np.zeros(8, np.int64))
-        found[frozenset(server.choose(np.array([0, 1, 2, 3, 4, 5, 7]), round_).tolist())] += 1  # type: ignore[arg-type]
+        found[frozenset(server.choose(np.array([0, 1, 2, 3, 4, 5, 7]), round_).tolist())] += 1
     assert set(found) == {frozenset(pair) for pair in itertools.combinations([0, 1, 2, 5, 7], 2)}
     assert chisquare(list(found.values())).pvalue > SUSPICIOUS
 
@@ -124,7 +124,7 @@ def test_what_a_population_is_too_small_for_is_said(keys: dict[str, int], said: 
 
 
 def bins_of(population: int, bins: int, coins: str) -> Selecting:
-    parameters = BallsInBinsParameters(bins=bins, coins=coins)  # type: ignore[arg-type]
+    parameters = BallsInBinsParameters(bins=bins, coins=coins)
     parameters.check(population)
     return Selecting(BallsInBinsSelection(parameters, population), population)
 

@@ -5,7 +5,7 @@ The noise of a mechanism that correlates it over rounds is planned for that dist
 """
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -13,21 +13,23 @@ from pydantic import Field
 from testbed.adversary.misbehaviour import MisbehaviourOptions, SelectionMisbehaviour
 from testbed.adversary.victims import VictimOptions
 from testbed.arrays import Ids
-from testbed.selection.contract import Selection, SelectionRound
+from testbed.batches import Batches
+from testbed.selection.contract import Selection, SelectionRound, TrainingReports
 
-_ASKED = "reselect-early: asked"  # in the server's memory: (n,) int64, the round for which each was selected last
+# In the server's memory, (n,) int64: the last round in which each client has trained, 0: in none; in how many it has.
+_LAST, _TIMES = "reselect-early: last", "reselect-early: times"
 
 
 class ReselectOptions(VictimOptions):
     """Whom to ask again."""
 
     victim: int | None = Field(
-        None, ge=0, description="The victim's number; none: of the honest clients that are there the one asked last"
+        None, ge=0, description="The victim's number; none: an honest one that is there and rests"
     )
 
 
 class ReselectEarly(SelectionMisbehaviour):
-    """Takes the victim in every round that it is there, whether it has rested or not.
+    """Takes the victim in every round that it is there for; an attack it is where that is before its turn, or too often.
 
     Another participant, or another batch, has to make place where a round has a fixed number of them.
     """
@@ -35,29 +37,50 @@ class ReselectEarly(SelectionMisbehaviour):
     name: ClassVar[str] = "reselect-early"
     applies_to: ClassVar[tuple[str, ...]] = ("min-separation", "balls-in-bins")
     Options: ClassVar[type[MisbehaviourOptions]] = ReselectOptions
+    by_losses: bool = False
+    batches: Batches | None
+    maximum_participants: int
+    parameters: Any
 
     async def select(self, round_: SelectionRound) -> Selection:
         """As the honest server, and the victim; in a round that the honest one skips nobody is asked."""
         chosen = await super().select(round_)
-        asked = round_.memory.setdefault(_ASKED, np.zeros(round_.population, np.int64))
-        victim = self._victim(chosen, asked)
-        if self.attacking and victim is not None:
-            last = int(asked[victim])
-            since = f"last asked in round {last}" if last else "never asked before"
-            self.record_attack(ReselectEarly, f"asked client {victim} out of its turn: {since}")
-            chosen = replace(chosen, participants=self._with(chosen.participants, victim))
-        asked[chosen.participants] = round_.number
-        return chosen
+        victim = self._victim(chosen, round_) if self.attacking else None
+        if victim is None:
+            return chosen
+        if victim in self._out_of_turn(np.array([victim]), round_):
+            last = int(self._kept(_LAST, round_)[victim])
+            self.record_attack(ReselectEarly, f"asked client {victim} out of its turn: it has trained in round {last}")
+        return replace(chosen, participants=self._with(chosen.participants, victim))
 
-    def _victim(self, chosen: Selection, asked: Ids) -> int | None:
-        """Whom to ask out of its turn; None: it is not there, or its turn it is."""
-        named = self.context.options_of(ReselectEarly).victim
+    def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
+        """Remembers who has trained."""
+        self._kept(_LAST, round_)[reports.clients] = round_.number
+        self._kept(_TIMES, round_)[reports.clients] += 1
+
+    def _kept(self, name: str, round_: SelectionRound) -> Ids:
+        kept: Ids = round_.memory.setdefault(name, np.zeros(round_.population, np.int64))
+        return kept
+
+    def _out_of_turn(self, clients: Ids, round_: SelectionRound) -> Ids:
+        """Those of these clients that have trained and, by the pattern, are not to now."""
+        pattern = self.parameters.participation_pattern(self.context.rounds)
+        last, times = self._kept(_LAST, round_)[clients], self._kept(_TIMES, round_)[clients]
+        gap, separation = round_.number - last, pattern.min_separation
+        forbidden = (gap < separation) | (pattern.fixed_cycle & (gap % separation > 0))
+        if pattern.max_participations is not None:
+            forbidden |= times >= pattern.max_participations
+        return clients[(last > 0) & forbidden]
+
+    def _victim(self, chosen: Selection, round_: SelectionRound) -> int | None:
+        """Whom to take besides; None: it is not there, or is taken already."""
         there = np.zeros(0, np.int64) if chosen.available is None else chosen.available
         others = np.setdiff1d(np.setdiff1d(there, chosen.participants), list(self.dishonest))
+        named = self.context.options_of(ReselectEarly).victim
         if named is not None:
             return named if named in others else None
-        others = others[asked[others] > 0]
-        return int(others[np.argmax(asked[others])]) if len(others) else None
+        resting = self._out_of_turn(others, round_)
+        return int(resting[np.argmax(self._kept(_LAST, round_)[resting])]) if len(resting) else None
 
     def _with(self, participants: Ids, victim: int) -> Ids:
         """The participants and the victim; with batches, its whole batch instead of another one."""

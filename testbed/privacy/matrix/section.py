@@ -29,7 +29,7 @@ class CorrelatedNoise(ClippedUpdates):
     from the server.
     """
 
-    mechanism: Literal["correlated"]
+    mechanism: Literal["correlated"] = Field(description="Gaussian noise that is correlated over rounds")
     added_by: Literal["server"] = Field("server", description="Who adds it, and is trusted with that")
     strategy: Name = Field(
         "blt",

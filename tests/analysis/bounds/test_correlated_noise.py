@@ -25,7 +25,7 @@ def test_no_column_or_entry_changed_makes_it_better() -> None:
 
 def test_rows_stand_in_order_and_the_best_is_best() -> None:
     rows = {row.strategy: row for row in strategy_errors(64, 64, 1)}
-    assert list(rows)[0] == "identity" and list(rows)[-1] == "best matrix (mean)"
+    assert (list(rows)[0], list(rows)[-1]) == ("identity", "best matrix (mean)")
     assert min(rows.values(), key=lambda row: row.mean_error).strategy == "best matrix (mean)"
     assert rows["identity"].mean_error == pytest.approx(np.sqrt(np.arange(1, 65).mean()))
     assert (rows["identity"].max_error, rows["prefix-sum"].max_error) == pytest.approx((8.0, 8.0))
