@@ -33,6 +33,10 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
         "started_s": (_SECONDS, "When it began."),
         "ended_s": (_SECONDS, "When it ended, for whatever reason."),
         "server_compute_s": (_SECONDS, "The server's own work in it."),
+        "server_work": (
+            "",
+            "The same by stage: seconds from its end up to the next one; null in earlier versions.",
+        ),
         "behind_s": (
             _SECONDS,
             "Live runs: how long the machine, not links and devices, held the round up; else 0.",

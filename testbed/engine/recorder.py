@@ -115,6 +115,7 @@ class RunRecorder:
             "started_s": ended.started_s,
             "ended_s": network.now_s,
             "server_compute_s": network.server_compute_s,
+            "server_work": [{"stage": stage, "compute_s": spent_s} for stage, spent_s in network.server_work.items()],
             "behind_s": network.behind_s,
             "population": self._plan.experiment.population,
             "candidates": outcome.candidates,

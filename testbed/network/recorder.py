@@ -48,6 +48,9 @@ class RoundRecorder(RoundNetwork):
 
     Attributes:
         crashes: of the clients in this round, each with its stage.
+        server_compute_s: seconds of the server's own work in this round.
+        server_work: those after each stage has ended, up to the next one, by stage; what came before the first stage is
+            under "round".
         behind_s: how much longer this round has taken than links and devices say, for want of a faster machine; 0 on
             the virtual clock.
     """
@@ -86,6 +89,7 @@ class RoundRecorder(RoundNetwork):
         self.crashes: list[tuple[str, Crash]] = []
         self.behind_s = 0.0
         self.server_compute_s = 0.0
+        self.server_work: dict[str, float] = {}
         self.beacon_bytes_up = self.beacon_bytes_down = 0
         self._gone = np.zeros(len(self.speed_factors), np.bool_)
         self._stage = "round"
@@ -159,6 +163,7 @@ class RoundRecorder(RoundNetwork):
     def _server_worked(self, spent_s: float) -> None:
         """Account `spent_s` seconds of the server's work; a network whose clock does not run by itself moves it."""
         self.server_compute_s += spent_s
+        self.server_work[self._stage] = self.server_work.get(self._stage, 0.0) + spent_s
 
     def _beacon_asked(self, bytes_up: int, bytes_down: int) -> float:
         """Count a request to the beacon and its answer; seconds that the server's link takes for them."""

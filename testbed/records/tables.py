@@ -30,6 +30,8 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("started_s", pa.float64()),
             ("ended_s", pa.float64()),
             ("server_compute_s", pa.float64()),
+            # The same by stage, in their order: after it has ended, up to the next one; before the first one: "round".
+            ("server_work", pa.list_(pa.struct([("stage", pa.string()), ("compute_s", pa.float64())]))),
             ("behind_s", pa.float64()),  # for which the machine, and not links and devices, held the round up (live)
             ("population", pa.int64()),
             ("candidates", pa.int64()),

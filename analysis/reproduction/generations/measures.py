@@ -1,5 +1,6 @@
 """What one run of the comparison says: times, bytes, stages and rounds, from its records alone."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -37,9 +38,9 @@ def phases(run: RunRecords, generation: Generation) -> dict[str, str]:
 def row(run: RunRecords, generation: Generation) -> dict[str, Any]:
     """Columns of the table, means over completed rounds; None where none was.
 
-    Client seconds are work on a client's device, mean over participants, by phase; server seconds by phase are known
-    where everybody answered every question; elapsed ones are what the server waits and works in a phase. MB are 10^6
-    bytes of a participant in the aggregation alone.
+    Client seconds are work on a client's device, mean over participants, by phase; server seconds are its own work once
+    a stage of the phase has ended; elapsed ones are what it waits and works in a phase. MB are 10^6 bytes of a
+    participant in the aggregation alone.
     """
     rounds, of_stage = per_round(run), phases(run, generation)
     done = rounds[rounds["outcome"] == "completed"]
@@ -63,8 +64,9 @@ def row(run: RunRecords, generation: Generation) -> dict[str, Any]:
         found[f"client s ({phase})"] = _share(exchanges[exchanges["phase"] == phase]["compute_s"], people)
     found["client s"] = _share(exchanges["compute_s"], people)
     found["server s"] = _mean(done["server_compute_s"])
-    for phase, worked in _server_seconds(run, done["round"].tolist(), of_stage).items():
-        found[f"server s ({phase})"] = worked
+    worked = [_by_phase(work, of_stage) for work in run.rounds.loc[run.rounds["outcome"] == "completed", "server_work"]]
+    for phase in PHASES:
+        found[f"server s ({phase})"] = _mean(pd.Series([of_phase[phase] for of_phase in worked], dtype=float))
     for phase in PHASES:
         found[f"elapsed s ({phase})"] = _share(stages[stages["phase"] == phase]["duration_s"], updates)
     found["round s"] = _mean(done["round_s"])
@@ -75,20 +77,13 @@ def row(run: RunRecords, generation: Generation) -> dict[str, Any]:
     return found
 
 
-def _server_seconds(run: RunRecords, rounds: list[int], of_stage: dict[str, str]) -> dict[str, float | None]:
-    """The server's own work by phase, mean over `rounds`: from a stage's last answer until the next stage begins."""
+def _by_phase(work: Sequence[Mapping[str, Any]], of_stage: Mapping[str, str]) -> dict[str, float]:
+    """The server's own seconds of one round (`rounds.server_work`), by phase."""
     found = dict.fromkeys(PHASES, 0.0)
-    asked = run.exchanges[run.exchanges["round"].isin(rounds)].assign(stage=lambda rows: rows["stage"].astype(str))
-    if not rounds or not asked.loc[asked["stage"].isin(of_stage), "outcome"].eq("answered").all():
-        return dict.fromkeys(PHASES)
-    stages = asked.groupby(["round", "stage", "sent_s"])["received_s"].max().reset_index()
-    stages = stages.sort_values(["round", "sent_s"], kind="stable")
-    ends = run.rounds.set_index("round")["ended_s"]
-    following = stages.groupby("round")["sent_s"].shift(-1).fillna(stages["round"].map(ends))
-    for stage, worked in zip(stages["stage"], following - stages["received_s"], strict=True):
-        if stage in of_stage:
-            found[of_stage[stage]] += float(worked) / len(rounds)
-    return {**found}
+    for one in work:
+        if one["stage"] in of_stage:
+            found[of_stage[one["stage"]]] += one["compute_s"]
+    return found
 
 
 def _fewest_questions(exchanges: pd.DataFrame, served: pd.DataFrame) -> int | None:

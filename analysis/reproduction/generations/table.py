@@ -101,8 +101,8 @@ def _remarks(size: Size) -> list[str]:
         "that are online. What a committee sends and computes is counted as the participants'. Questions: the fewest "
         "that a participant was asked in a completed round.",
         "Phases: the stages before clients send their masked update, that one, and those behind it. The server's work "
-        "by phase is known where everybody answered everything. Elapsed seconds are the round's, by phase; a round "
-        "has selection, the model's way and training besides.",
+        "of a phase is what it does once one of its stages has ended. Elapsed seconds are the round's, by phase; a "
+        "round has selection, the model's way and training besides.",
         f"Phones: {PHONES_A_PARTICIPANT} for each participant, a quarter of them online at a time (diurnal-weibull), "
         f"20 times slower than the reference machine; Mbit/s down, up and ms one way, in the median: {phones}. These "
         "are round numbers and no measurement.",

@@ -123,13 +123,23 @@ def test_phases_are_parts_of_a_round(name: str, context: ReproductionContext) ->
         assert found["MB up (set-up)"] > 0
 
 
-def test_what_was_lost_is_not_attributed(context: ReproductionContext) -> None:
-    """Where somebody left, when the server went on is not in the records: its work by phase is not said."""
-    lost = replace(USUAL, dropout=0.3, setting=Setting(8, 0.5, 0.2))
-    found = row(ran(context, "lightsecagg", lost), OF["lightsecagg"])
-    assert found["completed"] == 2
-    assert [found[f"server s ({phase})"] for phase in PHASES] == [None] * 3
-    assert found["server s"] > 0
+def test_the_server_works_on_the_lost_when_they_are_recovered(context: ReproductionContext) -> None:
+    found = {}
+    for dropout in (0.0, 0.3):
+        out = context.out / str(dropout)
+        out.mkdir()
+        lost = replace(USUAL, dropout=dropout, setting=Setting(8, 0.5, 0.2))
+        run = ran(replace(context, out=out), "secagg", lost)
+        found[dropout] = row(run, OF["secagg"])
+        assert found[dropout]["completed"] == 2
+        for _, of_round in run.rounds.iterrows():
+            assert sum(one["compute_s"] for one in of_round["server_work"]) == pytest.approx(
+                of_round["server_compute_s"]
+            )
+            assert of_round["server_work"][0]["stage"] == "round"
+    more = {phase: found[0.3][f"server s ({phase})"] - found[0.0][f"server s ({phase})"] for phase in PHASES}
+    assert more["recovery"] > 10 * abs(more["set-up"])
+    assert more["recovery"] > 0
 
 
 def test_rounds_that_fail_have_no_costs(context: ReproductionContext) -> None:
