@@ -130,7 +130,8 @@ def test_what_selection_promises_is_written_down() -> None:
 def test_what_cannot_be_planned_is_refused(keys: dict[str, Any], expected: str) -> None:
     with pytest.raises(ExperimentError) as refused:
         Plan(validated({"population": 30} | keys, "test"), 0)
-    assert expected in str(refused.value) and "\n" not in str(refused.value)
+    assert expected in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_budget_ends_the_run(run: Callable[..., Any]) -> None:

@@ -1,7 +1,7 @@
 """Strategies as whole matrices: slow, and obviously right."""
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 from scipy.linalg import solve_triangular, sqrtm, toeplitz
@@ -29,7 +29,7 @@ def allowed(rounds: int, separation: int, participations: int) -> Iterator[tuple
     """Every set of rounds that are so far apart."""
     for count in range(1, participations + 1):
         for chosen in combinations(range(rounds), count):
-            if all(later - earlier >= separation for earlier, later in zip(chosen, chosen[1:], strict=False)):
+            if all(later - earlier >= separation for earlier, later in pairwise(chosen)):
                 yield chosen
 
 
@@ -52,8 +52,7 @@ def best_of_one_round(rounds: int) -> Floats:
         v = np.diag(np.real(sqrtm(root[:, None] * gram * root)))
     root = np.sqrt(v)
     product = np.real(sqrtm(root[:, None] * gram * root)) / np.outer(root, root)
-    lower = np.linalg.cholesky(product[::-1, ::-1])[::-1, ::-1].T  # lower triangular, with C^T C = product
-    return lower
+    return np.linalg.cholesky(product[::-1, ::-1])[::-1, ::-1].T  # lower triangular, with C^T C = product
 
 
 def solved(matrix: Floats, noise: Floats) -> Floats:

@@ -84,7 +84,8 @@ def test_decays_that_alternate_give_coefficients_that_fall(steps: list[float]) -
     if len(np.unique([*decays, *inverse_decays])) < len(steps):
         return
     omega = buffered.scales(decays, inverse_decays)
-    assert (omega >= 0).all() and omega.sum() < 1 + 1e-12
+    assert (omega >= 0).all()
+    assert omega.sum() < 1 + 1e-12
     coefficients = Buffers(tuple(decays.tolist()), tuple(omega.tolist())).coefficients(50)
     assert does_not_increase(coefficients)
     found = Buffers(tuple(inverse_decays.tolist()), tuple(buffered.scales(inverse_decays, decays).tolist()))
@@ -92,7 +93,7 @@ def test_decays_that_alternate_give_coefficients_that_fall(steps: list[float]) -
 
 
 @pytest.mark.parametrize(
-    "name,size", [("blt", 1), ("blt", 4), ("band", None), ("identity", None), ("prefix-sum", None)]
+    ("name", "size"), [("blt", 1), ("blt", 4), ("band", None), ("identity", None), ("prefix-sum", None)]
 )
 def test_noise_made_round_by_round_is_that_of_the_whole_matrix(name: str, size: int | None) -> None:
     made = strategy(name, size, 40, 8, 5)  # type: ignore[arg-type]  # it is one of the names
