@@ -64,7 +64,7 @@ def test_every_model_has_the_noise_of_its_prefix_sum(strategy: str, ended_early:
         memory = {name: np.array(kept) for name, kept in memory.items()}  # as from a checkpoint
         if number in ended_early:
             continue
-        released += noise.participants * ServerNoise(noise).added(sums[number - 1], server_round(number, memory))  # type: ignore[operator]
+        released += noise.participants * ServerNoise(noise).added(sums[number - 1], server_round(number, memory))
         true += sums[number - 1]
         np.testing.assert_allclose(released, true + rows[:number].sum(axis=0), atol=1e-8)
 
@@ -80,7 +80,7 @@ def test_noise_has_the_planned_covariance(strategy: str) -> None:
     """C times what was released is independent, of the planned deviation, in 20,000 coordinates of 12 rounds."""
     noise, memory, dimension = section(strategy), {}, 20_000  # type: ignore[var-annotated]
     released = [
-        noise.participants * ServerNoise(noise).added(np.zeros(dimension), server_round(number, memory))  # type: ignore[operator]
+        noise.participants * ServerNoise(noise).added(np.zeros(dimension), server_round(number, memory))
         for number in range(1, ROUNDS + 1)
     ]
     independent = oracles.dense(noise.matrix.coefficients) @ np.array(released) / noise.deviation(dimension)

@@ -21,7 +21,7 @@ _WHOLE = Shares(1.0, 1.0, 0.0)
 
 def accountant(name: str = "blt", multiplier: float = 1.5) -> CorrelatedAccountant:
     size = 2 if name == "blt" else None
-    return CorrelatedAccountant(multiplier, strategy(name, size, _ROUNDS, _APART, 4), _APART, 4)  # type: ignore[arg-type]
+    return CorrelatedAccountant(multiplier, strategy(name, size, _ROUNDS, _APART, 4), _APART, 4)
 
 
 def plan(name: str = "blt", multiplier: float = 1.5) -> NoisePlan:

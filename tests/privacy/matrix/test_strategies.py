@@ -96,7 +96,7 @@ def test_decays_that_alternate_give_coefficients_that_fall(steps: list[float]) -
     ("name", "size"), [("blt", 1), ("blt", 4), ("band", None), ("identity", None), ("prefix-sum", None)]
 )
 def test_noise_made_round_by_round_is_that_of_the_whole_matrix(name: str, size: int | None) -> None:
-    made = strategy(name, size, 40, 8, 5)  # type: ignore[arg-type]  # it is one of the names
+    made = strategy(name, size, 40, 8, 5)
     noise = np.random.default_rng(3).normal(size=(40, 7))
     rows, kept = noise.copy(), made.beginning(7)
     for step, row in enumerate(rows):
@@ -151,7 +151,7 @@ JAX_PRIVACY = {  # Google's jax-privacy 2.0.0, in double precision: n = 500, b =
 @pytest.mark.parametrize("named", ["blt 1", "blt 2", "blt 4", "band"])
 def test_another_implementation_finds_the_same(named: str, of: str) -> None:
     name, _, size = named.partition(" ")
-    made = strategy(name, int(size) if size else None, 500, 100, 5, of)  # type: ignore[arg-type]
+    made = strategy(name, int(size) if size else None, 500, 100, 5, of)
     assert loss(made, 100, 5, of) == pytest.approx(JAX_PRIVACY[of][named], rel=1e-4)
 
 
