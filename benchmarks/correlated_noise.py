@@ -1,4 +1,4 @@
-"""The server's correlated noise of one round: drawing a row of z, taking C^-1 of it, and adding it to a sum.
+"""The server's correlated noise of one round: drawing a row of z, taking C^-1 of it, rotating and adding it to a sum.
 
     python -m benchmarks.correlated_noise
 
@@ -38,7 +38,12 @@ def main() -> None:
     began = time.process_time()
     matrix = noise.matrix
     optimise_s = time.process_time() - began
-    total, row, kept = np.zeros(given.dimension), np.zeros(given.dimension), matrix.beginning(given.dimension)
+    encoding = noise.encoding(given.dimension, 32)
+    total, row, kept = (
+        np.zeros(encoding.length + 1, np.uint32),
+        np.zeros(given.dimension),
+        matrix.beginning(given.dimension),
+    )
     generator, nobody, anybody = np.random.default_rng(0), np.arange(0), None
     server, randomness = ServerNoise(noise), Randomness(1)
     memory: dict[str, np.ndarray] = {}
@@ -46,7 +51,7 @@ def main() -> None:
 
     def add() -> None:
         now = AggregationRound(next(number), anybody, nobody, nobody, anybody, randomness=randomness, memory=memory)  # type: ignore[arg-type]
-        server.added(total, now)
+        server.noised(total, encoding, SEED, now)
 
     floor = least(lambda: [generator.standard_normal(given.dimension) for _ in range(matrix.vectors + 1)], given.turns)
     one = least(lambda: generator.standard_normal(given.dimension), given.turns)

@@ -22,7 +22,7 @@ from testbed.errors import Refusal, RoundAborted
 from testbed.network.masked_vectors import Elements
 from testbed.network.sums import reduced
 from testbed.parties.client import Client, Role
-from testbed.privacy.encoding import rotation_seed
+from testbed.privacy.encoding import Encoding, rotation_seed
 from testbed.privacy.matrix.section import CorrelatedNoise
 from testbed.privacy.noise import ClippedUpdates, Noise, NoiseShare
 from testbed.privacy.noise_plan import Accountant, Guarantees
@@ -101,10 +101,15 @@ class EncodedUpdates(NoisePolicy):
         self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
     ) -> tuple[npt.NDArray[np.float64], int]:
         """See `NoisePolicy.mean`; raises also where the server does not know what the rotation is derived from."""
+        encoding, rotation = self.rotation(round_)
+        return encoding.decode(total, updates, rotation)
+
+    def rotation(self, round_: AggregationRound) -> tuple[Encoding, bytes]:
+        """How the round's updates are encoded, and the seed of its signs; raises as `mean` does."""
         if round_.dimension is None or round_.experiment_id is None:
             raise RoundAborted("no-rotation", "it is derived from the experiment's id and the model's dimension")
-        encoding = self.updates.encoding(round_.dimension, self.bits)
-        return encoding.decode(total, updates, rotation_seed(round_.experiment_id, round_.number))
+        seed = rotation_seed(round_.experiment_id, round_.number)
+        return self.updates.encoding(round_.dimension, self.bits), seed
 
 
 class AddedNoise(EncodedUpdates):
@@ -146,15 +151,17 @@ class ServerAddedNoise(EncodedUpdates):
 
     def __init__(self, noise: CorrelatedNoise, bits: int) -> None:
         super().__init__(noise, bits)
-        self._server = ServerNoise(noise)
+        self._server, self._planned = ServerNoise(noise), noise.participants or 1
 
     def mean(
         self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
     ) -> tuple[npt.NDArray[np.float64], int]:
-        """See `NoisePolicy.mean`; raises also where there is no noise for this round (`ServerNoise.added`)."""
-        mean, weight = super().mean(total, updates, round_)
-        mean *= weight
-        return self._server.added(mean, round_), weight
+        """See `NoisePolicy.mean`; raises also where there is no noise for this round (`ServerNoise`)."""
+        encoding, rotation = self.rotation(round_)
+        noised = self._server.noised(total, encoding, rotation, round_)
+        mean, weight = encoding.decode(noised, updates, rotation)
+        mean *= weight / self._planned
+        return mean, weight
 
 
 def _secret(role: "NoisyRole", round_number: int, purpose: str) -> bytes:

@@ -19,7 +19,8 @@ from testbed.aggregation.server_noise import ServerNoise
 from testbed.arrays import Floats
 from testbed.emulation.compute.cost import metered
 from testbed.errors import ExperimentError, RoundAborted
-from testbed.privacy.gaussian import GRID, gaussian
+from testbed.privacy.encoding import padded, rotation_seed
+from testbed.privacy.gaussian import gaussian
 from testbed.privacy.matrix.section import CorrelatedNoise
 from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.randomness import Randomness
@@ -45,12 +46,23 @@ def server_round(number: int, memory: dict[str, Any], randomness: Randomness | N
     )
 
 
+EXACT = {"scale": 2.0**28}
+
+
 def planned_rows(noise: CorrelatedNoise, dimension: int) -> Floats:
     """`(n, d)` C^-1 z by the whole matrix."""
-    secrets = Randomness(5)
-    rows = [gaussian(secrets.secret("server", step, "correlated noise"), dimension) for step in range(1, ROUNDS + 1)]
+    secrets, length = Randomness(5), padded(dimension)
+    rows = [gaussian(secrets.secret("server", step, "correlated noise"), length) for step in range(1, ROUNDS + 1)]
     matrix = oracles.dense(noise.matrix.coefficients)
-    return oracles.solved(matrix, noise.deviation(dimension) * np.array(rows))
+    return oracles.solved(matrix, noise.deviation(dimension) * np.array(rows))[:, :dimension]
+
+
+def released(noise: CorrelatedNoise, number: int, memory: dict[str, Any], sent: Any) -> tuple[Floats, Floats]:
+    """What a round says of the sum of one update, times the participants planned; and the sum itself."""
+    encoding, rotation = noise.encoding(len(sent), 64), rotation_seed(b"id", number)
+    total = encoding.encode(np.asarray(sent, np.float32), rotation, bytes(32))
+    noised = ServerNoise(noise).noised(total, encoding, rotation, server_round(number, memory))
+    return encoding.decode(noised, 1, rotation)[0], encoding.decode(total, 1, rotation)[0]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -58,32 +70,34 @@ def planned_rows(noise: CorrelatedNoise, dimension: int) -> Floats:
 @settings(max_examples=examples(15))
 def test_every_model_has_the_noise_of_its_prefix_sum(strategy: str, ended_early: set[int]) -> None:
     """Whichever rounds end early: theirs is in the next that does not."""
-    noise, memory, sums = section(strategy), {}, np.random.default_rng(1).normal(size=(ROUNDS, 6))  # type: ignore[var-annotated]
-    rows, released, true = planned_rows(noise, 6), np.zeros(6), np.zeros(6)
+    noise, memory, sums = section(strategy, **EXACT), {}, np.random.default_rng(1).normal(0, 0.1, (ROUNDS, 6))
+    rows, shown, true = planned_rows(noise, 6), np.zeros(6), np.zeros(6)
     for number in range(1, ROUNDS + 1):
         memory = {name: np.array(kept) for name, kept in memory.items()}  # as from a checkpoint
         if number in ended_early:
             continue
-        released += noise.participants * ServerNoise(noise).added(sums[number - 1], server_round(number, memory))
-        true += sums[number - 1]
-        np.testing.assert_allclose(released, true + rows[:number].sum(axis=0), atol=1e-8)
+        with_noise, without = released(noise, number, memory, sums[number - 1])
+        shown, true = shown + with_noise, true + without
+        np.testing.assert_allclose(shown, true + rows[:number].sum(axis=0), atol=1e-6)
 
 
-def test_values_and_noise_lie_on_one_grid() -> None:
-    noise = section(participants=4)
-    found = 4 * ServerNoise(noise).added(np.full(100, 1 / 3), server_round(1, {}))
-    np.testing.assert_array_equal(found / GRID, np.rint(found / GRID))
+def test_noise_hides_a_sum_before_it_is_read() -> None:
+    """At the edge of the ring, where one more step makes a sum the least instead of the most there is."""
+    noise = section(participants=1, scale=64)
+    encoding, rotation = noise.encoding(16, 16), rotation_seed(b"id", 1)
+    sums = [np.append(np.full(16, edge, np.uint16), np.uint16(1)) for edge in (2**15 - 1, 2**15)]
+    shown = [ServerNoise(noise).noised(total, encoding, rotation, server_round(1, {})) for total in sums]
+    assert (shown[1] - shown[0]).tolist() == [1] * 16 + [0]
+    assert len(set(shown[0].tolist())) > 10
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_noise_has_the_planned_covariance(strategy: str) -> None:
-    """C times what was released is independent, of the planned deviation, in 20,000 coordinates of 12 rounds."""
-    noise, memory, dimension = section(strategy), {}, 20_000  # type: ignore[var-annotated]
-    released = [
-        noise.participants * ServerNoise(noise).added(np.zeros(dimension), server_round(number, memory))
-        for number in range(1, ROUNDS + 1)
-    ]
-    independent = oracles.dense(noise.matrix.coefficients) @ np.array(released) / noise.deviation(dimension)
+    """C times what was released is independent, of the planned deviation, in 16,384 coordinates of 12 rounds."""
+    noise, dimension = section(strategy, **EXACT), 2**14
+    memory: dict[str, Any] = {}
+    shown = [released(noise, number, memory, np.zeros(dimension))[0] for number in range(1, ROUNDS + 1)]
+    independent = oracles.dense(noise.matrix.coefficients) @ np.array(shown) / noise.deviation(dimension)
     low, high = stats.chi2.interval(1 - 1e-6, dimension)
     assert all(low < squares < high for squares in np.square(independent).sum(axis=1))
     products = np.corrcoef(independent)[np.triu_indices(ROUNDS, 1)]
@@ -101,20 +115,20 @@ def test_the_deviation_is_the_multiplier_times_what_a_client_can_change() -> Non
 
 def test_noise_is_drawn_for_no_round_twice_and_for_none_beyond_the_last() -> None:
     memory: dict[str, Any] = {}
-    server = ServerNoise(section())
-    server.added(np.zeros(3), server_round(2, memory))
+    released(section(), 2, memory, np.zeros(3))
     for number in (1, 2, ROUNDS + 1):
         with pytest.raises(RoundAborted, match="no-noise"):
-            server.added(np.zeros(3), server_round(number, memory))
+            released(section(), number, memory, np.zeros(3))
     with pytest.raises(RoundAborted, match="other-noise"):
-        ServerNoise(section("band")).added(np.zeros(3), server_round(3, memory))
+        released(section("band"), 3, memory, np.zeros(3))
 
 
 def test_it_is_charged_by_element() -> None:
-    memory: dict[str, Any] = {}
-    with metered() as work:
-        ServerNoise(section(buffers=3)).added(np.zeros(10), server_round(2, memory))  # one round ended early
-    assert work.counts == {"gaussian.element": 2 * 10, "correlate.element": 2 * 10 * (3 + 1)}
+    noise = section(buffers=3)
+    encoding = noise.encoding(10, 32)
+    with metered() as work:  # of the second round, as the first ended early
+        ServerNoise(noise).noised(np.zeros(17, np.uint32), encoding, bytes(32), server_round(2, {}))
+    assert work.counts == {"gaussian.element": 2 * 16, "correlate.element": 2 * 16 * (3 + 1), "rotate.element": 16}
 
 
 N, D = 12, 20
@@ -139,7 +153,7 @@ def test_the_sum_of_those_left_is_divided_by_those_planned(protocol: str) -> Non
     found = small.run()
     assert found.survivors.tolist() == [one for one in range(N) if one not in (2, 7)]
     assert (found.weight, found.noise) == (10.0, 1.0)
-    row = gaussian(small.randomness.secret("server", 1, "correlated noise"), D) * SECTION.deviation(D)
+    row = gaussian(small.randomness.secret("server", 1, "correlated noise"), padded(D))[:D] * SECTION.deviation(D)
     expected = (DELTAS[found.survivors].sum(axis=0) + row) / 10
     np.testing.assert_allclose(found.mean, expected, atol=2e-4)  # steps of 1/8192
 
@@ -168,9 +182,13 @@ def test_what_does_not_hold_together_is_refused(keys: dict[str, Any], expected: 
 
 
 def test_noise_that_cannot_be_drawn_exactly_is_refused() -> None:
-    with pytest.raises(ExperimentError, match=r"noise\.clip: the server's noise has a deviation of"):
-        section(noise_multiplier=1e6, clip=10.0).check(5, 10, 32)
-    with pytest.raises(ExperimentError, match=r"aggregation\.bits: 5 updates of 32 steps to the clip need 9 bits"):
+    with pytest.raises(
+        ExperimentError, match=r"noise\.scale: at 16 steps to the clip the server's noise has a deviation"
+    ):
+        section(noise_multiplier=0.01, scale=16).check(5, 10, 32)
+    with pytest.raises(
+        ExperimentError, match=r"aggregation\.bits: 5 updates of 32 steps to the clip and their noise need"
+    ):
         section().check(5, 10, 8)
 
 

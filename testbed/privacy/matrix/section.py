@@ -9,19 +9,24 @@ from functools import lru_cache
 from math import sqrt
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from testbed.errors import ExperimentError
 from testbed.privacy.accounting import squared_norm_bound
-from testbed.privacy.gaussian import GRID
+from testbed.privacy.encoding import padded
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.matrix.buffered import MOST_BUFFERS
 from testbed.privacy.matrix.strategy import Name, Strategy, strategy
+from testbed.privacy.matrix.toeplitz import inverse
 from testbed.privacy.noise import ClippedUpdates, noise_multiplier_for, rounded_up
 from testbed.privacy.participation_pattern import ParticipationPattern
 
 MOST_ROUNDS = 20_000
-_LEAST_DEVIATION, _LARGEST_DEVIATION = 2.0**-16, 2.0**17  # of z: where `gaussian.with_noise` is exact
+_LEAST_STEPS, _LARGEST_STEPS = (
+    2.0,
+    2.0**40,
+)  # deviation of z: of fewer, rounding would cost accuracy; of more, noise would not be exact
 
 
 class CorrelatedNoise(ClippedUpdates):
@@ -132,10 +137,9 @@ class CorrelatedNoise(ClippedUpdates):
         return strategy(self.strategy, size, rounds, separation, participations, self.error)
 
     def contribution(self, dimension: int) -> float:
-        """How long an update can be in a sum, as it is encoded, and rounded to the grid that noise is added on."""
+        """How long an update can be in a sum, as it is encoded."""
         steps = self.steps(dimension)
-        bound = sqrt(squared_norm_bound(steps, self.encoding(dimension, 64).length, self.bias))
-        return self.clip * bound / steps + 2 * sqrt(dimension) * GRID
+        return self.clip * sqrt(squared_norm_bound(steps, padded(dimension), self.bias)) / steps
 
     def multiplier(self) -> float:
         """The noise multiplier, as given or for the given epsilon; raises `ExperimentError` if there is none."""
@@ -155,12 +159,14 @@ class CorrelatedNoise(ClippedUpdates):
 
     def check(self, participants: int, dimension: int, bits: int) -> None:
         """Raise `ExperimentError` (one line) where the sum would not fit the ring, or noise could not be drawn."""
-        self.check_ring(participants, dimension, bits, 0.0)
         deviation = self.deviation(dimension)
-        if not _LEAST_DEVIATION <= deviation <= _LARGEST_DEVIATION:
+        of_a_row = sqrt(float(np.square(inverse(self.matrix.coefficients)).sum()))
+        self.check_ring(participants, dimension, bits, deviation * of_a_row / self.clip)
+        in_steps = deviation / self.clip * self.steps(dimension)
+        if not _LEAST_STEPS <= in_steps <= _LARGEST_STEPS:
             raise ExperimentError(
-                f"aggregation.noise.clip: the server's noise has a deviation of {deviation:.4g}; it is exact from "
-                f"{_LEAST_DEVIATION:.2g} to {_LARGEST_DEVIATION:g}: choose another clip, or noise_multiplier"
+                f"aggregation.noise.scale: at {self.steps(dimension):g} steps to the clip the server's noise has a "
+                f"deviation of {in_steps:.4g} steps; allowed {_LEAST_STEPS:g} to {_LARGEST_STEPS:g}"
             )
 
 
