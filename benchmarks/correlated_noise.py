@@ -39,11 +39,8 @@ def main() -> None:
     matrix = noise.matrix
     optimise_s = time.process_time() - began
     encoding = noise.encoding(given.dimension, 32)
-    total, row, kept = (
-        np.zeros(encoding.length + 1, np.uint32),
-        np.zeros(given.dimension),
-        matrix.beginning(given.dimension),
-    )
+    total = np.zeros(encoding.length + 1, np.uint32)
+    row, kept = np.zeros(given.dimension), matrix.beginning(given.dimension)
     generator, nobody, anybody = np.random.default_rng(0), np.arange(0), None
     server, randomness = ServerNoise(noise), Randomness(1)
     memory: dict[str, np.ndarray] = {}

@@ -176,7 +176,7 @@ class Encoding:
         return mean, updates
 
     def with_noise(self, total: npt.NDArray[Any], noise: Floats, rotation: bytes) -> npt.NDArray[Any]:
-        """`(D+1,)` `total`, a sum of encoded updates, with `noise` `(D,)` in it, rotated and in whole steps, in the ring.
+        """`(D+1,)` `total`, a sum of encoded updates, with `noise` `(D,)` in it, rotated and in whole steps.
 
         It is added before anything is centred: whatever integers were summed, what comes out is their sum with noise,
         rounded, and then modulo the ring. A sum that has left the ring is hidden as well as any other.

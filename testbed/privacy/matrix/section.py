@@ -23,10 +23,8 @@ from testbed.privacy.noise import ClippedUpdates, noise_multiplier_for, rounded_
 from testbed.privacy.participation_pattern import ParticipationPattern
 
 MOST_ROUNDS = 20_000
-_LEAST_STEPS, _LARGEST_STEPS = (
-    2.0,
-    2.0**40,
-)  # deviation of z: of fewer, rounding would cost accuracy; of more, noise would not be exact
+_LEAST_STEPS, _LARGEST_STEPS = 2.0, 2.0**40
+"""Deviation of z: of fewer, rounding would cost accuracy; of more, noise would not be exact."""
 
 
 class CorrelatedNoise(ClippedUpdates):
