@@ -29,7 +29,7 @@ class ReselectOptions(VictimOptions):
 
 
 class ReselectEarly(SelectionMisbehaviour):
-    """Takes the victim in every round that it is there for; an attack it is where that is before its turn, or too often.
+    """Takes the victim in every round that it is there for. It is an attack where its turn is not yet, or never again.
 
     Another participant, or another batch, has to make place where a round has a fixed number of them.
     """
