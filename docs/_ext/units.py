@@ -39,7 +39,6 @@ UNITS = {
     "buffers": "vectors of the model's length",
     "bands": "rounds",
     "min_separation": "rounds",
-    "max_participations": "rounds",
     "tolerated_dropouts": "clients",
     "clients_per_host": "clients",
     "workload.local_layers.first": "layers",

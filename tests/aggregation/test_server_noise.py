@@ -183,13 +183,9 @@ def test_what_does_not_hold_together_is_refused(keys: dict[str, Any], expected: 
 
 
 def test_noise_that_cannot_be_drawn_exactly_is_refused() -> None:
-    with pytest.raises(
-        ExperimentError, match=r"noise\.scale: at 16 steps to the clip the server's noise has"
-    ):
+    with pytest.raises(ExperimentError, match=r"noise\.scale: at 16 steps to the clip the server's noise has"):
         section(noise_multiplier=0.01, scale=16).check(5, 10, 32)
-    with pytest.raises(
-        ExperimentError, match=r"aggregation\.bits: 5 updates of 32 steps to the clip and their"
-    ):
+    with pytest.raises(ExperimentError, match=r"aggregation\.bits: 5 updates of 32 steps to the clip and their"):
         section().check(5, 10, 8)
 
 
