@@ -10,6 +10,7 @@ import typer
 
 from testbed.commands import (
     attack,
+    attack_inference,
     bound,
     bound_committee,
     bound_correlated,
@@ -87,6 +88,8 @@ bound.bound.command("participation", epilog=bound_participation.EPILOG)(bound_pa
 bound.plan.command("committee", epilog=bound_committee.PLAN_EPILOG)(bound_committee.plan_committee)
 bound.bound.command("privacy", epilog=privacy.BOUND_PRIVACY_EPILOG)(privacy.bound_privacy)
 bound.bound.command("batch-partition", epilog=bound.BATCH_PARTITION_EPILOG)(bound.bound_batch_partition)
+attack.attack.command("membership", epilog=attack_inference.MEMBERSHIP_EPILOG)(attack_inference.membership)
+attack.attack.command("property", epilog=attack_inference.PROPERTY_EPILOG)(attack_inference.property_)
 app.add_typer(attack.attack, rich_help_panel=ATTACKS)
 app.add_typer(bound.bound, rich_help_panel=ATTACKS)
 app.add_typer(bound.plan, rich_help_panel=ATTACKS)

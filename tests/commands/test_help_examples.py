@@ -38,6 +38,12 @@ SHRUNKEN: dict[str, dict[str, Any]] = {
         "sweep": {"selection": [{"protocol": "random"}]},
     },
     "audit": {"rounds": 1, "cluster": {"network": "in-process"}},
+    "inference": {
+        "rounds": 4,
+        "cluster": {"network": "in-process"},
+        "aggregation": {"protocol": "plain"},
+        "sweep": {"selection": [{"protocol": "random"}]},
+    },
     "femnist-700": {},
 }
 RUNS = {
@@ -50,6 +56,7 @@ RUNS = {
     "pictures": "pictures",
     "lotto": "lotto",
     "audit": "audit",
+    "inference": "inference",
     "disaggregation": "disaggregation",
 }
 ON_A_CLUSTER = {"submit", "jobs list", "jobs logs", "jobs stop", "jobs fetch", "cluster check"}

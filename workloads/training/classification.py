@@ -15,7 +15,7 @@ may derive from it and bring only data::
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -244,6 +244,34 @@ class TorchWorkload:
         """(n, ...) float32: a client's inputs, as the model takes them: what attacks are measured against."""
         inputs: NDArray[np.float32] = self.data.shard(client)[0].numpy().astype(np.float32)
         return inputs
+
+    def sample_gradients(
+        self, model: NDArray[np.float32], samples: Batch
+    ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Each sample's gradient at `model`, for attacks: what anybody can compute who has the model and the samples.
+
+        Yields:
+            (k, d) float32 and the (k,) losses, some samples at a time, in their order.
+
+        Raises:
+            ExperimentError: a model whose single samples have no gradients.
+        """
+        clipped_gradients.check(self._network, self.model_name)
+        return self._trainer.sample_gradients(*self._on_device(samples), model)
+
+    def train_on(
+        self, samples: Batch, model: NDArray[np.float32], round_number: int, number: int
+    ) -> NDArray[np.float32]:
+        """(d,) float32: what a client with these samples, one or more, would learn in this round, for attacks.
+
+        Args:
+            samples: as `ClientData.shard` gives them.
+            model: (d,) float32.
+            round_number: names the learning rate.
+            number: names the stream of the samples' order, as a client's does.
+        """
+        images, labels = self._on_device(samples)
+        return self._trainer.train(number, images, labels, model, round_number)[0]
 
     def label_counts(self) -> NDArray[np.int64]:
         """(population, classes) int64."""

@@ -91,6 +91,24 @@ class ClippedGradients:
         return total.to(added.dtype), torch.cat(losses)
 
     @property
+    def each_at_once(self) -> int:
+        """Samples whose gradients `each` should be asked for at a time."""
+        size = sum(4 * parameter.numel() for parameter in self._network.parameters())
+        return max(1, min(_LARGEST_CHUNK, _CHUNK_BYTES // max(1, size)))
+
+    def each(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients one by one.
+
+        Args:
+            inputs, labels: as for `sum`.
+
+        Returns:
+            (n, d) float32, not clipped, in the order of ``network.parameters()``; and the (n,) losses.
+        """
+        every, losses = self._one_by_one(inputs, labels)
+        return torch.cat([gradient.flatten(1) for gradient in every], dim=1), losses
+
+    @property
     def _chunk(self) -> int:
         """Samples at a time."""
         made = [layer for layer in self._layers if not (self._direct and isinstance(layer, nn.Linear))]
@@ -150,6 +168,11 @@ class ClippedGradients:
 
     def _by_torch_func(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
         """Every sample's gradient, one beside the other: any network, more memory and several times the work."""
+        every, losses = self._one_by_one(inputs, labels)
+        return _weighted([_rows(gradient.flatten(1)) for gradient in every], clip), losses
+
+    def _one_by_one(self, inputs: Tensor, labels: Tensor) -> tuple[list[Tensor], Tensor]:
+        """(n, ...) gradients of each parameter, and the (n,) losses."""
         parameters = {name: parameter.detach() for name, parameter in self._network.named_parameters()}
 
         def loss_of(parameters: dict[str, Tensor], sample: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
@@ -158,7 +181,7 @@ class ClippedGradients:
 
         each = vmap(grad(loss_of, has_aux=True), in_dims=(None, 0, 0), randomness="different")
         every, losses = each(parameters, inputs, labels)
-        return _weighted([_rows(gradient.flatten(1)) for gradient in every.values()], clip), losses
+        return list(every.values()), losses
 
 
 def _weighted(gradients: list[_Gradient], clip: float | None) -> Tensor:

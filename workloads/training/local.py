@@ -9,6 +9,7 @@ taking in a federation's model is one copy and giving back the change is one sub
 
 import math
 import threading
+from collections.abc import Iterator
 from typing import cast
 
 import numpy as np
@@ -286,6 +287,18 @@ class LocalTrainer:
             self._begin_dropout(client, round_number)
             total, losses = self._clipped.sum(images, labels, clip)
         return total.cpu().numpy(), float(losses.mean()), float(losses.double().square().mean())
+
+    def sample_gradients(
+        self, images: Tensor, labels: Tensor, model: NDArray[np.float32]
+    ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Each sample's gradient at `model` without dropout, and its loss, some samples at a time."""
+        size = self._clipped.each_at_once
+        for some, their_labels in zip(images.split(size), labels.split(size), strict=True):
+            with self._lock:
+                self._load(model)
+                self._network.eval()
+                gradients, losses = self._clipped.each(some, their_labels)
+            yield gradients.cpu().numpy(), losses.detach().cpu().numpy()
 
     def _begin_dropout(self, client: int, round_number: int) -> None:
         """Masks come from the stream of this client and round."""

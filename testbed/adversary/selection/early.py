@@ -70,7 +70,8 @@ class ReselectEarly(SelectionMisbehaviour):
         forbidden = (gap < separation) | (pattern.fixed_cycle & (gap % separation > 0))
         if pattern.max_participations is not None:
             forbidden |= times >= pattern.max_participations
-        return clients[(last > 0) & forbidden]
+        found: Ids = clients[(last > 0) & forbidden]
+        return found
 
     def _victim(self, chosen: Selection, round_: SelectionRound) -> int | None:
         """Whom to take besides; None: it is not there, or is taken already."""

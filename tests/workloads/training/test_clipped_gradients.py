@@ -13,6 +13,7 @@ from testbed.workload.section import WorkloadSection
 from workloads.models import vector
 from workloads.models.registry import image_model, text_model
 from workloads.registry import built_in
+from workloads.training.classification import TorchWorkload
 from workloads.training.clipped_gradients import ClippedGradients, check
 from workloads.training.objectives import sample_losses
 
@@ -204,3 +205,29 @@ def test_dropout_is_drawn_from_the_stream_of_client_and_round() -> None:
     first, other, again = (workload.gradient_sum(0, model, number, chosen, 1.0).delta for number in (1, 2, 1))
     assert first.tobytes() == again.tobytes()
     assert first.tobytes() != other.tobytes()
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "lenet"])
+def test_gradients_one_by_one_are_those_of_single_samples(name: str) -> None:
+    make, shape, classes = NETWORKS[name]
+    network, rng = make(), np.random.default_rng(3)
+    inputs = torch.from_numpy(rng.normal(size=(3, *shape)).astype(np.float32))
+    labels = torch.from_numpy(rng.integers(0, classes, 3))
+    gradients, losses = ClippedGradients(network, sample_losses).each(inputs, labels)
+    assert gradients.shape == (3, vector.dimension(network))
+    for place in range(3):
+        alone, _ = one_by_one(network, inputs[place : place + 1], labels[place : place + 1], None)
+        torch.testing.assert_close(gradients[place], alone, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(losses, sample_losses(network(inputs), labels).detach())
+
+
+def test_a_workload_gives_gradients_and_updates_of_any_samples() -> None:
+    """What attackers compute: the same as a client does of the same samples."""
+    section = WorkloadSection(dataset="digits", model="logistic", samples_per_client=5, batch_size=2)
+    workload = built_in(section, 4, 7)
+    assert isinstance(workload, TorchWorkload)
+    first, samples = workload.initial_model(), workload.data.shard(2)
+    assert np.array_equal(workload.train_on(samples, first, 3, 2), workload.train(2, first, 3).delta)
+    gradients = np.concatenate([part for part, _ in workload.sample_gradients(first, samples)])
+    total = workload.gradient_sum(2, first, 3, np.arange(5), None).delta
+    np.testing.assert_allclose(gradients.sum(axis=0), total, rtol=1e-4, atol=1e-6)

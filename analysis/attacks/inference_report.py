@@ -1,0 +1,179 @@
+"""Membership and property inference of runs as tables and pictures, beside T and the ledger's epsilon."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.attacks.membership_in_sums import Membership
+from analysis.attacks.property_of_sums import Property
+from analysis.marks import marks
+from analysis.privacy.report import number
+from analysis.style import SERIES_COLOURS, one_panel, save
+from analysis.tables import Table, csv, require_format, to_json
+from analysis.tables import render as render_table
+from testbed.display import visible
+
+_SEEN = {
+    "update": "each update",
+    "sums": "all sums",
+    "group": "all sums: group",
+    "round": "one sum",
+    "model": "last model",
+}
+_WHOSE = ("Run", "T", "ε", "Seen")
+_MEMBERSHIP_HEADS = (*_WHOSE, "Members", "AUC", "interval", "TPR", "interval", "at most", "Source")
+_PROPERTY_HEADS = (*_WHOSE, "Top label", "interval", "guessing", "Shares off", "guessing", "Holds, AUC")
+
+
+def membership_table(found: Sequence[Membership], format: str, confidence: float) -> str:
+    """As ``text``, ``markdown``, ``csv`` or ``json``; raises `ExperimentError` for another format."""
+
+    def cells(row: dict[str, Any]) -> list[str]:
+        most = "–" if row["true_positive_rate_at_most"] is None else f"{row['true_positive_rate_at_most']:.3g}"
+        return [
+            str(row["members"]),
+            f"{row['auc']:.3f}",
+            _interval(row["auc_low"], row["auc_high"]),
+            f"{row['true_positive_rate']:.3f}",
+            _interval(row["true_positive_rate_low"], row["true_positive_rate_high"]),
+            most,
+            "–" if row["source"] is None else f"{row['source']:.3f}",
+        ]
+
+    level = found[0].told["model"].level
+    notes = [
+        f"TPR: members found while at most {level:.2%} of as many samples of nobody (same labels) are taken for one.",
+        "At most: of any attack, over runs, by the ledger's epsilon; –: no noise, or it is not in there.",
+        "Source: of how many members the client is named, of all that are in a sum.",
+        f"Intervals: {confidence:.4g}, of other samples of the same run: AUC by DeLong, TPR by Clopper and Pearson.",
+    ]
+    return _rendered(found, format, _MEMBERSHIP_HEADS, cells, notes)
+
+
+def property_table(found: Sequence[Property], format: str, confidence: float) -> str:
+    """As `membership_table`."""
+
+    def cells(row: dict[str, Any]) -> list[str]:
+        holds = "–" if row["holds_auc"] is None else f"{row['holds_auc']:.3f}"
+        return [
+            f"{row['top_label']:.3f}",
+            _interval(row["top_label_low"], row["top_label_high"]),
+            f"{row['top_label_guessed']:.3f}",
+            f"{row['shares_off']:.3f}",
+            f"{row['shares_off_guessed']:.3f}",
+            holds,
+        ]
+
+    notes = [
+        "Top label: of how many clients the most frequent label is named; guessing: one label for all.",
+        "Shares off: half the sum of the differences to the true shares; guessing: the mean of all clients.",
+        "Holds: whether a client has a label at all. group: of all clients always in the same sums together.",
+        f"Interval: {confidence:.4g}, Clopper and Pearson's.",
+    ]
+    return _rendered(found, format, _PROPERTY_HEADS, cells, notes)
+
+
+def _rendered(
+    found: Sequence[Membership] | Sequence[Property],
+    format: str,
+    heads: Sequence[str],
+    cells: Callable[[dict[str, Any]], list[str]],
+    notes: Sequence[str],
+) -> str:
+    require_format(format, "text", "markdown", "csv", "json")
+    rows = [row for one in found for row in one.rows()]
+    if format == "json":
+        return to_json({"rows": rows})
+    if format == "csv":
+        return csv(pd.DataFrame(rows))
+    lines = []
+    for one in found:
+        for row in one.rows():
+            whose = (row["run"], one.facts.shown_privacy, number(row["epsilon"], "–"), _SEEN[row["seen"]])
+            lines.append([*whose, *cells(row)])
+    table = render_table(Table(heads, lines, left=(0, 3) if format == "text" else None), format)
+    said = [
+        "T: fewest clients whose sum the server can compute from these rounds' sums (weak multi-round privacy).",
+        "ε: the largest of a client, by the ledger; –: no noise.",
+        *(
+            f"{visible(one.run.label)}: the sums determine what {one.facts.isolated} of {one.facts.clients} clients "
+            "(or their groups) sent, were updates constant"
+            for one in found
+            if one.facts.isolated < one.facts.clients
+        ),
+        *notes,
+        *(f"warning: {visible(one.run.label)}: {one.facts.warning}" for one in found if one.facts.warning),
+    ]
+    return f"{table}\n" + "".join(f"{line}\n" for line in said)
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{low:.3f} to {high:.3f}"
+
+
+# -- pictures ---------------------------------------------------------------------------------------------------------
+
+
+_COLOURS = dict(zip(_SEEN, SERIES_COLOURS, strict=False))
+
+
+def draw_membership(found: Sequence[Membership], out: Path) -> list[Path]:
+    """The area under the ROC curve against T: a series for each of what was seen, and with noise of all sums alone."""
+    return _drawn(found, ("auc", "auc_low", "auc_high"), "AUC of membership", 0.5, out / "membership")
+
+
+def draw_property(found: Sequence[Property], out: Path) -> list[Path]:
+    """As `draw_membership`, of how many clients (groups) the most frequent label is named."""
+    guessed = max(one.told["update"].top_guessed for one in found)
+    keys = ("top_label", "top_label_low", "top_label_high")
+    return _drawn(found, keys, "most frequent label named", guessed, out / "property")
+
+
+def _drawn(
+    found: Sequence[Membership] | Sequence[Property],
+    keys: tuple[str, str, str],
+    label: str,
+    chance: float,
+    path: Path,
+) -> list[Path]:
+    """Error bars are the intervals; points of one T stand side by side; where guessing gets is dashed."""
+    series: dict[tuple[str, str], list[tuple[int, dict[str, Any]]]] = {}
+    for one in found:
+        noise = one.facts.shown_noise
+        for row in one.rows():
+            if not noise or row["seen"] == "sums":
+                series.setdefault((row["seen"], noise), []).append((one.facts.privacy.value, row))
+    with one_panel(2.9) as (figure, axes):
+        noises = list(dict.fromkeys(noise for _, noise in series))
+        for place, ((seen, noise), points) in enumerate(series.items()):
+            points.sort(key=lambda point: point[0])
+            beside = 2 ** (0.3 * (place / len(series) - 0.5))
+            middle, low, high = ([row[key] for _, row in points] for key in keys)
+            axes.errorbar(
+                [privacy * beside for privacy, _ in points],
+                middle,
+                yerr=[
+                    [a - b for a, b in zip(middle, low, strict=True)],
+                    [b - a for a, b in zip(middle, high, strict=True)],
+                ],
+                color=_COLOURS[seen],
+                marker="osD^v"[noises.index(noise) % 5],
+                markersize=3,
+                fillstyle="none" if noise else "full",
+                linestyle=("-", "--", ":", "-.")[noises.index(noise) % 4],
+                linewidth=0.9,
+                elinewidth=0.6,
+                label=f"{_SEEN[seen]}, {noise}" if noise else _SEEN[seen],
+            )
+        axes.axhline(chance, color="#7F7F7F", linewidth=0.8, linestyle="--")
+        ticks = sorted({one.facts.privacy.value for one in found})
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.minorticks_off()
+        axes.set_xlabel("T, multi-round privacy")
+        axes.set_ylabel(label)
+        axes.grid(axis="y")
+        figure.legend(loc="outside lower center", ncols=2)
+        return save(figure, path, marks(figure))

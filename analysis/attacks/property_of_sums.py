@@ -1,0 +1,242 @@
+"""Which labels single clients hold, and in which shares, asked of what was seen of a real run: each update, all rounds'
+sums, or one round's sum. Kerkouche, Acs, Fritz, Client-specific Property Inference against Secure Aggregation in
+Federated Learning, WPES 2023, arXiv 2303.03908; the property is the clients' labels.
+
+The attacker has samples of its own with labels, from the same distribution: the held-out ones. For each round it
+trains, from that round's model and as the clients do, on data sets that it makes of these, and learns a linear detector
+from updates to shares of the labels (ridge regression; the mixtures are uniform, the sizes those of clients, drawn).
+The detector is applied to the round's sum, its constant once for each participant, and what comes out is solved for
+the clients (`analysis.attacks.client_scores`).
+
+- ``update``: the detectors' mean over a client's own updates, as a server without secure aggregation has them.
+- ``sums``: all rounds' sums, solved, held against the client's own labels.
+- ``group``: the same, held against the labels of all clients that are always in the same sums, once for each group.
+- ``round``: one round's sum, the first that the client was in, held against the client's own labels.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from analysis.attacks.client_scores import client_scores, ridge
+from analysis.attacks.roc import Discrimination, discrimination
+from analysis.attacks.sums_seen import Facts, SumsSeen
+from analysis.statistics import Proportion
+from testbed.arrays import Floats
+from testbed.errors import ExperimentError
+from testbed.records import RunRecords
+from workloads.data.clients.contract import Batch
+from workloads.training.classification import TorchWorkload
+
+Seen = Literal["update", "sums", "group", "round"]
+SEEN: tuple[Seen, ...] = get_args(Seen)
+
+
+@dataclass(frozen=True)
+class Told:
+    """How much is known of the clients' labels.
+
+    Attributes:
+        top: of how many clients (or groups) the most frequent label is named; one of several is right.
+        top_guessed: as often it is right to say one label for all, the one that is most often right.
+        off: mean over clients of half the sum of the differences between shares that are said and true ones.
+        off_guessed: the same where the mean of all clients is said.
+        holds: whether a client holds a label at all, over all clients and labels; None: all do, or none does.
+    """
+
+    top: Proportion
+    top_guessed: float
+    off: float
+    off_guessed: float
+    holds: Discrimination | None
+
+    @classmethod
+    def of(cls, said: Floats, shares: Floats, confidence: float) -> "Told":
+        """Of `(m, labels)` what is said, and what is true."""
+        largest = shares == shares.max(axis=1, keepdims=True)
+        right = largest[np.arange(len(said)), said.argmax(axis=1)]
+        held = shares > 0
+        both = held.any() and not held.all()
+        return cls(
+            top=Proportion.of(int(right.sum()), len(right), confidence),
+            top_guessed=float(largest.mean(axis=0).max()),
+            off=_off(said, shares),
+            off_guessed=_off(shares.mean(axis=0, keepdims=True), shares),
+            holds=discrimination(said[held], said[~held], confidence=confidence) if both else None,
+        )
+
+
+@dataclass(frozen=True)
+class Property:
+    """What came of it for one run.
+
+    Attributes:
+        run: its records.
+        facts: of the rounds, with T and the ledger.
+        shadows: data sets that the attacker has made for each round.
+        told: by what was seen, how much is known.
+    """
+
+    run: RunRecords
+    facts: Facts
+    shadows: int
+    told: dict[Seen, Told]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each of `SEEN`, for tables and JSON."""
+        return [
+            {
+                "run": self.run.label,
+                **self.facts.row(),
+                "seen": seen,
+                "shadows": self.shadows,
+                "top_label": one.top.rate,
+                "top_label_low": one.top.low,
+                "top_label_high": one.top.high,
+                "top_label_guessed": one.top_guessed,
+                "shares_off": one.off,
+                "shares_off_guessed": one.off_guessed,
+                "holds_auc": None if one.holds is None else one.holds.auc,
+                "holds_auc_low": None if one.holds is None else one.holds.auc_low,
+                "holds_auc_high": None if one.holds is None else one.holds.auc_high,
+            }
+            for seen, one in self.told.items()
+        ]
+
+
+def property_inference(
+    run: RunRecords,
+    first: int | None = None,
+    last: int | None = None,
+    *,
+    shadows: int = 60,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Property:
+    """Attack rounds `first` to `last` of a run.
+
+    Args:
+        run: its records, with aggregates.
+        first, last: None: of those whose aggregates are recorded.
+        shadows: data sets that the attacker makes for each round, two or more.
+        confidence: of the intervals.
+        seed: of the attacker's choices.
+
+    Raises:
+        ExperimentError: as `SumsSeen.of` does; or samples have no label that is a class.
+    """
+    seen = SumsSeen.of(run, first, last)
+    counts = _label_counts(run, seen.workload)
+    clients, there = seen.clients, seen.view.participation
+    with np.errstate(invalid="ignore"):
+        shares = counts / counts.sum(axis=1, keepdims=True)
+    by_update, by_sum = _detected(seen, counts.shape[1], shadows, seed)
+    rounds = there.sum(axis=0)[:, None]
+    said: dict[Seen, Floats] = {
+        "update": by_update[clients] / rounds[clients],
+        "sums": client_scores(there, seen.weights, by_sum * (there @ seen.weights)[:, None])[clients],
+        "round": by_sum[there.argmax(axis=0)][clients],
+    }
+    places, of_groups = _of_groups(seen, shares)
+    told = {name: Told.of(numbers, shares[clients], confidence) for name, numbers in said.items()}
+    told["group"] = Told.of(said["sums"][places], of_groups, confidence)
+    told = {name: told[name] for name in SEEN}
+    return Property(run, seen.facts(), shadows, told)
+
+
+def _detected(seen: SumsSeen, labels: int, shadows: int, seed: int) -> tuple[Floats, Floats]:
+    """What the detectors say: `(n, labels)` the sum over each client's own updates, and `(r, labels)` of each mean."""
+    view, rng, own = seen.view, np.random.default_rng(seed), _OwnSamples(seen.workload, labels)
+    by_update, by_sum = np.zeros((view.participation.shape[1], labels)), np.zeros((len(view.rounds), labels))
+    sizes = np.asarray(seen.workload.sample_counts)[seen.clients]
+    for place, number in enumerate(view.rounds.tolist()):
+        model = seen.model(number)
+        mixtures, learned = [], []
+        for shadow in range(shadows):
+            samples = own.drawn(int(rng.choice(sizes)), rng)
+            mixtures.append(np.bincount(samples[1].numpy(), minlength=labels) / len(samples[1]))
+            learned.append(seen.workload.train_on(samples, model, number, view.participation.shape[1] + shadow))
+        detector = Detector.learned(np.array(learned, np.float64), np.array(mixtures))
+        mean = view.sums[place] / (view.participation[place] @ seen.weights)
+        by_sum[place] = detector(mean[None])[0]
+        for client, update in seen.updates(place, model).items():
+            by_update[client] += detector(update[None].astype(np.float64))[0]
+    return by_update, by_sum
+
+
+@dataclass(frozen=True)
+class Detector:
+    """A linear function from updates to shares of labels.
+
+    Attributes:
+        centre: `(d,)` mean of the updates that it was learned from.
+        slopes: `(d, labels)`.
+        mean: `(labels,)` of the shares that it was learned from.
+    """
+
+    centre: Floats
+    slopes: Floats
+    mean: Floats
+
+    @classmethod
+    def learned(cls, updates: Floats, shares: Floats) -> "Detector":
+        """From `(k, d)` updates and their `(k, labels)` shares, by ridge regression."""
+        centre, mean = updates.mean(axis=0), shares.mean(axis=0)
+        rows = updates - centre
+        return cls(centre, rows.T @ ridge(rows @ rows.T, shares - mean), mean)
+
+    def __call__(self, updates: Floats) -> Floats:
+        """`(k, labels)` what it says of `(k, d)` updates."""
+        said: Floats = (updates - self.centre) @ self.slopes + self.mean
+        return said
+
+
+class _OwnSamples:
+    """The attacker's samples: the held-out ones."""
+
+    def __init__(self, workload: TorchWorkload, labels: int) -> None:
+        self._inputs, self._labels = workload.data.held_out()
+        known = self._labels.numpy()
+        self._of_label = [np.flatnonzero(known == label) for label in range(labels)]
+        self._there = np.flatnonzero([len(places) > 0 for places in self._of_label])
+
+    def drawn(self, size: int, rng: np.random.Generator) -> Batch:
+        """So many, in a mixture of labels that is uniform among all; the same sample again where there are too few."""
+        counts = rng.multinomial(size, rng.dirichlet(np.ones(len(self._there))))
+        places = []
+        for label, count in zip(self._there.tolist(), counts.tolist(), strict=True):
+            known = self._of_label[label]
+            places += rng.choice(known, count, replace=count > len(known)).tolist()
+        chosen = torch.tensor(places)
+        return self._inputs[chosen], self._labels[chosen]
+
+
+def _label_counts(run: RunRecords, workload: TorchWorkload) -> npt.NDArray[np.int64]:
+    counts = workload.label_counts()
+    _, labels = workload.data.held_out()
+    if counts.shape[1] < 2 or labels.dim() != 1 or labels.is_floating_point():
+        raise ExperimentError(
+            f"{run.path}: its samples have no label that is one of several classes (next words, or values), so that "
+            "clients have no share of it"
+        )
+    return counts
+
+
+def _of_groups(seen: SumsSeen, shares: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
+    """Of each group of `seen.clients` that are always in the same sums: the place of one of them, and the shares.
+
+    `(groups,)` and `(groups, labels)`, the mean shares of its members as they weigh in the sums.
+    """
+    groups, places = np.unique(seen.groups[seen.clients], return_index=True)
+    found = []
+    for group in groups.tolist():
+        members = np.flatnonzero((seen.groups == group) & np.isfinite(shares).all(axis=1))
+        found.append(seen.weights[members] @ shares[members] / seen.weights[members].sum())
+    return places, np.array(found)
+
+
+def _off(said: Floats, shares: Floats) -> float:
+    return float(np.abs(np.clip(said, 0, 1) - shares).sum(axis=1).mean() / 2)

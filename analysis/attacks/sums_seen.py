@@ -1,0 +1,232 @@
+"""What a server under secure aggregation has of a run, for inference: the models, each round's sum, and who is in it;
+with what bounds it (T, the ledger), and the truth that inference is measured against."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.attacks.reconstruction import View, spanned, view
+from analysis.attacks.roc import most_found
+from analysis.attacks.victims import Victims
+from analysis.multi_round.over_rounds import WeakPrivacy, weak_privacy
+from analysis.multi_round.participation import strong_privacy
+from analysis.privacy.report import adds_noise
+from analysis.privacy.spent import Spending, spending
+from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
+from testbed.aggregation.ring_elements import noise_of
+from testbed.arrays import Floats, Ids
+from testbed.engine.canaries import canary_section
+from testbed.errors import ExperimentError
+from testbed.experiment.sections import RecordsSection
+from testbed.records import RunRecords
+from workloads.training.classification import TorchWorkload
+
+_SEARCH_S = 20.0
+_OTHER_TRAINING = 0.05  # of the first sum's norm
+
+
+@dataclass(frozen=True)
+class SumsSeen:
+    """A stretch of rounds of one run.
+
+    Attributes:
+        run: its records.
+        view: sums and participation.
+        victims: the truth.
+        workload: of the victims; its network is of torch.
+        clients: `(m,)` the honest ones that are in some sum and have samples.
+        weights: `(n,)` what each client's update counts in a sum.
+    """
+
+    run: RunRecords
+    view: View
+    victims: Victims
+    workload: TorchWorkload
+    clients: Ids
+    weights: Floats
+
+    @classmethod
+    def of(cls, run: RunRecords, first: int | None = None, last: int | None = None) -> "SumsSeen":
+        """Rounds `first` to `last`; None: the first, the last whose aggregates the run records.
+
+        Raises:
+            ExperimentError: as `analysis.attacks.reconstruction.view` and `Victims` do; or what clients sent is not
+                what a network of torch has learned from their data.
+        """
+        begin, end = _recorded(run)
+        seen = view(run, begin if first is None else first, end if last is None else last)
+        victims = Victims(run)
+        workload = _torch_workload(run, victims)
+        recorded = run.participation
+        dishonest = recorded.loc[recorded["dishonest"], "client"].unique()
+        clients = np.flatnonzero(seen.participation.any(axis=0) & (np.asarray(workload.sample_counts) > 0))
+        clients = np.setdiff1d(clients, dishonest)
+        if not len(clients):
+            raise ExperimentError(f"{run.path}: no honest client with samples is in a sum of these rounds; take more")
+        return cls(run, seen, victims, workload, clients, victims.weights)
+
+    def model(self, number: int) -> npt.NDArray[np.float32]:
+        """`(d,)` at the start of this round."""
+        aggregate = self.run.aggregate(number)
+        assert aggregate is not None  # `view` has read it
+        return aggregate.model
+
+    @property
+    def final_model(self) -> npt.NDArray[np.float32]:
+        """`(d,)` after the run's last round, which everybody is given."""
+        model = self.run.model
+        assert model is not None  # a round was completed
+        return model
+
+    def updates(self, place: int, model: npt.NDArray[np.float32]) -> dict[int, npt.NDArray[np.float32]]:
+        """`(d,)` what each participant of the `place`-th of these rounds learned, by client, ascending."""
+        number = int(self.view.rounds[place])
+        clients: Iterable[int] = np.flatnonzero(self.view.participation[place]).tolist()
+        return {client: self.workload.train(client, model, number).delta for client in clients}
+
+    @cached_property
+    def groups(self) -> npt.NDArray[np.int64]:
+        """`(n,)` the same number for clients that are always in the same sums."""
+        _, numbers = np.unique(self.view.participation.T, axis=0, return_inverse=True)
+        return numbers.reshape(-1)
+
+    @property
+    def isolated(self) -> int:
+        """Of how many of `clients` the sums determine what their group sent, had it been constant."""
+        matrix = self.view.participation
+        by_group = {
+            group: spanned(matrix, np.flatnonzero(self.groups == group))
+            for group in np.unique(self.groups[self.clients])
+        }
+        return sum(by_group[group] for group in self.groups[self.clients])
+
+    def facts(self) -> "Facts":
+        """What tables say of it, without its arrays."""
+        updates = self.updates(0, self.view.model)
+        total = sum(self.weights[client] * update.astype(np.float64) for client, update in updates.items())
+        norm = float(np.linalg.norm(self.view.sums[0]))
+        matrix = self.view.participation
+        return Facts(
+            first_round=int(self.view.rounds[0]),
+            last_round=int(self.view.rounds[-1]),
+            completed=len(self.view.rounds),
+            clients=len(self.clients),
+            privacy=weak_privacy(matrix[:, matrix.any(axis=0)], _SEARCH_S),
+            strong_privacy=strong_privacy(matrix),
+            isolated=self.isolated,
+            noise=noise_of(self.victims.experiment.aggregation),
+            spent=spending(self.run) if adds_noise(self.run) else None,
+            deviation=float(np.linalg.norm(self.view.sums[0] - total)) / norm if norm else 0.0,
+        )
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of a stretch of rounds.
+
+    Attributes:
+        first_round, last_round, completed: which rounds, and how many of them.
+        clients: honest ones with samples that are in some sum.
+        privacy: T of these rounds, weak.
+        strong_privacy: T strong.
+        isolated: of how many of `clients` the sums determine what their group sent, had it been constant.
+        noise: of the run's aggregation; None: without.
+        spent: the run's ledger; None: without noise.
+        deviation: how far the first sum is from that of the updates trained again, relative to its norm.
+    """
+
+    first_round: int
+    last_round: int
+    completed: int
+    clients: int
+    privacy: WeakPrivacy
+    strong_privacy: int
+    isolated: int
+    noise: Any
+    spent: Spending | None
+    deviation: float
+
+    @property
+    def warning(self) -> str:
+        """What is wrong with the truth; empty where nothing is known to be."""
+        if self.spent is not None or self.deviation <= _OTHER_TRAINING:
+            return ""
+        return (
+            f"training again gives another first sum ({self.deviation:.2g} of its norm): clipped or dishonest updates, "
+            "other data, or another version"
+        )
+
+    @property
+    def epsilon(self) -> float | None:
+        """The largest of a client, by the ledger; None: there is no noise."""
+        return None if self.spent is None else float(self.spent.clients["epsilon"].max())
+
+    def most_found(self, level: float) -> float | None:
+        """See `analysis.attacks.roc.most_found`; None: there is no noise."""
+        return None if self.spent is None or self.epsilon is None else most_found(self.epsilon, self.spent.delta, level)
+
+    @property
+    def shown_privacy(self) -> str:
+        """T as tables show it."""
+        return f"{self.privacy.value}" if self.privacy.certified else f"≥{self.privacy.lower_bound}"
+
+    @property
+    def shown_noise(self) -> str:
+        """What tells runs with noise from one another; empty: without."""
+        if self.spent is None:
+            return ""
+        multiplier = getattr(self.noise, "noise_multiplier", None)
+        return "noise" if multiplier is None else f"noise {multiplier:g}"
+
+    def row(self) -> dict[str, Any]:
+        """Of JSON and CSV."""
+        return {
+            "first_round": self.first_round,
+            "last_round": self.last_round,
+            "completed": self.completed,
+            "clients": self.clients,
+            "multi_round_privacy_weak": self.privacy.value,
+            "multi_round_privacy_weak_certified": self.privacy.certified,
+            "multi_round_privacy_weak_lower_bound": self.privacy.lower_bound,
+            "multi_round_privacy_strong": self.strong_privacy,
+            "isolated": self.isolated,
+            "epsilon": self.epsilon,
+            "delta": None if self.spent is None else self.spent.delta,
+            "truth_deviation": self.deviation,
+            "truth_holds": not self.warning,
+        }
+
+
+def _recorded(run: RunRecords) -> tuple[int, int]:
+    """The first and the last round whose aggregates the run keeps, of those that are recorded."""
+    section = RecordsSection.model_validate(run.experiment.get("records") or {})
+    if section.aggregates == "none":
+        raise ExperimentError(
+            f"{run.path}: has not recorded what its server saw; run it with --set records.aggregates=all"
+        )
+    first, last = (1, len(run.rounds)) if section.aggregates == "all" else section.aggregates
+    return first, min(last, len(run.rounds))
+
+
+def _torch_workload(run: RunRecords, victims: Victims) -> TorchWorkload:
+    experiment, workload = victims.experiment, victims.workload
+    if isinstance(experiment.aggregation, RandomParticipationParameters):
+        raise ExperimentError(
+            f"{run.path}: under {experiment.aggregation.protocol} clients send gradients of samples that they draw, "
+            "and no updates; attacks on updates say nothing of it"
+        )
+    if canary_section(experiment) is not None:
+        raise ExperimentError(
+            f"{run.path}: its canaries sent known vectors (privacy.canaries), not what they learned; run it without"
+        )
+    if not isinstance(workload, TorchWorkload) or type(workload).train is not TorchWorkload.train:
+        raise ExperimentError(
+            f"{run.path}: workload.dataset {experiment.workload.dataset}: has a training of its own, so that gradients "
+            "of single samples, or updates of other data, are not known; take a data set with built-in training "
+            "(workload.training: real)"
+        )
+    return workload
