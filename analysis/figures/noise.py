@@ -17,9 +17,9 @@ from testbed.records import RunRecords
 def accuracy_by_noise(runs: Sequence[RunRecords]) -> pd.DataFrame:
     """One row for each noise and ring: noise_multiplier (NaN: no noise), bits, runs, accuracy and its half_width.
 
-    Runs that have measured no accuracy are left out, and runs whose noise is planned from an epsilon, or correlated over
-    rounds. Rows are in the order of the noise, then of the ring; the 95% interval is over runs that differ in something
-    else (seeds).
+    Runs that have measured no accuracy are left out, and runs whose noise is planned from an epsilon, or correlated.
+    Rows are in the order of the noise, then of the ring; the 95% interval is over runs that differ in something else
+    (seeds).
     """
     rows = []
     for run in runs:
