@@ -54,6 +54,7 @@ WORKS = (
     Work("one-shot-1000", "one-shot, 1,000 x 100,000, 60 members, 100 drop-outs (CPU)", "one_shot",
          ("--clients", "1000", "--dimension", "100000", "--dropouts", "100", "--bits", "31"),
          target_s=60.0, target_ratio=2.0),
+    Work("pine", "PINE, 100 x 1,000,000, 10 drop-outs, every proof made and checked (CPU)", "pine", target_ratio=2.0),
     Work("distributed-noise", "noise for 10^6 parameters: encode, add, decode", "distributed_noise"),
     Work("correlated-noise", "the server's noise for 10^6 parameters, BLT of 4 buffers", "correlated_noise"),
     Work("round-225", "a round on Ray, 70 of 700 clients, 225 samples each", "round", ("--samples", "225")),

@@ -50,6 +50,8 @@ UNITS = {
     "aggregation.threshold": "clients, or a share of them",
     "aggregation.max_colluders": "clients, or a share of them",
     "aggregation.min_survivors": "clients, or a share of them",
+    "aggregation.helper": "client number",
+    "aggregation.norm_bound": "L2 norm of an update",
     "aggregation.committee.size": "clients",
     "aggregation.committee.threshold": "clients, or a share of them",
     "aggregation.committee.members": "client numbers",

@@ -7,7 +7,16 @@ override the same decision in different protocols.
 from collections.abc import Iterable
 from types import ModuleType
 
-from testbed.adversary import clients, committees, crafted_models, flamingo, incomplete_batches, lightsecagg, one_shot
+from testbed.adversary import (
+    clients,
+    committees,
+    crafted_models,
+    flamingo,
+    incomplete_batches,
+    lightsecagg,
+    one_shot,
+    pine,
+)
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.secagg import dishonest_clients, parallel_sums, reconstruction, small_sums
 from testbed.adversary.selection import batches, candidates, early, lists, rounds
@@ -25,6 +34,7 @@ _MODULES: tuple[ModuleType, ...] = (
     incomplete_batches,
     flamingo,
     one_shot,
+    pine,
     committees,
     crafted_models,
     clients,

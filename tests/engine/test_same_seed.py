@@ -112,6 +112,8 @@ def test_every_setting_changes_them() -> None:
         {"aggregation": {"protocol": "flamingo", "committee": {"size": 6}}},
         {"aggregation": {"protocol": "one-shot"}},
         {"aggregation": {"protocol": "one-shot", "committee": {"size": 30}}},
+        {"aggregation": {"protocol": "pine"}},
+        {"aggregation": {"protocol": "pine", "helper": 1}},
         {"aggregation": {"protocol": "secagg", "weights": "equal"}},
         {
             "aggregation": {

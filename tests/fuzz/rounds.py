@@ -62,6 +62,7 @@ MIXES: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"protocol": "flamingo", "dropouts": 0.5, "committee": {"selection": "given", "members": [0, 3, 5]}},
     ),
     ({"protocol": "random", "participants": 6}, {"protocol": "one-shot", "committee": {"size": 9}, "max_colluders": 2}),
+    ({"protocol": "random", "participants": 6}, {"protocol": "pine", "helper": 3}),
     (
         {"protocol": "random", "participants": 6},
         {

@@ -30,6 +30,7 @@ MIXES: dict[str, dict[str, Any]] = {
     "lightsecagg": {"aggregation": {"protocol": "lightsecagg"}},
     "flamingo": {"aggregation": {"protocol": "flamingo", "committee": {"size": 6}}},
     "one-shot": {"aggregation": {"protocol": "one-shot", "committee": {"size": 9}, "max_colluders": 2}},
+    "pine": {"aggregation": {"protocol": "pine"}},
     "lotto-client-centric": {"selection": {"protocol": "lotto-client-centric"}},
     "lotto-server-centric": {"selection": {"protocol": "lotto-server-centric"}},
     "verifiable-batch-partition": {
