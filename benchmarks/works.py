@@ -57,6 +57,7 @@ WORKS = (
          target_s=60.0, target_ratio=2.0),
     Work("pine", "PINE, 100 x 1,000,000, 10 drop-outs, every proof made and checked (CPU)", "pine", target_ratio=2.0),
     Work("distributed-noise", "noise for 10^6 parameters: encode, add, decode", "distributed_noise"),
+    Work("correlated-noise", "the server's noise for 10^6 parameters, BLT of 4 buffers", "correlated_noise"),
     Work("round-225", "a round on Ray, 70 of 700 clients, 225 samples each", "round", ("--samples", "225")),
     Work("round-20", "the same, 20 samples each", "round", ("--samples", "20"), target_ratio=1.1),
     Work("table2", "a round of Lotto's Table 2 on Ray, 70 of 700 clients", "table2", target_s=8.5),

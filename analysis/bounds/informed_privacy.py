@@ -36,6 +36,7 @@ from testbed.aggregation.dp_sgd_random_participation import RandomParticipationP
 from testbed.batches import Batches
 from testbed.engine.plan import Plan
 from testbed.privacy.gaussian import SubsampledGaussianAccountant
+from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.noise_plan import Accountant, Guarantees
 
 MAX_SIZES_EXAMINED = 2**16
@@ -238,6 +239,8 @@ def guarantees(plan: Plan, accountant: Accountant, delta: float) -> list[Guarant
     training = _Training(plan, accountant, delta)
     if isinstance(accountant, SubsampledGaussianAccountant):
         return _of_dp_sgd(training, accountant)
+    if isinstance(accountant, CorrelatedAccountant):
+        return _of_correlated_noise(training, accountant)
     return [_honest(training), _malicious(training)]
 
 
@@ -398,5 +401,16 @@ def _of_dp_sgd(training: _Training, accountant: SubsampledGaussianAccountant) ->
         always = PrivacyCost(asked.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
         why = "only local sampling: the server says who takes part, and may ask a client in every round"
         return [honest, Guarantee("malicious", always, always, why)]
-    nothing = PrivacyCost(inf, None, None, reason="the server is trusted with the sums before it adds noise")
-    return [honest, Guarantee("malicious", nothing, nothing, nothing.reason)]
+    return [honest, _TRUSTED]
+
+
+def _of_correlated_noise(training: _Training, accountant: CorrelatedAccountant) -> list[Guarantee]:
+    """The server's noise, whoever drops out; what counts is which rounds a client may have."""
+    apart, most = accountant.separation, accountant.participations
+    found = PrivacyCost(accountant.epsilon({1.0: most}, training.delta), None, most)
+    because = f"{most} rounds of a client, {apart} apart or more" if apart > 1 else f"{most} rounds of a client"
+    return [Guarantee("honest but curious", found, found, f"{because}; held off is who sees models alone"), _TRUSTED]
+
+
+_NOTHING = PrivacyCost(inf, None, None, reason="the server is trusted with the sums before it adds noise")
+_TRUSTED = Guarantee("malicious", _NOTHING, _NOTHING, _NOTHING.reason)

@@ -76,6 +76,7 @@ REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
         "float.multiply": 0.032e-9,
         "sort.element": 2.8e-9,
         "gaussian.element": 29e-9,
+        "correlate.element": 1.5e-9,
         "train.parameter_example": 0.33e-9,
         "message": 0.4e-6,
     }
