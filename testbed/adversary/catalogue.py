@@ -16,13 +16,16 @@ from testbed.adversary import (
     lightsecagg,
     one_shot,
     pine,
+    poisoned_samples,
+    poisoned_updates,
 )
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.secagg import dishonest_clients, parallel_sums, reconstruction, small_sums
-from testbed.adversary.selection import batches, candidates, lists, rounds
+from testbed.adversary.selection import batches, candidates, early, lists, rounds
 
 _MODULES: tuple[ModuleType, ...] = (
     candidates,
+    early,
     rounds,
     lists,
     parallel_sums,
@@ -37,6 +40,8 @@ _MODULES: tuple[ModuleType, ...] = (
     committees,
     crafted_models,
     clients,
+    poisoned_updates,
+    poisoned_samples,
     dishonest_clients,
 )
 

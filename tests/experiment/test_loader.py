@@ -19,7 +19,7 @@ from testbed.messages import Message
 
 PROTOCOLS = (
     "'random', 'weighted-random', 'bernoulli', 'partition', 'batch-partition', 'oort', 'lotto-client-centric', "
-    "'lotto-server-centric', 'verifiable-batch-partition'"
+    "'lotto-server-centric', 'verifiable-batch-partition', 'min-separation', 'balls-in-bins'"
 )
 
 

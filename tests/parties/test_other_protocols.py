@@ -36,6 +36,8 @@ MIXES: dict[str, dict[str, Any]] = {
     "verifiable-batch-partition": {
         "selection": {"protocol": "verifiable-batch-partition", "participants": 10, "privacy": 5}
     },
+    "min-separation": {"selection": {"protocol": "min-separation", "separation": 2}},
+    "balls-in-bins": {"selection": {"protocol": "balls-in-bins", "bins": 4, "coins": "clients"}},
     "dp-sgd": {
         "selection": {"protocol": "bernoulli", "client_rate": 0.2},
         "aggregation": {"protocol": "dp-sgd-random-participation", "sample_rate": 0.1, "sigma": 1.0},
