@@ -299,7 +299,10 @@ def robust_rule(section: RobustSection) -> RobustRule:
 
 def combined(rule: RobustRule, updates: Updates) -> Combined:
     """What the rule makes of updates; raises `ExperimentError` where a user-defined one returns no such thing."""
-    returned: Any = rule.combine(updates)
+    shown = [update.view() for update in updates]
+    for update in shown:
+        update.flags.writeable = False  # others may hold them, too
+    returned: Any = rule.combine(shown)
     kind, d = type(rule), len(updates[0])
     try:
         mean, used = np.asarray(returned.mean, np.float64), np.asarray(returned.used)

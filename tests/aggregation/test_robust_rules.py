@@ -319,6 +319,22 @@ def test_a_rule_of_the_users_that_returns_something_else(returned: Any) -> None:
         combined(made, rows([[1, 2], [5, 6]]))
 
 
+class InPlace(RobustRule):
+    """Writes where it may read alone."""
+
+    def combine(self, updates: Any) -> Any:
+        updates[0][:] = 0
+        return Combined(updates[0].astype(np.float64), np.array([0]))
+
+
+def test_a_rule_of_the_users_changes_no_update() -> None:
+    given = rows([[1, 2], [5, 6]])
+    with pytest.raises(ValueError, match="read-only"):
+        combined(robust_rule(RobustSection(rule=f"{__name__}:InPlace")), given)
+    assert given[0].tolist() == [1, 2]
+    assert given[0].flags.writeable
+
+
 class RULES_AS_A_CLASS:
     """No rule."""
 
