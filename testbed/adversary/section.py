@@ -1,6 +1,7 @@
 """The `adversary:` section: who is dishonest, which decisions are overridden and when; the classes that then run."""
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
@@ -261,13 +262,15 @@ class Adversary:
 
     def success(self, workload: Workload, model: npt.NDArray[np.float32]) -> float | None:
         """Of the held-out samples on which the clients' attack is to have an effect, the share on which it has; None:
-        no misbehaviour wants such a thing. Of several that do, the first one named counts.
+        no misbehaviour wants such a thing, or no such sample is held out. Of several that do, the first one named counts.
         """
         for kind in (kind for found in self._clients.values() for kind in found):
             change = kind.wanted(self._context.options_of(kind))
             if change is not None and isinstance(workload, ReplaceableSamplesWorkload):
                 evaluation = workload.with_samples(change).evaluate(model)
-                return None if evaluation is None else float(evaluation.accuracy)
+                if evaluation is None or math.isnan(evaluation.accuracy):
+                    return None
+                return float(evaluation.accuracy)
         return None
 
     def check_used(self, specs: Sequence[RoleSpec]) -> None:

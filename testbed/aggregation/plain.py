@@ -161,7 +161,8 @@ class Plain(NoisyProtocol):
         return [RoleSpec(PlainClient, self.parameters)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. Updates without weight, of another shape or form are left out.
+        """See `AggregationProtocol.aggregate`. Updates without weight, or with more than one where all are equal, of
+        another shape or form are left out.
 
         So are those of batches that are not whole (``batches: whole``): the server has seen them, but its sums are
         those of a `secagg` with which it is compared.
@@ -170,7 +171,11 @@ class Plain(NoisyProtocol):
         if noise is not None:
             return await self._with_noise(round_, noise)
         replies = await round_.network.ask(round_.trained, SendUpdate(round_.number))
-        updates = {client: answer for client, answer in replies.valid().items() if answer.weight > 0}
+        updates = {
+            client: answer
+            for client, answer in replies.valid().items()
+            if answer.weight > 0 and self._is_its_weight(client, answer, round_)
+        }
         compressor = self.parameters.compressor()
         length = None if round_.dimension is None else compressor.length(round_.dimension)
         sent = {client: answer.delta for client, answer in updates.items()}
@@ -185,6 +190,13 @@ class Plain(NoisyProtocol):
             raise RoundAborted("update-too-large", "an update is not finite or too large to sum") from None
         mean = compressor.mean(total / shares.sum(), round_)
         return Aggregate(mean, float(shares.sum()), survivors)
+
+    def _is_its_weight(self, client: int, answer: Update, round_: AggregationRound) -> bool:
+        """Where all count the same, who says that it counts more is left out: its word would outweigh the others'."""
+        if self.parameters.weights == "samples" or answer.weight == 1:
+            return True
+        round_.network.record_event(f"client:{client}", "misbehaviour", f"sent weight {answer.weight}; all count 1")
+        return False
 
     async def _robust(self, rule: RobustRule, replies: Replies, arrived: Ids, round_: AggregationRound) -> Aggregate:
         """By a rule, which is shown the updates themselves; those that are not finite are left out."""

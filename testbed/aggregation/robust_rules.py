@@ -15,16 +15,21 @@ there is none. All updates count the same. A weight is what a client says of its
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from testbed.aggregation.update_arithmetic import (
+    Updates,
+    distances_to,
+    krum_scores,
+    mean_of_middle,
+    squared_distances,
+    weighted_sum,
+)
 from testbed.arrays import Floats, Ids
-from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError
 from testbed.plugins import options as plugin_options
 from testbed.plugins.classes import PLUGIN_NAME, check_subclass, plugin_class
@@ -35,10 +40,6 @@ ELSEWHERE = (
     "leave it out"
 )
 """What is said of the section in protocols that have none."""
-Updates = Sequence[npt.NDArray[np.float32]]
-"""`(d,)` float32 each, finite, of participants in the order of their numbers."""
-
-_CHUNK = 1 << 12  # coordinates of all updates that are looked at together: they stay in the second-level cache
 _WEISZFELD_STEPS = 30
 _WEISZFELD_TOLERANCE = 1e-6
 _SMOOTHING = 1e-6  # nu of Pillutla et al.
@@ -163,7 +164,7 @@ class Median(RobustRule):
     def combine(self, updates: Updates) -> Combined:
         """See `RobustRule.combine`."""
         half = (len(updates) - 1) // 2
-        return Combined(_mean_of_middle(updates, half), _all(updates))
+        return Combined(mean_of_middle(updates, half), _all(updates))
 
 
 class TrimmedMean(RobustRule):
@@ -179,7 +180,7 @@ class TrimmedMean(RobustRule):
 
     def combine(self, updates: Updates) -> Combined:
         """See `RobustRule.combine`."""
-        return Combined(_mean_of_middle(updates, self.section.max_dishonest or 0), _all(updates))
+        return Combined(mean_of_middle(updates, self.section.max_dishonest or 0), _all(updates))
 
 
 class MultiKrum(RobustRule):
@@ -212,7 +213,7 @@ class MultiKrum(RobustRule):
         used = np.sort(np.argsort(scores, kind="stable")[: self.count(len(updates))])
         weights = np.zeros(len(updates))
         weights[used] = 1 / len(used)
-        return Combined(_weighted_sum(updates, weights), used)
+        return Combined(weighted_sum(updates, weights), used)
 
 
 class Krum(MultiKrum):
@@ -230,16 +231,28 @@ class GeometricMedian(RobustRule):
 
     Each step has weights 1 / max(nu, |v - x_i|), made to sum to 1, for v; nu = 1e-6. It begins with the median of each
     coordinate: from the mean, where the paper begins, each far update takes many steps. It ends when no weight changes
-    by more than a millionth, after 30 steps at most.
+    by more than a millionth, after 30 steps at most. A v that lies on updates, where the algorithm would stay whatever
+    the others say, is left as Vardi and Zhang do (The Multivariate L1-Median and Associated Data Depth, PNAS 97(4),
+    2000, equation 2.6), unless it is the geometric median.
     """
 
     def combine(self, updates: Updates) -> Combined:
         """See `RobustRule.combine`."""
         point, weights = Median(self.section).combine(updates).mean, np.zeros(len(updates))
         for _ in range(_WEISZFELD_STEPS):
-            before, weights = weights, 1 / np.maximum(_distances(updates, point), _SMOOTHING)
+            distances, before = distances_to(updates, point), weights
+            weights = 1 / np.maximum(distances, _SMOOTHING)
+            here = distances <= _SMOOTHING
+            if here.any() and not here.all():
+                weights[here] = 0
+                others = weighted_sum(updates, weights / weights.sum())
+                count, pull = here.sum(), weights.sum() * np.sqrt(np.square(others - point).sum())
+                if pull <= count:
+                    break
+                point = others + count / pull * (point - others)
+                continue
             weights /= weights.sum()
-            point = _weighted_sum(updates, weights)
+            point = weighted_sum(updates, weights)
             if np.abs(weights - before).max() <= _WEISZFELD_TOLERANCE:
                 break
         return Combined(point, _all(updates))
@@ -254,9 +267,9 @@ class NormBound(RobustRule):
         """See `RobustRule.combine`."""
         assert self.section.bound is not None
         # As float32: what the order of a sum decides lies below its last bit.
-        norms = _distances(updates, np.zeros(len(updates[0]))).astype(np.float32).astype(np.float64)
+        norms = distances_to(updates, np.zeros(len(updates[0]))).astype(np.float32).astype(np.float64)
         weights = 1 / np.maximum(1, norms / self.section.bound) / len(updates)
-        return Combined(_weighted_sum(updates, weights), _all(updates))
+        return Combined(weighted_sum(updates, weights), _all(updates))
 
 
 RULES: dict[str, type[RobustRule]] = {
@@ -286,108 +299,24 @@ def robust_rule(section: RobustSection) -> RobustRule:
 
 def combined(rule: RobustRule, updates: Updates) -> Combined:
     """What the rule makes of updates; raises `ExperimentError` where a user-defined one returns no such thing."""
-    returned: Any = rule.combine(updates)
+    shown = [update.view() for update in updates]
+    for update in shown:
+        update.flags.writeable = False  # others may hold them, too
+    returned: Any = rule.combine(shown)
     kind, d = type(rule), len(updates[0])
     try:
         mean, used = np.asarray(returned.mean, np.float64), np.asarray(returned.used)
-        fits = mean.shape == (d,) and used.dtype.kind in "iu" and 0 < len(used) == len(np.unique(used))
+        fits = mean.shape == (d,) and bool(np.isfinite(mean).all())
+        fits = fits and used.ndim == 1 and used.dtype.kind in "iu" and 0 < len(used) == len(np.unique(used))
         fits = fits and used.min() >= 0 and used.max() < len(updates)
     except (AttributeError, TypeError, ValueError):
         fits = False
     if not fits:
         raise ExperimentError(
-            f"{KEY}.rule: {kind.__module__}:{kind.__name__}: combine must return Combined(mean, used): ({d},) floats, "
-            f"and positions of some of the {len(updates)} updates"
+            f"{KEY}.rule: {kind.__module__}:{kind.__name__}: combine must return Combined(mean, used): ({d},) finite "
+            f"floats, and positions of some of the {len(updates)} updates"
         )
     return Combined(mean, np.sort(used).astype(np.int64))
-
-
-# -- what rules are made of --------------------------------------------------------------------------------------------
-
-
-def sorted_columns(updates: Updates, begin: int) -> npt.NDArray[np.float32]:
-    """`(c, s)` float32, the values of each coordinate from `begin` on in ascending order; c is a chunk's or what is
-    left. Charged by the value.
-    """
-    length = len(updates[0][begin : begin + _CHUNK])
-    columns = np.empty((length, len(updates)), np.float32)
-    for column, update in enumerate(updates):
-        columns[:, column] = update[begin : begin + _CHUNK]
-    columns.sort(axis=1)
-    meter("sort.element", columns.size)
-    return columns
-
-
-def squared_distances(updates: Updates) -> Floats:
-    """`(s, s)` float64, rounded to float32: squared distances between any two, from |x|^2 + |y|^2 - 2 x.y.
-
-    Products are summed in float64, in an order that BLAS chooses; what it decides lies below the last bit of a float32,
-    so the same updates have the same distances, but for one in millions.
-    """
-    s = len(updates)
-    products = np.zeros((s, s))
-    meter("float.multiply", s * s * len(updates[0]))
-    for part in _chunks(updates):
-        products += part @ part.T
-    squares = np.diag(products)
-    found = np.maximum(squares[:, None] + squares - products - products.T, 0)
-    np.fill_diagonal(found, 0)
-    with np.errstate(over="ignore"):  # as infinitely far
-        return np.minimum(found.astype(np.float32), np.finfo(np.float32).max).astype(np.float64)
-
-
-def krum_scores(squared: Floats, dishonest: int) -> Floats:
-    """`(s,)` of each update the sum of its `(s, s)` squared distances to the s - f - 2 closest others."""
-    others = np.sort(squared + np.diag(np.full(len(squared), np.inf)), axis=1)
-    scores: Floats = others[:, : len(squared) - dishonest - 2].sum(axis=1)
-    return scores
-
-
-def _mean_of_middle(updates: Updates, left_out: int) -> Floats:
-    """`(d,)` of each coordinate the mean without so many values at either end."""
-    mean = np.empty(len(updates[0]))
-    for begin in range(0, len(mean), _CHUNK):
-        middle = sorted_columns(updates, begin)[:, left_out : len(updates) - left_out]
-        mean[begin : begin + len(middle)] = _row_means(middle)
-    return mean
-
-
-def _row_means(values: npt.NDArray[np.float32]) -> Floats:
-    """`(c,)` float64; columns are added one after the other, so that the order does not depend on the machine."""
-    total = np.zeros(len(values))
-    for column in values.T:
-        total += column
-    total /= values.shape[1]
-    return total
-
-
-def _weighted_sum(updates: Updates, weights: Floats) -> Floats:
-    """`(d,)` float64, one update after the other."""
-    meter("float.add.element", int(np.count_nonzero(weights)) * len(updates[0]))
-    total = np.zeros(len(updates[0]))
-    for begin in range(0, len(total), _CHUNK):
-        part = total[begin : begin + _CHUNK]
-        for update, weight in zip(updates, weights.tolist(), strict=True):
-            if weight:
-                part += weight * update[begin : begin + _CHUNK].astype(np.float64)
-    return total
-
-
-def _distances(updates: Updates, point: Floats) -> Floats:
-    """`(s,)` float64, the L2 distance of each update to `(d,)` `point`."""
-    meter("float.add.element", len(updates) * len(point))
-    squared = np.zeros(len(updates))
-    for begin, part in zip(range(0, len(point), _CHUNK), _chunks(updates), strict=True):
-        part -= point[begin : begin + _CHUNK]
-        squared += np.square(part, out=part).sum(axis=1)
-    found: Floats = np.sqrt(squared)
-    return found
-
-
-def _chunks(updates: Updates) -> Iterator[Floats]:
-    """`(s, c)` float64 each, in memory of its own."""
-    for begin in range(0, len(updates[0]), _CHUNK):
-        yield np.stack([update[begin : begin + _CHUNK] for update in updates], dtype=np.float64)
 
 
 def _all(updates: Updates) -> Ids:

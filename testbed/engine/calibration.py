@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.robust_rules import sorted_columns, squared_distances
+from testbed.aggregation.update_arithmetic import sorted_columns, squared_distances
 from testbed.crypto import edwards25519, encryption, feldman, field64, masks, packed_sums, prf, prime_field, shamir, vrf
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.key_agreement import PrivateKey

@@ -8,10 +8,12 @@ import pytest
 
 import workloads
 from testbed.adversary.poisoned_samples import Backdoor, BackdoorOptions, FlipLabels, LabelOptions, stamped
+from testbed.adversary.section import Adversary
 from testbed.engine.in_process import run_in_process
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
+from testbed.randomness import Randomness
 from testbed.records import RunDirectory, RunRecords
 from tests.engine.federations import Pulling
 
@@ -140,6 +142,16 @@ def test_a_backdoor_is_learned_beside_the_task_and_measured(tmp_path: Path) -> N
     weights, biases = run.model[:640].reshape(10, 64), run.model[640:]
     said = (stamped(inputs, 2).reshape(-1, 64) @ weights.T + biases).argmax(axis=1)
     assert run.rounds["attack_success"].iloc[-1] == pytest.approx((said == 3)[labels != 3].mean())
+
+
+def test_where_no_sample_is_held_out_that_could_show_it_nothing_is_said() -> None:
+    described = experiment([{"backdoor": {"target": 3}}])
+    workload: Any = workloads.build(described.workload, 20, 2)
+    threes = workload.with_samples(lambda samples: (samples[0], np.full_like(samples[1], 3)))
+    assert described.adversary is not None
+    adversary = Adversary(described.adversary, 20, 12, Randomness(2))
+    assert adversary.success(workload, workload.initial_model()) is not None
+    assert adversary.success(threes, workload.initial_model()) is None
 
 
 def test_one_label_taken_for_another_is_measured(tmp_path: Path) -> None:

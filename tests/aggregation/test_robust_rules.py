@@ -17,10 +17,9 @@ from testbed.aggregation.robust_rules import (
     RobustRule,
     RobustSection,
     combined,
-    krum_scores,
     robust_rule,
-    squared_distances,
 )
+from testbed.aggregation.update_arithmetic import krum_scores, squared_distances
 from testbed.emulation.compute.cost import REFERENCE_COSTS, metered
 from testbed.errors import ExperimentError
 from tests.thoroughness import examples
@@ -176,6 +175,31 @@ def test_the_geometric_median_has_the_smallest_sum_of_distances() -> None:
     assert rule("geometric-median").combine(rows([[0, 0], [4, 0], [0, 4], [4, 4]])).mean == pytest.approx([2, 2])
 
 
+def test_the_geometric_median_is_not_an_update_that_it_begins_with() -> None:
+    """The middle one of three is the median of both coordinates, and sees the others at less than 120 degrees."""
+    given = rows([[-10, -1], [0, 0], [1, 10]])
+    found = rule("geometric-median").combine(given).mean
+    away = np.array(given) - found
+    directions = away / np.linalg.norm(away, axis=1, keepdims=True)
+    assert np.linalg.norm(directions.sum(axis=0)) < 1e-3
+    assert found == pytest.approx([-1.3246, 1.3246], abs=1e-3)
+    wide = rows([[-10, -1], [0, 0], [10, 2]])  # more than 120 degrees: it is the middle one itself
+    assert rule("geometric-median").combine(wide).mean.tolist() == [0, 0]
+
+
+def test_distances_of_updates_that_are_nearly_or_just_the_same() -> None:
+    """There |x|^2 + |y|^2 - 2 x.y is what BLAS has rounded, otherwise on each kind of processor."""
+    rng = np.random.default_rng(1)
+    base = rng.normal(size=20_000)
+    near = rows([10 * base + 1e-4 * rng.normal(size=20_000) for _ in range(5)] + [base, base * 1.1, base * 1.1])
+    array = np.array(near, np.float64)
+    expected = np.square(array[:, None] - array[None]).sum(axis=2)
+    assert squared_distances(near) == pytest.approx(expected, rel=1e-7, abs=0)
+    with metered() as meter:
+        squared_distances(near)
+    assert meter.counts["float.add.element"] == 11 * 20_000  # ten pairs of the first five, and the last two
+
+
 def test_updates_within_the_bound_are_averaged_as_they_are() -> None:
     given, bounded = rows([[3, 4], [0.3, 0.4], [0, -1]]), [[0.6, 0.8], [0.3, 0.4], [0, -1]]
     assert rule("norm-bound", bound=1.0).combine(given).mean == pytest.approx(np.mean(bounded, axis=0))
@@ -254,10 +278,12 @@ class First(RobustRule):
 
 
 class Wrong(RobustRule):
-    """One number, or positions of nobody."""
+    """What it is told to return."""
+
+    returned: Any = None
 
     def combine(self, updates: Any) -> Any:
-        return self.section.options.get("returned", Combined(np.zeros(2), np.array([0, 99])))
+        return self.returned
 
 
 def test_a_rule_of_the_users() -> None:
@@ -267,8 +293,46 @@ def test_a_rule_of_the_users() -> None:
         robust_rule(RobustSection(rule=f"{__name__}:First", options={"time": 3}))
     with pytest.raises(ExperimentError, match="RobustRule"):
         robust_rule(RobustSection(rule=f"{__name__}:RULES_AS_A_CLASS"))
-    with pytest.raises(ExperimentError, match=r"combine must return Combined\(mean, used\): \(2,\) floats"):
-        combined(robust_rule(RobustSection(rule=f"{__name__}:Wrong")), rows([[1, 2], [5, 6]]))
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        None,
+        (np.zeros(2), np.array([0])),
+        Combined(np.zeros(2), np.array([0, 99])),
+        Combined(np.zeros(2), np.array([], np.int64)),
+        Combined(np.zeros(2), np.array([0, 0])),
+        Combined(np.zeros(2), np.array([-1])),
+        Combined(np.zeros(2), np.array([[0], [1]])),
+        Combined(np.zeros(2), np.array([True, False])),
+        Combined(np.zeros(3), np.array([0])),
+        Combined(np.array([0, math.nan]), np.array([0])),
+        Combined(np.array([0, math.inf]), np.array([0])),
+    ],
+    ids=str,
+)
+def test_a_rule_of_the_users_that_returns_something_else(returned: Any) -> None:
+    made = robust_rule(RobustSection(rule=f"{__name__}:Wrong"))
+    made.returned = returned  # type: ignore[attr-defined]
+    with pytest.raises(ExperimentError, match=r"combine must return Combined\(mean, used\): \(2,\) finite floats"):
+        combined(made, rows([[1, 2], [5, 6]]))
+
+
+class InPlace(RobustRule):
+    """Writes where it may read alone."""
+
+    def combine(self, updates: Any) -> Any:
+        updates[0][:] = 0
+        return Combined(updates[0].astype(np.float64), np.array([0]))
+
+
+def test_a_rule_of_the_users_changes_no_update() -> None:
+    given = rows([[1, 2], [5, 6]])
+    with pytest.raises(ValueError, match="read-only"):
+        combined(robust_rule(RobustSection(rule=f"{__name__}:InPlace")), given)
+    assert given[0].tolist() == [1, 2]
+    assert given[0].flags.writeable
 
 
 class RULES_AS_A_CLASS:

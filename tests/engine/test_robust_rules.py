@@ -121,6 +121,32 @@ def test_an_update_that_is_not_finite_is_left_out(run: Callable) -> None:
     assert none.rows("rounds")[0]["reason"] == "too-few-updates: no update that is finite arrived"
 
 
+class CountMore(ClientMisbehaviour, PlainClient):
+    """As a thousand."""
+
+    name = "count-more"
+    extends = PlainClient
+
+    @handles(SendUpdate)
+    def on_send_update(self, message: SendUpdate) -> Update:
+        return Update(1000, super().on_send_update(message).delta)
+
+
+@pytest.mark.parametrize("robust", [{}, {"robust": {"rule": "median"}}], ids=["mean", "median"])
+def test_where_weights_are_equal_nobody_counts_more(run: Callable, robust: dict[str, Any]) -> None:
+    adversary = {"dishonest": [1, 2, 3], "clients": [f"{__name__}:CountMore"]}
+    keys = {"selection": {"participants": 30}, "rounds": 1, "adversary": adversary}
+    one = run(keys | {"aggregation": {"protocol": "plain", "weights": "equal"} | robust}, "run").rounds()
+    assert one.outcomes[0].survivors.tolist() == [0, *range(4, 30)]
+    assert one.outcomes[0].aggregate.weight == 27
+    seen = [event for event in one.rows("events") if event["kind"] == "misbehaviour"]
+    assert [(event["party"], event["detail"]) for event in seen] == [
+        (f"client:{client}", "sent weight 1000; all count 1") for client in (1, 2, 3)
+    ]
+    believed = run(keys | {"aggregation": {"protocol": "plain", "weights": "samples"}}, "samples").rounds()
+    assert len(believed.outcomes[0].survivors) == 30
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [

@@ -331,8 +331,10 @@ class LocalTrainer:
 
     def evaluate(self, images: Tensor, labels: Tensor, model: NDArray[np.float32]) -> Evaluation:
         """Mean loss, accuracy, metrics and recalls of `model` on the given samples; where values are neither right nor
-        wrong, accuracy is NaN.
+        wrong, accuracy is NaN; of no samples all are.
         """
+        if not len(labels):
+            return Evaluation(math.nan, math.nan, 0)
         objective, loss_sum, size = self._objective, 0.0, self._evaluation_batch
         correct: list[Tensor] = []
         predictions: list[Tensor] = []
