@@ -1,6 +1,7 @@
 """Membership and labels from what was seen of real runs: found where they must be, at chance elsewhere; refusals."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,38 @@ def test_what_a_run_lacks_is_said_in_one_line(made: Made, sections: dict[str, An
         with pytest.raises(ExperimentError, match=said) as raised:
             attack(run, first)
         assert "\n" not in str(raised.value)
+
+
+def _other_arrays(path: Path, change: Callable[[Any], Any]) -> None:
+    with np.load(path / "aggregates" / "round-000002.npz") as stored:
+        arrays = {name: change(values) if values.ndim else values for name, values in stored.items()}
+    np.savez(path / "aggregates" / "round-000002.npz", **arrays)
+
+
+def _other_experiment(path: Path, there: str, instead: str) -> None:
+    text = (path / "experiment.yaml").read_text()
+    assert there in text
+    (path / "experiment.yaml").write_text(text.replace(there, instead))
+
+
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        (lambda path: _other_arrays(path, lambda values: values[:100]), "round 2 is of another model"),
+        (lambda path: _other_arrays(path, lambda values: values * np.nan), "round 2 is not finite"),
+        (lambda path: _other_experiment(path, "model: mlp", "model: logistic"), "8970 parameters, .* has 650"),
+        (lambda path: _other_experiment(path, "population: 8", "population: 5"), "of a population of 5"),
+    ],
+)
+def test_records_that_do_not_fit_together_are_refused(
+    made: Made, tmp_path: Path, damaged: Callable[[Path], None], said: str
+) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(made().path, path)
+    damaged(path)
+    for attack in (membership, property_inference):
+        with pytest.raises(ExperimentError, match=said):
+            attack(RunRecords(path))
 
 
 def test_recorded_rounds_are_the_default(made: Made) -> None:
