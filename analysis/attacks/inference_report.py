@@ -108,7 +108,7 @@ def _rendered(
             if one.facts.isolated < one.facts.clients
         ),
         *notes,
-        *(f"warning: {visible(one.run.label)}: {one.facts.warning}" for one in found if one.facts.warning),
+        *(f"warning: {visible(one.run.label)}: {said}" for one in found for said in one.warnings),
     ]
     return f"{table}\n" + "".join(f"{line}\n" for line in said)
 

@@ -79,8 +79,8 @@ def test_one_sample_a_client_and_one_step_give_everything_away(made: Made) -> No
 def test_samples_of_nobody_are_not_told_from_one_another(plain: RunRecords, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = Trials.drawn
 
-    def nobody(workload: TorchWorkload, clients: Any, most: int, seed: int) -> Trials:
-        made = drawn(workload, clients, most, seed)
+    def nobody(workload: TorchWorkload, clients: Any, most: int, seed: int, several: bool) -> Trials:
+        made = drawn(workload, clients, most, seed, several)
         inputs, labels = workload.data.held_out()
         left = {label: np.flatnonzero(labels.numpy() == label)[::-1].tolist() for label in range(10)}
         used = set()
@@ -89,7 +89,7 @@ def test_samples_of_nobody_are_not_told_from_one_another(plain: RunRecords, monk
             taken.append(next(place for place in left[label] if place not in used))
             used.add(taken[-1])
         members = torch.cat((inputs[taken], made.samples[0][len(made.clients) :]))
-        return Trials((members, made.samples[1]), made.clients)
+        return Trials((members, made.samples[1]), made.clients, made.holders)
 
     monkeypatch.setattr(membership_in_sums.Trials, "drawn", nobody)
     for told in membership(plain).told.values():
@@ -108,6 +108,29 @@ def test_trials_are_of_the_clients_and_have_the_same_labels(plain: RunRecords) -
         assert labels[same].tolist() == [members[place]]
         assert trials.samples[0][place + 60].numpy().tobytes() in held_out
     assert len({image.numpy().tobytes() for image in trials.samples[0]}) == 120
+
+
+def test_samples_that_all_clients_share_are_asked_about_once(made: Made) -> None:
+    shared = SMALL["workload"] | {"partition": {"shared_samples": 10}, "samples_per_client": 12}
+    run = made(**SMALL | {"workload": shared, "rounds": 4})
+    seen = SumsSeen.of(run)
+    trials = Trials.drawn(seen.workload, seen.clients, 300, 1, several=True)
+    everybody = frozenset(seen.clients.tolist())
+    assert len(trials.clients) == 10 + 2 * len(everybody)
+    assert sorted(map(len, trials.holders)) == [1] * 2 * len(everybody) + [len(everybody)] * 10
+    assert all(client in held for client, held in zip(trials.clients.tolist(), trials.holders, strict=True))
+    found = membership(run)
+    assert found.told["update"].members == len(trials.clients)
+    assert found.sources["sums"].count >= 10  # of these each client is right
+    assert not found.warnings
+
+
+def test_others_of_other_writers_are_warned_of(made: Made) -> None:
+    writers = {"dataset": "synthetic-femnist", "model": "logistic", "samples_per_client": 12, "evaluate_every": 2}
+    found = membership(made(rounds=2, workload=writers), samples=8)
+    assert "each client is one writer" in found.warnings[0]
+    assert "warning: seen: each client" in inference_report.membership_table([found], "text", 0.95)
+    assert not found.rows()[0]["others_alike"]
 
 
 def test_secagg_shows_the_same_sums(made: Made, plain: RunRecords) -> None:
