@@ -73,8 +73,8 @@ def property_table(found: Sequence[Property], format: str, confidence: float) ->
         "Shares off: half the sum of the differences to the true shares; guessing: the mean of all clients.",
         "Holds: whether a client has a label at all. group: of all clients always in the same sums together.",
         "Each update: as it was learned, before any clipping and noise, so that ε is not of it.",
-        f"Interval: {confidence:.4g}, Clopper and Pearson's, as if each client's answer were independent: those of clients",
-        "summed together are the same.",
+        f"Interval: {confidence:.4g}, Clopper and Pearson's, as if clients' answers were independent: of clients",
+        "summed together they are the same.",
     ]
     return _rendered(found, format, _PROPERTY_HEADS, cells, notes)
 

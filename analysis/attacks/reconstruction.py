@@ -27,6 +27,7 @@ from testbed.arrays import Floats
 from testbed.errors import ExperimentError, RunError
 from testbed.files.atomic import atomic_write
 from testbed.records import RunRecords
+from testbed.records.arrays import RoundAggregate
 
 Integers = npt.NDArray[np.int64]
 
@@ -70,7 +71,7 @@ def view(run: RunRecords, first: int, last: int) -> View:
     rounds = stretch.loc[stretch["outcome"] == "completed", "round"].to_numpy(np.int64)
     if not len(rounds):
         raise ExperimentError(f"{run.path}: none of rounds {first} to {last} was completed; take more")
-    seen = []
+    seen: list[RoundAggregate] = []
     for number in rounds.tolist():
         aggregate = run.aggregate(number)
         if aggregate is None:
@@ -79,7 +80,7 @@ def view(run: RunRecords, first: int, last: int) -> View:
                 f"or [{first}, {last}]"
             )
         both = np.concatenate((aggregate.model, aggregate.mean))
-        if seen and len(both) != 2 * len(seen[0].model) or len(aggregate.model) != len(aggregate.mean):
+        if (seen and len(both) != 2 * len(seen[0].model)) or len(aggregate.model) != len(aggregate.mean):
             raise ExperimentError(f"{run.path}: the aggregate of round {number} is of another model; run it again")
         if not np.isfinite(both).all():
             raise ExperimentError(f"{run.path}: the aggregate of round {number} is not finite; run it again")
