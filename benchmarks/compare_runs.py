@@ -107,7 +107,7 @@ def _tables(rounds: int, experiment: dict[str, Any], rng: np.random.Generator) -
         "rounds": {
             "round": number, "outcome": ["completed"] * rounds, "reason": [""] * rounds,
             "started_s": _ROUND_S * (number - 1), "ended_s": _ROUND_S * (number - 1) + took,
-            "server_compute_s": np.full(rounds, 0.25), "behind_s": np.zeros(rounds),
+            "server_compute_s": np.full(rounds, 0.25), "server_work": [None] * rounds, "behind_s": np.zeros(rounds),
             "population": zeros + POPULATION, "candidates": zeros + PARTICIPANTS, "participants": zeros + PARTICIPANTS,
             "survivors": zeros + PARTICIPANTS, "bytes_down": zeros, "bytes_up": zeros, "beacon_bytes_down": zeros,
             "beacon_bytes_up": zeros, "accuracy": 0.95 - 0.8 * np.exp(-number / 40) + rng.normal(0, 0.01, rounds),

@@ -200,9 +200,10 @@ class Trainer(Role):
             if number != client.last_round or client.local_update is not None:
                 decided = "participants were agreed on" if environment.participants_are_agreed else "it decided"
                 raise Refusal("train.round-used", f"round {number}; {decided} for {client.last_round}")
-            return
-        if number <= client.last_round:
+        elif number <= client.last_round:
             raise Refusal("train.round-used", f"round {number} was used before")
+        if environment.participation is not None:
+            environment.participation.begin(client.number, number)
         client.last_round = number
 
 

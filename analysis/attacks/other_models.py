@@ -29,6 +29,7 @@ from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.one_shot.parameters import OneShotParameters
+from testbed.aggregation.pine.parameters import PineParameters
 from testbed.aggregation.ring_elements import noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.arrays import Floats
@@ -182,6 +183,8 @@ def _gain(run: RunRecords) -> float:
 
 def _step(section: AggregationParameters) -> float:
     """Between two values that a coordinate can have in what is summed; 0: any float, or they are rounded rotated."""
+    if isinstance(section, PineParameters):
+        return float(2.0**-section.fraction_bits)
     if noise_of(section) is not None or not isinstance(section, _QUANTISED):
         return 0.0
     return float(2 * section.quantisation.clip / section.quantisation.highest)
@@ -195,6 +198,8 @@ def _clipped(
     clipped: Floats = delta
     if (noise := noise_of(section)) is not None:
         clipped = delta * min(1.0, noise.clip / max(float(np.linalg.norm(delta)), 1e-300))
+    elif isinstance(section, PineParameters):
+        clipped = section.encode(delta.astype(np.float32))[: len(delta)] / 2.0**section.fraction_bits
     elif isinstance(section, _QUANTISED):
         clipped = np.clip(delta, -section.quantisation.clip, section.quantisation.clip)
     return clipped

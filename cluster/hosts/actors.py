@@ -65,10 +65,10 @@ class ClientHost:
         with locating_crashes(f"the preparation of host {index}"):
             plan = Plan(experiment, simulation_seed)
             workload = workloads.build(experiment.workload, experiment.population, plan.seed)
-            kept = None if states is None else ClientStates(Path(states[0]))
-            if kept is not None and states is not None:
-                kept.check_shared(states[1])
-            environment = plan.environment(workload, kept)
+            directory = None if states is None else Path(states[0])
+            if states is not None:
+                ClientStates(directory).check_shared(states[1])
+            environment = plan.environment(workload, directory)
         check_plugin_modules(experiment)
         numbers = owned_by(index, hosts, experiment.population)
         self._host = Host(numbers, environment, plan.roles, last_round=last_round, on_crash=experiment.on_crash)
@@ -171,9 +171,9 @@ class Coordinator:
         early: list[tuple[str, str, str]] = []
         self._hosts.on_event = lambda *event: early.append(event)
         states = None
-        if experiment.workload.drift_correction is not None or experiment.workload.local_layers is not None:
+        if plan.clients_remember:
             if directory is None:
-                raise ClusterError("workload: clients keep something from round to round; a run needs a directory")
+                raise ClusterError("clients keep something from round to round; a run needs a directory")
             states = (directory, ClientStates(Path(directory)).share())
         # Here and on the hosts, where it takes seconds (to import torch, to read data), at the same time.
         workload, _ = await asyncio.gather(

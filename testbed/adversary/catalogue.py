@@ -7,13 +7,25 @@ override the same decision in different protocols.
 from collections.abc import Iterable
 from types import ModuleType
 
-from testbed.adversary import clients, committees, crafted_models, flamingo, incomplete_batches, lightsecagg, one_shot
+from testbed.adversary import (
+    clients,
+    committees,
+    crafted_models,
+    flamingo,
+    incomplete_batches,
+    lightsecagg,
+    one_shot,
+    pine,
+    poisoned_samples,
+    poisoned_updates,
+)
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.secagg import dishonest_clients, parallel_sums, reconstruction, small_sums
-from testbed.adversary.selection import batches, candidates, lists, rounds
+from testbed.adversary.selection import batches, candidates, early, lists, rounds
 
 _MODULES: tuple[ModuleType, ...] = (
     candidates,
+    early,
     rounds,
     lists,
     parallel_sums,
@@ -24,9 +36,12 @@ _MODULES: tuple[ModuleType, ...] = (
     incomplete_batches,
     flamingo,
     one_shot,
+    pine,
     committees,
     crafted_models,
     clients,
+    poisoned_updates,
+    poisoned_samples,
     dishonest_clients,
 )
 

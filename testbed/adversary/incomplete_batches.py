@@ -17,11 +17,12 @@ from testbed.aggregation.flamingo.round import FlamingoRound
 from testbed.aggregation.flamingo.server import Flamingo
 from testbed.aggregation.lightsecagg.server import LightSecAgg, LightSecAggRound
 from testbed.aggregation.one_shot.server import OneShot, OneShotRound
+from testbed.aggregation.pine.server import Pine, PineRound
 from testbed.arrays import Ids
 
 
 class _LeavesOneOut(AggregationMisbehaviour):
-    """What the three have in common."""
+    """What they have in common."""
 
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
@@ -75,3 +76,16 @@ class BreakBatchOfOneShot(_LeavesOneOut, OneShot):
         await super().collect_submissions(state)
         victim = self.victim(state.start, state.survivors, BreakBatchOfOneShot)
         state.survivors = np.setdiff1d(state.survivors, [] if victim is None else [victim])
+
+
+class BreakBatchOfPine(_LeavesOneOut, Pine):
+    """Leaves one honest client's valid report out of those that it has the helper sum, and its batch-mates' in."""
+
+    name: ClassVar[str] = BreakBatch.name
+    applies_to: ClassVar[tuple[str, ...]] = ("pine",)
+
+    def survivors(self, state: PineRound) -> Ids:
+        """As the honest server's, without the victim."""
+        honest = super().survivors(state)
+        victim = self.victim(state.start, honest, BreakBatchOfPine)
+        return np.setdiff1d(honest, [] if victim is None else [victim])

@@ -8,6 +8,8 @@ from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.lightsecagg.server import LightSecAgg
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.one_shot.server import OneShot
+from testbed.aggregation.pine.parameters import PineParameters
+from testbed.aggregation.pine.server import Pine
 from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
@@ -21,6 +23,7 @@ PROTOCOLS: dict[type[AggregationParameters], type[AggregationProtocol]] = {
     LightSecAggParameters: LightSecAgg,
     FlamingoParameters: Flamingo,
     OneShotParameters: OneShot,
+    PineParameters: Pine,
     RandomParticipationParameters: RandomParticipation,
 }
 """The server of each class of parameters, whose default for ``protocol`` is the name in an experiment."""

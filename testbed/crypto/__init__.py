@@ -13,7 +13,7 @@ class InvalidKey(ProtocolError):
 
 
 class InvalidProof(ProtocolError):
-    """A VRF proof that does not verify."""
+    """A proof that does not verify: of a VRF, or that a shared measurement is valid."""
 
 
 class InvalidSignature(ProtocolError):

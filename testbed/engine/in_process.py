@@ -12,7 +12,6 @@ from testbed.network.live.admission import connecting_s
 from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.records import RunDirectory
-from testbed.workload.client_states import ClientStates
 from testbed.workload.contract import Workload
 
 
@@ -80,7 +79,7 @@ def _registered(
     experiment = plan.experiment
     checkpoint = None if records is None else records.checkpoint()
     last_round = 0 if checkpoint is None else checkpoint.round_number
-    environment = plan.environment(workload, None if records is None else ClientStates(records.path))
+    environment = plan.environment(workload, None if records is None else records.path)
     local = LocalHosts(
         experiment.population, environment, plan.roles, hosts=hosts, last_round=last_round, on_crash=experiment.on_crash
     )

@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +30,11 @@ from testbed.experiment.schema import Experiment, check_schedule, check_stages
 from testbed.former_names import check_overrides
 from testbed.network.contract import Timing
 from testbed.parties.client import Environment, RoleSpec
+from testbed.parties.participation import OwnParticipation, ParticipationLog
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import RoundBeacon
 from testbed.privacy.noise_plan import NoisePlan
+from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.randomness import Randomness
 from testbed.training import Broadcast, Trainer
@@ -230,16 +233,27 @@ class Plan:
             )
         return drift_correction(section.drift_correction, learning, workload)
 
-    def environment(self, workload: Workload, client_states: ClientStates | None = None) -> Environment:
-        """What the clients of one host share; the directory comes after registration.
+    @property
+    def participation_pattern(self) -> ParticipationPattern | None:
+        """How far apart and how many the rounds of a client may be, which clients insist on; None: nothing is sure."""
+        pattern: ParticipationPattern | None = self.selection.parameters.participation_pattern(self.experiment.rounds)
+        return pattern
+
+    @property
+    def clients_remember(self) -> bool:
+        """Whether clients keep something from round to round, in the run's directory."""
+        learning = self.experiment.workload
+        return any((learning.drift_correction, learning.local_layers, self.participation_pattern))
+
+    def environment(self, workload: Workload, directory: Path | None = None) -> Environment:
+        """What the clients of one host share; the directory of the PKI comes after registration.
 
         Args:
             workload: what they learn.
-            client_states: what they keep, where they keep something; None: it goes with the host.
+            directory: the run's, for what they keep, where they keep something; None: it goes with the host.
         """
-        algorithm = self.client_algorithm(workload)
-        if algorithm is not None and client_states is None:
-            client_states = ClientStates(None)
+        algorithm, pattern = self.client_algorithm(workload), self.participation_pattern
+        client_states = None if algorithm is None and directory is None else ClientStates(directory)
         self.aggregation.prepare(self.maximum_participants, workload.dimension)
         return Environment(
             population=self.experiment.population,
@@ -261,6 +275,7 @@ class Plan:
             results=self.results,
             client_algorithm=algorithm,
             client_states=client_states,
+            participation=None if pattern is None else OwnParticipation(pattern, ParticipationLog(directory)),
         )
 
     @cached_property

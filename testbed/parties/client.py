@@ -42,6 +42,7 @@ from testbed.crypto.remembered import Results
 from testbed.emulation.compute.cost import ComputeModel, meter_pki
 from testbed.errors import Refusal
 from testbed.messages import Message, encode
+from testbed.parties.participation import OwnParticipation
 from testbed.parties.pki import Directory, Entries, Identity, Lookup
 from testbed.randomness import Randomness
 from testbed.workload.client_algorithm import ClientAlgorithm
@@ -65,16 +66,15 @@ class Environment:
         participants_are_agreed: clients must have verified the participant list (Lotto) before they aggregate.
         clients_decide: each client has decided in selection whether it takes part; one that does not never trains.
         rounds: the experiment's; a server that could name any later number could look for one that favours its clients.
-        minimum_participants: with fewer, an honest server would have skipped the round: clients refuse to sum.
-        maximum_participants: nor does an honest server ever have more.
+        minimum_participants, maximum_participants: an honest server has no other rounds: clients refuse to sum.
         batches: groups of clients whose updates may only be summed together, where selection works with such.
         client_rate: probability with which each available client takes part in a round, where that is independent.
         reports_training: whether clients say what their mean loss was, and how many samples they have.
         symbolic_masks: whether masks stay seeds until somebody looks (`testbed.network.masked_vectors`).
         derives_identities: whether clients have keys that follow from the seed (`testbed.parties.derived_keys`).
         results: of pure functions that several parties here need (`testbed.crypto.remembered`); None: not remembered.
-        client_algorithm: what clients make of the model and of what they keep; None: they keep nothing.
-        client_states: what they keep.
+        client_algorithm, client_states: what clients make of what they keep, and that; None: they keep nothing.
+        participation: what each insists on about its own rounds; None: it takes part whenever it is asked.
     """
 
     population: int
@@ -96,6 +96,7 @@ class Environment:
     results: Results | None = None
     client_algorithm: ClientAlgorithm | None = None
     client_states: ClientStates | None = None
+    participation: OwnParticipation | None = None
 
     def look_up(self, clients: Iterable[int]) -> Directory:
         """Query the PKI for the keys of `clients`; the asking client pays for the bytes."""
@@ -252,7 +253,6 @@ class Role:
     @classmethod
     def prepare(cls, environment: Environment, clients: Iterable[Client], question: Message) -> None:
         """Before clients of a host answer a question, one after the other: what is better begun for all of them.
-
         It is left in `Client.prepared`, and changes no answer. No work is metered here: clients are charged for their
         own when they answer.
 

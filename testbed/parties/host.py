@@ -121,7 +121,10 @@ class Host:
     def deliver(self, delivery: Delivery) -> HostAnswers:
         """Run the handlers of `delivery.recipients` (clients of this host)."""
         with remembers(self.environment.results):
-            return self._deliver(delivery)
+            answers = self._deliver(delivery)
+        if self.environment.participation is not None:
+            self.environment.participation.log.sync()  # what clients remember is safe before anybody has an answer
+        return answers
 
     def _deliver(self, delivery: Delivery, alike: bool = True) -> HostAnswers:
         if len(delivery.recipients) == 0:

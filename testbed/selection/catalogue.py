@@ -1,5 +1,6 @@
 """The built-in selection protocols: a line each, from which the schema and the engine derive the rest."""
 
+from testbed.selection.balls_in_bins import BallsInBinsParameters, BallsInBinsSelection
 from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection, PartitionParameters
 from testbed.selection.contract import SelectionParameters, SelectionProtocol
 from testbed.selection.lotto.variants import (
@@ -8,6 +9,7 @@ from testbed.selection.lotto.variants import (
     ServerCentricParameters,
     ServerCentricServer,
 )
+from testbed.selection.min_separation import MinSeparationParameters, MinSeparationSelection
 from testbed.selection.oort import OortParameters, OortSelection
 from testbed.selection.random_selection import (
     BernoulliParameters,
@@ -29,5 +31,7 @@ PROTOCOLS: dict[type[SelectionParameters], type[SelectionProtocol]] = {
     ClientCentricParameters: ClientCentricServer,
     ServerCentricParameters: ServerCentricServer,
     VerifiableBatchPartitionParameters: VerifiableBatchServer,
+    MinSeparationParameters: MinSeparationSelection,
+    BallsInBinsParameters: BallsInBinsSelection,
 }
 """The server of each class of parameters, whose default for ``protocol`` is the name in an experiment."""

@@ -17,6 +17,7 @@ from testbed.network.contract import Replies, no_ids
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import BeaconAccess
+from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.randomness import Randomness
 
 
@@ -48,6 +49,14 @@ class SelectionParameters(BaseModel):
     def by_losses(self) -> str:
         """The key by which clients are chosen by the losses that they report; empty where they are not."""
         return ""
+
+    def expected_participants(self, population: int) -> float:
+        """Participants of a round, on average, where all are available and none is ineligible."""
+        return self.participants
+
+    def participation_pattern(self, rounds: int) -> ParticipationPattern | None:
+        """What is sure of the rounds of one client among so many; None: it may be chosen for any of them."""
+        return None
 
     def check(self, population: int) -> None:
         """Raise `ValueError` (one line: key, what is allowed) when the parameters do not fit the population."""

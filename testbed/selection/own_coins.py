@@ -49,12 +49,17 @@ class DecidingClient(Role):
             raise Refusal("check-in.round-beyond-the-last", f"round {message.round} of {environment.rounds}")
         if message.round <= client.last_round:
             raise Refusal("check-in.round-used", f"the coin of round {message.round} was tossed before")
+        client.takes_part = self.decides(message.round)
+        client.last_round = message.round
+        return Decision(client.takes_part)
+
+    def decides(self, number: int) -> bool:
+        """Whether it takes part in this round; asked once."""
+        client, environment = self.client, self.environment
         if environment.client_rate is None:
             raise Refusal("check-in.no-client-rate", "this run's selection draws no client independently")
-        client.last_round = message.round
-        secret = environment.randomness.secret(client.number, message.round, "check-in/participation")
-        client.takes_part = bool(coins(secret, 1, environment.client_rate)[0])
-        return Decision(client.takes_part)
+        secret = environment.randomness.secret(client.number, number, "check-in/participation")
+        return bool(coins(secret, 1, environment.client_rate)[0])
 
 
 async def decisions(round_: SelectionRound) -> tuple[Ids, Ids]:

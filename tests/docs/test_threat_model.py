@@ -15,7 +15,7 @@ def test_a_table_is_what_its_command_prints() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)  # thirteen surveys: four minutes of CPU
+@pytest.mark.timeout(1800)  # fourteen surveys: four minutes of CPU
 def test_the_page_is_as_it_comes_out() -> None:
     assert written(PAGE.read_text()) == PAGE.read_text()
 

@@ -103,10 +103,10 @@ def test_it_is_the_papers_whoever_drops_out_and_when(
     run: Callable[..., Run], algorithm: str, protocol: str, stage: str
 ) -> None:
     """What a client has trained that was not summed leaves no trace with it: the next rounds would differ."""
-    given = {"clip": 2.0, "levels_bits": 20} if protocol != "plain" else {}
+    given = {"clip": 2.0, "levels_bits": 20} if protocol not in ("plain", "pine") else {}
     of_update = {
         "plain": "plain/update", "lightsecagg": "lightsecagg/masked-input", "flamingo": "flamingo/report",
-        "one-shot": "one-shot/masked-input",
+        "one-shot": "one-shot/masked-input", "pine": "pine/report",
     }  # fmt: skip
     lost = {"rate": 0.15, "stage": of_update.get(protocol, "secagg/masked-input") if stage == "last" else stage}
     asked = keys(

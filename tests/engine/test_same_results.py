@@ -26,6 +26,9 @@ SELECTIONS: dict[str, dict[str, Any]] = {
     "lotto-client-centric": {"participants": 6, "over_selection": 2.0, "signatures": 4},
     "lotto-server-centric": {"participants": 6, "over_selection": 2.0, "signatures": 4},
     "verifiable-batch-partition": {"participants": 6, "privacy": 2, "over_selection": 4.0, "signatures": 4},
+    "min-separation": {"participants": 6, "separation": 2, "privacy": 2},
+    "balls-in-bins": {"bins": 4},
+    "own-bins": {"protocol": "balls-in-bins", "bins": 4, "coins": "clients"},
     "opened-client-centric": {
         "protocol": "lotto-client-centric",
         "participants": 6,

@@ -103,6 +103,8 @@ def test_every_setting_changes_them() -> None:
         {"workload": {"learning_rate": 0.2}},
         {"selection": {"protocol": "weighted-random"}},
         {"selection": {"protocol": "oort"}},
+        {"selection": {"protocol": "min-separation", "separation": 2}},
+        {"selection": {"protocol": "balls-in-bins", "bins": 4}},
         {"aggregation": {"protocol": "secagg-plus"}},
         {"aggregation": {"protocol": "plain"}},
         {"aggregation": {"protocol": "lightsecagg"}},
@@ -110,7 +112,16 @@ def test_every_setting_changes_them() -> None:
         {"aggregation": {"protocol": "flamingo", "committee": {"size": 6}}},
         {"aggregation": {"protocol": "one-shot"}},
         {"aggregation": {"protocol": "one-shot", "committee": {"size": 30}}},
+        {"aggregation": {"protocol": "pine"}},
+        {"aggregation": {"protocol": "pine", "helper": 1}},
         {"aggregation": {"protocol": "secagg", "weights": "equal"}},
+        {
+            "aggregation": {
+                "protocol": "secagg",
+                "weights": "equal",
+                "noise": {"mechanism": "correlated", "strategy": "identity", "noise_multiplier": 1.0},
+            }
+        },
         {"availability": {"model": "always", "dropout": {"rate": 0.1}}},
         {"privacy": {"delta": 1e-5}},
     ]

@@ -22,6 +22,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "lightsecagg": {"protocol": "lightsecagg", "threshold": 0.5, "max_colluders": 0.25},
     "flamingo": {"protocol": "flamingo", "committee": {"size": 12}, "dropouts": 0.5, "dishonest": 0.05},
     "one-shot": {"protocol": "one-shot", "committee": {"size": 12}},
+    "pine": {"protocol": "pine"},
 }
 Run = Callable[..., Any]
 
@@ -43,7 +44,7 @@ def test_t_is_that_of_the_batches_whoever_drops_out(run: Run, protocol: str) -> 
     assert strong_privacy(ignored) < 3
 
 
-@pytest.mark.parametrize("protocol", ["lightsecagg", "flamingo", "one-shot"])
+@pytest.mark.parametrize("protocol", ["lightsecagg", "flamingo", "one-shot", "pine"])
 def test_a_server_that_breaks_a_batch_is_refused_and_else_has_its_way(run: Run, protocol: str) -> None:
     attacked = {
         **KEYS,

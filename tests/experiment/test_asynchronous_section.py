@@ -46,6 +46,8 @@ def test_selections_that_need_rounds_say_so(kind: Any) -> None:
         validated(FITTING | {"selection": {"protocol": name, "participants": 4}}, "file")
         return
     sizes = {"participants": 10} if "partition" in name else {"participants": 4}
+    sizes |= {"separation": 2} if name == "min-separation" else {}
+    sizes = {"bins": 4} if name == "balls-in-bins" else sizes
     line = refused({"selection": {"protocol": name, **sizes}})
     assert line == f"goes without selection.protocol: {name}: {kind.needs_rounds}; use random"
     assert kind.needs_rounds

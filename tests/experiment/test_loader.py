@@ -19,7 +19,7 @@ from testbed.messages import Message
 
 PROTOCOLS = (
     "'random', 'weighted-random', 'bernoulli', 'partition', 'batch-partition', 'oort', 'lotto-client-centric', "
-    "'lotto-server-centric', 'verifiable-batch-partition'"
+    "'lotto-server-centric', 'verifiable-batch-partition', 'min-separation', 'balls-in-bins'"
 )
 
 
@@ -51,7 +51,7 @@ PROTOCOLS = (
          "selection.protocol: should be package.module:Class, not 'my.module:'"),
         ("aggregation: {protocol: secag}",
          "aggregation.protocol: unknown protocol 'secag'; did you mean 'secagg'? allowed: 'plain', 'secagg', "
-         "'secagg-plus', 'lightsecagg', 'flamingo', 'one-shot', 'dp-sgd-random-participation', or "
+         "'secagg-plus', 'lightsecagg', 'flamingo', 'one-shot', 'pine', 'dp-sgd-random-participation', or "
          "package.module:Class"),
         ("selection: random", "selection: should be a mapping of keys to values, not 'random'"),
         ("selection:", "selection: should be a mapping of keys to values, not null"),

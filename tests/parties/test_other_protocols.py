@@ -30,11 +30,14 @@ MIXES: dict[str, dict[str, Any]] = {
     "lightsecagg": {"aggregation": {"protocol": "lightsecagg"}},
     "flamingo": {"aggregation": {"protocol": "flamingo", "committee": {"size": 6}}},
     "one-shot": {"aggregation": {"protocol": "one-shot", "committee": {"size": 9}, "max_colluders": 2}},
+    "pine": {"aggregation": {"protocol": "pine"}},
     "lotto-client-centric": {"selection": {"protocol": "lotto-client-centric"}},
     "lotto-server-centric": {"selection": {"protocol": "lotto-server-centric"}},
     "verifiable-batch-partition": {
         "selection": {"protocol": "verifiable-batch-partition", "participants": 10, "privacy": 5}
     },
+    "min-separation": {"selection": {"protocol": "min-separation", "separation": 2}},
+    "balls-in-bins": {"selection": {"protocol": "balls-in-bins", "bins": 4, "coins": "clients"}},
     "dp-sgd": {
         "selection": {"protocol": "bernoulli", "client_rate": 0.2},
         "aggregation": {"protocol": "dp-sgd-random-participation", "sample_rate": 0.1, "sigma": 1.0},

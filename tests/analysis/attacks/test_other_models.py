@@ -77,6 +77,23 @@ def test_shares_bound_to_another_model_open_for_no_member(tmp_path: Path) -> Non
     assert frame["refused_by"].tolist() == [["one-shot.bad-share"], []]
 
 
+def test_reports_bound_to_another_model_do_not_open_for_the_helper(tmp_path: Path) -> None:
+    """Under `pine` those who were not sent what the server says are left out; unbound, the victim's update is had."""
+    adversary = {"dishonest": 0, "server": "send-different-models"}
+    runs = []
+    for binding in ("signed", "none"):
+        given = {"protocol": "pine", "model_binding": binding, "norm_bound": 10}
+        experiment = validated({**BASE, "aggregation": given, "adversary": adversary}, "test")
+        (path,) = run_all(experiment, tmp_path / binding, where="test")
+        runs.append(RunRecords(path))
+    had = runs[1]
+    assert [one.recovered for one in recovered_updates(had, Victims(had))] == [8970, 8970]
+    frame = other_models(runs)
+    assert frame["completed"].tolist() == [0, 2]
+    events = runs[0].events
+    assert set(events[events["kind"] == "misbehaviour"]["detail"]) == {"pine.bad-share"}
+
+
 def test_accomplices_take_their_updates_out_of_the_sum(tmp_path: Path) -> None:
     adversary = {"dishonest": [0, 1], "server": {"send-different-models": {"victim": 5}}}
     run = run_of(tmp_path, [], adversary=adversary, population=6)

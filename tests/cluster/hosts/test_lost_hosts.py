@@ -48,6 +48,24 @@ def test_what_clients_keep_is_there_for_the_host_that_takes_over(trials: Trials)
     assert row.hosts_restarted == 2
 
 
+def test_what_clients_remember_of_their_rounds_is_there_for_the_host_that_takes_over(trials: Trials) -> None:
+    """A server that asks clients again before their turn gains nothing from the death of their host."""
+    rests = {"protocol": "min-separation", "separation": 3, "participants": 6}
+    early = {"dishonest": 0, "server": "reselect-early"}
+    described = experiment(selection=rests, adversary=early, availability={"model": "always"})
+    reference = undisturbed(described, trials.directory / "reference-early")
+    assert (reference.events["detail"].str.startswith("train.too-early")).sum() >= 3
+    faults = [
+        (2, "train", breaking.host(0), 1),
+        (2, "check-in", breaking.host(1), 1),
+        (3, "train", breaking.host(2), 1),
+    ]
+    row = trials.fault("a host's process", "two stages", *faults, described=described, reference=reference)
+    assert row.identical
+    assert row.outcome == "continued"
+    assert row.hosts_restarted == 3
+
+
 def test_a_coordinator_killed_mid_round_repeats_that_round(trials: Trials) -> None:
     row = trials.fault("the coordinator", "", (3, "secagg/unmask", breaking.coordinator, 1))
     assert row.identical

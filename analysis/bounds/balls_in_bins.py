@@ -1,0 +1,337 @@
+"""What a client's rounds cost when it belongs to one of b bins that nobody knows, with independent or correlated noise.
+
+Choquette-Choo, Ganesh, Haque, Steinke, Thakurta, Near Exact Privacy Amplification for Matrix Mechanisms, ICLR 2025,
+arXiv 2410.06266: Lemma 3.2 (the dominating pair) and section 2 (Monte Carlo accounting); for independent noise also
+Chua et al., Balls-and-Bins Sampling for DP-SGD, AISTATS 2025, arXiv 2412.16802.
+
+The mechanism releases C x + z, where row r of x is the sum of round r (each client's part clipped to 1), z is normal
+with standard deviation sigma in each element, and C is lower triangular with no negative entry: the identity for
+independent noise. A client of bin i is in rounds i, i + b, ...; let m_i be the sum of those columns of C. Its being
+there or not (its updates replaced by zeros) is told apart no better than
+
+    P = (1/b) sum_i N(m_i, sigma^2 I)    from    Q = N(0, sigma^2 I),
+
+however its updates depend on what was released before. Only the inner products of the m_i matter, so rounds are no
+cost. With rounds in which it stays away it is no easier: zeros are updates, too.
+
+**It holds against who knows no bins.** A server sees who takes part in which round, and so do those who see a client's
+traffic: for them there is one component, N(m_i, sigma^2 I), and no amplification (`seen_epsilon`).
+
+delta(epsilon) is the greater of E_P[(1 - e^(epsilon - L))+] and E_Q[(1 - e^(epsilon + L))+], L = log P/Q. Both are
+drawn, and drawn where they are not zero. For the first, L > epsilon needs some a_k = log N(m_k)/N(0) above epsilon, as
+L is at most their maximum: from the sum S of these probabilities a bin and a k are drawn, then a_k beyond epsilon, then
+the rest given a_k; the value is S (1 - e^(epsilon - L))+ over the number of such k. That is done in parts, for a
+greatest a_k that is enough by itself, about, and for smaller ones, of which several together seldom are. For the second
+mean, L is at least that of the a_k (Jensen), which is drawn below -epsilon. The values are within [0, S], so Chernoff's
+bound for bounded variables (Hoeffding 1963, Theorem 1) gives what delta is at most, at a stated confidence.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, inf, log, log1p, sqrt
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.special import logsumexp, ndtr, ndtri
+
+from analysis.bounds.rows import require_at_least, require_inside, require_positive
+from testbed.arrays import Floats
+
+_TRIES = 10
+_PARTS = 5
+_SEARCH = (0x5EA2C4, 1)  # no seed of whoever verifies
+_AT_ONCE = 1 << 22  # numbers in memory
+_MOST_EPSILON = 1e4
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What delta was drawn to be.
+
+    Attributes:
+        mean: without bias.
+        at_most: it is not above this, with the confidence that was asked for.
+    """
+
+    mean: float
+    at_most: float
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Part of a mean: `total` times the mean of values within [0, 1], of which so many were drawn."""
+
+    total: float
+    mean: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class _Range:
+    """Of a greatest a_k: from where to where, and by bin and k `(b, b)` how likely a_k is above, and within."""
+
+    low: float
+    high: float
+    above: Floats
+    within: Floats
+
+    @property
+    def total(self) -> float:
+        """S: at least the probability under P that some a_k is within."""
+        return float(self.within.sum()) / len(self.within)
+
+
+class BallsInBins:
+    """The pair of distributions.
+
+    Args:
+        means: `(b, n)` the m_i, none negative.
+        noise_multiplier: sigma, in units of the clip.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    def __init__(self, means: npt.NDArray[np.floating], noise_multiplier: float) -> None:
+        require_positive(noise_multiplier=noise_multiplier)
+        if means.ndim != 2 or not np.isfinite(means).all() or (means < 0).any():
+            raise ValueError("means: an array (bins, rounds) of numbers, none negative")
+        scaled = np.asarray(means, np.float64) / noise_multiplier
+        self.covariance: Floats = scaled @ scaled.T
+        self.bins = len(means)
+        self._drift = np.diag(self.covariance) / 2
+
+    @cached_property
+    def _root(self) -> Floats:
+        """`(b,)` or `(b, b)`: normal numbers times this have the covariance."""
+        diagonal: Floats = np.diag(self.covariance)
+        if not np.any(self.covariance - np.diag(diagonal)):
+            return np.sqrt(diagonal)
+        values, vectors = np.linalg.eigh(self.covariance)
+        root: Floats = (vectors * np.sqrt(np.maximum(values, 0))).T
+        return root
+
+    def seen_epsilon(self, delta: float) -> float:
+        """Against who knows the bins: the Gaussian mechanism, at the bin for which it is worst."""
+        return gaussian_epsilon(sqrt(2 * float(self._drift.max())), delta)
+
+    def delta(self, epsilon: float, samples: int, confidence: float, rng: np.random.Generator) -> Estimate:
+        """delta(epsilon) from so many samples for each direction; `at_most` holds with this confidence for both.
+
+        Args:
+            epsilon: above 0.
+            samples: at least 1.
+            confidence: in (0, 1).
+            rng: what draws.
+        """
+        require_positive(epsilon=epsilon)
+        require_at_least(1, samples=samples)
+        require_inside(confidence=confidence)
+        parts = [self._there(epsilon, samples, rng), [self._not_there(epsilon, samples, rng)]]
+        failing = (1 - confidence) / sum(map(len, parts))
+        return Estimate(
+            max(sum(part.total * part.mean for part in of) for of in parts),
+            max(sum(part.total * mean_at_most(part.mean, part.samples, failing) for part in of) for of in parts),
+        )
+
+    def _there(self, epsilon: float, samples: int, rng: np.random.Generator) -> list["_Part"]:
+        """E_P[(1 - e^(epsilon - L))+], in parts by the greatest a_k.
+
+        The lower ones hardly count, and many of their draws are needed to know it: the rarer, the fewer draws.
+        """
+        enough = log(self.bins) + epsilon + log(-np.expm1(-epsilon)) - 0.5
+        ends = [epsilon, inf] if enough <= epsilon else [*np.linspace(epsilon, enough, _PARTS).tolist(), inf]
+        ranges = [self._range(low, high) for low, high in itertools.pairwise(ends)]
+        shares = np.sqrt([range_.total for range_ in ranges])
+        shares = 0.9 * shares / shares.sum() + 0.1 / len(ranges) if shares.any() else np.full(len(ranges), 1.0)
+        return [
+            self._in_range(epsilon, range_, int(share * samples) + 1, rng)
+            for range_, share in zip(ranges, shares, strict=True)
+        ]
+
+    def _range(self, low: float, high: float) -> "_Range":
+        """How likely each a_k is from `low` to `high`, in each bin."""
+        deviation = np.sqrt(2 * self._drift)
+        divisor = np.where(deviation > 0, deviation, 1.0)
+        centres = self.covariance - self._drift  # (bin, k)
+        above = np.where(deviation > 0, ndtr((centres - high) / divisor), 0.0)
+        return _Range(low, high, above, np.where(deviation > 0, ndtr((centres - low) / divisor), 0.0) - above)
+
+    def _in_range(self, epsilon: float, range_: "_Range", samples: int, rng: np.random.Generator) -> "_Part":
+        """The part of E_P[(1 - e^(epsilon - L))+] whose greatest a_k is in the range."""
+        if range_.total <= 0:
+            return _Part(0.0, 0.0, samples)
+        low, high, ends = range_.low, range_.high, np.cumsum(range_.within.ravel())
+        drift, deviation = self._drift, np.sqrt(2 * self._drift)
+
+        def values(count: int) -> Floats:
+            at = np.searchsorted(ends, rng.random(count) * ends[-1], side="right").clip(0, len(ends) - 1)
+            which, k = np.divmod(at, self.bins)
+            beyond = range_.above[which, k] + rng.random(count) * range_.within[which, k]
+            drawn = self.covariance[which, k] - drift[k] - ndtri(beyond) * deviation[k]
+            drawn = np.clip(drawn, low, np.nextafter(high, low))
+            logs, rows = self._normal(count, rng) + (self.covariance[which] - drift), np.arange(count)
+            logs += self.covariance[k] * ((drawn - logs[rows, k]) / (2 * drift[k]))[:, None]
+            logs[rows, k] = drawn
+            loss = logsumexp(logs, axis=1) - log(self.bins)
+            counted = -np.expm1(np.minimum(epsilon - loss, 0.0)) / (logs >= low).sum(axis=1)
+            found: Floats = np.where((logs < high).all(axis=1), counted, 0.0)
+            return found
+
+        return _Part(range_.total, self._mean(values, samples), samples)
+
+    def _not_there(self, epsilon: float, samples: int, rng: np.random.Generator) -> "_Part":
+        """E_Q[(1 - e^(epsilon + L))+] likewise."""
+        with_mean = self.covariance.mean(axis=1)  # covariances of each a_k and their mean
+        variance, centre = float(with_mean.mean()), -float(self._drift.mean())
+        total = float(ndtr((-epsilon - centre) / sqrt(variance)))
+        if total == 0:
+            return _Part(0.0, 0.0, samples)
+
+        def values(count: int) -> Floats:
+            low = ndtri(rng.random(count) * total) * sqrt(variance) + centre
+            logs = self._normal(count, rng) - self._drift
+            logs += with_mean * ((low - logs.mean(axis=1)) / variance)[:, None]
+            loss = logsumexp(logs, axis=1) - log(self.bins)
+            counted: Floats = -np.expm1(np.minimum(epsilon + loss, 0.0))
+            return counted
+
+        return _Part(total, self._mean(values, samples), samples)
+
+    def _normal(self, count: int, rng: np.random.Generator) -> Floats:
+        """`(count, b)` centred, with the covariance."""
+        drawn = rng.standard_normal((count, self.bins))
+        found: Floats = drawn * self._root if self._root.ndim == 1 else drawn @ self._root
+        return found
+
+    def _mean(self, values: Callable[[int], Floats], samples: int) -> float:
+        at_once, total = max(1, _AT_ONCE // self.bins), 0.0
+        for first in range(0, samples, at_once):
+            total += float(values(min(at_once, samples - first)).sum())
+        return total / samples
+
+    def drawn_epsilon(self, delta: float, samples: int) -> float:
+        """The epsilon at which the estimate of delta is this: near the truth, and no bound."""
+        require_inside(delta=delta)
+
+        def excess(epsilon: float) -> float:
+            rng = np.random.default_rng(_SEARCH)  # the same draws for each: it falls smoothly
+            drawn = self.delta(epsilon, samples, 0.5, rng).mean
+            return (log(drawn) if drawn > 0 else -1e3) - log(delta)
+
+        least, most = 1e-6, self.seen_epsilon(delta)
+        if most == inf or self.bins == 1 or most <= least:
+            return most
+        return least if excess(least) <= 0 else float(brentq(excess, least, most * 1.01, xtol=1e-4, rtol=1e-4))
+
+    def epsilon(self, drawn: float, delta: float, samples: int, confidence: float, rng: np.random.Generator) -> float:
+        """An epsilon that holds at `delta`, with this confidence.
+
+        Fresh samples verify what was drawn, ten times at most, each time for a larger epsilon; the confidence is shared
+        among the tries. At last it is that against who sees the bins, which needs none.
+        """
+        require_inside(delta=delta, confidence=confidence)
+        most = self.seen_epsilon(delta)
+        for step in range(_TRIES):
+            tried = drawn * (1 + 0.002 * float(2**step - 1))
+            if tried >= most:
+                return most
+            if self.delta(tried, samples, 1 - (1 - confidence) / _TRIES, rng).at_most <= delta:
+                return tried
+        return most
+
+
+# -- the means --------------------------------------------------------------------------------------------------------
+
+
+def bin_means(strategy: npt.NDArray[np.floating], bins: int) -> Floats:
+    """`(b, n)` the m_i of a strategy matrix C `(n, n)`; raises `ValueError` unless it is lower triangular, and none of
+    its entries negative.
+    """
+    if strategy.ndim != 2 or strategy.shape[0] != strategy.shape[1] or np.triu(strategy, 1).any():
+        raise ValueError("strategy: C must be square and lower triangular")
+    if (strategy < 0).any():
+        raise ValueError("strategy: C has a negative entry; what is proven needs none")
+    _check_bins(bins, len(strategy))
+    return np.stack([strategy[:, first::bins].sum(axis=1) for first in range(bins)])
+
+
+def toeplitz_means(coefficients: Sequence[float], rounds: int, bins: int) -> Floats:
+    """`(b, n)` the m_i of the lower triangular Toeplitz matrix with this first column, zeros below; no matrix is made.
+
+    Args:
+        coefficients: c_0, c_1, ..., none negative and c_0 above 0; ``[1.0]`` is independent noise.
+        rounds: n.
+        bins: b, at most n.
+    """
+    _check_bins(bins, rounds)
+    if not len(coefficients) or coefficients[0] <= 0 or min(coefficients) < 0 or max(coefficients) == inf:
+        raise ValueError("coefficients: the first must be above 0, and none negative")
+    column = np.asarray(coefficients[:rounds], np.float64)
+    found = np.zeros((bins, rounds))
+    for first in range(bins):
+        for begin in range(first, rounds, bins):
+            length = min(len(column), rounds - begin)
+            found[first, begin : begin + length] += column[:length]
+    return found
+
+
+def square_root_coefficients(bands: int) -> list[float]:
+    """The first of the Taylor coefficients of (1 - x)^(-1/2), with which prefix sums factor into two equal matrices.
+
+    Fichtenberger, Henzinger, Upadhyay, Constant Matters, ICML 2023, arXiv 2202.11205, Theorem 1; cut off to so many
+    bands as in Kalinin, Lampert, Banded Square Root Matrix Factorization, NeurIPS 2024, arXiv 2405.13763.
+    """
+    found = [1.0]
+    for place in range(1, bands):
+        found.append(found[-1] * (2 * place - 1) / (2 * place))
+    return found
+
+
+def _check_bins(bins: int, rounds: int) -> None:
+    require_at_least(1, bins=bins, rounds=rounds)
+    if bins > rounds:
+        raise ValueError(f"separation: {bins} of {rounds} rounds: some bins would have none; at most {rounds}")
+
+
+# -- what is known exactly --------------------------------------------------------------------------------------------
+
+
+def gaussian_delta(sensitivity: float, epsilon: float) -> float:
+    """Of the Gaussian mechanism with this sensitivity in standard deviations (Balle and Wang 2018, arXiv 1805.06530,
+    Theorem 8).
+    """
+    if sensitivity == 0:
+        return 0.0
+    first = float(ndtr(sensitivity / 2 - epsilon / sensitivity))
+    second = float(ndtr(-sensitivity / 2 - epsilon / sensitivity))
+    return first if second == 0 else first - exp(epsilon + log(second))
+
+
+def gaussian_epsilon(sensitivity: float, delta: float) -> float:
+    """Its epsilon at `delta`; inf above ten thousand."""
+    require_inside(delta=delta)
+    if gaussian_delta(sensitivity, 0.0) <= delta:
+        return 0.0
+    if gaussian_delta(sensitivity, _MOST_EPSILON) > delta:
+        return inf
+    found = brentq(lambda epsilon: gaussian_delta(sensitivity, epsilon) - delta, 0.0, _MOST_EPSILON, xtol=1e-12)
+    return float(found) * (1 + 1e-9)
+
+
+def mean_at_most(mean: float, samples: int, failing: float) -> float:
+    """What the expectation of independent values within [0, 1] is at most, where their mean was this; wrong with a
+    probability of `failing` at most (Hoeffding 1963, Theorem 1, in the form of Chernoff).
+    """
+    allowed = -log(failing) / samples
+
+    def over(expected: float) -> float:
+        divergence = (1 - mean) * (log1p(-mean) - log1p(-expected)) if mean < 1 else 0.0
+        return divergence + (mean * log(mean / expected) if mean > 0 else 0.0) - allowed
+
+    if mean >= 1 or over(1 - 1e-15) <= 0:
+        return 1.0
+    return float(brentq(over, max(mean, 1e-300), 1 - 1e-15, xtol=1e-300, rtol=1e-12))

@@ -1,0 +1,186 @@
+"""What malicious clients, a malicious leader and a malicious helper can try against `pine`.
+
+A client can say what it likes, and only a vector within the bound counts. A leader or a helper alone learns nothing of
+an update; the leader alone decides who is in the sum, down to `min_survivors`. Both together have every update, and
+either of them can spoil the sum: whoever adds to its share of it moves the mean as far as it likes, as long as that is
+no longer than what the other one can rule out.
+"""
+
+import hashlib
+import re
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
+from testbed.adversary.victims import VictimOptions, drawn_victim
+from testbed.aggregation.pine.client import PineClient
+from testbed.aggregation.pine.helper import PineHelper
+from testbed.aggregation.pine.messages import AggregateShare, SumReports
+from testbed.aggregation.pine.server import Pine, PineRound
+from testbed.arrays import Ids
+from testbed.crypto import field64
+from testbed.crypto.field64 import ELEMENT_BYTES, Elements
+from testbed.crypto.pine import PineVdaf, Report
+from testbed.crypto.xof import XofHmacSha256Aes128, elements
+from testbed.errors import RoundAborted
+from testbed.network.contract import ids
+from testbed.parties.client import Role, RoleSpec, Row, StageTable, handles
+
+_PINE = ("pine",)
+
+
+class UnboundedOptions(MisbehaviourOptions):
+    """How long."""
+
+    factor: float = Field(10.0, gt=1, le=1e6, description="The update is so many times as long as it may be")
+
+
+class UnboundedUpdate(ClientMisbehaviour, PineClient):
+    """Reports an update that is longer than the bound, with the best proof that there is of it."""
+
+    name: ClassVar[str] = "unbounded-update"
+    applies_to: ClassVar[tuple[str, ...]] = _PINE
+    extends: ClassVar[type[Role]] = PineClient
+    Options: ClassVar[type[MisbehaviourOptions]] = UnboundedOptions
+
+    def vector(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+        """Its own direction, and a length of its own; of an update of zeros, the first coordinate."""
+        honest = super().vector(delta)
+        if not self.attacks(self.round):
+            return honest
+        factor = self.context.options_of(UnboundedUpdate).factor
+        direction = honest.astype(np.float64)
+        if not direction.any():
+            direction[0] = 1.0
+        direction *= factor * self.parameters.integer_bound / np.sqrt(np.square(direction).sum())
+        self.record_attack(UnboundedUpdate, f"an update {factor:g} times as long as it may be")
+        found: npt.NDArray[np.int64] = np.rint(direction).astype(np.int64)
+        return found
+
+
+class WrongProof(ClientMisbehaviour, PineClient):
+    """Reports its update with proofs that prove nothing."""
+
+    name: ClassVar[str] = "wrong-proof"
+    applies_to: ClassVar[tuple[str, ...]] = _PINE
+    extends: ClassVar[type[Role]] = PineClient
+
+    def report(self, vdaf: PineVdaf, vector: npt.NDArray[np.int64], nonce: bytes) -> Report:
+        """The leader's share of the proofs is uniform."""
+        honest = super().report(vdaf, vector, nonce)
+        if not self.attacks(self.round):
+            return honest
+        begin = ELEMENT_BYTES * vdaf.measurement_length
+        made_up = elements(XofHmacSha256Aes128(self.secret("wrong proof"), b""), vdaf.proofs_length)
+        proofs = field64.to_bytes(made_up)
+        self.record_attack(WrongProof, f"proofs of {len(made_up)} elements that it has made up")
+        leader = honest.leader[:begin] + proofs + honest.leader[begin + len(proofs) :]
+        return Report(honest.public, leader, honest.helper)
+
+
+# -- the helper --------------------------------------------------------------------------------------------------------
+
+
+class PineAccomplice(PineHelper):
+    """A helper that colludes with the leader: it sums any reports, as often as it is asked to."""
+
+    STAGES: ClassVar[StageTable] = PineHelper.STAGES.extended(
+        {SumReports: Row(after={"prepared", "summed"}, then="summed", check="pine.out-of-order")}
+    )
+
+    @handles(SumReports)
+    def on_sum_reports(self, message: SumReports) -> AggregateShare:
+        """Any set will do."""
+        with self.progress.answering(message, message.round):
+            return AggregateShare(field64.to_bytes(self.summed(set(message.clients))))
+
+
+class WrongSumOptions(MisbehaviourOptions):
+    """What it adds."""
+
+    by: float | None = Field(
+        None, description="Added to each coordinate of the sum, in units of an update's; none: uniform elements"
+    )
+
+
+class AnswerWrongSum(ClientMisbehaviour, PineHelper):
+    """Answers, as the helper, with another share of the sum than its own."""
+
+    name: ClassVar[str] = "answer-wrong-sum"
+    applies_to: ClassVar[tuple[str, ...]] = _PINE
+    extends: ClassVar[type[Role]] = PineHelper
+    Options: ClassVar[type[MisbehaviourOptions]] = WrongSumOptions
+
+    def summed(self, named: set[int]) -> Elements:
+        """Uniform elements, or its own share and as much more as the experiment says."""
+        honest = super().summed(named)
+        if not self.attacks(self.round):
+            return honest
+        by = self.context.options_of(AnswerWrongSum).by
+        if by is None:
+            self.record_attack(AnswerWrongSum, f"a share of {len(honest)} elements that it has made up")
+            return elements(XofHmacSha256Aes128(self.secret("wrong sum"), b""), len(honest))
+        self.record_attack(AnswerWrongSum, f"a share of the sum with {by:g} more in each coordinate")
+        return field64.add(honest, field64.element(round(by * 2**self.parameters.fraction_bits)))
+
+
+# -- the leader --------------------------------------------------------------------------------------------------------
+
+
+class ContradictHelper(AggregationMisbehaviour, Pine):
+    """Asks the helper for the sum, and then for that without the victim; the round is completed."""
+
+    name: ClassVar[str] = "contradict-dropouts"
+    applies_to: ClassVar[tuple[str, ...]] = _PINE
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
+    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """Those of the honest server, and the helper if it is an accomplice."""
+        return [*super().roles, RoleSpec(PineAccomplice, self.parameters, self.dishonest)]
+
+    async def helpers_share(self, state: PineRound, survivors: Ids) -> Elements:
+        """See `Pine.helpers_share`; beside it the helper's share of the victim's update, if it can be had."""
+        share = await super().helpers_share(state, survivors)
+        named: int | None = self.context.options_of(ContradictHelper).victim
+        start = state.start
+        victim = drawn_victim(named, survivors.tolist(), self.dishonest, start.randomness, start.number)
+        if self.attacking and victim is not None:
+            self.record_attack(ContradictHelper, await self._told(state, survivors, share, victim))
+        return share
+
+    async def _told(self, state: PineRound, survivors: Ids, share: Elements, victim: int) -> str:
+        """What came of it, in one line."""
+        try:
+            rest = await super().helpers_share(state, survivors[survivors != victim])
+        except RoundAborted as refused:
+            return f"victim {victim}: failed: {refused.detail}"
+        update = field64.to_signed(field64.add(field64.subtract(share, rest), state.prepared[victim].output))
+        if float(np.linalg.norm(update.astype(np.float64))) > self.parameters.integer_bound:
+            return f"victim {victim}: failed: the difference of two sums is no update"
+        digest = hashlib.sha256(update.astype("<i8").tobytes()).hexdigest()
+        return f"victim {victim}: reconstructed, weight 1, sha256 {digest}"
+
+
+class ShrinkReports(AggregationMisbehaviour, Pine):
+    """Asks the helper for the sum of the victim's report and the accomplices' alone."""
+
+    name: ClassVar[str] = "shrink-the-sum"
+    applies_to: ClassVar[tuple[str, ...]] = _PINE
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
+
+    def survivors(self, state: PineRound) -> Ids:
+        """The victim, and those whose updates it can subtract."""
+        honest = super().survivors(state)
+        named: int | None = self.context.options_of(ShrinkReports).victim
+        start = state.start
+        victim = drawn_victim(named, honest.tolist(), self.dishonest, start.randomness, start.number)
+        if not self.attacking or victim is None:
+            return honest
+        few = ids([victim, *sorted(self.dishonest & set(honest.tolist()))])
+        self.record_attack(ShrinkReports, f"asked for the sum of client {victim} and {len(few) - 1} accomplices")
+        return few

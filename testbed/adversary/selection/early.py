@@ -1,0 +1,92 @@
+"""A malicious server that asks a client again before its turn, where selection promises how far apart rounds are.
+
+The noise of a mechanism that correlates it over rounds is planned for that distance (Choquette-Choo et al., arXiv
+2306.08153): two participations that are closer may add up in the same noise. The clients refuse.
+"""
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from testbed.adversary.misbehaviour import MisbehaviourOptions, SelectionMisbehaviour
+from testbed.adversary.victims import VictimOptions
+from testbed.arrays import Ids
+from testbed.batches import Batches
+from testbed.selection.contract import Selection, SelectionRound, TrainingReports
+
+# In the server's memory, (n,) int64: the last round in which each client has trained, 0: in none; in how many it has.
+_LAST, _TIMES = "reselect-early: last", "reselect-early: times"
+
+
+class ReselectOptions(VictimOptions):
+    """Whom to ask again."""
+
+    victim: int | None = Field(
+        None, ge=0, description="The victim's number; none: an honest one that is there and rests"
+    )
+
+
+class ReselectEarly(SelectionMisbehaviour):
+    """Takes the victim in every round that it is there for. It is an attack where its turn is not yet, or never again.
+
+    Another participant, or another batch, has to make place where a round has a fixed number of them.
+    """
+
+    name: ClassVar[str] = "reselect-early"
+    applies_to: ClassVar[tuple[str, ...]] = ("min-separation", "balls-in-bins")
+    Options: ClassVar[type[MisbehaviourOptions]] = ReselectOptions
+    by_losses: bool = False
+    batches: Batches | None
+    maximum_participants: int
+    parameters: Any
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        """As the honest server, and the victim; in a round that the honest one skips nobody is asked."""
+        chosen = await super().select(round_)
+        victim = self._victim(chosen, round_) if self.attacking else None
+        if victim is None:
+            return chosen
+        if victim in self._out_of_turn(np.array([victim]), round_):
+            last = int(self._kept(_LAST, round_)[victim])
+            self.record_attack(ReselectEarly, f"asked client {victim} out of its turn: it has trained in round {last}")
+        return replace(chosen, participants=self._with(chosen.participants, victim))
+
+    def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
+        """Remembers who has trained."""
+        self._kept(_LAST, round_)[reports.clients] = round_.number
+        self._kept(_TIMES, round_)[reports.clients] += 1
+
+    def _kept(self, name: str, round_: SelectionRound) -> Ids:
+        kept: Ids = round_.memory.setdefault(name, np.zeros(round_.population, np.int64))
+        return kept
+
+    def _out_of_turn(self, clients: Ids, round_: SelectionRound) -> Ids:
+        """Those of these clients that have trained and, by the pattern, are not to now."""
+        pattern = self.parameters.participation_pattern(self.context.rounds)
+        last, times = self._kept(_LAST, round_)[clients], self._kept(_TIMES, round_)[clients]
+        gap, separation = round_.number - last, pattern.min_separation
+        forbidden = (gap < separation) | (pattern.fixed_cycle & (gap % separation > 0))
+        if pattern.max_participations is not None:
+            forbidden |= times >= pattern.max_participations
+        found: Ids = clients[(last > 0) & forbidden]
+        return found
+
+    def _victim(self, chosen: Selection, round_: SelectionRound) -> int | None:
+        """Whom to take besides; None: it is not there, or is taken already."""
+        there = np.zeros(0, np.int64) if chosen.available is None else chosen.available
+        others = np.setdiff1d(np.setdiff1d(there, chosen.participants), list(self.dishonest))
+        named = self.context.options_of(ReselectEarly).victim
+        if named is not None:
+            return named if named in others else None
+        resting = self._out_of_turn(others, round_)
+        return int(resting[np.argmax(self._kept(_LAST, round_)[resting])]) if len(resting) else None
+
+    def _with(self, participants: Ids, victim: int) -> Ids:
+        """The participants and the victim; with batches, its whole batch instead of another one."""
+        if self.batches is not None:
+            others = self.batches.whole(participants)[:-1]
+            return self.batches.members(np.append(others, self.batches.of[victim]))
+        room = self.maximum_participants - 1
+        return np.sort(np.append(participants[:room], victim))

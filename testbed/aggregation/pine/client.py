@@ -1,0 +1,70 @@
+"""A client's side of `pine`, which says one thing once; see `testbed.aggregation.pine.server`."""
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.aggregation.participant import Participant, row
+from testbed.aggregation.pine.charges import charge_shard
+from testbed.aggregation.pine.messages import SEALING_PURPOSE, Submission, Submit, context_digest, seal_share
+from testbed.aggregation.pine.parameters import PineParameters
+from testbed.crypto import remembered
+from testbed.crypto.pine import NONCE_BYTES, PineVdaf, Report
+from testbed.emulation.compute.cost import meter
+from testbed.errors import Refusal
+from testbed.parties.client import StageTable, handles
+from testbed.training import trained_update
+
+ORDER = "pine.out-of-order"
+
+
+class PineClient(Participant):
+    """One participant of one round."""
+
+    STAGES: ClassVar[StageTable] = StageTable(start="new", rows={Submit: row("new", "submitted", ORDER)})
+    parameters: PineParameters
+
+    @handles(Submit)
+    def on_submit(self, message: Submit) -> Submission:
+        """Share the update to the server and the helper, with the proof that it is no longer than it may be."""
+        with self.progress.answering(message, message.round):
+            self.check_size(message.participants)
+            if message.helper != self.parameters.helper:
+                raise Refusal("pine.other-helper", f"client {message.helper}: not the helper of this experiment")
+            update = trained_update(self, message.round)
+            self.round, dimension = message.round, len(update.delta)
+            vdaf = self.parameters.vdaf(dimension)
+            context = context_digest(
+                self.environment.experiment_id,
+                self.round,
+                message.participants,
+                self.digest_of_training(update),
+                self.client.agreed_participants or (),
+                message.helper,
+                dimension,
+                vdaf,
+            )
+            nonce = self.secret("pine nonce")[:NONCE_BYTES]
+            report = self.report(vdaf, self.vector(np.asarray(update.delta, np.float32)), nonce)
+            charge_shard(vdaf)
+            sealed = self.sealed(message.helper, nonce, report, context)
+            return Submission(nonce, report.public, report.leader, sealed)
+
+    def vector(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+        """`(D,)` what is shared of the update."""
+        return self.parameters.encode(delta)
+
+    def report(self, vdaf: PineVdaf, vector: npt.NDArray[np.int64], nonce: bytes) -> Report:
+        """The report of this vector."""
+        return vdaf.shard(vector, nonce, [self.secret(f"pine seed {i}") for i in range(vdaf.report_seeds)])
+
+    def sealed(self, helper: int, nonce: bytes, report: Report, context: bytes) -> bytes:
+        """The helper's share, for it alone."""
+        identity, directory = self.client.identity, self.environment.look_up([helper])
+        assert identity is not None
+        pair_key = remembered.agree(identity.agreement, directory.agreement_key(helper), SEALING_PURPOSE)
+        meter("x25519.agree")
+        meter("aead.seal")
+        meter("aead.byte", len(report.helper))
+        return seal_share(pair_key, self.number, helper, (nonce, report.public, report.helper), context)

@@ -1,0 +1,235 @@
+"""PINE: Rothblum, Omri, Chen and Talwar, Efficient Verification of a Euclidean Norm Bound of a Secret-Shared Vector,
+USENIX Security 2024 (arXiv 2311.10237), as draft-chen-cfrg-vdaf-pine-01 has it, run by two aggregators as DAP
+(draft-ietf-ppm-dap) runs Prio3.
+
+A client shares its update to the server, which is the leader, and to a helper, and proves to both that its Euclidean
+norm is at most `norm_bound`; that is all it says. The leader passes the helper's shares on, with what it makes of each
+report itself; the helper says which reports are valid, and then the sum of its shares of these. Together with the
+leader's that is the sum. An invalid report is left out, and nobody else's is lost with it.
+
+Where this deviates:
+
+- The helper's shares are sealed under keys of client and helper, not to the helper by anybody (`messages`).
+- The aggregators' verification key is the helper's, drawn before clients report; DAP has it configured.
+- The helper sums one set of the valid reports a round, and answers the one who leads; there is no collector.
+- Coordinates are rounded to the nearest step as in the draft, of an update that is scaled down before so far that
+  rounding cannot take it over the bound.
+
+It protects updates as long as one of leader and helper is honest, whatever the other does, and with as many honest
+clients in a sum as `min_survivors` leaves. That only valid updates are summed, and all of them, takes both. See
+docs/explanation/input-validation.md.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
+from testbed.aggregation.pine.charges import charge_prepare
+from testbed.aggregation.pine.client import PineClient
+from testbed.aggregation.pine.helper import PineHelper
+from testbed.aggregation.pine.messages import (
+    DrawVerifyKey,
+    PrepareReports,
+    ReportFrom,
+    Submission,
+    Submit,
+    SumReports,
+)
+from testbed.aggregation.pine.parameters import PineParameters
+from testbed.aggregation.secagg.checks import at_least, digest_of_training
+from testbed.arrays import Ids
+from testbed.crypto import field64
+from testbed.crypto.field64 import Elements
+from testbed.crypto.pine import PineVdaf, Prepared
+from testbed.emulation.compute.cost import meter
+from testbed.errors import ProtocolError, RoundAborted
+from testbed.network import Replies
+from testbed.network.contract import ids, no_ids
+from testbed.parties.client import RoleSpec
+from testbed.privacy.noise_plan import Guarantees
+
+LEADER = 0
+"""The server's number among the aggregators."""
+
+
+@dataclass
+class PineRound:
+    """One round.
+
+    Attributes:
+        start: how the aggregation began.
+        helper: who it is.
+        key: of both aggregators.
+        training: digest of what the clients were asked to train; empty with ``model_binding: none``.
+        agreed: the participants, where the clients have verified who they are; else empty.
+        dimension: parameters of an update.
+        vdaf: what reports are of.
+        uploads: the answers with the reports.
+        reports: by client whose report is as it should be.
+        prepared: the leader's part of each of these.
+        accepted: clients with a valid report.
+    """
+
+    start: AggregationRound
+    helper: int
+    key: bytes
+    training: bytes = b""
+    agreed: list[int] = field(default_factory=list)
+    dimension: int = 0
+    vdaf: PineVdaf = field(init=False)
+    uploads: Replies = field(init=False)
+    reports: dict[int, Submission] = field(default_factory=dict)
+    prepared: dict[int, Prepared] = field(default_factory=dict)
+    accepted: Ids = field(default_factory=no_ids)
+
+    def misbehaved(self, client: int, detail: str) -> None:
+        """Record what a client has done."""
+        self.start.network.record_event(f"client:{client}", "misbehaviour", detail)
+
+
+class Pine(AggregationProtocol):
+    """The leader. A malicious server overrides some decisions."""
+
+    parameters: PineParameters
+    stages = PineParameters.stages
+    needs_registration = True
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """See `AggregationProtocol.roles`."""
+        return [RoleSpec(PineClient, self.parameters), RoleSpec(PineHelper, self.parameters)]
+
+    def guarantees(self, participants: int) -> Guarantees:
+        """See `AggregationProtocol.guarantees`, for dishonest clients that may be the helper: with it, none is safe."""
+        fewest = self.parameters.fewest(participants)
+        return Guarantees(
+            participants,
+            max_colluders=0,
+            min_sum_size=fewest,
+            min_partition_size=fewest,
+            min_noise_share=fewest / participants,
+        )
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        """See `AggregationProtocol.aggregate`. The sum over all whose report is valid, or `RoundAborted`."""
+        state = await self.begin(round_)
+        await self.collect_reports(state)
+        self.prepare_reports(state)
+        await self.validate(state)
+        survivors = self.survivors(state)
+        share = await self.helpers_share(state, survivors)
+        return self.unsharded(state, survivors, share)
+
+    async def begin(self, round_: AggregationRound) -> PineRound:
+        """The verification key, before there are reports; raises `RoundAborted` where clients would refuse anyway."""
+        participants, helper = len(round_.participants), self.parameters.helper
+        if round_.experiment_id is None:
+            raise RoundAborted("no-experiment", "reports are bound to the experiment's id")
+        if participants < 2:
+            raise RoundAborted("wrong-size", f"{participants} participants; at least 2")
+        fewest = self.parameters.fewest(participants)
+        self.parameters.batch_policy(round_.batches).require_complete_batches(round_.trained, fewest, "trained")
+        replies = await round_.network.ask(ids([helper]), DrawVerifyKey(round_.number))
+        answer = replies.valid().get(helper)
+        if answer is None:
+            raise RoundAborted("no-helper", f"client {helper} does not answer{_because(replies)}")
+        return PineRound(round_, helper, answer.key)
+
+    async def collect_reports(self, state: PineRound) -> None:
+        """The reports that arrive, of updates of one length."""
+        start, participants = state.start, len(state.start.participants)
+        state.training = digest_of_training(self.parameters.model_binding, start)
+        state.agreed = start.participants.tolist() if start.participants_agreed else []
+        if start.dimension is None:
+            raise RoundAborted("no-dimension", "reports are of updates of a length that the server knows")
+        state.dimension, state.vdaf = start.dimension, self.parameters.vdaf(start.dimension)
+        state.uploads = await start.network.ask(start.trained, Submit(start.number, participants, state.helper))
+        for client, answer in state.uploads.valid().items():
+            if len(answer.leader) != state.vdaf.leader_bytes or len(answer.public) != state.vdaf.helper_bytes:
+                state.misbehaved(client, f"pine.malformed-report: {len(answer.leader)} and {len(answer.public)} bytes")
+            else:
+                state.reports[client] = answer
+        at_least(self.parameters.fewest(participants), len(state.reports), state.uploads, "sent their report")
+
+    def prepare_reports(self, state: PineRound) -> None:
+        """What the leader makes of each report."""
+        for client, report in list(state.reports.items()):
+            charge_prepare(state.vdaf, LEADER)
+            try:
+                prepared = state.vdaf.prepare(LEADER, state.key, report.nonce, report.public, report.leader)
+            except ProtocolError as error:
+                state.misbehaved(client, f"pine.malformed-report: {error}")
+                del state.reports[client]
+                continue
+            state.prepared[client] = prepared
+
+    def question(self, state: PineRound) -> PrepareReports:
+        """All that the helper is told of the reports."""
+        passed_on = [
+            ReportFrom(client, report.nonce, report.public, report.helper, state.prepared[client].share)
+            for client, report in sorted(state.reports.items())
+        ]
+        return PrepareReports(
+            state.start.number, len(state.start.participants), state.dimension, state.training, state.agreed, passed_on
+        )
+
+    async def validate(self, state: PineRound) -> None:
+        """Which reports are valid, by what the helper says and finds."""
+        question = self.question(state)
+        meter("message", len(question.reports))
+        replies = await state.start.network.ask(ids([state.helper]), question)
+        answer = replies.valid().get(state.helper)
+        if answer is None:
+            raise RoundAborted("no-helper", f"client {state.helper} does not prepare the reports{_because(replies)}")
+        said = {report.client: report for report in answer.reports}
+        if len(said) != len(answer.reports) or said.keys() != state.reports.keys():
+            state.misbehaved(state.helper, "prepared reports: not each of those that it was sent")
+            raise RoundAborted("wrong-helper", "the helper does not say of each report whether it is valid")
+        accepted = []
+        for client, report in sorted(said.items()):
+            if report.rejected:
+                state.misbehaved(client, report.rejected)
+            elif report.seeds != state.prepared[client].seeds:
+                state.misbehaved(client, "pine.inconsistent-report: the aggregators find other joint randomness")
+            else:
+                accepted.append(client)
+        state.accepted = ids(accepted)
+
+    def survivors(self, state: PineRound) -> Ids:
+        """Whose valid reports are summed; raises `RoundAborted` for too few."""
+        fewest = self.parameters.fewest(len(state.start.participants))
+        at_least(fewest, len(state.accepted), state.uploads, "sent a valid report")
+        batches = self.parameters.batch_policy(state.start.batches)
+        return batches.require_complete_batches(state.accepted, fewest, "sent a valid report")
+
+    async def helpers_share(self, state: PineRound, survivors: Ids) -> Elements:
+        """`(D,)` the helper's share of the sum; raises `RoundAborted` where it sends none."""
+        question = SumReports(state.start.number, survivors.tolist())
+        replies = await state.start.network.ask(ids([state.helper]), question)
+        answer = replies.valid().get(state.helper)
+        if answer is None:
+            raise RoundAborted("no-helper", f"client {state.helper} does not sum the reports{_because(replies)}")
+        share = field64.from_bytes(answer.share)
+        if share is None or len(share) != state.vdaf.dimension:
+            state.misbehaved(state.helper, f"aggregate share: {len(answer.share)} bytes, or no elements of the field")
+            raise RoundAborted("wrong-helper", "the helper's share of the sum is none")
+        return share
+
+    def unsharded(self, state: PineRound, survivors: Ids, share: Elements) -> Aggregate:
+        """The mean, from both shares of the sum; raises `RoundAborted` for a sum that is longer than it can be."""
+        total = share
+        for client in survivors.tolist():
+            total = field64.add(total, state.prepared[client].output)
+        meter("field64.add", len(survivors) * len(total))
+        exact = field64.to_signed(total).astype(np.float64)
+        if float(np.square(exact).sum()) > (len(survivors) * self.parameters.integer_bound) ** 2 * (1 + 2**-40):
+            state.misbehaved(state.helper, "aggregate share: gives a sum that is longer than valid reports' can be")
+            raise RoundAborted("implausible-sum", "the aggregators' shares do not belong together")
+        mean = exact[: state.dimension] / (2**self.parameters.fraction_bits * len(survivors))
+        return Aggregate(mean, float(len(survivors)), survivors)
+
+
+def _because(replies: Replies) -> str:
+    refusals = sorted({refusal.check for refusal in replies.missing.refusals})
+    return f"; refusals: {', '.join(refusals)}" if refusals else ""

@@ -1,0 +1,210 @@
+"""The integers modulo 2**64 - 2**32 + 1: `Field64` of draft-irtf-cfrg-vdaf, section 6.1, for vectors of them.
+
+Its 2**32-th roots of unity make transforms of any length that is a power of two. An element is a uint64 below the
+prime. 2**64 is 2**32 - 1 modulo the prime, and 2**96 is -1: so a product of 128 bits is reduced by shifts.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+PRIME = 2**64 - 2**32 + 1
+ELEMENT_BYTES = 8
+GENERATOR = pow(7, 2**32 - 1, PRIME)
+"""Of the subgroup of order 2**32 (draft-irtf-cfrg-vdaf, table 3)."""
+
+Elements = npt.NDArray[np.uint64]
+
+_P = np.uint64(PRIME)
+_EPSILON = np.uint64(2**32 - 1)  # 2**64 modulo the prime
+_HALF = np.uint64(32)
+_LOW = np.uint64(2**32 - 1)
+_AT_ONCE = 1 << 14  # elements of an operation that are in a core's cache together
+
+
+def element(integer: int) -> Elements:
+    """`(1,)` an integer modulo the prime."""
+    return np.array([integer % PRIME], np.uint64)
+
+
+def from_signed(integers: npt.NDArray[np.int64]) -> Elements:
+    """`(d,)` the same modulo the prime."""
+    words = integers.view(np.uint64)
+    return words - np.where(integers < 0, _EPSILON, np.uint64(0))  # 2**64 more, but only the prime is wanted
+
+
+def to_signed(elements: Elements) -> npt.NDArray[np.int64]:
+    """`(d,)` the nearest to zero that are the same modulo the prime."""
+    words = elements + np.where(elements > np.uint64(PRIME // 2), _EPSILON, np.uint64(0))
+    return words.view(np.int64)
+
+
+def add(left: Elements, right: Elements) -> Elements:
+    """Element by element, stretched as numpy does."""
+    return _in_parts(_sum, left, right)
+
+
+def subtract(left: Elements, right: Elements) -> Elements:
+    """Element by element, stretched as numpy does."""
+    return _in_parts(_difference, left, right)
+
+
+def multiply(left: Elements, right: Elements) -> Elements:
+    """Element by element, stretched as numpy does."""
+    return _in_parts(_product, left, right)
+
+
+def total(elements: Elements, axis: int = 0) -> Elements:
+    """The sum along an axis, of at most 2**31 elements."""
+    low = np.atleast_1d(np.add.reduce(elements & _LOW, axis=axis, dtype=np.uint64))
+    high = np.atleast_1d(np.add.reduce(elements >> _HALF, axis=axis, dtype=np.uint64))
+    shifted = high << _HALF
+    lower = low + shifted
+    found = _reduced(lower, (high >> _HALF) + _where(lower < shifted))
+    return found if elements.ndim > 1 else found[0]
+
+
+def powers(base: int, count: int) -> Elements:
+    """`(count,)` of one element, from the 0-th on."""
+    found, power = [], 1
+    for _ in range(count):
+        found.append(power)
+        power = power * base % PRIME
+    return np.array(found, np.uint64)
+
+
+def root_of_unity(order: int) -> int:
+    """A primitive one; `order` is a power of two up to 2**32."""
+    return pow(GENERATOR, 2**32 // order, PRIME)
+
+
+def transform(values: Elements) -> Elements:
+    """`(n, m)` what m polynomials with `(n, m)` coefficients are at the n-th roots of unity, in the order of powers."""
+    return _transformed(values, root_of_unity(len(values)))
+
+
+def inverse_transform(values: Elements) -> Elements:
+    """`(n, m)` the coefficients of what `transform` gives."""
+    n = len(values)
+    found = _transformed(values, pow(root_of_unity(n), -1, PRIME))
+    return multiply(found, element(pow(n, -1, PRIME)))
+
+
+def at_points_between(values: Elements) -> Elements:
+    """`(n, m)` polynomials of degree below n at the 2 n-th roots of unity that are no n-th ones, from their values at
+    these."""
+    n = len(values)
+    twist = multiply(powers(root_of_unity(2 * n), n), element(pow(n, -1, PRIME)))
+    coefficients = _transformed(values, pow(root_of_unity(n), -1, PRIME))
+    return transform(multiply(coefficients, twist[:, None]))
+
+
+def _transformed(values: Elements, root: int) -> Elements:
+    """Stockham's: each step halves the length of the transforms and doubles the number of those side by side."""
+    n, m = values.shape
+    found, length, side = values, n, 1
+    while length > 1:
+        half = length // 2
+        # Element (i, k) of the view is number i of the k-th of `side` interleaved sequences of this length.
+        upper, lower = found.reshape(2, half, side * m)
+        following = np.empty((half, 2, side * m), np.uint64)
+        following[:, 0] = add(upper, lower)
+        following[:, 1] = subtract(upper, lower)
+        if half > 1:  # else all twiddles are 1
+            following[:, 1] = multiply(following[:, 1], _twiddles(root, n, side)[:, None])
+        found, length, side = following.reshape(n, m), half, 2 * side
+    return found.reshape(n, m)
+
+
+@functools.lru_cache(maxsize=64)
+def _twiddles(root: int, n: int, side: int) -> Elements:
+    found: Any = powers(pow(root, side, PRIME), n // side // 2)
+    found.setflags(write=False)
+    return found  # type: ignore[no-any-return]
+
+
+def to_bytes(elements: Elements) -> bytes:
+    """Eight bytes each, little-endian."""
+    return elements.astype("<u8", copy=False).tobytes()
+
+
+def from_bytes(data: bytes | memoryview) -> Elements | None:
+    """Inverse of `to_bytes`, in the same memory; None: these are no elements of the field."""
+    if len(data) % ELEMENT_BYTES:
+        return None
+    elements = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
+    return None if int(elements.max(initial=0)) >= PRIME else elements
+
+
+# -- parts that fit a core's cache -------------------------------------------------------------------------------------
+
+Operation = Callable[[Elements, Elements], Elements]
+
+
+def _in_parts(operation: Operation, left: Elements, right: Elements) -> Elements:
+    shape = np.broadcast_shapes(np.shape(left), np.shape(right))
+    size = int(np.prod(shape))
+    if size <= 2 * _AT_ONCE or not shape:
+        return operation(left, right)
+    found = np.empty(shape, np.uint64)
+    wide_left, wide_right = np.broadcast_to(left, shape), np.broadcast_to(right, shape)
+    rows, columns = shape[0], size // shape[0]
+    if columns >= _AT_ONCE:
+        for row in range(rows):
+            found[row] = _in_parts(operation, wide_left[row], wide_right[row])
+        return found
+    step = max(1, _AT_ONCE // columns)
+    for first in range(0, rows, step):
+        part = slice(first, first + step)
+        found[part] = operation(wide_left[part], wide_right[part])
+    return found
+
+
+def _sum(left: Elements, right: Elements) -> Elements:
+    missing = _P - right
+    found = left - missing
+    found += _where(left < missing) * _P
+    return found
+
+
+def _difference(left: Elements, right: Elements) -> Elements:
+    found = left - right
+    found -= _where(left < right) * _EPSILON
+    return found
+
+
+def _product(left: Elements, right: Elements) -> Elements:
+    left_low, left_high, right_low, right_high = left & _LOW, left >> _HALF, right & _LOW, right >> _HALF
+    lowest = left_low * right_low
+    middle = left_low * right_high
+    middle += lowest >> _HALF
+    other = left_high * right_low
+    other += middle & _LOW
+    highest = left_high * right_high
+    highest += middle >> _HALF
+    highest += other >> _HALF
+    other <<= _HALF
+    lowest &= _LOW
+    other |= lowest
+    return _reduced(other, highest)
+
+
+def _reduced(low: Elements, high: Elements) -> Elements:
+    """`high` * 2**64 + `low`, as elements."""
+    top = high >> _HALF  # times 2**96, which is -1
+    found = low - top
+    found -= _where(low < top) * _EPSILON
+    rest = high & _LOW  # times 2**64, which is 2**32 - 1
+    rest = (rest << _HALF) - rest
+    found += rest
+    found += _where(found < rest) * _EPSILON
+    lower: Elements = np.minimum(found, found - _P)  # which wraps where there is nothing to subtract
+    return lower
+
+
+def _where(condition: npt.NDArray[np.bool_]) -> Elements:
+    """1 where it holds, and 0; faster than numpy makes products of conditions."""
+    return condition.view(np.uint8).astype(np.uint64)

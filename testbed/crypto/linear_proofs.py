@@ -1,0 +1,165 @@
+"""Fully linear proofs: Boneh, Boyle, Corrigan-Gibbs, Gilboa, Ishai, CRYPTO 2019 (eprint 2019/188), theorem 4.3, as
+`FlpBBCGGI19` of draft-irtf-cfrg-vdaf, section 7.3 (up to version 12: a proof holds coefficients).
+
+A circuit calls one gadget of degree 2 many times, on inputs that are affine in the measurement, and says what is to be
+zero. The prover interpolates each wire of the gadget over its calls, with a random value at the first root of unity,
+and proves what the gadget is on these polynomials. A verifier has a share of all that: it evaluates the polynomials at
+a random point, and so knows a share of what must be related as the gadget says. It errs with a probability of 2 (p - 1)
+in `field64.PRIME`, p the next power of two above the number of calls, if the prover does not know the point.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from testbed.crypto import InvalidProof, field64
+from testbed.crypto.field64 import PRIME, Elements
+
+
+class Gadget(Protocol):
+    """A polynomial of degree 2.
+
+    Attributes:
+        arity: inputs.
+    """
+
+    @property
+    def arity(self) -> int: ...
+
+    def __call__(self, inputs: Elements) -> Elements:
+        """`(n,)` its values for `(n, arity)` inputs."""
+
+
+class Circuit(Protocol):
+    """What is to be zero for a valid measurement.
+
+    Attributes:
+        gadget: the only one.
+        calls: of the gadget.
+    """
+
+    @property
+    def gadget(self) -> Gadget: ...
+
+    @property
+    def calls(self) -> int: ...
+
+    def inputs(self, measurement: Elements, joint: Elements, shares: int) -> Elements:
+        """`(calls, arity)` what the gadget is called with; of one of so many shares, a share of it."""
+
+    def output(self, measurement: Elements, joint: Elements, outputs: Elements, shares: int) -> int:
+        """What is to be zero, from `(calls,)` what the gadget gives; of a share, a share of it."""
+
+
+class Products:
+    """Sums of products: `ParallelSum(Mul)`, or with one of them `Mul` (draft-irtf-cfrg-vdaf, section 7.3.2).
+
+    Args:
+        count: of products; inputs are the first factor, the second one, the next product's first, and so on.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.arity = 2 * count
+
+    def __call__(self, inputs: Elements) -> Elements:
+        """See `Gadget.__call__`."""
+        return field64.total(field64.multiply(inputs[:, 0::2], inputs[:, 1::2]), axis=1)
+
+
+class Squares:
+    """Sums of squares: `ParallelSum(PolyEval(x**2))`.
+
+    Args:
+        count: of squares.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.arity = count
+
+    def __call__(self, inputs: Elements) -> Elements:
+        """See `Gadget.__call__`."""
+        return field64.total(field64.multiply(inputs, inputs), axis=1)
+
+
+def points(circuit: Circuit) -> int:
+    """How many a wire's polynomial is interpolated over."""
+    return 1 << circuit.calls.bit_length()
+
+
+def prove_rand_length(circuit: Circuit) -> int:
+    """Random elements that a proof takes."""
+    return circuit.gadget.arity
+
+
+def proof_length(circuit: Circuit) -> int:
+    """Elements of a proof."""
+    return circuit.gadget.arity + 2 * points(circuit) - 1
+
+
+def verifier_length(circuit: Circuit) -> int:
+    """Elements of what a verifier tells the others."""
+    return circuit.gadget.arity + 2
+
+
+def prove(circuit: Circuit, measurement: Elements, prove_rand: Elements, joint: Elements) -> Elements:
+    """`(proof_length,)` the proof.
+
+    Args:
+        measurement: as the circuit takes it.
+        prove_rand: `(prove_rand_length,)` uniform and secret.
+        joint: random elements that the circuit takes.
+    """
+    wires = _wires(circuit, measurement, prove_rand, joint, 1)
+    values = np.empty((2 * len(wires), 1), np.uint64)
+    values[0::2, 0] = circuit.gadget(wires)
+    values[1::2, 0] = circuit.gadget(field64.at_points_between(wires))
+    return np.concatenate([prove_rand, field64.inverse_transform(values)[:-1, 0]])
+
+
+def query(
+    circuit: Circuit, measurement: Elements, proof: Elements, point: int, joint: Elements, shares: int
+) -> Elements:
+    """`(verifier_length,)` what a verifier with a share of the measurement and of the proof tells the others.
+
+    Args:
+        point: the same of all verifiers, which the prover has not known.
+        shares: how many there are.
+
+    Raises:
+        InvalidProof: the point is one of those that a wire's inputs are at, so that it would show one.
+    """
+    arity, p = circuit.gadget.arity, points(circuit)
+    if pow(point, p, PRIME) == 1:
+        raise InvalidProof("the proof is queried at a point that would show an input")
+    wires = _wires(circuit, measurement, proof[:arity], joint, shares)
+    coefficients = proof[arity:]
+    folded = coefficients[:p, None].copy()
+    folded[: p - 1, 0] = field64.add(folded[: p - 1, 0], coefficients[p:])
+    outputs = field64.transform(folded)[1 : circuit.calls + 1, 0]
+    output = circuit.output(measurement, joint, outputs, shares)
+    at_point = field64.total(field64.multiply(wires, _lagrange(p, point)[:, None]))
+    value = field64.total(field64.multiply(coefficients, field64.powers(point, len(coefficients))))
+    return np.concatenate([np.array([output], np.uint64), at_point, value[None]])
+
+
+def decide(circuit: Circuit, verifier: Elements) -> bool:
+    """Whether the measurement is valid, from `(verifier_length,)` the sum of what all verifiers say."""
+    return int(verifier[0]) == 0 and int(circuit.gadget(verifier[None, 1:-1])[0]) == int(verifier[-1])
+
+
+def _wires(circuit: Circuit, measurement: Elements, seeds: Elements, joint: Elements, shares: int) -> Elements:
+    """`(p, arity)` the wires' values at the p-th roots of unity."""
+    wires = np.zeros((points(circuit), circuit.gadget.arity), np.uint64)
+    wires[0] = seeds
+    wires[1 : circuit.calls + 1] = circuit.inputs(measurement, joint, shares)
+    return wires
+
+
+def _lagrange(p: int, point: int) -> Elements:
+    """`(p,)` the Lagrange polynomials of the p-th roots of unity, at a point that is none of them."""
+    root, scale = field64.root_of_unity(p), (pow(point, p, PRIME) - 1) * pow(p, -1, PRIME)
+    found, power = [], 1
+    for _ in range(p):
+        found.append(power * scale * pow(point - power, -1, PRIME) % PRIME)
+        power = power * root % PRIME
+    return np.array(found, np.uint64)

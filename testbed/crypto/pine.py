@@ -1,0 +1,325 @@
+"""PINE: sums of vectors whose Euclidean norm is bounded, from shares that neither of two aggregators can read.
+
+Rothblum, Omri, Chen and Talwar, PINE: Efficient Verification of a Euclidean Norm Bound of a Secret-Shared Vector
+(USENIX Security 2024, arXiv 2311.10237), in the form of draft-chen-cfrg-vdaf-pine-01, a Verifiable Distributed
+Aggregation Function as Prio3 of draft-irtf-cfrg-vdaf is, for two aggregators, a leader (0) and a helper (1). It is the
+draft's `Pine64` with what its reference implementation has had since: the XOF of `Pine64HmacSha256Aes128`, and a gadget
+of squares for the norm.
+
+A client shares its vector of integers, the bits of its squared norm V and of B**2 - V, and for each of 100 random
+vectors of -1, 0 and 1 the bits of its product with the client's. The aggregators check, on their shares, that bits are
+bits, that V is the squared norm modulo the field's prime, that V is at most B**2, and that the products are as small as
+they are for a short vector: the squared norm of a long one, which has wrapped around the prime, is found out by each of
+the products with a probability of one half.
+
+An invalid report is accepted with a probability of at most: 2**-100 for the wraparound; 2 (p - 1) / 2**64 for the norm,
+p of the order of d / chunk (its proof is queried at a point that clients do not know; nothing to try offline); and the
+square of about (2 (p + n)) / 2**64 for the n bits, which two proofs with their own randomness hold. What an aggregator
+sees of a valid report tells nothing of it but with a probability below 200 exp(-alpha**2) = 2**-101: that a product of
+the honest client's is out of range.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.crypto import InvalidProof, InvalidShares, field64, linear_proofs
+from testbed.crypto.field64 import PRIME, Elements
+from testbed.crypto.linear_proofs import Circuit
+from testbed.crypto.pine_circuits import NormEquality, RemainingChecks
+from testbed.crypto.ternary_products import ternary_products
+from testbed.crypto.xof import Xof, XofHmacSha256Aes128, derived_seed, elements
+
+CHECKS = 100
+"""Wraparound checks, all of which are to succeed."""
+ALPHA = 8.7
+NONCE_BYTES = 16
+SHARES = 2
+
+_MEASUREMENT, _PROOF, _JOINT, _PROVE, _QUERY, _JOINT_SEED, _JOINT_PART = range(1, 8)
+_WRAPAROUND, _WRAPAROUND_SEED, _WRAPAROUND_PART = range(8, 11)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a client says.
+
+    Attributes:
+        public: four seeds, the parts of the joint randomness; for both aggregators.
+        leader: the leader's share of the measurement and of the proofs, and two seeds.
+        helper: four seeds.
+    """
+
+    public: bytes
+    leader: bytes
+    helper: bytes
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A report as one aggregator has it.
+
+    Attributes:
+        output: `(d,)` its share of the vector.
+        share: what it tells the other aggregator.
+        seeds: what both must have found.
+    """
+
+    output: Elements
+    share: bytes
+    seeds: bytes
+
+
+@dataclass(frozen=True)
+class PineVdaf:
+    """The function for vectors of one length and bound.
+
+    Args:
+        dimension: d, a multiple of 4: random vectors begin with a byte then.
+        norm_bound: B, the largest norm, of vectors of integers.
+        chunk: products that a gadget of the checks of bits sums.
+        norm_chunk: squares that one of the norm's sums.
+        xof: expands seeds.
+        identifier: of the function, in what seeds are expanded for.
+
+    Raises:
+        ValueError: the dimension is another, or the norm none that this field can hold (lemma 3.3, figure 1).
+    """
+
+    dimension: int
+    norm_bound: int
+    chunk: int
+    norm_chunk: int
+    xof: type[Xof] = XofHmacSha256Aes128
+    identifier: int = 0xFFFF1004
+
+    VERSION: ClassVar[int] = 1
+    PROOFS: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        if self.dimension < 1 or self.chunk < 1 or self.norm_chunk < 1:
+            raise ValueError("a dimension and chunks of at least 1 are needed")
+        if self.dimension % 4:
+            raise ValueError(f"a dimension that is a multiple of 4 is needed, not {self.dimension}")
+        if not 1 <= self.norm_bound <= largest_norm_bound():
+            raise ValueError(f"a norm of 1 to {largest_norm_bound()} is needed, not {self.norm_bound}")
+
+    # -- sizes --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def circuits(self) -> tuple[NormEquality, RemainingChecks]:
+        """What the one proof of the norm and the others are about."""
+        norm = NormEquality(
+            self.dimension, self.norm_bound, self.norm_chunk, CHECKS, _wraparound_bound(self.norm_bound)
+        )
+        return norm, RemainingChecks(norm, self.chunk)
+
+    @property
+    def proven(self) -> list[Circuit]:
+        """What each of the proofs is about, in order."""
+        norm, rest = self.circuits
+        return [norm, *[rest] * self.PROOFS]
+
+    @property
+    def measurement_length(self) -> int:
+        """Elements of a shared measurement: of the vector, and bits."""
+        return self.dimension + self.circuits[0].bits
+
+    @property
+    def proofs_length(self) -> int:
+        """Elements of the proofs."""
+        return sum(map(linear_proofs.proof_length, self.proven))
+
+    @property
+    def report_seeds(self) -> int:
+        """Secret seeds that a report takes."""
+        return 7
+
+    @property
+    def leader_bytes(self) -> int:
+        """How long the leader's share is."""
+        return field64.ELEMENT_BYTES * (self.measurement_length + self.proofs_length) + 2 * self.xof.seed_bytes
+
+    @property
+    def helper_bytes(self) -> int:
+        """How long the helper's share is, and the public one."""
+        return 4 * self.xof.seed_bytes
+
+    @property
+    def prepare_bytes(self) -> int:
+        """How long it is what an aggregator tells the other of a report."""
+        verifiers = sum(map(linear_proofs.verifier_length, self.proven))
+        return field64.ELEMENT_BYTES * verifiers + 2 * self.xof.seed_bytes
+
+    @property
+    def entries_bytes(self) -> int:
+        """Of the random vectors of a report."""
+        return CHECKS * -(-self.dimension // 4)
+
+    # -- the client (the draft's `shard`) -----------------------------------------------------------------------------
+
+    def shard(self, vector: npt.NDArray[np.int64], nonce: bytes, seeds: list[bytes]) -> Report:
+        """The report of a vector.
+
+        One of a vector that is too long is made, too; it is not valid.
+
+        Args:
+            vector: `(d,)` between -2**62 and 2**62.
+            nonce: 16 bytes, of no other report.
+            seeds: `report_seeds` secret ones.
+        """
+        helper_seed, helper_proof_seed, *helper_blinds = seeds[:4]
+        leader_blinds, prove_seed = seeds[4:6], seeds[6]
+        norm = self.circuits[0]
+        helper_share = self._helper_measurement(helper_seed)
+        begun = np.concatenate([field64.from_signed(vector), norm.norm_bits(vector)])
+        leader_begun = field64.subtract(begun, helper_share[: len(begun)])
+        blinds = leader_blinds[0], helper_blinds[0]
+        parts = self._parts(_WRAPAROUND_PART, blinds, nonce, leader_begun, helper_share[: len(begun)])
+        products = self._products(vector, norm.magnitude(vector), self._seed(_WRAPAROUND_SEED, parts))
+        bits = norm.product_bits(products)
+        leader_share = np.concatenate([leader_begun, field64.subtract(bits, helper_share[len(begun) :])])
+        blinds = leader_blinds[1], helper_blinds[1]
+        more_parts = self._parts(_JOINT_PART, blinds, nonce, leader_share, helper_share)
+        measurement = np.concatenate([begun, bits, _reduced(products)])
+        proofs = self._proofs(measurement, prove_seed, self._joint(self._seed(_JOINT_SEED, more_parts)))
+        leader_proofs = field64.subtract(proofs, self._helper_proofs(helper_proof_seed))
+        leader = b"".join([*map(field64.to_bytes, (leader_share, leader_proofs)), *leader_blinds])
+        return Report(b"".join([*parts, *more_parts]), leader, b"".join(seeds[:4]))
+
+    def _proofs(self, measurement: Elements, seed: bytes, joint: list[Elements]) -> Elements:
+        lengths = [linear_proofs.prove_rand_length(circuit) for circuit in self.proven]
+        stream = self.xof(seed, self._domain(_PROVE), bytes([self.PROOFS]))
+        rand = np.split(elements(stream, sum(lengths)), np.cumsum(lengths)[:-1])
+        each = zip(self.proven, rand, joint, strict=True)
+        return np.concatenate([linear_proofs.prove(circuit, measurement, some, more) for circuit, some, more in each])
+
+    # -- an aggregator (`prep_init`, `prep_shares_to_prep`) -----------------------------------------------------------
+
+    def prepare(
+        self, aggregator: int, verify_key: bytes, nonce: bytes, public: bytes, share: bytes | memoryview
+    ) -> Prepared:
+        """What an aggregator makes of a report.
+
+        Args:
+            aggregator: 0 the leader, 1 the helper.
+            verify_key: of both aggregators, which no client knows, and which was chosen before the report was.
+            nonce, public, share: of the report.
+
+        Raises:
+            InvalidShares: the shares are none.
+        """
+        measurement, proofs, blinds = self._expanded(aggregator, share)
+        size = self.xof.seed_bytes
+        if len(public) != 4 * size:
+            raise InvalidShares(f"a public share of {len(public)} bytes, not {4 * size}")
+        parts = [public[first : first + size] for first in range(0, len(public), size)]
+        begun = measurement[: self.dimension + self.circuits[0].norm_bits_length]
+        parts[aggregator] = self._part(_WRAPAROUND_PART, aggregator, blinds[0], nonce, begun)
+        parts[2 + aggregator] = self._part(_JOINT_PART, aggregator, blinds[1], nonce, measurement)
+        seeds = self._seed(_WRAPAROUND_SEED, parts[:2]), self._seed(_JOINT_SEED, parts[2:])
+        output = measurement[: self.dimension]
+        products = self._products(output, 64, seeds[0])
+        shared = np.concatenate([measurement, _reduced(products)])
+        points = elements(self.xof(verify_key, self._domain(_QUERY), bytes([self.PROOFS]), nonce), 1 + self.PROOFS)
+        verifiers = []
+        for circuit, point, joint in zip(self.proven, points.tolist(), self._joint(seeds[1]), strict=True):
+            proof, proofs = np.split(proofs, [linear_proofs.proof_length(circuit)])
+            verifiers.append(linear_proofs.query(circuit, shared, proof, point, joint, SHARES))
+        said = field64.to_bytes(np.concatenate(verifiers)) + parts[aggregator] + parts[2 + aggregator]
+        return Prepared(output, said, b"".join(seeds))
+
+    def combined(self, leader: bytes, helper: bytes) -> bytes:
+        """Two seeds, which both must have found, from what the aggregators say of a valid report.
+
+        Raises:
+            InvalidProof: the report is not valid.
+            InvalidShares: these are no such sayings.
+        """
+        size, said = self.xof.seed_bytes, []
+        for share in (leader, helper):
+            verifiers = field64.from_bytes(share[: -2 * size]) if len(share) == self.prepare_bytes else None
+            if verifiers is None:
+                raise InvalidShares("not what an aggregator says of a report")
+            said.append(verifiers)
+        verifiers = field64.add(*said)
+        for number, circuit in enumerate(self.proven):
+            verifier, verifiers = np.split(verifiers, [linear_proofs.verifier_length(circuit)])
+            if not linear_proofs.decide(circuit, verifier):
+                what = "its norm is not what it says" if number == 0 else "a bit, its norm or a wraparound check"
+                raise InvalidProof(f"not valid: {what}")
+        parts = [share[len(share) - 2 * size :] for share in (leader, helper)]
+        wraparound = self._seed(_WRAPAROUND_SEED, [part[:size] for part in parts])
+        return wraparound + self._seed(_JOINT_SEED, [part[size:] for part in parts])
+
+    def helper_output(self, share: bytes) -> Elements:
+        """`(d,)` what `prepare` finds of the vector in the helper's share."""
+        seed = share[: self.xof.seed_bytes]
+        return elements(self.xof(seed, self._domain(_MEASUREMENT), b"\x01"), self.dimension)
+
+    def _expanded(self, aggregator: int, share: bytes | memoryview) -> tuple[Elements, Elements, list[bytes]]:
+        """Measurement, proofs, and the two seeds that blind the parts."""
+        size = self.xof.seed_bytes
+        if len(share) != (self.helper_bytes if aggregator else self.leader_bytes):
+            raise InvalidShares(f"a share of {len(share)} bytes")
+        blinds = [bytes(share[len(share) - 2 * size : len(share) - size]), bytes(share[len(share) - size :])]
+        if aggregator:
+            seed, proof_seed = bytes(share[:size]), bytes(share[size : 2 * size])
+            return self._helper_measurement(seed), self._helper_proofs(proof_seed), blinds
+        shared = field64.from_bytes(share[: len(share) - 2 * size])
+        if shared is None:
+            raise InvalidShares("a share that is not made of elements of the field")
+        measurement, proofs = np.split(shared, [self.measurement_length])
+        return measurement, proofs, blinds
+
+    # -- what is expanded from seeds ----------------------------------------------------------------------------------
+
+    def _helper_measurement(self, seed: bytes) -> Elements:
+        return elements(self.xof(seed, self._domain(_MEASUREMENT), b"\x01"), self.measurement_length)
+
+    def _helper_proofs(self, seed: bytes) -> Elements:
+        return elements(self.xof(seed, self._domain(_PROOF), bytes([self.PROOFS, 1])), self.proofs_length)
+
+    def _joint(self, seed: bytes) -> list[Elements]:
+        """Of each proof, that of the norm's has none."""
+        _, rest = self.circuits
+        drawn = elements(self.xof(seed, self._domain(_JOINT), bytes([self.PROOFS])), self.PROOFS * rest.joint)
+        return [drawn[:0], *np.split(drawn, self.PROOFS)]
+
+    def _products(self, vector: npt.NDArray[np.int64] | Elements, bits: int, seed: bytes) -> list[int]:
+        entries = self.xof(seed, self._domain(_WRAPAROUND)).read(self.entries_bytes)
+        return ternary_products(vector, bits, entries, CHECKS)
+
+    def _parts(self, usage: int, blinds: tuple[bytes, bytes], nonce: bytes, *shares: Elements) -> list[bytes]:
+        return [self._part(usage, i, blinds[i], nonce, share) for i, share in enumerate(shares)]
+
+    def _part(self, usage: int, aggregator: int, blind: bytes, nonce: bytes, share: Elements) -> bytes:
+        words = np.ascontiguousarray(share, "<u8").view(np.uint8).data
+        return derived_seed(self.xof, blind, self._domain(usage), bytes([aggregator]), nonce, words)
+
+    def _seed(self, usage: int, parts: list[bytes]) -> bytes:
+        return derived_seed(self.xof, bytes(self.xof.seed_bytes), self._domain(usage), *parts)
+
+    def _domain(self, usage: int) -> bytes:
+        return bytes([self.VERSION]) + self.identifier.to_bytes(4, "big") + usage.to_bytes(2, "big")
+
+
+def largest_norm_bound() -> int:
+    """The largest B: 3 B**2 + 2 below the prime; and the wraparound bound, its square at most 4,000 primes."""
+    most = math.isqrt((PRIME - 3) // 3)
+    while _wraparound_bound(most) ** 2 > 4000 * PRIME or 2600 * _wraparound_bound(most) > PRIME:
+        most //= 2
+    return most
+
+
+def _wraparound_bound(norm_bound: int) -> int:
+    """The power of two from alpha B + 1 on."""
+    return 1 << math.ceil(ALPHA * norm_bound).bit_length()
+
+
+def _reduced(integers: list[int]) -> Elements:
+    return np.array([integer % PRIME for integer in integers], np.uint64)

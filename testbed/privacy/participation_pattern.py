@@ -1,0 +1,34 @@
+"""In which rounds one client may take part: what a selection promises, and correlated noise counts on.
+
+Choquette-Choo, McMahan, Rush, Thakurta, Multi-Epoch Matrix Factorization Mechanisms for Private Machine Learning, arXiv
+2211.06530, section 2 (a fixed cycle is its (k, b)-participation); Choquette-Choo et al., (Amplified) Banded Matrix
+Factorization, arXiv 2306.08153, section 3 (min-separation).
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ParticipationPattern:
+    """What holds of the rounds of every single client, whoever drops out and however many rounds come to nothing.
+
+    Attributes:
+        min_separation: b, at least 1: whoever takes part in rounds t and t' has |t - t'| >= b; 1 forbids nothing.
+        max_participations: k, how many rounds a client may have; None: as many as the separation leaves room for.
+        fixed_cycle: whether all rounds of a client are equal modulo b (balls in bins; Chua et al., arXiv 2412.16802).
+    """
+
+    min_separation: int
+    max_participations: int | None = None
+    fixed_cycle: bool = False
+
+    def __post_init__(self) -> None:
+        if self.min_separation < 1:
+            raise ValueError(f"min_separation: {self.min_separation}; must be at least 1")
+        if self.max_participations is not None and self.max_participations < 1:
+            raise ValueError(f"max_participations: {self.max_participations}; must be at least 1, or none")
+
+    def most_participations(self, rounds: int) -> int:
+        """The most rounds that a client can have had after so many."""
+        room = -(-rounds // self.min_separation)
+        return room if self.max_participations is None else min(room, self.max_participations)

@@ -1,0 +1,167 @@
+"""The sum from two aggregators' shares against the rounded updates', whoever drops out at which stage."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.aggregation.pine.messages import Submission
+from testbed.aggregation.pine.parameters import PineParameters
+from testbed.aggregation.pine.server import Pine
+from testbed.batches import Batches
+from testbed.crypto.field64 import PRIME
+from testbed.errors import ExperimentError, RoundAborted
+from testbed.messages import decode
+from tests.aggregation.federations import SmallFederation
+from tests.thoroughness import examples
+
+STAGES = ("train", *PineParameters.stages)
+DELTAS = np.random.default_rng(1).uniform(-0.1, 0.1, (9, 13))
+
+
+def federation(deltas: Any, parameters: PineParameters | None = None, **more: Any) -> SmallFederation:
+    return SmallFederation(deltas, parameters or PineParameters(), protocol=Pine, **more)
+
+
+def mean_of(small: SmallFederation, members: list[int]) -> Any:
+    """`(d,)` the mean of the members' encoded updates, added up without a share."""
+    given, deltas = small.parameters, small.workload.deltas
+    total = sum(given.encode(deltas[i]) for i in members)
+    return total[: small.workload.dimension] / (2**given.fraction_bits * len(members))
+
+
+@st.composite
+def rounds(draw: st.DrawFn) -> dict[str, Any]:
+    size, dimension = draw(st.integers(3, 6)), draw(st.integers(1, 30))
+    finite = st.floats(-4, 4, width=32)
+    return {
+        "parameters": PineParameters(
+            min_survivors=draw(st.integers(2, size)),
+            norm_bound=draw(st.sampled_from([0.25, 1.0, 3.7])),
+            fraction_bits=draw(st.integers(8, 24)),
+            helper=draw(st.integers(0, size - 1)),
+        ),
+        "deltas": draw(
+            st.lists(st.lists(finite, min_size=dimension, max_size=dimension), min_size=size, max_size=size)
+        ),
+        "fates": draw(st.lists(st.sampled_from([None] * 12 + list(STAGES)), min_size=size, max_size=size)),
+    }
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(rounds())
+def test_the_sum_is_that_of_all_that_arrived_whoever_drops_out(case: dict[str, Any]) -> None:
+    parameters, fates = case["parameters"], case["fates"]
+    leaving = {stage: {i for i, fate in enumerate(fates) if fate == stage} for stage in STAGES}
+    small = federation(case["deltas"], parameters, leaving=leaving)
+    # who leaves while only the helper is asked is there again when the clients are
+    arrived = [i for i, fate in enumerate(fates) if fate not in ("train", "pine/report")]
+    arrived = [i for i in arrived if fates[i] != "pine/verify-key" or i != parameters.helper]
+    if fates[parameters.helper] in STAGES or len(arrived) < parameters.min_survivors:
+        with pytest.raises(RoundAborted) as ended:
+            small.run()
+        assert ended.value.reason in ("no-helper", "below-threshold")
+        return
+    aggregate = small.run()
+    assert aggregate.survivors.tolist() == arrived
+    assert aggregate.mean.tobytes() == mean_of(small, arrived).tobytes()
+    assert aggregate.weight == len(arrived)
+    assert small.misbehaviour() == []
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_lost_helper_ends_the_round_and_a_lost_client_does_not(stage: str) -> None:
+    aggregate = federation(DELTAS, leaving={stage: {3, 4}}).run()
+    assert aggregate.survivors.tolist() == (
+        [0, 1, 2, 5, 6, 7, 8] if stage in ("train", "pine/report") else list(range(9))
+    )
+    parameters = PineParameters(helper=4)
+    with pytest.raises(RoundAborted, match="client 4 does not") as ended:
+        federation(DELTAS, parameters, leaving={stage: {4}}).run()
+    assert ended.value.reason == "no-helper"
+
+
+def test_fewer_reports_than_the_experiment_says_end_the_round() -> None:
+    gone = {"pine/report": {5, 6, 7}}
+    assert len(federation(DELTAS, PineParameters(min_survivors=0.6), leaving=gone).run().survivors) == 6
+    gone["pine/report"].add(8)
+    with pytest.raises(RoundAborted, match=r"below-threshold: 5 of 6 needed sent their report"):
+        federation(DELTAS, PineParameters(min_survivors=0.6), leaving=gone).run()
+
+
+def test_updates_that_are_too_long_are_scaled_down_and_valid() -> None:
+    small = federation(100 * DELTAS)
+    aggregate = small.run()
+    assert small.misbehaviour() == []
+    scaled = DELTAS / np.linalg.norm(DELTAS, axis=1, keepdims=True)
+    assert np.abs(aggregate.mean - scaled.mean(0)).max() < 2**-17
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 4, 1000, 70_001])
+def test_rounding_never_takes_an_update_over_the_bound(dimension: int) -> None:
+    parameters = PineParameters(fraction_bits=12)
+    rng = np.random.default_rng(dimension)
+    for scale in (0.5, 1.0, 30.0):
+        drawn = rng.normal(size=dimension)
+        vector = parameters.encode(np.float32(drawn / np.linalg.norm(drawn) * scale))
+        assert int((vector.astype(object) ** 2).sum()) <= parameters.integer_bound**2
+    assert not parameters.encode(np.zeros(dimension, np.float32)).any()
+
+
+def test_hosts_make_no_difference() -> None:
+    deltas = np.random.default_rng(1).uniform(-0.01, 0.01, (5, 900))
+    runs = [federation(deltas, hosts=hosts).run() for hosts in (1, 2, 3)]
+    assert len({run.mean.tobytes() for run in runs}) == 1
+
+
+def test_secrets_of_the_system_do_as_well() -> None:
+    aggregate = federation(DELTAS, secrets_from_system=True).run()
+    assert np.abs(aggregate.mean - DELTAS.mean(0)).max() < 2**-20
+
+
+def test_neither_aggregator_sees_an_update() -> None:
+    """What the leader has of clients with one and the same update differs in every element, and is uniform."""
+    small = federation(np.zeros((4, 4000)))
+    small.run()
+    sent = [
+        answers.headers
+        for delivery, answers in small.hosts.seen
+        if delivery.kind.stage == "pine/report" and answers.headers
+    ]
+    reports = [decode(Submission, header) for headers in sent for header in headers.values()]
+    shares = [np.frombuffer(report.leader[: 8 * 4000], "<u8") for report in reports]
+    assert len(shares) == 4
+    assert all((left == right).mean() < 0.001 for left in shares for right in shares if left is not right)
+    assert all(abs(float((share / PRIME).mean()) - 0.5) < 0.05 for share in shares)
+
+
+def test_batches_are_summed_whole_or_not_at_all() -> None:
+    batches = Batches(np.repeat(np.arange(3), 3))
+    small = federation(DELTAS, batches=batches, leaving={"pine/report": {4}})
+    assert small.run().survivors.tolist() == [0, 1, 2, 6, 7, 8]
+    assert small.refusals() == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"weights": "samples"}, "weights: the bound is on what each client adds"),
+        ({"norm_bound": 1e6}, "norm_bound: 1e+06 with 20 bits behind the point"),
+        ({"norm_bound": 1e-9}, "allowed 1 to"),
+    ],
+)
+def test_what_cannot_be_is_refused(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said.replace("+", r"\+")):
+        PineParameters(**keys)
+
+
+def test_a_bound_that_rounding_fills_is_refused() -> None:
+    with pytest.raises(ExperimentError, match=r"fraction_bits: 4, rounding 1000000 .* set 12 or more"):
+        PineParameters(fraction_bits=4).check_dimension(10, 1_000_000)
+    PineParameters(fraction_bits=12).check_dimension(10, 1_000_000)
+    with pytest.raises(ValueError, match="helper: client 5 of a population of 5"):
+        PineParameters(helper=5).check_population(5)
+    with pytest.raises(ValueError, match="at least 2 participants"):
+        PineParameters().check(1)

@@ -1,0 +1,225 @@
+"""PINE: the published vector, honest reports, and those that are not valid."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testbed.crypto import InvalidProof, InvalidShares, field64
+from testbed.crypto.field64 import PRIME, Elements
+from testbed.crypto.linear_proofs import Products
+from testbed.crypto.pine import PineVdaf, Prepared, Report, largest_norm_bound
+from testbed.crypto.pine_circuits import NormEquality, RemainingChecks
+from testbed.crypto.ternary_products import ternary_products
+from tests.crypto.published import vectors
+from tests.crypto.turboshake import XofTurboShake128
+from tests.thoroughness import examples
+
+KEY, NONCE = bytes(range(32)), bytes(range(16))
+VECTOR = vectors("pine/draft_chen_cfrg_vdaf_pine_01")
+
+
+class NormOfProducts(NormEquality):
+    """The vector was made before squares had a gadget of their own: x x is a product there."""
+
+    @cached_property
+    def gadget(self) -> Any:
+        return Products(self.chunk)
+
+    def inputs(self, measurement: Elements, joint: Elements, shares: int) -> Elements:
+        return np.repeat(super().inputs(measurement, joint, shares), 2, axis=1)
+
+
+class PublishedPine(PineVdaf):
+    @cached_property
+    def circuits(self) -> tuple[NormEquality, RemainingChecks]:
+        norm, _ = super().circuits
+        older = NormOfProducts(norm.dimension, norm.norm_bound, norm.chunk, norm.checks, norm.check_bound)
+        return older, RemainingChecks(older, self.chunk)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_published_vector(number: int) -> None:
+    expected = VECTOR["reports"][number]
+    pine = PublishedPine(
+        VECTOR["dimension"], VECTOR["l2_norm_bound"], VECTOR["chunk_length"], VECTOR["chunk_length_norm_equality"],
+        XofTurboShake128, 0xFFFFFFFF,
+    )  # fmt: skip
+    key, nonce, rand = (bytes.fromhex(VECTOR[name]) for name in ("verify_key", "nonce", "rand"))
+    vector = np.zeros(pine.dimension, np.int64)
+    vector[expected["one_at"]] = 2 ** VECTOR["num_frac_bits"]
+    report = pine.shard(vector, nonce, [rand[first : first + 16] for first in range(0, len(rand), 16)])
+    assert report.leader.hex().startswith(expected.get("leader_share_begins", ""))
+    assert report.leader.hex().endswith(expected["leader_share_ends"])
+    assert report.helper.hex() == VECTOR["helper_share"]
+    assert report.public.hex() == expected.get("public_share", report.public.hex())
+    shares = [report.leader, report.helper]
+    prepared = [pine.prepare(i, key, nonce, report.public, share) for i, share in enumerate(shares)]
+    for i, one in enumerate(prepared):
+        assert len(one.share) == pine.prepare_bytes
+        assert one.share.hex().startswith(expected["prep_shares_begin"][i])
+        assert one.share.hex().endswith(expected.get("prep_shares_end", ["", ""])[i])
+    message = pine.combined(prepared[0].share, prepared[1].share)
+    assert message.hex() == expected["prep_message"]
+    assert message == prepared[0].seeds == prepared[1].seeds
+
+
+def test_the_published_sum() -> None:
+    pine = PublishedPine(20, 65536, 150, 4, XofTurboShake128, 0xFFFFFFFF)
+    rand = bytes.fromhex(VECTOR["rand"])
+    shares: list[list[Elements]] = [[], []]
+    for place in (0, 1):
+        vector = np.zeros(20, np.int64)
+        vector[place] = 16
+        report = pine.shard(vector, NONCE, [rand[first : first + 16] for first in range(0, len(rand), 16)])
+        for i, share in enumerate([report.leader, report.helper]):
+            shares[i].append(pine.prepare(i, KEY[:16], NONCE, report.public, share).output)
+    totals = [field64.add(*outputs) for outputs in shares]
+    assert [field64.to_bytes(total).hex() for total in totals] == VECTOR["agg_shares"]
+    assert (field64.to_signed(field64.add(*totals))[:2] / 16).tolist() == VECTOR["agg_result"]
+
+
+# -- the function as it is used ----------------------------------------------------------------------------------------
+
+
+def seeds(of: int) -> list[bytes]:
+    return [bytes([of, number] * 16) for number in range(7)]
+
+
+def prepared(pine: PineVdaf, report: Report, key: bytes = KEY) -> list[Prepared]:
+    return [pine.prepare(i, key, NONCE, report.public, share) for i, share in enumerate([report.leader, report.helper])]
+
+
+def decided(pine: PineVdaf, report: Report) -> list[Prepared]:
+    """What both make of a valid report; raises what they do of another."""
+    both = prepared(pine, report)
+    message = pine.combined(both[0].share, both[1].share)
+    if not message == both[0].seeds == both[1].seeds:
+        raise InvalidProof("other joint randomness")
+    return both
+
+
+def within(bound: int, dimension: int, seed: int) -> npt.NDArray[np.int64]:
+    """A vector whose norm is nearly the bound."""
+    drawn = np.random.default_rng(seed).normal(size=dimension)
+    return np.trunc(drawn / np.linalg.norm(drawn) * bound).astype(np.int64)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.integers(1, 90), st.integers(0, 31), st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 40))
+def test_honest_reports_are_valid_and_open_to_the_vector(d: int, bits: int, seed: int, chunk: int, norm: int) -> None:
+    bound = min(2**bits, largest_norm_bound())
+    pine = PineVdaf(4 * d, bound, chunk, norm)
+    vector = within(bound, 4 * d, seed)
+    report = pine.shard(vector, NONCE, seeds(1))
+    assert (len(report.leader), len(report.helper), len(report.public)) == (pine.leader_bytes, 128, 128)
+    leader, helper = decided(pine, report)
+    assert (field64.to_signed(field64.add(leader.output, helper.output)) == vector).all()
+    assert len(leader.share) == pine.prepare_bytes
+
+
+@pytest.mark.parametrize("bound", [1, 1000, 2**24])
+def test_the_norm_is_enforced_to_the_last_integer(bound: int) -> None:
+    pine = PineVdaf(20, bound, 50, 4)
+    vector = np.zeros(20, np.int64)
+    vector[3] = -bound
+    decided(pine, pine.shard(vector, NONCE, seeds(2)))
+    vector[4] = 1
+    with pytest.raises(InvalidProof):
+        decided(pine, pine.shard(vector, NONCE, seeds(2)))
+
+
+def test_a_norm_that_wraps_around_the_prime_is_found_out() -> None:
+    """Four squares sum to the prime plus 1 (Lagrange): the norm is 1 in the field, and only the products tell."""
+    roots = four_squares_of_prime_plus_one()
+    assert sum(root**2 for root in roots) == PRIME + 1
+    pine = PineVdaf(20, 2**24, 50, 4)
+    vector = np.zeros(20, np.int64)
+    vector[:4] = roots
+    assert int(field64.total(field64.multiply(field64.from_signed(vector), field64.from_signed(vector)))) == 1
+    with pytest.raises(InvalidProof, match="wraparound"):
+        decided(pine, pine.shard(vector, NONCE, seeds(3)))
+
+
+def test_at_most_half_of_the_products_of_a_norm_that_wraps_around_are_in_range() -> None:
+    """Lemma 3.3; and all of an honest one's are."""
+    pine = PineVdaf(20, 2**24, 50, 4)
+    most, rng = pine.circuits[0].check_bound, np.random.default_rng(5)
+    wrapped = np.array([*four_squares_of_prime_plus_one(), *[0] * 16], np.int64)
+    for vector, least, largest in ((wrapped, 0.0, 0.5), (within(2**24, 20, 3), 1.0, 1.0)):
+        products = ternary_products(vector, 33, rng.bytes(5 * 4000), 4000)
+        assert least <= np.mean([-most < product <= most for product in products]) <= largest
+
+
+def four_squares_of_prime_plus_one() -> list[int]:
+    """Found by looking for a remainder that is the sum of two squares."""
+    goal, first = PRIME + 1, 2**31
+    for second in range(2**31, 2**31 + 100_000):
+        left = goal - first**2 - second**2
+        third = int(left**0.5)
+        for some in range(third, max(third - 200, 0), -1):
+            rest = left - some**2
+            root = int(max(rest, 0) ** 0.5 + 0.5)
+            if rest >= 0 and root**2 == rest:
+                return [first, second, some, root]
+    raise AssertionError("not found")
+
+
+@pytest.mark.parametrize("place", [0, 30, 8 * 20 + 8 * 70, -100, -40])
+def test_a_changed_byte_of_the_leaders_share_is_found_out(place: int) -> None:
+    pine = PineVdaf(20, 1000, 50, 4)
+    report = pine.shard(within(1000, 20, 1), NONCE, seeds(4))
+    changed = bytearray(report.leader)
+    changed[place] ^= 1
+    with pytest.raises((InvalidProof, InvalidShares)):
+        decided(pine, Report(report.public, bytes(changed), report.helper))
+
+
+@pytest.mark.parametrize("place", [0, 40, 70, 100])
+def test_a_changed_byte_of_the_helpers_share_or_of_the_public_one_is_found_out(place: int) -> None:
+    pine = PineVdaf(20, 1000, 50, 4)
+    report = pine.shard(within(1000, 20, 1), NONCE, seeds(4))
+    helper, public = bytearray(report.helper), bytearray(report.public)
+    helper[place] ^= 1
+    public[place] ^= 1
+    with pytest.raises(InvalidProof):
+        decided(pine, Report(report.public, report.leader, bytes(helper)))
+    with pytest.raises(InvalidProof):
+        decided(pine, Report(bytes(public), report.leader, report.helper))
+
+
+def test_aggregators_with_different_keys_do_not_accept() -> None:
+    pine = PineVdaf(20, 1000, 50, 4)
+    report = pine.shard(within(1000, 20, 1), NONCE, seeds(5))
+    leader, helper = prepared(pine, report)[0], prepared(pine, report, bytes(32))[1]
+    with pytest.raises(InvalidProof):
+        pine.combined(leader.share, helper.share)
+
+
+def test_shares_of_other_lengths_are_refused() -> None:
+    pine = PineVdaf(20, 1000, 50, 4)
+    report = pine.shard(within(1000, 20, 1), NONCE, seeds(6))
+    for i, share in enumerate([report.leader, report.helper]):
+        with pytest.raises(InvalidShares):
+            pine.prepare(i, KEY, NONCE, report.public, share[:-1])
+        with pytest.raises(InvalidShares):
+            pine.prepare(i, KEY, NONCE, report.public[:-1], share)
+    with pytest.raises(InvalidShares, match="elements"):
+        pine.prepare(0, KEY, NONCE, report.public, b"\xff" * pine.leader_bytes)
+    both = prepared(pine, report)
+    with pytest.raises(InvalidShares):
+        pine.combined(both[0].share, both[1].share[8:])
+
+
+def test_bounds_that_the_field_cannot_hold_are_refused() -> None:
+    assert 3 * largest_norm_bound() ** 2 + 2 < PRIME
+    with pytest.raises(ValueError, match="norm"):
+        PineVdaf(20, largest_norm_bound() + 1, 50, 4)
+    with pytest.raises(ValueError, match="norm"):
+        PineVdaf(20, 0, 50, 4)
+    with pytest.raises(ValueError, match="multiple of 4"):
+        PineVdaf(21, 1000, 50, 4)

@@ -1,0 +1,84 @@
+"""Federations that sum by PINE: the same bits on any number of hosts and resumed; what one line says."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.aggregation.pine.parameters import PineParameters
+from testbed.errors import ExperimentError
+from testbed.experiment.schema import validated
+
+KEYS: dict[str, Any] = {
+    "selection": {"participants": 10},
+    "aggregation": {"protocol": "pine", "helper": 3, "norm_bound": 100.0},
+    "availability": {"dropout": {"rate": 0.1, "stage": "random"}},
+    "rounds": 4,
+}
+
+
+def test_hosts_and_resuming_change_no_bit(run: Callable) -> None:
+    whole = run(KEYS, "whole").rounds()
+    states = {outcome.state for outcome in whole.outcomes}
+    assert "completed" in states
+    run(KEYS, "stopped").rounds(2)
+    resumed = run(KEYS, "stopped", resume=True, hosts=3).rounds()
+    assert resumed.federation.state.model.tobytes() == whole.federation.state.model.tobytes()
+    assert resumed.federation.state.now_s == whole.federation.state.now_s
+
+
+def test_the_model_is_nearly_that_of_plain_sums(run: Callable) -> None:
+    given = {**KEYS, "availability": {}}
+    two = run(given, "two").rounds(2)
+    plain = run({**given, "aggregation": {"protocol": "plain", "weights": "equal"}}, "plain").rounds(2)
+    difference = np.abs(two.federation.state.model - plain.federation.state.model).max()
+    assert 0 < difference < 2**-18
+
+
+def test_under_lotto_the_helper_is_told_who_has_agreed(run: Callable) -> None:
+    """It is mostly no participant: it has verified no list."""
+    selection = {"protocol": "lotto-client-centric", "participants": 8, "over_selection": 2}
+    lotto = run({**KEYS, "selection": selection, "availability": {}}, "lotto").rounds(3)
+    assert {outcome.state for outcome in lotto.outcomes} == {"completed"}
+
+
+def test_the_helpers_bytes_are_recorded(run: Callable) -> None:
+    done = run({**KEYS, "availability": {}}, "recorded").rounds(1)
+    rows = [row for row in done.rows("exchanges") if row["stage"].startswith("pine/")]
+    helpers = {row["stage"]: row for row in rows if row["client"] == 3 and row["stage"] != "pine/report"}
+    assert helpers.keys() == {"pine/verify-key", "pine/prepare", "pine/aggregate-share"}
+    vdaf = PineParameters(norm_bound=100.0).vdaf(done.workload.dimension)
+    assert helpers["pine/prepare"]["bytes_down"] > 10 * vdaf.prepare_bytes
+    assert helpers["pine/aggregate-share"]["bytes_up"] > 8 * vdaf.dimension
+    reports = [row["bytes_up"] for row in rows if row["stage"] == "pine/report"]
+    assert len(reports) == 10
+    assert all(vdaf.leader_bytes < sent < vdaf.leader_bytes + 400 for sent in reports)
+
+
+def test_another_model_for_one_client_is_left_out(run: Callable) -> None:
+    """Its report is bound to what it was asked to train: the helper cannot open it with the others."""
+    adversary = {"dishonest": 0, "server": ["send-different-models"]}
+    given = {**KEYS, "availability": {}, "adversary": adversary}
+    done = run(given, "bound").rounds(1)
+    assert [outcome.state for outcome in done.outcomes] == ["aborted"]
+    rejected = [row for row in done.rows("events") if row["kind"] == "misbehaviour"]
+    assert {row["detail"].partition(":")[0] for row in rejected} == {"pine.bad-share"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"helper": 100}, "aggregation.helper: client 100 of a population of 100"),
+        ({"weights": "samples"}, "aggregation: weights: "),
+        ({"min_survivors": 11}, "aggregation.min_survivors: 11 of 10 participants"),
+        ({"norm_bound": 1e5}, "aggregation: norm_bound: 100000 with 20 bits"),
+        ({"noise": {"noise_multiplier": 1}}, "aggregation.noise: "),
+    ],
+)
+def test_what_cannot_be_is_one_line(changes: dict[str, Any], line: str) -> None:
+    keys = {"selection": {"participants": 10}, "aggregation": {"protocol": "pine", **changes}}
+    with pytest.raises(ExperimentError) as refused:
+        validated(keys, "test")
+    assert str(refused.value).startswith(f"test: {line}")
+    assert "\n" not in str(refused.value)
