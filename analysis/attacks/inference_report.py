@@ -47,7 +47,9 @@ def membership_table(found: Sequence[Membership], format: str, confidence: float
         f"TPR: members found while at most {level:.2%} of as many samples of nobody (same labels) are taken for one.",
         "At most: of any attack, over runs, by the ledger's epsilon; –: no noise, or it is not in there.",
         "Source: of how many members the client is named, of all that are in a sum.",
-        f"Intervals: {confidence:.4g}, of other samples of the same run: AUC by DeLong, TPR by Clopper and Pearson.",
+        "Each update: as it was learned, before any clipping and noise, so that neither ε nor at most are of it.",
+        f"Intervals: {confidence:.4g}, of other samples of the same run: AUC by DeLong, TPR by Clopper and Pearson's,",
+        "joined with the bootstrap's, since other samples have another threshold.",
     ]
     return _rendered(found, format, _MEMBERSHIP_HEADS, cells, notes)
 
@@ -70,7 +72,9 @@ def property_table(found: Sequence[Property], format: str, confidence: float) ->
         "Top label: of how many clients the most frequent label is named; guessing: one label for all.",
         "Shares off: half the sum of the differences to the true shares; guessing: the mean of all clients.",
         "Holds: whether a client has a label at all. group: of all clients always in the same sums together.",
-        f"Interval: {confidence:.4g}, Clopper and Pearson's.",
+        "Each update: as it was learned, before any clipping and noise, so that ε is not of it.",
+        f"Interval: {confidence:.4g}, Clopper and Pearson's, as if clients' answers were independent: of clients",
+        "summed together they are the same.",
     ]
     return _rendered(found, format, _PROPERTY_HEADS, cells, notes)
 
@@ -104,7 +108,7 @@ def _rendered(
             if one.facts.isolated < one.facts.clients
         ),
         *notes,
-        *(f"warning: {visible(one.run.label)}: {one.facts.warning}" for one in found if one.facts.warning),
+        *(f"warning: {visible(one.run.label)}: {said}" for one in found for said in one.warnings),
     ]
     return f"{table}\n" + "".join(f"{line}\n" for line in said)
 

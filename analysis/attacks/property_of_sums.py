@@ -85,6 +85,11 @@ class Property:
     shadows: int
     told: dict[Seen, Told]
 
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with it."""
+        return [self.facts.warning] if self.facts.warning else []
+
     def rows(self) -> list[dict[str, Any]]:
         """One for each of `SEEN`, for tables and JSON."""
         return [

@@ -27,6 +27,7 @@ from testbed.arrays import Floats
 from testbed.errors import ExperimentError, RunError
 from testbed.files.atomic import atomic_write
 from testbed.records import RunRecords
+from testbed.records.arrays import RoundAggregate
 
 Integers = npt.NDArray[np.int64]
 
@@ -55,7 +56,7 @@ def view(run: RunRecords, first: int, last: int) -> View:
 
     Raises:
         ExperimentError: there are no such rounds, none of them completed, or the run has not recorded one that did;
-            or the run is asynchronous.
+            or the run is asynchronous, or what is recorded does not fit together.
     """
     if run.experiment.get("asynchronous") is not None:
         raise ExperimentError(
@@ -70,7 +71,7 @@ def view(run: RunRecords, first: int, last: int) -> View:
     rounds = stretch.loc[stretch["outcome"] == "completed", "round"].to_numpy(np.int64)
     if not len(rounds):
         raise ExperimentError(f"{run.path}: none of rounds {first} to {last} was completed; take more")
-    seen = []
+    seen: list[RoundAggregate] = []
     for number in rounds.tolist():
         aggregate = run.aggregate(number)
         if aggregate is None:
@@ -78,10 +79,21 @@ def view(run: RunRecords, first: int, last: int) -> View:
                 f"{run.path}: has no aggregate of round {number}; run it with records.aggregates: all, "
                 f"or [{first}, {last}]"
             )
+        both = np.concatenate((aggregate.model, aggregate.mean))
+        if (seen and len(both) != 2 * len(seen[0].model)) or len(aggregate.model) != len(aggregate.mean):
+            raise ExperimentError(f"{run.path}: the aggregate of round {number} is of another model; run it again")
+        if not np.isfinite(both).all():
+            raise ExperimentError(f"{run.path}: the aggregate of round {number} is not finite; run it again")
         seen.append(aggregate)
     rows = run.participation
     rows = rows[rows["survived"] & rows["round"].isin(rounds)]
-    participation = np.zeros((len(rounds), int(run.experiment["population"])), np.bool_)
+    population = int(run.experiment["population"])
+    if rows["client"].max() >= population:
+        raise ExperimentError(
+            f"{run.path}: client {rows['client'].max()} took part, of a population of {population}: experiment.yaml is "
+            "not that of these records"
+        )
+    participation = np.zeros((len(rounds), population), np.bool_)
     participation[np.searchsorted(rounds, rows["round"]), rows["client"]] = True
     sums = np.array([aggregate.mean * aggregate.weight for aggregate in seen])
     return View(rounds, last - first + 1 - len(rounds), participation, sums, seen[0].model)
@@ -142,6 +154,15 @@ def spanned(participation: npt.ArrayLike, group: Integers) -> bool:
     wanted[group] = 1
     right = _row_space(matrix)
     return bool(np.square(right @ wanted).sum() > _DETERMINED * len(group))
+
+
+def spanned_groups(participation: npt.NDArray[np.bool_], groups: Integers) -> npt.NDArray[np.bool_]:
+    """`(n,)` `spanned` of each client's group, for groups `(n,)` of clients with equal columns of P: in one go.
+
+    Equal columns of P are equal in its row space, too.
+    """
+    right = _row_space(participation.astype(np.float64))
+    return np.asarray(np.einsum("ki,ki->i", right, right) * np.bincount(groups)[groups] > _DETERMINED)
 
 
 def _row_space(matrix: Floats) -> Floats:

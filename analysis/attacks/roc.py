@@ -8,12 +8,15 @@ beside. Intervals are those of samples drawn anew for the same run.
 
 from dataclasses import dataclass
 from math import exp, sqrt
+from typing import Final
 
 import numpy as np
 from scipy.stats import norm, rankdata
 
 from analysis.statistics import Proportion
 from testbed.arrays import Floats
+
+_DRAWN: Final = 4000  # samples of the bootstrap
 
 
 @dataclass(frozen=True)
@@ -23,10 +26,10 @@ class Discrimination:
     Attributes:
         members, others: how many samples of each.
         auc: the chance that a member's score is above that of another, ties half.
-        auc_low, auc_high: its interval, by the variance of DeLong, DeLong, Clarke-Pearson 1988.
+        auc_low, auc_high: its interval, by the variance of DeLong, DeLong, Clarke-Pearson 1988; see `_interval`.
         level: the rate of false positives that is allowed.
         false_positives: others above the threshold, the lowest that keeps the level among these.
-        found: members above it; the interval (Clopper and Pearson) takes the threshold as given.
+        found: members above it; the interval counts that other samples have another threshold, see `_found`.
     """
 
     members: int
@@ -50,19 +53,68 @@ def discrimination(members: Floats, others: Floats, level: float = 0.01, confide
     if not len(members) or not len(others) or not np.isfinite(members).all() or not np.isfinite(others).all():
         raise ValueError(f"scores of {len(members)} members and {len(others)} others, finite ones of each are needed")
     auc, deviation = _area(members, others)
-    half = float(norm.ppf((1 + confidence) / 2)) * deviation
-    allowed = int(level * len(others))
-    threshold = np.sort(others)[::-1][allowed] if allowed < len(others) else -np.inf
+    low, high = _interval(auc, deviation, min(len(members), len(others)), confidence)
+    thresholds = np.append(np.sort(others)[::-1], -np.inf)
+    allowed = _rank(level * len(others))
     return Discrimination(
         members=len(members),
         others=len(others),
         auc=auc,
-        auc_low=max(0.0, auc - half),
-        auc_high=min(1.0, auc + half),
+        auc_low=low,
+        auc_high=high,
         level=level,
-        false_positives=int((others > threshold).sum()),
-        found=Proportion.of(int((members > threshold).sum()), len(members), confidence),
+        false_positives=int((others > thresholds[allowed]).sum()),
+        found=_found(members, thresholds, level, confidence),
     )
+
+
+def _rank(expected: float) -> int:
+    """The whole part; 0.29 of 100 are 29, whatever rounding makes of the product."""
+    return int(expected + 1e-9)
+
+
+def _interval(auc: float, deviation: float, pairs: int, confidence: float) -> tuple[float, float]:
+    """Of the area. Where all pairs of a member and another compare alike, DeLong's variance is 0, and says nothing.
+
+    Then the independent ones of them, as many as there are of the fewer, compare alike: their share is bounded by
+    Clopper and Pearson, and what the others of all pairs would be is left open.
+
+    Args:
+        pairs: members or others, which are fewer; of one sample there is no variance.
+    """
+    if deviation > 0 and pairs > 1:
+        half = float(norm.ppf((1 + confidence) / 2)) * deviation
+        return max(0.0, auc - half), min(1.0, auc + half)
+    alike = Proportion.of(pairs, pairs, confidence).low if pairs > 1 else 0.0
+    return auc * alike, 1 - (1 - auc) * alike
+
+
+def _found(members: Floats, thresholds: Floats, level: float, confidence: float) -> Proportion:
+    """How many members are above the threshold of `level`, with an interval of both samples drawn anew.
+
+    That of Clopper and Pearson takes the threshold as given: at 1 % of 288 others it holds the true rate 56 to 76 times
+    in a hundred instead of 95. It is joined with the bootstrap's (percentiles), whose threshold is drawn, too. Where
+    level times (n + 1) is below 2, the threshold is hardly known, and the lower end is 0.
+
+    Args:
+        thresholds: `(n + 1,)` scores of the others, falling, then one below all.
+    """
+    rest, rng = len(thresholds) - 1, np.random.default_rng(0)
+
+    def drawn(place: int) -> Floats:
+        """The rate above the `place`-th score of others drawn anew; a uniform sample's such place is of a Beta law."""
+        if place >= rest:
+            return np.ones(_DRAWN)
+        places = (rest * rng.beta(place + 1, rest - place, _DRAWN)).astype(np.int64)
+        above = len(members) - np.searchsorted(np.sort(members), thresholds[places], side="right")
+        return rng.binomial(len(members), above / len(members)) / len(members)
+
+    allowed, strict = _rank(level * rest), _rank(level * (rest + 1)) - 1
+    given = Proportion.of(int((members > thresholds[allowed]).sum()), len(members), confidence)
+    tail = (1 - confidence) / 2
+    low = float(np.quantile(drawn(strict), tail)) if strict > 0 else 0.0
+    high = float(np.quantile(drawn(allowed), 1 - tail))
+    return Proportion(given.count, given.trials, min(given.low, low), max(given.high, high))
 
 
 def _area(members: Floats, others: Floats) -> tuple[float, float]:

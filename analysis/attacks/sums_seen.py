@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.attacks.reconstruction import View, spanned, view
+from analysis.attacks.reconstruction import View, spanned_groups, view
 from analysis.attacks.roc import most_found
 from analysis.attacks.victims import Victims
 from analysis.multi_round.over_rounds import WeakPrivacy, weak_privacy
@@ -61,6 +61,11 @@ class SumsSeen:
         seen = view(run, begin if first is None else first, end if last is None else last)
         victims = Victims(run)
         workload = _torch_workload(run, victims)
+        if workload.dimension != len(seen.model):
+            raise ExperimentError(
+                f"{run.path}: its models have {len(seen.model)} parameters, and the experiment's has "
+                f"{workload.dimension}: experiment.yaml is not that of these records"
+            )
         recorded = run.participation
         dishonest = recorded.loc[recorded["dishonest"], "client"].unique()
         clients = np.flatnonzero(seen.participation.any(axis=0) & (np.asarray(workload.sample_counts) > 0))
@@ -97,12 +102,7 @@ class SumsSeen:
     @property
     def isolated(self) -> int:
         """Of how many of `clients` the sums determine what their group sent, had it been constant."""
-        matrix = self.view.participation
-        by_group = {
-            group: spanned(matrix, np.flatnonzero(self.groups == group))
-            for group in np.unique(self.groups[self.clients])
-        }
-        return sum(by_group[group] for group in self.groups[self.clients])
+        return int(spanned_groups(self.view.participation, self.groups)[self.clients].sum())
 
     def facts(self) -> "Facts":
         """What tables say of it, without its arrays."""

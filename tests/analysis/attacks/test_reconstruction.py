@@ -16,6 +16,7 @@ from analysis.attacks.reconstruction import (
     reconstruct,
     row,
     spanned,
+    spanned_groups,
     text,
     view,
 )
@@ -158,3 +159,14 @@ def test_what_the_sums_determine_of_a_group() -> None:
     assert spanned(participation, np.array([2, 3]))
     assert not spanned(participation, np.array([0]))
     assert not spanned([[1, 1, 1, 0], [0, 1, 1, 1]], np.array([1, 2]))
+
+
+def test_groups_are_spanned_as_one_by_one() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(40):
+        matrix = (rng.random((rng.integers(1, 6), 4)) < 0.6).repeat(2, axis=1)
+        matrix = matrix[:, rng.permutation(8)[:7]]
+        _, groups = np.unique(matrix.T, axis=0, return_inverse=True)
+        groups = groups.reshape(-1)
+        wanted = [spanned(matrix, np.flatnonzero(groups == group)) and matrix.any() for group in groups]
+        assert spanned_groups(matrix, groups).tolist() == wanted
