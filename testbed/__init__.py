@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from testbed.aggregation.contract import of_shape as of_shape
     from testbed.aggregation.ring_elements import NoisyParameters as NoisyParameters
     from testbed.aggregation.ring_elements import NoisyProtocol as NoisyProtocol
+    from testbed.aggregation.robust_rules import Combined as Combined
+    from testbed.aggregation.robust_rules import RobustRule as RobustRule
     from testbed.aggregation.server_optimizers import ServerOptimizer as ServerOptimizer
     from testbed.emulation.availability.models import Presence as Presence
     from testbed.emulation.compute.cost import meter as meter
@@ -87,6 +89,7 @@ _NAMES = {
     ),
     "testbed.aggregation.contract": ("Aggregate AggregationParameters AggregationProtocol AggregationRound of_shape"),
     "testbed.aggregation.ring_elements": "NoisyParameters NoisyProtocol",
+    "testbed.aggregation.robust_rules": "Combined RobustRule",
     "testbed.aggregation.server_optimizers": "ServerOptimizer",
     "testbed.emulation.availability.models": "Presence",
     "testbed.emulation.compute.cost": "meter",

@@ -16,12 +16,17 @@ COSTS = {
 }
 COSTS_PER_UPDATE = {"round_s_per_update": "Time/update", "server_bytes_per_update": "Traffic/update"}
 TRANSPORT = {"transport_bytes": "Overhead"}
-QUALITY = {"final_accuracy": "Accuracy", "final_perplexity": "Perplexity"}
+QUALITY = {"final_accuracy": "Accuracy", "final_perplexity": "Perplexity", "final_attack_success": "Attack success"}
 ROUNDS = ["rounds_completed", "rounds_skipped", "rounds_aborted"]
 DIFFERENCES = "Differences to the baseline, paired by seed"
 
 _POINTS = Unit("points", 0.01, 1)  # percentage points
-_PLAIN = Unit("", 1.0, 1)
+_UNITS = {"final_accuracy": _POINTS, "final_perplexity": Unit("", 1.0, 1), "final_attack_success": _POINTS}
+_SHOWN = {
+    "final_accuracy": (100.0, "{:.1f}%"),
+    "final_perplexity": (1.0, "{:.1f}"),
+    "final_attack_success": (100.0, "{:.1f}%"),
+}
 
 Columns = dict[str, list[str]]
 """Cells by heading."""
@@ -96,7 +101,7 @@ def differences(frame: pd.DataFrame) -> list[CostColumn]:
         values = frame[f"{name}_difference"]
         if values.isna().all():
             continue
-        unit = _POINTS if name == "final_accuracy" else _PLAIN if name == "final_perplexity" else _unit(frame, name)
+        unit = _UNITS.get(name) or _unit(frame, name)
         rows = zip(values, *(frame[f"{name}_difference_{end}"] for end in ("half_width", "p")), strict=True)
         cells = [
             (MISSING, "", "")
@@ -152,14 +157,15 @@ def has_failures(frame: pd.DataFrame) -> bool:
 
 
 def quality(frame: pd.DataFrame, *, aligned: bool = False) -> Columns:
-    """Accuracy, perplexity (where a language model was measured), F, C and T by heading.
+    """Accuracy, perplexity (where a language model was measured), attack success (where samples were poisoned for a
+    target), F, C and T by heading.
 
     Args:
         frame: the table.
         aligned: means and half-widths one below the other, for text.
     """
     found: Columns = {}
-    for name, (scale, form) in {"final_accuracy": (100.0, "{:.1f}%"), "final_perplexity": (1.0, "{:.1f}")}.items():
+    for name, (scale, form) in _SHOWN.items():
         if name != "final_accuracy" and frame[name].isna().all():
             continue
         halves = [f"{scale * half:.1f}" if pd.notna(half) else "" for half in frame[f"{name}_half_width"]]

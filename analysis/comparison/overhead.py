@@ -38,7 +38,7 @@ COSTS = {
 }
 _COSTS = COSTS | {"transport_bytes": "transport_bytes_per_round"}
 _OUTCOMES = ("rounds_completed", "rounds_skipped", "rounds_aborted")
-_RESULTS = ("final_accuracy", "final_perplexity")
+_RESULTS = ("final_accuracy", "final_perplexity", "final_attack_success")
 _MEANS = ("participants_mean", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
 _CAVEATS = "privacy_caveats"
@@ -73,8 +73,9 @@ def compare(
     last round), stopped_at (where: their privacy budget, a target), crashes (of clients' code, see
     `analysis.comparison.summary`), behind_rounds (live: the machine could not keep up), behind_factor
     (of the worst run), reasons (why rounds did not complete, in words), unexpected_refusals (of clients, though nobody
-    was to be dishonest; in words), participants_mean, final_accuracy, final_perplexity (of language models), both with
-    ``_half_width`` (over the seeds; one run has none),
+    was to be dishonest; in words), participants_mean, final_accuracy, final_perplexity (of language models),
+    final_attack_success (where clients poison samples for a target), each with ``_half_width`` (over the seeds; one run
+    has none),
     fairness_gap, aggregation_cardinality and
     multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the epsilon of runs with
     noise does not cover). Unknown values are missing.

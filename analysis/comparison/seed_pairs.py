@@ -21,6 +21,7 @@ MEASURES = {
     **{name: COSTS[name] for name in ("round_s", "client_s", "server_bytes", "client_bytes")},
     "final_accuracy": "final_accuracy",
     "final_perplexity": "final_perplexity",
+    "final_attack_success": "final_attack_success",
 }
 """Column of the table: key of `analysis.comparison.summary`."""
 

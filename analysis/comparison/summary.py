@@ -40,12 +40,12 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     ``reasons`` says why rounds were aborted or skipped, ``reasons.NAME`` how many for each reason;
     ``behind_rounds`` in how many rounds of a live run the machine could not keep up, and ``behind_factor`` how many
     times as long as links and devices say these have taken (None: in no round);
-    ``final_perplexity`` and ``best_perplexity`` are None unless the next word is
-    what is learned; ``training`` is ``real`` or ``simulated``. Of runs with a privacy ledger, ``epsilon_max`` and
-    ``epsilon_median`` are over the honest clients that were charged, ``privacy_caveats`` says what they do not cover (a
-    seed, losses that are reported). ``reached.TARGET`` says of each target that the experiment names whether the run
-    has reached it, ``time_to_target_s.TARGET`` and so on when, since its start (None: it has not); ``stopped`` why
-    the budget or a target ended the run.
+    ``final_attack_success`` is None unless clients poison samples for a target, ``final_perplexity`` and
+    ``best_perplexity`` are None unless the next word is what is learned; ``training`` is ``real`` or ``simulated``. Of
+    runs with a privacy ledger, ``epsilon_max`` and ``epsilon_median`` are over the honest clients that were charged,
+    ``privacy_caveats`` says what they do not cover (a seed, losses that are reported). ``reached.TARGET`` says of each
+    target that the experiment names whether the run has reached it, ``time_to_target_s.TARGET`` and so on when, since
+    its start (None: it has not); ``stopped`` why the budget or a target ended the run.
 
     Args:
         run: the records; also of a run that is still going on.
@@ -60,6 +60,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     refused = run.events.loc[run.events["kind"] == "refusal", "detail"].tolist()
     lost = counts(run)
     measured = rounds["accuracy"].dropna()
+    poisoned = run.rounds["attack_success"].dropna()
     costs = {
         "mean_round_s": mean_interval(completed["round_s"]),
         "mean_client_s": mean_interval(completed["client_s"]),
@@ -99,6 +100,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "final_accuracy": measured.iloc[-1] if len(measured) else None,
         "best_accuracy": measured.max() if len(measured) else None,
         **_perplexity(experiment, rounds["loss"].dropna()),
+        "final_attack_success": poisoned.iloc[-1] if len(poisoned) else None,
         "training": (experiment.get("workload") or {}).get("training", "real"),
         **_multi_round(run, privacy_time_limit_s),
         **_spending(run),

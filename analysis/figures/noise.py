@@ -17,15 +17,17 @@ from testbed.records import RunRecords
 def accuracy_by_noise(runs: Sequence[RunRecords]) -> pd.DataFrame:
     """One row for each noise and ring: noise_multiplier (NaN: no noise), bits, runs, accuracy and its half_width.
 
-    Runs that have measured no accuracy are left out, and runs whose noise is planned from an epsilon. Rows are in the
-    order of the noise, then of the ring; the 95% interval is over runs that differ in something else (seeds).
+    Runs that have measured no accuracy are left out, and runs whose noise is planned from an epsilon, or correlated.
+    Rows are in the order of the noise, then of the ring; the 95% interval is over runs that differ in something else
+    (seeds).
     """
     rows = []
     for run in runs:
         section: dict[str, Any] = run.experiment["aggregation"]
         noise = section.get("noise") or {}
         measured = per_round(run)["accuracy"].dropna()
-        if len(measured) and "bits" in section and noise.get("epsilon") is None:
+        comparable = noise.get("epsilon") is None and noise.get("mechanism") != "correlated"
+        if len(measured) and "bits" in section and comparable:
             rows.append((noise.get("noise_multiplier"), section["bits"], float(measured.iloc[-1])))
     frame = pd.DataFrame(rows, columns=["noise_multiplier", "bits", "accuracy"]).astype({"noise_multiplier": float})
     found = []

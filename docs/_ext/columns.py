@@ -64,6 +64,11 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
             "",
             "Of `workload.metrics`, in their order, on held-out samples; null: not evaluated, or none named.",
         ),
+        "attack_success": (
+            "share, 0 to 1",
+            "Of held-out samples on which poisoning is to have an effect, those that the model takes for the attack's "
+            "target; null: not evaluated, or nobody poisons samples for a target.",
+        ),
     },
     "exchanges": {
         "round": ("", "Number of the round."),

@@ -107,7 +107,8 @@ def _of_choice(reference: Reference, by: str, value: str) -> str:
 def _forms(reference: Reference, path: str) -> str:
     """Forms of a section that are told apart by a key that only one has."""
     listed = "".join(
-        f"- with {_link(form.chosen_by)}: {escaped(form.description)}\n" for form in reference.alternatives[path]
+        f"- with {_link(form.chosen_by)}{form.value and ': ' + form.value}: {escaped(form.description)}\n"
+        for form in reference.alternatives[path]
     )
     return f"One of:\n\n{listed}\n"
 
@@ -136,19 +137,22 @@ def _chosen(reference: Reference, key: Key) -> str:
     section = key.path.rpartition(".")[0]
     values = [one.value for one in reference.alternatives[section]]
     what = escaped(reference.keys[section].variants[0].description)
-    facts = [("Allowed", ", ".join(f"`{value}`" for value in values)), ("Default", _default_choice(reference, section))]
-    return f"{what}: one of the above; `{OWN_CLASS}` is a [user-defined class](/how-to/own-classes.md).\n\n" + _facts(
-        facts
-    )
+    allowed = [f"`{one}`" for value in values for one in value.split(" or ")]
+    facts = [("Allowed", ", ".join(allowed)), ("Default", _default_choice(reference, section))]
+    own = f"; `{OWN_CLASS}` is a [user-defined class](/how-to/own-classes.md)" if OWN_CLASS in values else ""
+    return f"{what}: one of the above{own}.\n\n" + _facts(facts)
 
 
 def _default_choice(reference: Reference, section: str) -> str:
     from testbed.experiment import Experiment
 
+    by = reference.alternatives[section][0].chosen_by
     value = Experiment().plain()
     for part in section.split("."):
+        if part not in value:  # a section that is left out unless it is written: the default of one that is
+            return next(literal(one.default) for one in reference.keys[by].variants if one.default is not REQUIRED)
         value = value[part]
-    return literal(value[reference.alternatives[section][0].chosen_by.rpartition(".")[2]])
+    return literal(value[by.rpartition(".")[2]])
 
 
 def _variant(reference: Reference, key: Key, variant: Variant) -> str:

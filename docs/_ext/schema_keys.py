@@ -233,12 +233,20 @@ def _chosen_by(schema: Schema, sections: list[Any]) -> tuple[str, str] | None:
         everywhere = all(name in other["properties"] for other, _, _ in sections)
         if everywhere and "const" in value:
             return name, str(value["const"])
+        if everywhere and "enum" in value and _tells_apart(name, value["enum"], sections):
+            return name, " or ".join(map(str, value["enum"]))
         if everywhere and "pattern" in value:
             return name, OWN_CLASS
     for name in schema.get("required", ()):
         if not any(name in other["properties"] for other, _, _ in sections if other is not schema):
             return name, ""
     return None
+
+
+def _tells_apart(name: str, values: list[Any], sections: list[Any]) -> bool:
+    """Whether no other alternative may have one of these values for the key."""
+    others = [other["properties"][name] for other, _, _ in sections if other["properties"][name].get("enum") != values]
+    return bool(others) and all("const" in other and other["const"] not in values for other in others)
 
 
 def _summary(schema: Schema) -> str:

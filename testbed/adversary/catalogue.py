@@ -16,6 +16,8 @@ from testbed.adversary import (
     lightsecagg,
     one_shot,
     pine,
+    poisoned_samples,
+    poisoned_updates,
 )
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
 from testbed.adversary.secagg import dishonest_clients, parallel_sums, reconstruction, small_sums
@@ -38,6 +40,8 @@ _MODULES: tuple[ModuleType, ...] = (
     committees,
     crafted_models,
     clients,
+    poisoned_updates,
+    poisoned_samples,
     dishonest_clients,
 )
 

@@ -9,7 +9,7 @@ from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptio
 from testbed.adversary.selection.lotto import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
 from testbed.aggregation.ring_elements import NoisyRole, noise_of
 from testbed.parties.client import Role, RoleSpec, handles
-from testbed.privacy.noise import NoiseShare
+from testbed.privacy.noise import Noise, NoiseShare
 from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.messages import LIST_DOMAIN, Announce, Candidacy, ListSignature, ParticipantList
 from testbed.selection.lotto.variants import ClientCentricClient
@@ -146,7 +146,7 @@ class SkipNoise(ClientMisbehaviour, NoisyRole):
     @classmethod
     def concerns(cls, spec: RoleSpec) -> bool:
         """Where participants add noise at all."""
-        return super().concerns(spec) and noise_of(spec.parameters) is not None
+        return super().concerns(spec) and isinstance(noise_of(spec.parameters), Noise)
 
     def noise_to_add(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
         """None."""

@@ -6,6 +6,9 @@ decrypt its masks in common. Each story needs the signatures of t members, and t
 story in a round; x accomplices on the committee sign and open both. So it takes 2 (t - x) honest members that answer;
 of L members that all do, x >= 2t - L. With fewer the cross-check leaves one story with too few signatures.
 
+A copied ciphertext: a client signs the first half of another's, and members are asked to decrypt it as its own. Whoever
+signs one has to prove that it has made it itself, so that members refuse, however many clients the server has.
+
 Another key: the victim encrypts its seeds to a key that the server has made. It takes one that t members have signed,
 so x >= t; who has so many has the committee's own key, too.
 """
@@ -31,6 +34,7 @@ from testbed.aggregation.flamingo.client import FlamingoClient
 from testbed.aggregation.flamingo.decryptor import Decryptor
 from testbed.aggregation.flamingo.messages import (
     SEALED_SHARE_BYTES,
+    SEEDS_DOMAIN,
     SERVICE_DOMAIN,
     Certificate,
     CheckLabels,
@@ -42,6 +46,8 @@ from testbed.aggregation.flamingo.messages import (
     Report,
     Service,
     SharesForMember,
+    seed_associated,
+    seed_content,
     service_content,
 )
 from testbed.aggregation.flamingo.round import FlamingoRound
@@ -53,7 +59,7 @@ from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.arrays import Ids
 from testbed.crypto import edwards25519, feldman, prf, threshold_elgamal
 from testbed.errors import RoundAborted
-from testbed.messages import Message, RoundNumber, decode, encode, signed_content
+from testbed.messages import ClientId, Key32, Message, RoundNumber, decode, encode, signed_content
 from testbed.network import Replies
 from testbed.network.contract import ids
 from testbed.network.masked_vectors import Masks
@@ -73,7 +79,19 @@ class SignService(Message, frozen=True):
     service: Service
 
 
-class FlamingoAccomplice(Decryptor, answers=(*Decryptor.questions, SignService)):
+class SignSeed(Message, frozen=True):
+    """Sign this first half of a ciphertext as one of your own, for a neighbour."""
+
+    stage: ClassVar[str] = "adversary/sign-seed"
+    Answer: ClassVar[type[Message] | None] = LabelsSignature
+
+    round: RoundNumber
+    digest: Key32
+    neighbour: ClientId
+    point: Key32
+
+
+class FlamingoAccomplice(Decryptor, answers=(*Decryptor.questions, SignService, SignSeed)):
     """An honest member in everything that others can see; but it signs and opens as often as it is asked to."""
 
     STAGES: ClassVar[StageTable] = Decryptor.STAGES.extended(
@@ -87,6 +105,12 @@ class FlamingoAccomplice(Decryptor, answers=(*Decryptor.questions, SignService))
     def on_sign_service(self, message: SignService) -> LabelsSignature:
         """Whatever it is."""
         return LabelsSignature(self.sign(SERVICE_DOMAIN, service_content(message.service.digest)))
+
+    @handles(SignSeed)
+    def on_sign_seed(self, message: SignSeed) -> LabelsSignature:
+        """Whosever it is."""
+        content = seed_content(message.digest, self.number, message.neighbour, message.point)
+        return LabelsSignature(self.sign(SEEDS_DOMAIN, content))
 
     def own_share(self, service: bytes, sealed: bytes) -> bytes:
         """None that is of any use, where the service is not its own."""
@@ -242,6 +266,47 @@ class FalseKey(_AgainstOneVictim):
         replies = await false.start.network.ask(ids(list(signed)), question, private=private)
         false.opened = replies.valid()
         return recovered_self_masks(false, needed)[victim]
+
+
+class CopyCiphertext(_AgainstOneVictim):
+    """A client of the server's signs, as its own for a neighbour that is offline, the first half of what the victim has
+    encrypted for one that is online: decrypted, that would be the seed of a mask which nobody is to take off.
+    """
+
+    name: ClassVar[str] = "copy-ciphertext"
+    added_stages: ClassVar[tuple[str, ...]] = (SignSeed.stage,)
+
+    async def reconstruct(self, state: FlamingoRound) -> None:
+        """See `Flamingo.reconstruct`; where no client of the server's has such a neighbour, as an honest server."""
+        edges = self.cut_edges(state, state.online)
+        at = next((at for at, edge in enumerate(edges) if edge.online in self.dishonest), None)
+        victim = self.drawn(state, state.online, CopyCiphertext) if self.attacking and at is not None else None
+        online = set(state.online.tolist())
+        peer = next((other for client, other in state.seeds if client == victim and other in online), None)
+        if at is None or victim is None or peer is None:
+            await super().reconstruct(state)
+            return
+        theirs, own = state.seeds[victim, peer], edges[at]
+        question = SignSeed(state.start.number, state.digest, own.offline, theirs.point)
+        signed = (await state.start.network.ask(ids([own.online]), question)).valid()
+        if own.online in signed:
+            signature = signed[own.online].signature
+            edges[at] = CutEdge(own.online, own.offline, theirs.point, signature, theirs.known)
+        state.edges = edges
+        replies, state.opened = await self.opened(state, state.signed, state.online, edges)
+        counted = f"victim {victim}: its ciphertext for client {peer}, signed by client {own.online}"
+        if len(state.opened) < self.threshold(state):
+            checks = sorted({refusal.check for refusal in replies.missing.refusals})
+            self.record_attack(CopyCiphertext, f"{counted}; failed: {', '.join(checks) or 'too few members'}")
+            raise RoundAborted("below-threshold", counted)
+        points = sorted(state.members[member] for member in state.opened)[: self.threshold(state)]
+        members = {point: member for member, point in state.members.items()}
+        partial = {point: state.opened[members[point]].points[at] for point in points}
+        associated = seed_associated(state.digest, victim, peer)
+        seed = threshold_elgamal.decrypt(theirs.point, theirs.sealed, associated, partial)
+        told = hashlib.sha256(seed).hexdigest()
+        self.record_attack(CopyCiphertext, f"{counted}; decrypted, the seed's sha256 {told}")
+        raise RoundAborted("below-threshold", f"{counted}: the seed of its own client is not to be had")
 
 
 class ReplayStates(AggregationMisbehaviour, Flamingo):

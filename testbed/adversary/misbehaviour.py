@@ -8,7 +8,7 @@ named ``package.module:Name`` in an experiment, is a subclass of `SelectionMisbe
 """
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +19,7 @@ from testbed.network import Network
 from testbed.parties.client import Role, RoleSpec
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
 from testbed.training import Asked, Broadcast, Train, TrainingRound
-from testbed.workload.contract import Workload
+from testbed.workload.contract import Samples, Workload
 from testbed.workload.section import WorkloadSection
 
 
@@ -172,6 +172,13 @@ class ClientMisbehaviour(Misbehaviour, Role):
     def concerns(cls, spec: RoleSpec) -> bool:
         """Whether there is something to do otherwise for those who play this role."""
         return issubclass(spec.role, cls.extends)
+
+    @classmethod
+    def wanted(cls, options: Any) -> Callable[[Samples], Samples] | None:
+        """What makes, of the samples that models are evaluated on, those on which the attack is to have an effect, with
+        the labels that it wants the model to give them; None: it wants no such thing. `options` are its own.
+        """
+        return None
 
     def attacks(self, round_number: int) -> bool:
         """Whether this round is attacked."""

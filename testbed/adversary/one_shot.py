@@ -103,8 +103,11 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
         """What came of it, in one line."""
         if key is None or key_of_others is None:
             return f"{counted}; failed: too few sums"
-        rest = self.without_mask(state, await state.uploads.total(others), key_of_others)
-        update = await self.unmasked(state, key) - rest
+        try:
+            rest = self.without_mask(state, await state.uploads.total(others), key_of_others, len(others))
+            update = await self.unmasked(state, key) - rest
+        except RoundAborted as failed:
+            return f"{counted}; failed: {failed.detail}"
         return recovery_told(counted, update, elements_to_bytes(update.astype(np.uint32)), self.parameters.quantisation)
 
     def _victim(self, state: OneShotRound) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from testbed.adversary.catalogue import kinds_of, names
@@ -26,7 +27,7 @@ from testbed.parties.client import RoleSpec
 from testbed.plugins.classes import PLUGIN_NAME, plugin_class
 from testbed.plugins.options import unknown
 from testbed.randomness import Randomness
-from testbed.workload.contract import Workload
+from testbed.workload.contract import ReplaceableSamplesWorkload, Workload
 from testbed.workload.section import WorkloadSection
 
 Named = str | dict[str, dict[str, Any]]
@@ -257,6 +258,17 @@ class Adversary:
         """Raise `ExperimentError` for a misbehaviour that cannot be carried out with what the clients learn."""
         for kind, chosen in self._context.options.items():
             kind.check_workload(workload, chosen)
+
+    def success(self, workload: Workload, model: npt.NDArray[np.float32]) -> float | None:
+        """Of the held-out samples on which the clients' attack is to have an effect, the share on which it has; None:
+        no misbehaviour wants such a thing. Of several that do, the first one named counts.
+        """
+        for kind in (kind for found in self._clients.values() for kind in found):
+            change = kind.wanted(self._context.options_of(kind))
+            if change is not None and isinstance(workload, ReplaceableSamplesWorkload):
+                evaluation = workload.with_samples(change).evaluate(model)
+                return None if evaluation is None else float(evaluation.accuracy)
+        return None
 
     def check_used(self, specs: Sequence[RoleSpec]) -> None:
         """Raise `ExperimentError` for a misbehaviour that no server of the run, or no role in `specs`, is open to."""

@@ -93,6 +93,13 @@ class AggregationParameters(BaseModel):
         """The same, with what it leaves to the rest of the experiment filled in."""
         return self
 
+    def planned_under(self, selection: Any, population: int, rounds: int) -> Self:
+        """The same, with what follows from the `selection` section of an experiment of this size filled in.
+
+        Raises `ValueError` (as `check`) where it does not fit.
+        """
+        return self
+
     def check_dimension(self, participants: int, dimension: int) -> None:
         """Raise `ExperimentError` when updates of so many parameters cannot be summed."""
 

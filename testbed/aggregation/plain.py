@@ -1,17 +1,23 @@
 """Plain federated averaging, without any protection: McMahan et al., Communication-Efficient Learning of Deep Networks
 from Decentralized Data, arXiv 1602.05629, Algorithm 1. The baseline for what securing the sum costs.
+
+The server sees single updates, so it can do what under secure aggregation nobody can: combine them by a rule that
+withstands poisoned ones (`testbed.aggregation.robust_rules`).
 """
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import BaseModel, model_validator
 
-from testbed.aggregation.compression import Compressor, Uncompressed
+from testbed.aggregation.compression import Compressor, Uncompressed, uncompressed_only
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
 from testbed.aggregation.ring_elements import NoisePolicy, NoisyParameters, NoisyProtocol, NoisyRole, noise_policy_of
+from testbed.aggregation.robust_rules import RobustKey, RobustRule, RobustSection, combined, robust_rule
 from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector
+from testbed.network.contract import Replies, ids
 from testbed.parties.client import Client, RoleSpec, handles
 from testbed.training import trained_update
 
@@ -22,10 +28,55 @@ class PlainParameters(NoisyParameters):
     stages: ClassVar[tuple[str, ...]] = ("plain/update",)
 
     protocol: Literal["plain"] = "plain"
+    robust: RobustKey = None
+
+    @model_validator(mode="after")
+    def _a_rule_compares_updates(self) -> Self:
+        if self.robust is None:
+            return self
+        if self.noise is not None:
+            raise ValueError(
+                "robust: compares single updates, and noise is planned for their sum; leave out one of the two"
+            )
+        uncompressed_only(self.compression, "robust, which compares all coordinates of updates")
+        if self.weights != "equal":
+            raise ValueError(
+                "weights: samples is a client's own word, with which a dishonest one would outweigh the others under "
+                "robust; set weights: equal"
+            )
+        return self
+
+    def check(self, participants: int) -> None:
+        """A rule needs some participants more than it withstands dishonest ones."""
+        if self.robust is not None and self.robust.is_built_in:
+            try:
+                robust_rule(self.robust).check(participants)
+            except ValueError as error:
+                raise ValueError(f"robust.{error}") from None
+
+    def check_experiment(self, selection: Any, workload: Any) -> None:
+        """Rules leave single updates out, of batches that are whole, too; and they are for updates of models alone."""
+        if self.robust is None:
+            return
+        if self.batches == "whole" and getattr(selection, "privacy", 1) > 1:
+            raise ValueError(
+                "batches: whole: robust weighs single clients' updates, so that no batch is in the result as a whole; "
+                "set batches: ignored"
+            )
+        if workload.drift_correction is not None:
+            raise ValueError(
+                "robust: not with workload.drift_correction, which counts on the mean of what clients send beside "
+                "their updates; leave out one of the two"
+            )
 
     def compressor(self) -> Compressor:
         """What is sent of updates without noise."""
         return Uncompressed() if self.compression is None else self.compression.made()
+
+
+def robust_of(parameters: BaseModel) -> RobustSection | None:
+    """The section; None also for parameters that have none."""
+    return parameters.robust if isinstance(parameters, PlainParameters) else None
 
 
 class Update(Message, frozen=True):
@@ -100,6 +151,10 @@ class Plain(NoisyProtocol):
     parameters: PlainParameters
     stages = PlainParameters.stages
 
+    def __init__(self, parameters: PlainParameters) -> None:
+        super().__init__(parameters)
+        self.rule: RobustRule | None = None if parameters.robust is None else robust_rule(parameters.robust)
+
     @property
     def roles(self) -> list[RoleSpec]:
         """See `AggregationProtocol.roles`."""
@@ -121,6 +176,8 @@ class Plain(NoisyProtocol):
         sent = {client: answer.delta for client, answer in updates.items()}
         arrived = of_shape(sent, compressor.form, length)
         survivors = self._survivors(arrived, round_)
+        if self.rule is not None:
+            return await self._robust(self.rule, replies, survivors, round_)
         shares = np.array([updates[client].weight for client in survivors.tolist()], np.int64)
         try:
             total = await replies.total(survivors, shares)
@@ -128,6 +185,24 @@ class Plain(NoisyProtocol):
             raise RoundAborted("update-too-large", "an update is not finite or too large to sum") from None
         mean = compressor.mean(total / shares.sum(), round_)
         return Aggregate(mean, float(shares.sum()), survivors)
+
+    async def _robust(self, rule: RobustRule, replies: Replies, arrived: Ids, round_: AggregationRound) -> Aggregate:
+        """By a rule, which is shown the updates themselves; those that are not finite are left out."""
+        updates = {}
+        for client, vector in (await replies.vectors(arrived)).items():
+            if np.isfinite(vector.values).all():
+                updates[client] = vector.values
+            else:
+                round_.network.record_event(f"client:{client}", "misbehaviour", "sent an update that is not finite")
+        clients = ids(sorted(updates))
+        try:
+            if not len(clients):
+                raise ValueError("no update that is finite arrived")
+            rule.check(len(clients))
+        except ValueError as error:
+            raise RoundAborted("too-few-updates", str(error)) from None
+        found = combined(rule, [updates[client] for client in clients.tolist()])
+        return Aggregate(found.mean, float(len(found.used)), clients[found.used])
 
     async def _with_noise(self, round_: AggregationRound, noise: NoisePolicy) -> Aggregate:
         participants = len(round_.participants)

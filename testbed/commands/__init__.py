@@ -13,6 +13,7 @@ from testbed.commands import (
     attack_inference,
     bound,
     bound_committee,
+    bound_correlated,
     bound_participation,
     calibrate,
     cluster,
@@ -82,6 +83,7 @@ bound.bound.command("random-participation", epilog=bound.BOUND_RANDOM_PARTICIPAT
 )
 bound.bound.command("verifiable-batch-partition", epilog=bound.VERIFIABLE_EPILOG)(bound.bound_verifiable)
 bound.bound.command("committee", epilog=bound_committee.BOUND_EPILOG)(bound_committee.bound_committee)
+bound.bound.command("correlated", epilog=bound_correlated.EPILOG)(bound_correlated.bound_correlated)
 bound.bound.command("participation", epilog=bound_participation.EPILOG)(bound_participation.bound_participation)
 bound.plan.command("committee", epilog=bound_committee.PLAN_EPILOG)(bound_committee.plan_committee)
 bound.bound.command("privacy", epilog=privacy.BOUND_PRIVACY_EPILOG)(privacy.bound_privacy)

@@ -18,7 +18,7 @@ import numpy as np
 
 from testbed.crypto import InvalidShares
 from testbed.crypto.prime_field import PRIME, Elements, interpolation, product, uniform, vandermonde
-from testbed.crypto.reed_solomon import wrong_values
+from testbed.crypto.reed_solomon import elimination_steps, wrong_values
 
 _COINS_DOMAIN = b"testbed/coded-masks/check/v1"
 
@@ -115,6 +115,12 @@ class MaskCode:
         coins = uniform(hashlib.sha256(_COINS_DOMAIN + every.tobytes()).digest(), self.piece_length)
         combined = product(every, coins[:, None])[:, 0].tolist()  # one word: nobody can choose pieces that fit it
         return [points[place] for place in wrong_values(points, combined, self.needed)]
+
+    def search_steps(self, pieces: int) -> int:
+        """Multiplications and additions of `wrong` where so many pieces do not fit each other: those that make one
+        word of each, and `wrong_values`'.
+        """
+        return pieces * self.piece_length + elimination_steps(pieces, self.needed)
 
     def _interpolated(self, coded: Mapping[int, Elements], rows: int) -> Elements:
         points = sorted(coded)[: self.needed]

@@ -16,6 +16,7 @@ from math import ceil, log, sqrt
 import numpy as np
 import numpy.typing as npt
 
+from testbed.crypto import OpeningFailed
 from testbed.crypto.negacyclic_ntt import DEGREE
 from testbed.crypto.ring_lwe import DEVIATION, MODULUS, PRIMES, gaussian, products
 
@@ -31,6 +32,7 @@ _COEFFICIENT_BITS = 31  # of an update: 2**31 coefficients are more than a messa
 _BOUND_OF_ONE = DEVIATION * sqrt(2 * (_FAILURE_BITS + _COEFFICIENT_BITS + 1) * log(2))
 _CHUNK = 1 << 14  # coefficients that are made at once: they stay in a core's cache
 _FIELD = np.uint64(31)
+_OTHER_KEY = "this key does not open the sum: what is left of it are no errors of so many clients"
 
 
 def noise_bound(clients: int) -> int:
@@ -108,17 +110,23 @@ class Packing:
                 target[:] = _reduced(summed, prime)
 
     def unmasked(
-        self, total: npt.NDArray[np.uint64], key: npt.NDArray[np.int64], seed: bytes, elements: int
+        self, total: npt.NDArray[np.uint64], key: npt.NDArray[np.int64], seed: bytes, elements: int, clients: int
     ) -> npt.NDArray[np.uint64]:
         """`(d,)` the sums of elements that `(3, C)` sums of what `masked` has returned stand for.
 
-        Noise comes of another key than the sum of the keys.
+        Under another key than the sum of the keys coefficients are as good as uniform, and one passes for a sum's with
+        probability ``(2 noise_bound + 1) / 2**shift`` at most. Where there is no room to spare for errors that is near
+        1; there are still the bit above the elements and those that are none.
 
         Args:
             total: modulo 2**64, of fewer than 2**32 clients.
             key: `(4096,)` the sum of the keys.
             seed: of the public polynomials.
             elements: d.
+            clients: n, in the sum.
+
+        Raises:
+            OpeningFailed: errors are larger than those of n clients, or something stands where no element does.
         """
         masks = products(key, seed, total.shape[1])
         half = 1 << (self.shift - 1)
@@ -127,9 +135,14 @@ class Packing:
             for prime, row, mask in zip(PRIMES, total, masks, strict=True)
         )
         low, high = _joined(first, second, third)
+        errors = _field(low, high, 0, self.shift).astype(np.int64) - half
+        if int(np.abs(errors).max(initial=0)) > noise_bound(clients) or (high >> np.uint64(USABLE_BITS - 31)).any():
+            raise OpeningFailed(_OTHER_KEY)
         found = np.empty((self.together, total.shape[1]), np.uint64)
         for k in range(self.together):
             found[k] = _field(low, high, self.shift + k * self.width, self.width)
+        if found.reshape(-1)[elements:].any():
+            raise OpeningFailed(_OTHER_KEY)
         return found.reshape(-1)[:elements]
 
 

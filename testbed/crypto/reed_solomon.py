@@ -48,6 +48,14 @@ def wrong_values(points: Sequence[int], values: Sequence[int], threshold: int) -
     return wrong
 
 
+def elimination_steps(count: int, threshold: int) -> int:
+    """Multiplications and additions of `wrong_values`, but for a few of lower order: those of the elimination, of all
+    rows by each column.
+    """
+    columns = threshold + 2 * ((count - threshold) // 2) + 1
+    return count * columns * min(count, columns)
+
+
 def _kernel(matrix: npt.NDArray[np.uint64]) -> list[int]:
     """Some solution of ``matrix @ x = 0`` but zero; zero, where it is the only one."""
     rows = matrix.copy()

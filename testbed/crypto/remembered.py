@@ -87,6 +87,20 @@ def once(key: Hashable, compute: Callable[[], Result]) -> Result:
     return compute() if results is None else results.of(key, compute)
 
 
+def latest(purpose: str, key: Hashable, compute: Callable[[], Result]) -> Result:
+    """As `once`, for results that take much memory: of each purpose that of the last key alone is remembered."""
+    results = _results.get()
+    if results is None:
+        return compute()
+    known = results.get(purpose)
+    if known is not None and known[0] == key:
+        found: Result = known[1]
+        return found
+    made = compute()
+    results.note(purpose, (key, made))
+    return made
+
+
 def verify(public: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
     """See `signatures.verify`."""
     results = _results.get()

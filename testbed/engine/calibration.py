@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from testbed.aggregation.ring_elements import Quantisation
+from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.robust_rules import sorted_columns, squared_distances
 from testbed.crypto import edwards25519, encryption, feldman, field64, masks, packed_sums, prf, prime_field, shamir, vrf
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.key_agreement import PrivateKey
@@ -23,6 +24,8 @@ from testbed.messages import Vector, decode, encode
 from testbed.network.sums import float_total, ring_total
 from testbed.privacy.encoding import rounded
 from testbed.privacy.gaussian import with_noise
+from testbed.privacy.matrix.buffered import Buffers
+from testbed.privacy.matrix.strategy import BufferedStrategy
 from testbed.privacy.noise import Noise
 from testbed.selection.lotto.messages import ParticipantEntry
 
@@ -99,6 +102,9 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     residues = len(PRIMES) * coefficients
     public_polynomials(seed, -(-coefficients // DEGREE))
     hidden, errors = products(mask_key, seed, coefficients), gaussian(seed, coefficients)
+    updates = list(np.random.default_rng(1).normal(0, 0.1, (100, 20_000)).astype(np.float32))
+    blt = BufferedStrategy(1, Buffers((0.9, 0.5, 0.1), (0.1, 0.2, 0.3)))
+    row, kept = np.ones(DIMENSION), blt.beginning(DIMENSION)
     residue = elements(XofHmacSha256Aes128(seed, b""), DIMENSION)
     entries = XofHmacSha256Aes128(seed, b"entries").read(PEERS * -(-DIMENSION // 4))
     entry = ParticipantEntry(1, seed, bytes(64), bytes(80))
@@ -135,6 +141,9 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "ring_lwe.multiply": (lambda: products(mask_key, seed, coefficients), residues),
         "ring_lwe.error": (lambda: gaussian(seed, coefficients), coefficients),
         "ring_lwe.add": (lambda: packing.add(hidden, packed, errors), residues + len(PRIMES) * DIMENSION),
+        "float.multiply": (lambda: squared_distances(updates), len(updates) ** 2 * len(updates[0])),
+        "sort.element": (lambda: sorted_columns(updates, 0), sorted_columns(updates, 0).size),
+        "correlate.element": (lambda: blt.correlate(row, kept, 0), (blt.vectors + 1) * DIMENSION),
         "xof.byte": (lambda: XofHmacSha256Aes128(seed, b"").read(1 << 20), 1 << 20),
         "field64.multiply": (lambda: field64.multiply(residue, residue), len(residue)),
         "field64.add": (lambda: field64.add(residue, residue), len(residue)),

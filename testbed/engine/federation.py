@@ -198,7 +198,8 @@ class Federation:
         memory = self._memory_after(number, start, beacon)
         self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s, memory)
         if self._recorder is not None:
-            ended = EndedRound(outcome, before.model, started_s, evaluation, privacy, self._spent or self._reached)
+            why_last, success = self._spent or self._reached, self._attack_success(evaluation, outcome.model)
+            ended = EndedRound(outcome, before.model, started_s, evaluation, privacy, why_last, success)
             self._recorder.append(ended, self.state, time.monotonic() - began)
         self.on_progress(self.progress(outcome=outcome.state))
         return outcome
@@ -289,6 +290,11 @@ class Federation:
         if evaluation is not None and not math.isnan(evaluation.accuracy):
             self.accuracy = float(evaluation.accuracy)
         return evaluation
+
+    def _attack_success(self, evaluation: Evaluation | None, model: npt.NDArray[np.float32]) -> float | None:
+        """Of dishonest clients that poison samples, whenever the model is evaluated."""
+        adversary = self.plan.adversary
+        return None if adversary is None or evaluation is None else adversary.success(self.workload, model)
 
     def _target_reached(self, number: int, evaluation: Evaluation | None) -> str:
         """Which target ends the run now, and with which value; empty: none."""

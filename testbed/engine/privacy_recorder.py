@@ -13,7 +13,9 @@ from testbed.engine.round import Outcome
 from testbed.errors import ExperimentError
 from testbed.network.contract import no_ids
 from testbed.network.exchanges import Exchanges
-from testbed.privacy.ledger import Ledger, PrivacyCharge, Shares
+from testbed.privacy.ledger import Ledger, PrivacyCharge, PrivacyLedger, Shares
+from testbed.privacy.matrix.accounting import CorrelatedAccountant
+from testbed.privacy.matrix.ledger import CorrelatedLedger, ServerCharge
 from testbed.privacy.section import PrivacySection, Unit
 from testbed.records import RunDirectory
 from testbed.records.tables import privacy_table, read_chunks, recorded_files
@@ -29,7 +31,7 @@ class PrivacyLedgerRecorder:
         plan: of the run.
     """
 
-    def __init__(self, ledger: Ledger, charge: PrivacyCharge, plan: Plan) -> None:
+    def __init__(self, ledger: PrivacyLedger, charge: PrivacyCharge | ServerCharge, plan: Plan) -> None:
         self.ledger = ledger
         self._charge = charge
         self._adversary = plan.experiment.adversary
@@ -56,7 +58,7 @@ class PrivacyLedgerRecorder:
         noise = None if outcome.aggregate is None else outcome.aggregate.noise
         skipping = self._skipping(round_number)
         spent = self._charge.of_round(outcome.participants, outcome.survivors, noise, asked, skipping)
-        return privacy_table(round_number, self.ledger.spend(spent))
+        return privacy_table(round_number, self.ledger.spend(spent, round_number))
 
     def enter_attempts(self, round_number: int) -> list[pa.Table]:
         """Enter the attempts at a round that ended with their process, before it is run again; their `privacy` rows.
@@ -73,7 +75,7 @@ class PrivacyLedgerRecorder:
 
     def _attempted(self, round_number: int, participants: npt.NDArray[np.int64]) -> pa.Table:
         spent = self._charge.of_attempt(participants, self._skipping(round_number))
-        return privacy_table(round_number, self.ledger.spend(spent))
+        return privacy_table(round_number, self.ledger.spend(spent, round_number))
 
     def asking(self, stage: str, round_number: int, participants: npt.NDArray[np.int64]) -> None:
         """A stage is about to begin: before the last one it is put on disk who takes part, as `enter_attempts` reads.
@@ -107,14 +109,16 @@ def open_ledger(plan: Plan, workload: Workload) -> PrivacyLedgerRecorder | None:
             raise ExperimentError(_no_noise(plan, section.budget))
         return None
     records = records_of(noise.accountant.unit, plan, workload)
-    ledger = Ledger(noise, plan.experiment.population, section.delta_for(records), section.budget)
-    if ledger.spent:
+    kind = CorrelatedLedger if isinstance(noise.accountant, CorrelatedAccountant) else Ledger
+    ledger = kind(noise, plan.experiment.population, section.delta_for(records), section.budget)
+    if ledger.spent and section.budget is not None:
         raise ExperimentError(
             f"privacy.budget: {section.budget:g} is less than one round may cost, epsilon {ledger.after_next:.4g} at "
             f"delta {ledger.delta:.3g} with {100 * noise.min_share:.3g}% of the planned noise, the least that a sum "
             "can have; allow more, or add more noise"
         )
-    return PrivacyLedgerRecorder(ledger, PrivacyCharge(noise, plan.dishonest), plan)
+    charge = ServerCharge() if kind is CorrelatedLedger else PrivacyCharge(noise, plan.dishonest)
+    return PrivacyLedgerRecorder(ledger, charge, plan)
 
 
 def charged_again(attempts: list[pa.Table]) -> str:
@@ -170,4 +174,4 @@ def _rounds(records: RunDirectory) -> Iterator[dict[str, Any]]:
         _, begins = np.unique(rounds, return_index=True)
         for begin, end in zip(begins, [*begins[1:], len(rounds)], strict=True):
             rows = chunk.slice(begin, end - begin)
-            yield {name: rows[name].to_numpy() for name in ("client", *Shares._fields)}
+            yield {name: rows[name].to_numpy() for name in columns}

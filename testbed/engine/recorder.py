@@ -42,6 +42,7 @@ class EndedRound:
         started_s: when it began, by the run's clock.
         evaluation: of the model after it; None: it was not evaluated.
         privacy: its `privacy` tables.
+        attack_success: see `Adversary.success`.
         why_last: why there is no further round (the privacy budget, a target); empty while there may be one.
     """
 
@@ -51,6 +52,7 @@ class EndedRound:
     evaluation: Evaluation | None
     privacy: Sequence[pa.Table]
     why_last: str
+    attack_success: float | None = None
 
 
 class RunRecorder:
@@ -129,6 +131,7 @@ class RunRecorder:
             "loss": None if evaluation is None else float(evaluation.loss),
             "recalls": list(evaluation.recalls) if isinstance(evaluation, LabelledEvaluation) else None,
             "metrics": list(evaluation.metrics) or None if isinstance(evaluation, Evaluation) else None,
+            "attack_success": ended.attack_success,
         }
         return pa.Table.from_pylist([row], schema=SCHEMAS["rounds"])
 

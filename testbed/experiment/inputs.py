@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 from testbed.adversary.section import name_of
+from testbed.aggregation.plain import robust_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
@@ -122,6 +123,7 @@ def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
         ("selection.protocol", experiment.selection.protocol),
         ("aggregation.protocol", experiment.aggregation.protocol),
         ("aggregation.server_optimizer.name", getattr(experiment.aggregation.server_optimizer, "name", "")),
+        ("aggregation.robust.rule", getattr(robust_of(experiment.aggregation), "rule", "")),
         *experiment.workload.own,
         ("devices.model", experiment.devices.model),
         ("links.model", experiment.links.model or ""),

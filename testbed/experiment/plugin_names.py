@@ -8,6 +8,7 @@ from typing import Any
 
 from testbed.adversary import catalogue as misbehaviours
 from testbed.aggregation import catalogue as aggregations
+from testbed.aggregation.robust_rules import RULES as ROBUST_RULES
 from testbed.aggregation.server_optimizers import OPTIMIZERS as SERVER_OPTIMIZERS
 from testbed.emulation import devices
 from testbed.emulation.availability import section as availability
@@ -21,6 +22,7 @@ BUILT_IN: dict[str, Callable[[], Collection[str]]] = {
     "selection": lambda: [str(kind.model_fields["protocol"].default) for kind in selections.PROTOCOLS],
     "aggregation": lambda: [str(kind.model_fields["protocol"].default) for kind in aggregations.PROTOCOLS],
     "server-optimizer": lambda: SERVER_OPTIMIZERS,
+    "robust-rule": lambda: ROBUST_RULES,
     "dataset": specs.datasets,
     "model": lambda: ["auto", *specs.models()],
     "partition": lambda: partition.SCHEMES,

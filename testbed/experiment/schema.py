@@ -153,6 +153,7 @@ class Experiment(Section):
             section = "aggregation"
             self.aggregation.check_population(self.population)
             self.aggregation.check(self.selection.participants)
+            object.__setattr__(self, "aggregation", planned.planned_under(self.selection, self.population, self.rounds))
             self.aggregation.check_experiment(self.selection, self.workload)
             keeps_masks_symbolic(self.aggregation, self.time.work_is_modelled)
             section = "classes"

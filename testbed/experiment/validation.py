@@ -15,12 +15,17 @@ import numpy as np
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import from_json, to_json
 
+from testbed.aggregation.robust_rules import ELSEWHERE
 from testbed.errors import ExperimentError
 
 _LONGEST_SHOWN = 60
 _ANY = "*"  # among the parts of a location: any name, of a mapping's entry
 _YAML_WORDS = {True: "true", False: "false", None: "null"}
 _Kind = TypeVar("_Kind", bound=BaseModel)
+_ELSEWHERE = {("aggregation", "robust"): ELSEWHERE}
+"""What is said of keys that another alternative of a section has, by section and key, where to list those that are
+there says too little.
+"""
 
 
 def validated_as(kind: type[_Kind], data: dict[str, Any], where: str) -> _Kind:
@@ -148,6 +153,8 @@ def _wording(problem: Any, model: type[BaseModel]) -> str:
     kind, context, message = problem["type"], problem.get("ctx") or {}, str(problem["msg"])
     if kind == "extra_forbidden":
         *section, key = problem["loc"]
+        if (*section[:1], key) in _ELSEWHERE:
+            return _ELSEWHERE[*section[:1], key]
         allowed = _keys_at(model, tuple(part for part in section if isinstance(part, str)))
         close = difflib.get_close_matches(str(key), allowed, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""

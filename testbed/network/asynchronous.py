@@ -8,7 +8,6 @@ Hosts forget each round's state (`testbed.network.hosts`). What has to outlast i
 `handed`, a message from this testbed to itself: no party sends it, and it costs neither bytes nor time.
 """
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -181,7 +180,7 @@ class AsynchronousNetwork(EmulatedNetwork):
         stage.place(answers)
         stage.arrival_s[stage.outcome != SILENT] = self.now_s
         self._start_server_work()
-        return stage.replies(answers, functools.partial(self._total, key), self.now_s, self.now_s)
+        return stage.replies(answers, *self._vectors_at(key), self.now_s, self.now_s)
 
     @staticmethod
     def _stage_of(question: Message, clients: Ids) -> Stage:

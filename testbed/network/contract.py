@@ -16,6 +16,7 @@ from testbed.messages import Message, Vector, attach, encode
 from testbed.network.hosts import ClientRefusal
 from testbed.network.sums import Sum
 
+Gathering = Callable[[Ids], Awaitable[Mapping[int, Vector]]]
 Summing = Callable[[Ids, npt.NDArray[np.int64] | None], Awaitable[Sum]]
 
 
@@ -69,6 +70,7 @@ class Replies(Mapping[int, Any]):
         summing: sums the answers' vectors where they lie.
         latency_s: the attribute, or what makes it when it is first asked for.
         shared: the encoded answer of all others, where a stage has one.
+        gathering: brings the answers' vectors to the server; None: nobody asks for them.
     """
 
     def __init__(
@@ -81,12 +83,14 @@ class Replies(Mapping[int, Any]):
         latency_s: npt.NDArray[np.float64] | Callable[[], npt.NDArray[np.float64]],
         waited_s: float,
         shared: bytes | None = None,
+        gathering: Gathering | None = None,
     ) -> None:
         self._kind = kind
         self._headers = headers
         self._shared = shared
         self._decoded: dict[int, Message] = {}
         self._summing = summing
+        self._gathering = gathering
         self.ids = clients
         self._latency_s = latency_s
         self.waited_s = waited_s
@@ -143,6 +147,17 @@ class Replies(Mapping[int, Any]):
         if not np.isin(chosen, self.ids).all():
             raise ProtocolError("asked for the sum over clients that did not answer")
         return await self._summing(chosen, weights)
+
+    async def vectors(self, clients: Ids) -> Mapping[int, Vector]:
+        """The vectors of some that answered, where a server is to look at single ones; by client.
+
+        Their way to the server is in the stage's time and bytes already.
+        """
+        chosen = ids(clients)
+        if not np.isin(chosen, self.ids).all():
+            raise ProtocolError("asked for vectors of clients that did not answer")
+        assert self._gathering is not None
+        return await self._gathering(chosen)
 
 
 class _OnHosts(Sequence[Vector]):

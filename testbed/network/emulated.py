@@ -8,7 +8,7 @@ messages back (`connections`). The model's limit: a download and an upload of on
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,9 +20,9 @@ from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
 from testbed.emulation.links.rates import Rates
-from testbed.messages import detach
+from testbed.messages import Vector, detach
 from testbed.network.connections import DOWN, UP, Opening, Plan, stage_word
-from testbed.network.contract import Ask, Replies, Timing
+from testbed.network.contract import Ask, Gathering, Replies, Summing, Timing
 from testbed.network.exchanges import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT
 from testbed.network.fair_sharing.transfers import transfer
 from testbed.network.hosts import Delivery, HostAnswers, Hosts
@@ -108,6 +108,17 @@ class EmulatedNetwork(RoundRecorder):
         self._start_server_work()
         return summed
 
+    async def _gathered(self, key: tuple[int, int], clients: Ids) -> Mapping[int, Vector]:
+        """Vectors themselves; that they move between processes here is nobody's work."""
+        self._finish_server_work()
+        found = await self.hosts.vectors(key, clients)
+        self._start_server_work()
+        return found
+
+    def _vectors_at(self, key: tuple[int, int]) -> tuple[Summing, Gathering]:
+        """What sums the vectors of a stage, and what brings them here."""
+        return functools.partial(self._total, key), functools.partial(self._gathered, key)
+
     async def _ask(self, asked: Ask) -> Replies:
         kind, recipients, private = asked.kind, asked.recipients, asked.encoded_private()
         detached = detach(asked.message)
@@ -141,7 +152,7 @@ class EmulatedNetwork(RoundRecorder):
         quorum = self.timing.quorum(kind.stage, asked.quorum, len(recipients))
         end_s = self._run_clock(stage, presence, limit_s, quorum)
         self._keep_record(stage, answers, self.now_s)
-        replies = stage.replies(answers, functools.partial(self._total, delivery.key), self.now_s, end_s)
+        replies = stage.replies(answers, *self._vectors_at(delivery.key), self.now_s, end_s)
         self.now_s = end_s
         self._start_server_work()
         return replies

@@ -22,6 +22,7 @@ KINDS = {
     "selection": ("selection.protocol",),
     "aggregation": ("aggregation.protocol",),
     "server-optimizer": ("aggregation.server_optimizer.name",),
+    "robust-rule": ("aggregation.robust.rule",),
     "dataset": ("workload.dataset",),
     "model": ("workload.model",),
     "partition": ("workload.partition.scheme",),

@@ -175,6 +175,25 @@ class Encoding:
         mean *= self.clip / (self.scale * sqrt(self.length) * updates)
         return mean, updates
 
+    def with_noise(self, total: npt.NDArray[Any], noise: Floats, rotation: bytes) -> npt.NDArray[Any]:
+        """`(D+1,)` `total`, a sum of encoded updates, with `noise` `(D,)` in it, rotated and in whole steps.
+
+        It is added before anything is centred: whatever integers were summed, what comes out is their sum with noise,
+        rounded, and then modulo the ring. A sum that has left the ring is hidden as well as any other.
+
+        Args:
+            total: of the ring.
+            noise: in units of an update, of the padded model; not changed.
+            rotation: the round's `rotation_seed`.
+        """
+        vector = noise * (self.scale / (self.clip * sqrt(self.length)))
+        flip_signs(vector, rotation)
+        meter("rotate.element", self.length)
+        steps = np.rint(hadamard(vector)).astype(np.int64)
+        found = total.copy()
+        found[:-1] += steps.view(np.uint64).astype(total.dtype)
+        return found
+
     def bits_needed(self, participants: int, noise_multiplier: float) -> int:
         """The smallest ring that holds so many updates and their noise: 2**-40 a round that a coordinate leaves it.
 

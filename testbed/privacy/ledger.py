@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -53,8 +53,40 @@ History = tuple[tuple[Shares, int], ...]
 """How many rounds had which shares, in a fixed order: the same rounds in another order are the same history."""
 
 
+class PrivacyLedger(Protocol):
+    """What each client has spent, as its run keeps it.
+
+    Attributes:
+        plan: the noise of the aggregation.
+        delta: at which epsilon is accounted.
+        after_next: the epsilon that some client may have after one more round (where there is a budget).
+    """
+
+    plan: NoisePlan
+    delta: float
+    after_next: float
+
+    def spend(self, charges: Mapping[Shares, Ids], round_number: int) -> Columns:
+        """Enter a round; returns the columns of its `privacy` rows but for the round, sorted by client.
+
+        Args:
+            charges: whose data were in the round, and what hides them; no client twice.
+            round_number: which one it was, from 1.
+        """
+
+    def replay(self, rounds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
+        """Enter rounds that were recorded: the columns of their `privacy` rows, a round at a time and in order.
+
+        A client may have several rows in a round, alike or not: each was spent.
+        """
+
+    @property
+    def spent(self) -> str:
+        """Why no further round may begin, in one line; empty while one may."""
+
+
 class Ledger:
-    """What each client has spent.
+    """`PrivacyLedger` where only the number of rounds counts that had which noise.
 
     Args:
         plan: the noise of the aggregation.
@@ -79,12 +111,8 @@ class Ledger:
         self.after_next = 0.0 if budget is None else self._after_another_round(())
         self._spent_most: tuple[int, float] | None = None  # the client that another round costs most, what it has spent
 
-    def spend(self, charges: Mapping[Shares, Ids]) -> Columns:
-        """Enter a round; returns the columns of its `privacy` rows but for the round, sorted by client.
-
-        Args:
-            charges: whose data were in the round, and what hides them; no client twice.
-        """
+    def spend(self, charges: Mapping[Shares, Ids], round_number: int = 0) -> Columns:
+        """See `PrivacyLedger.spend`; which round it was makes no difference."""
         shares = np.repeat(np.arange(len(charges)), [len(clients) for clients in charges.values()])
         clients = np.concatenate([np.zeros(0, np.int64), *charges.values()])
         for one, those in charges.items():
@@ -101,17 +129,14 @@ class Ledger:
         )
 
     def replay(self, rounds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
-        """Enter rounds that were recorded: the columns of their `privacy` rows, a round at a time and in order.
-
-        A client may have several rows in a round, alike or not: each was spent.
-        """
+        """See `PrivacyLedger.replay`."""
         for columns in rounds:
             hidden = np.stack([np.asarray(columns[name], np.float64) for name in Shares._fields], axis=1)
             kinds, which = np.unique(hidden, axis=0, return_inverse=True)
             for place, (noise, honest, colluding) in enumerate(kinds.tolist()):
                 in_sum = noise == noise  # what is missing was recorded as null and reads as NaN
                 shares = Shares(noise if in_sum else None, honest if in_sum else None, colluding)
-                for clients in _each_once(np.asarray(columns["client"], np.int64)[which.reshape(-1) == place]):
+                for clients in each_once(np.asarray(columns["client"], np.int64)[which.reshape(-1) == place]):
                     self._enter(shares, clients)
 
     def of(self, client: int) -> tuple[float, float, float]:
@@ -168,7 +193,7 @@ class Ledger:
         )
 
 
-def _each_once(clients: Ids) -> Iterator[Ids]:
+def each_once(clients: Ids) -> Iterator[Ids]:
     """`clients` in as many parts as the most frequent of them occurs, none of them twice in a part."""
     while len(clients):
         _, first = np.unique(clients, return_index=True)

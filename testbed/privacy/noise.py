@@ -182,28 +182,12 @@ class NoiseShare:
         add_noise(vector[:-1], self.mechanism, self.variance, self.seed, sign)
 
 
-class Noise(BaseModel):
-    """Noise that the participants add, for differential privacy of what the sums tell."""
+class ClippedUpdates(BaseModel):
+    """Updates whose L2 norm is bounded, as elements of a ring: what noise has to hide, whoever adds it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    mechanism: Literal["skellam", "discrete-gaussian"] = Field(
-        "skellam", description="Distribution of each participant's share of the noise"
-    )
     clip: float = Field(1.0, gt=0, description="Largest L2 norm of an update; a longer one is shortened to it")
-    noise_multiplier: float | None = Field(
-        None,
-        gt=0,
-        le=1e6,
-        description="Standard deviation of the noise in the sum over the clip, when all planned participants add some",
-    )
-    epsilon: float | None = Field(
-        None,
-        gt=0,
-        description="Instead: what the epsilon of a client in every round shall be; the least noise for it is found",
-    )
-    delta: float | None = Field(None, gt=0, lt=1, description="At which epsilon is kept; none: the ledger's")
-    rounds: int | None = Field(None, gt=0, description="Over which epsilon is kept; none: all of the experiment")
     scale: float | None = Field(
         None,
         ge=1,
@@ -218,6 +202,50 @@ class Noise(BaseModel):
         description="Conditional rounding repeats at most this share of roundings, to keep updates short (the paper's "
         "beta); 0: never",
     )
+
+    def steps(self, dimension: int) -> float:
+        """The clip in integer steps, for a model of so many parameters."""
+        if self.scale is not None:
+            return self.scale
+        return float(min(_FINEST, 8 << -(-(padded(dimension).bit_length() - 1) // 2)))
+
+    def encoding(self, dimension: int, bits: int) -> Encoding:
+        """How updates of d parameters become elements of a ring."""
+        return Encoding(dimension, self.clip, self.steps(dimension), bits, self.bias)
+
+    def check_ring(self, participants: int, dimension: int, bits: int, noise_multiplier: float) -> None:
+        """Raise `ExperimentError` (one line) where the sum, with such noise in it, would not fit the ring."""
+        steps = self.steps(dimension)
+        needed = self.encoding(dimension, bits).bits_needed(participants, noise_multiplier)
+        if needed > bits:
+            noise = " and their noise" if noise_multiplier else ""
+            raise ExperimentError(
+                f"aggregation.bits: {participants} updates of {steps:g} steps to the clip{noise} need {needed} bits, "
+                f"the ring has {bits}; "
+                + (f"set aggregation.bits to {needed}, or lower " if needed <= _LARGEST_RING else "lower ")
+                + "aggregation.noise.scale"
+            )
+
+
+class Noise(ClippedUpdates):
+    """Noise that the participants add, for differential privacy of what the sums tell."""
+
+    mechanism: Literal["skellam", "discrete-gaussian"] = Field(
+        "skellam", description="Distribution of each participant's share of the noise"
+    )
+    noise_multiplier: float | None = Field(
+        None,
+        gt=0,
+        le=1e6,
+        description="Standard deviation of the noise in the sum over the clip, when all planned participants add some",
+    )
+    epsilon: float | None = Field(
+        None,
+        gt=0,
+        description="Instead: what the epsilon of a client in every round shall be; the least noise for it is found",
+    )
+    delta: float | None = Field(None, gt=0, lt=1, description="At which epsilon is kept; none: the ledger's")
+    rounds: int | None = Field(None, gt=0, description="Over which epsilon is kept; none: all of the experiment")
     enforcement: Enforcement | None = Field(
         None,
         exclude_if=lambda section: section is None,
@@ -245,16 +273,6 @@ class Noise(BaseModel):
             return self
         known = {"rounds": self.rounds or rounds, "delta": self.delta or delta}
         return self.model_copy(update=known)
-
-    def steps(self, dimension: int) -> float:
-        """The clip in integer steps, for a model of so many parameters."""
-        if self.scale is not None:
-            return self.scale
-        return float(min(_FINEST, 8 << -(-(padded(dimension).bit_length() - 1) // 2)))
-
-    def encoding(self, dimension: int, bits: int) -> Encoding:
-        """How updates of d parameters become elements of a ring."""
-        return Encoding(dimension, self.clip, self.steps(dimension), bits, self.bias)
 
     def multiplier(self, participants: int, dimension: int) -> float:
         """The noise multiplier, as given or for the given epsilon; raises `ExperimentError` if there is none."""
@@ -298,15 +316,7 @@ class Noise(BaseModel):
     def check(self, participants: int, dimension: int, bits: int) -> None:
         """Raise `ExperimentError` (one line) where the sum would not fit the ring, or shares are of no use."""
         self.check_share(participants, dimension)
-        multiplier, steps = self.multiplier(participants, dimension), self.steps(dimension)
-        needed = self.encoding(dimension, bits).bits_needed(participants, multiplier)
-        if needed > bits:
-            raise ExperimentError(
-                f"aggregation.bits: {participants} updates of {steps:g} steps to the clip and their noise need "
-                f"{needed} bits, the ring has {bits}; "
-                + (f"set aggregation.bits to {needed}, or lower " if needed <= _LARGEST_RING else "lower ")
-                + "aggregation.noise.scale"
-            )
+        self.check_ring(participants, dimension, bits, self.multiplier(participants, dimension))
 
     def check_share(self, participants: int, dimension: int) -> None:
         """Raise `ExperimentError` (one line) where a participant's share of the noise cannot be drawn or accounted."""
@@ -327,7 +337,7 @@ class Noise(BaseModel):
 
 @lru_cache(maxsize=1024)
 def _multiplier(noise: Noise, participants: int, dimension: int) -> float:
-    """Rounded up to four digits, so that no host's last bits show in it."""
+    """As `rounded_up` leaves it."""
     if noise.rounds is None or noise.delta is None:
         raise ExperimentError("aggregation.noise.epsilon: needs delta and rounds, which an experiment fills in")
     try:
@@ -339,5 +349,10 @@ def _multiplier(noise: Noise, participants: int, dimension: int) -> float:
         )
     except ValueError as error:
         raise ExperimentError(f"aggregation.noise.{error}") from None
-    digits = Decimal(found)
+    return rounded_up(found)
+
+
+def rounded_up(multiplier: float) -> float:
+    """A noise multiplier, up to four digits, so that no machine's last bits show in it."""
+    digits = Decimal(multiplier)
     return float(digits.quantize(Decimal((0, (1,), digits.adjusted() - 3)), ROUND_CEILING))

@@ -45,6 +45,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("loss", pa.float64()),
             ("recalls", pa.list_(pa.float64())),  # of each label; null also in runs of earlier versions
             ("metrics", pa.list_(pa.float64())),  # of workload.metrics, in their order; null where there are none
+            ("attack_success", pa.float64()),  # of poisoned samples; null also in runs of earlier versions
         ]
     ),
     # One row per client asked in a stage.

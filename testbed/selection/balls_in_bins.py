@@ -46,6 +46,10 @@ class BallsInBinsParameters(SelectionParameters):
         "whether it takes part. The server sees who does either way",
     )
 
+    def expected_participants(self, population: int) -> float:
+        """See `SelectionParameters.expected_participants`."""
+        return population / self.bins
+
     def participation_pattern(self, rounds: int) -> ParticipationPattern:
         """See `SelectionParameters.participation_pattern`."""
         return ParticipationPattern(self.bins, fixed_cycle=True)

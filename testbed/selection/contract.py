@@ -50,6 +50,10 @@ class SelectionParameters(BaseModel):
         """The key by which clients are chosen by the losses that they report; empty where they are not."""
         return ""
 
+    def expected_participants(self, population: int) -> float:
+        """Participants of a round, on average, where all are available and none is ineligible."""
+        return self.participants
+
     def participation_pattern(self, rounds: int) -> ParticipationPattern | None:
         """What is sure of the rounds of one client among so many; None: it may be chosen for any of them."""
         return None

@@ -68,6 +68,10 @@ class BernoulliParameters(SelectionParameters):
         "it says at check-in whether it takes part (Algorithm 1 of random participation); it trains in no other round",
     )
 
+    def expected_participants(self, population: int) -> float:
+        """See `SelectionParameters.expected_participants`."""
+        return self.participants if self.client_rate is None else self.client_rate * population
+
     def check(self, population: int) -> None:
         """The probability must be given once, and not exceed 1."""
         if self.client_rate is not None:

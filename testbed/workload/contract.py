@@ -3,9 +3,9 @@ its own, which names just these methods: whether a workload has them is asked wi
 parties or messages.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -208,6 +208,20 @@ class InspectableWorkload(Protocol):
 
     def known_samples(self) -> npt.NDArray[np.float32]:
         """`(m, ...)` float32: the samples that models are evaluated on, as the model takes them."""
+
+
+Samples = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+"""`(n, ...)` inputs as the model takes them, and `(n,)` integer labels."""
+
+
+@runtime_checkable
+class ReplaceableSamplesWorkload(Protocol):
+    """A workload that can be had with other samples, as of dishonest clients that poison their own."""
+
+    def with_samples(self, change: Callable[[Samples], Samples]) -> Workload:
+        """The same workload, in which what a client trains on, and what a model is evaluated on, has gone through
+        `change`, each time it is looked at. It must not be changed in place.
+        """
 
 
 @runtime_checkable

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.adversary.flamingo import ContradictLabels, FalseKey, ReplayStates
+from testbed.adversary.flamingo import ContradictLabels, CopyCiphertext, FalseKey, ReplayStates
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.victims import VictimOptions
+from testbed.aggregation.flamingo.client import FlamingoClient
+from testbed.aggregation.flamingo.decryptor import Decryptor
 from testbed.aggregation.flamingo.server import Flamingo
 from testbed.committee.parameters import CommitteeSection
 from testbed.errors import RoundAborted
@@ -96,3 +98,49 @@ def test_another_key_takes_as_many_accomplices_as_have_the_committees(accomplice
     update = small.parameters.quantisation.encode(np.float32(DELTAS[VICTIM]), 1, coins)
     assert said.endswith(f"reconstructed, weight 1, sha256 {hashlib.sha256(update.tobytes()).hexdigest()}")
     assert small.refusals() == []
+
+
+# -- ciphertexts of others ---------------------------------------------------------------------------------------------
+
+
+def copied(accomplices: int = 3, gone: set[int] | None = None) -> tuple[Any, Any, list[str]]:
+    """The federation, what the round came to, and what was said; clients 0 to 2 are the server's, and two are gone."""
+    context = AttackContext(frozenset(range(accomplices)), {CopyCiphertext: VictimOptions(victim=VICTIM)})
+    server = malicious_server(Flamingo, [CopyCiphertext], context)
+    leaving = {"flamingo/report": {7, 8} if gone is None else gone}
+    small = federation(DELTAS, parameters_with(tuple(range(SIZE)), 5), protocol=server, leaving=leaving)
+    (outcome,) = played(small, 1)
+    return small, outcome, [event.detail for event in small.network.events if event.kind == "attack"]
+
+
+def test_no_member_decrypts_another_clients_ciphertext() -> None:
+    """Not even one that works for the server, and is honest in what it checks."""
+    small, outcome, (said,) = copied()
+    assert isinstance(outcome, RoundAborted)
+    assert said == (
+        "copy-ciphertext: victim 9: its ciphertext for client 0, signed by client 0; failed: flamingo.other-ciphertext"
+    )
+    assert {check for _, check in small.refusals()} == {"flamingo.other-ciphertext"}
+    assert {client for client, _ in small.refusals()} == set(range(SIZE))
+
+
+def test_without_the_proof_members_would_decrypt_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the proof is against: the seed that two clients online have in common, to the bit."""
+    monkeypatch.setattr(Decryptor, "check_edges", lambda *of: None)
+    seeds: dict[tuple[int, int], bytes] = {}
+
+    def noted(client: Any, public_key: bytes, neighbour: int, seed: bytes) -> Any:
+        seeds[client.number, neighbour] = seed
+        return encrypted(client, public_key, neighbour, seed)
+
+    encrypted = FlamingoClient.encrypted
+    monkeypatch.setattr(FlamingoClient, "encrypted", noted)
+    _, _, (said,) = copied()
+    assert said.endswith(f"decrypted, the seed's sha256 {hashlib.sha256(seeds[VICTIM, 0]).hexdigest()}")
+
+
+@pytest.mark.parametrize(("accomplices", "gone"), [(0, None), (3, set())])
+def test_it_takes_a_client_of_the_servers_and_a_neighbour_that_is_gone(accomplices: int, gone: set[int] | None) -> None:
+    _, outcome, said = copied(accomplices, gone)
+    assert said == []
+    assert np.abs(outcome.mean - np.float32(DELTAS)[outcome.survivors].mean(0)).max() < 1e-4

@@ -49,7 +49,11 @@ def plain(noise: Noise = NOISE) -> PlainParameters:
     return PlainParameters(weights="equal", noise=noise, bits=24)
 
 
-PROTOCOLS = {"secagg": (SecAgg, secagg), "secagg-plus": (SecAggPlus, secagg_plus), "plain": (Plain, plain)}
+PROTOCOLS: dict[str, tuple[Any, Any]] = {
+    "secagg": (SecAgg, secagg),
+    "secagg-plus": (SecAggPlus, secagg_plus),
+    "plain": (Plain, plain),
+}
 CLIENTS = {"secagg": SecAggClient, "secagg-plus": SecAggPlusClient, "plain": PlainClient}
 
 

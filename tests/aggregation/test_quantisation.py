@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.aggregation import ring_elements
-from testbed.aggregation.ring_elements import Quantisation
+from testbed.aggregation import quantisation as levels
+from testbed.aggregation.quantisation import Quantisation
 from testbed.crypto.masks import mask, word_dtype
 from testbed.errors import ExperimentError, Refusal, RoundAborted
 
@@ -53,7 +53,7 @@ def test_a_value_is_rounded_up_as_often_as_it_lies_above_its_level(
 ) -> None:
     """Over all coins that there are: the mean is exact to half a unit, whatever the value and the clip."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ring_elements, "key_stream", every_coin)
+        patch.setattr(levels, "key_stream", every_coin)
         encoded = quantisation.encode(np.full(UNIT, value, np.float32), 1, coins(seed))[:-1]
     clip = Fraction(quantisation.clip)
     inside = min(max(Fraction(float(np.float32(value))), -clip), clip)
@@ -91,7 +91,7 @@ def test_the_highest_level_is_never_exceeded(monkeypatch: pytest.MonkeyPatch) ->
     def highest_coins(stream: np.ndarray[Any, Any], count: int) -> None:
         stream[:count] = 255
 
-    monkeypatch.setattr(ring_elements, "key_stream", lambda seed: highest_coins)
+    monkeypatch.setattr(levels, "key_stream", lambda seed: highest_coins)
     for clip in (0.01, 0.3, 1.0, 7.7):
         for levels_bits in (1, 8, 16, 17, 24):
             quantisation = Quantisation(clip, levels_bits, 32)

@@ -149,7 +149,7 @@ def test_validate_imports_them_when_asked_and_says_from_where(
         (
             {"aggregation": {"protocol": "mine_all:Sums", "bit": 16}},
             "aggregation.bit: unknown option; did you mean 'bits'? allowed: weights, batches, "
-            "server_optimizer, bits, noise, compression (PlainParameters of mine_all:Sums)",
+            "server_optimizer, bits, noise, compression, robust (PlainParameters of mine_all:Sums)",
         ),
         (
             {"devices": {"model": "mine_all:Phones", "options": {"slo": 3.0}}},

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.crypto import packed_sums
+from testbed.crypto import OpeningFailed, packed_sums
 from testbed.crypto.negacyclic_ntt import DEGREE
 from testbed.crypto.packed_sums import LEAST_SHIFT, MOST_CLIENTS, MOST_WIDTH, USABLE_BITS, Packing, key_of, noise_bound
 from testbed.crypto.ring_lwe import DEVIATION, LARGEST, MODULUS, PRIMES, gaussian, products
@@ -42,7 +42,7 @@ def test_the_sum_of_elements_comes_back(case: dict[str, Any]) -> None:
     total = np.zeros((3, packing.coefficients(shape[1])), np.uint64)
     for client, (row, key) in enumerate(zip(elements, keys, strict=True)):
         total += packing.masked(row, key, bytes([client + 100]) * 32, PUBLIC)
-    found = packing.unmasked(total, np.sum(keys, axis=0), PUBLIC, shape[1])
+    found = packing.unmasked(total, np.sum(keys, axis=0), PUBLIC, shape[1], len(elements))
     assert found.tolist() == elements.sum(axis=0, dtype=np.uint64).tolist()
 
 
@@ -72,28 +72,58 @@ def test_the_budget_is_sixty_four_times_the_root() -> None:
 
 
 @pytest.mark.parametrize("edge", [1, -1])
-def test_errors_up_to_half_the_shift_change_nothing_and_beyond_it_they_do(edge: int) -> None:
+def test_errors_up_to_the_bound_change_nothing_and_beyond_it_they_show(edge: int) -> None:
+    """Also those that are carried to the next element, from half the shift on."""
     packing = Packing(27)
     half = 1 << (packing.shift - 1)
-    elements = np.array([5, 6, 7], np.uint32)
-    key = np.zeros(DEGREE, np.int64)
-    for size, unharmed in ((half - 1, True), (half + 1, False)):
+    key, packed = np.zeros(DEGREE, np.int64), (5 + (6 << 27) + (7 << 54)) << packing.shift
+    for size in (noise_bound(packing.most_clients), half - 1, half + 1):
         total = products(key, PUBLIC, 1).astype(np.uint64)
-        packed = (5 + (6 << 27) + (7 << 54)) << packing.shift
         for row, prime in enumerate(PRIMES):
             total[row] += np.uint64((packed + edge * size) % prime)
-        assert (packing.unmasked(total, key, PUBLIC, 3).tolist() == elements.tolist()) == unharmed
+        if size <= noise_bound(packing.most_clients):
+            assert packing.unmasked(total, key, PUBLIC, 3, packing.most_clients).tolist() == [5, 6, 7]
+        else:
+            with pytest.raises(OpeningFailed):
+                packing.unmasked(total, key, PUBLIC, 3, packing.most_clients - 1)
 
 
-def test_another_key_gives_noise() -> None:
-    packing = Packing(20)
+@pytest.mark.parametrize("width", [8, 20, 27, 31])
+@pytest.mark.parametrize("clients", [1, 200])
+def test_another_key_does_not_open_a_sum(width: int, clients: int) -> None:
+    """Be it ever so near: a unit more in one coefficient."""
+    packing = Packing(width)
     key, near = key_of(bytes(32)), key_of(bytes(32))
     near[17] += 1
-    masked = packing.masked(np.zeros(40_000, np.uint32), key, b"e" * 32, PUBLIC).astype(np.uint64)
-    assert packing.unmasked(masked, key, PUBLIC, 40_000).max() == 0
-    noise = packing.unmasked(masked, near, PUBLIC, 40_000)
-    assert abs(noise.mean() / 2**19 - 1) < 0.02
-    assert np.unique(noise).size > 38_000
+    masked = packing.masked(np.zeros(4_000, np.uint32), key, b"e" * 32, PUBLIC).astype(np.uint64)
+    assert packing.unmasked(masked, key, PUBLIC, 4_000, clients).max() == 0
+    with pytest.raises(OpeningFailed, match="this key does not open the sum"):
+        packing.unmasked(masked, near, PUBLIC, 4_000, clients)
+
+
+@pytest.mark.parametrize("edge", [1, -1])
+def test_errors_of_more_clients_than_there_are_show(edge: int) -> None:
+    packing, key = Packing(31), np.zeros(DEGREE, np.int64)
+    for size, opens in ((noise_bound(7), True), (noise_bound(7) + 1, False)):
+        total = products(key, PUBLIC, 1).astype(np.uint64)
+        for row, prime in enumerate(PRIMES):
+            total[row] += np.uint64(((5 << packing.shift) + edge * size) % prime)
+        if opens:
+            assert packing.unmasked(total, key, PUBLIC, 2, 7).tolist() == [5, 0]
+        else:
+            with pytest.raises(OpeningFailed):
+                packing.unmasked(total, key, PUBLIC, 2, 7)
+
+
+@pytest.mark.parametrize(("number", "elements"), [(1 << USABLE_BITS, 2), (9 << 61, 1)])
+def test_what_stands_where_no_element_does_shows(number: int, elements: int) -> None:
+    """The bit above them, and the second place of a coefficient whose first one is the last element."""
+    packing, key = Packing(31), np.zeros(DEGREE, np.int64)
+    total = products(key, PUBLIC, 1).astype(np.uint64)
+    for row, prime in enumerate(PRIMES):
+        total[row] += np.uint64((number + (5 << packing.shift)) % prime)
+    with pytest.raises(OpeningFailed):
+        packing.unmasked(total, key, PUBLIC, elements, 1)
 
 
 def test_a_masked_update_is_uniform_and_has_the_errors_in_it() -> None:

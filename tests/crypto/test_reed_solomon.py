@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from testbed.crypto import InvalidShares
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.prime_field import PRIME, Elements, total
-from testbed.crypto.reed_solomon import wrong_values
+from testbed.crypto.reed_solomon import elimination_steps, wrong_values
 from tests.thoroughness import examples
 
 
@@ -73,6 +73,12 @@ def test_wrong_sums_of_shares_are_found(wrong: tuple[int, ...]) -> None:
     assert CODE.wrong(said) == list(wrong)
     rest = {point: share for point, share in said.items() if point not in wrong}
     assert CODE.decoded(rest).tolist() == secret.tolist()
+
+
+def test_steps_of_the_search_grow_as_its_elimination_does() -> None:
+    assert elimination_steps(3, 3) == 3 * 4 * 3
+    assert elimination_steps(7, 3) == 7 * 8 * 7  # 5 of the quotient, 3 of the locator
+    assert CODE.search_steps(7) == 7 * CODE.piece_length + 7 * 8 * 7
 
 
 def test_of_just_enough_nothing_is_said_and_of_too_many_wrong_ones_it_is_refused() -> None:

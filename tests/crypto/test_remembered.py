@@ -23,7 +23,7 @@ from testbed.crypto import (
     vrf,
 )
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.remembered import Results, remembers
+from testbed.crypto.remembered import Results, latest, remembers
 from testbed.crypto.signatures import SigningKey
 
 PURPOSE = b"testbed/test/v1"
@@ -237,3 +237,17 @@ def test_proofs_that_were_verified_together_are_known_and_bad_ones_are_not(monke
             with pytest.raises(InvalidProof):
                 remembered.verify_output(*claim)
     remembered.verify_outputs(bad)  # nobody remembers: nothing happens
+
+
+def test_of_what_takes_much_memory_the_latest_result_alone_is_kept() -> None:
+    results, computed = Results(), []
+
+    def of(purpose: str, key: int) -> int:
+        return latest(purpose, key, lambda: computed.append((purpose, key)) or 10 * key)
+
+    with remembers(results):
+        assert [of("a", 1), of("a", 1), of("b", 1), of("a", 2), of("a", 2), of("a", 1)] == [10, 10, 10, 20, 20, 10]
+    assert computed == [("a", 1), ("b", 1), ("a", 2), ("a", 1)]
+    assert len(results) == 2
+    assert [of("a", 1), of("a", 1)] == [10, 10]  # nobody remembers here
+    assert len(computed) == 6

@@ -115,6 +115,13 @@ def test_every_setting_changes_them() -> None:
         {"aggregation": {"protocol": "pine"}},
         {"aggregation": {"protocol": "pine", "helper": 1}},
         {"aggregation": {"protocol": "secagg", "weights": "equal"}},
+        {
+            "aggregation": {
+                "protocol": "secagg",
+                "weights": "equal",
+                "noise": {"mechanism": "correlated", "strategy": "identity", "noise_multiplier": 1.0},
+            }
+        },
         {"availability": {"model": "always", "dropout": {"rate": 0.1}}},
         {"privacy": {"delta": 1e-5}},
     ]

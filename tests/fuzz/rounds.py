@@ -37,12 +37,21 @@ POPULATION = 16
 DIMENSION = 11
 ROUNDS = 3
 _SKELLAM = {"mechanism": "skellam", "noise_multiplier": 1.0, "scale": 64}
+_CORRELATED = {"mechanism": "correlated", "noise_multiplier": 1.0, "scale": 64, "buffers": 2}
 _NEIGHBOURS = {"neighbours": 4, "threshold": 4, "accept_weaker": True, "dishonest": 0.1, "dropouts": 0.0}
 
 MIXES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"protocol": "random", "participants": 6}, {"protocol": "plain"}),
+    (
+        {"protocol": "random", "participants": 6},
+        {"protocol": "plain", "weights": "equal", "robust": {"rule": "median"}},
+    ),
     ({"protocol": "random", "participants": 6}, {"protocol": "secagg"}),
     ({"protocol": "random", "participants": 6}, {"protocol": "lightsecagg"}),
+    (
+        {"protocol": "min-separation", "participants": 5, "separation": 3},
+        {"protocol": "secagg", "weights": "equal", "noise": _CORRELATED},
+    ),
     (
         {"protocol": "random", "participants": 6},
         {"protocol": "flamingo", "dropouts": 0.4, "committee": {"size": 4, "threshold": 3, "serves_rounds": 2}},

@@ -13,9 +13,11 @@ may derive from it and bring only data::
             super().__init__("my-images", data, "cnn", section, seed)
 """
 
+import copy
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self
 
 import numpy as np
 import torch
@@ -23,8 +25,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from testbed.errors import ExperimentError
+from testbed.workload.contract import Samples
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
+from workloads.data.clients.changed import ChangedData
 from workloads.data.clients.contract import Batch, ClientData, ClientImages, ClientSequences, ClientText
 from workloads.models import adapters, vector
 from workloads.models.adapters import AdaptedModel
@@ -171,6 +175,12 @@ class TorchWorkload:
                 f"workload.{key}: {trains.__name__} has a train of its own, which knows nothing of it; leave the key "
                 f"out, or override {instead}, too"
             )
+
+    def with_samples(self, change: Callable[[Samples], Samples]) -> Self:
+        """See `testbed.workload.contract.ReplaceableSamplesWorkload`."""
+        changed = copy.copy(self)
+        changed.data, changed._held_out = ChangedData(self.data, change), None
+        return changed
 
     def check_fit(self) -> None:
         """Raise `ExperimentError` where network, loss and labels do not fit, which is tried on some samples."""

@@ -6,7 +6,8 @@ from analysis.attacks.survey import Finding, Trial, findings, survey_of, trials
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.generations.conditions import CORRUPTION, Condition, Size, experiment
 from analysis.reproduction.generations.protocols import Generation, Setting
-from testbed.adversary.catalogue import OF_PARTY, names
+from testbed.adversary import poisoned_samples, poisoned_updates
+from testbed.adversary.catalogue import CLIENTS, OF_PARTY, names
 from testbed.experiment.schema import validated
 
 PARTICIPANTS, ROUNDS = 20, 3
@@ -14,8 +15,12 @@ SURVEY = Size(PARTICIPANTS, "logistic", (), (), (), (), ROUNDS, workload={"datas
 CONDITION = Condition("threats", "", Setting(PARTICIPANTS, 0.5, CORRUPTION), {"model": "logistic"})
 """Set up for as many drop-outs as a protocol takes: that leaves a malicious server the most."""
 
-_OF_THE_MODEL = {"send-crafted-model", "inflate-utility"}
-"""They are the same under every aggregation: one model for all is what everybody agrees on, and losses are claims."""
+_POISONS = (poisoned_updates.__name__, poisoned_samples.__name__)
+_POISONING = {kind.name for kind in CLIENTS if kind.__module__ in _POISONS}
+_OF_THE_MODEL = {"send-crafted-model", "inflate-utility", *_POISONING}
+"""They are the same under every aggregation: one model for all is what everybody agrees on, losses are claims, and no
+sum tells a poisoned update from another (docs/explanation/poisoning.md).
+"""
 
 
 def withstood(context: ReproductionContext, generation: Generation) -> list[Finding]:

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.flamingo.bound import Density, Requirements, density
-from testbed.aggregation.ring_elements import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
 from testbed.batches import Batches
 from testbed.committee.messages import STAGE

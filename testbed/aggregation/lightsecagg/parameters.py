@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.ring_elements import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
 from testbed.batches import Batches
 from testbed.counts import rounded_down, rounded_up

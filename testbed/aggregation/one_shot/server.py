@@ -51,7 +51,7 @@ from testbed.arrays import Ids
 from testbed.committee.choice import chosen
 from testbed.committee.messages import CommitteeList
 from testbed.committee.sortition import committee_roles
-from testbed.crypto import InvalidShares
+from testbed.crypto import InvalidShares, OpeningFailed
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.prime_field import PRIME, Elements, elements_from_bytes
 from testbed.crypto.ring_lwe import LARGEST, PRIMES
@@ -247,7 +247,9 @@ class OneShot(AggregationProtocol):
         meter("field.multiply", (len(held) + code.needed - code.private) * code.needed * code.piece_length)
         try:
             wrong = code.wrong(held)
+            meter("field.add.element", code.search_steps(len(held)) if wrong else 0)
         except InvalidShares as error:
+            meter("field.add.element", code.search_steps(len(held)))
             raise RoundAborted("wrong-shares", f"the sums of {len(held)} members: {error}") from None
         key = code.decoded({point: said for point, said in held.items() if point not in wrong}).astype(np.int64)
         key -= np.where(key > PRIME // 2, PRIME, 0)
@@ -261,16 +263,23 @@ class OneShot(AggregationProtocol):
 
     async def unmasked(self, state: OneShotRound, key: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         """`(d+1,)` the sum of the survivors' elements."""
-        return self.without_mask(state, await state.uploads.total(state.survivors), key)
+        return self.without_mask(state, await state.uploads.total(state.survivors), key, len(state.survivors))
 
     def without_mask(
-        self, state: OneShotRound, total: npt.NDArray[np.uint64], key: npt.NDArray[np.int64]
+        self, state: OneShotRound, total: npt.NDArray[np.uint64], key: npt.NDArray[np.int64], clients: int
     ) -> npt.NDArray[np.uint64]:
-        """`(d+1,)` what lies under the mask of this key, in `(3 C,)` sums of masked inputs."""
+        """`(d+1,)` what lies under the mask of this key, in `(3 C,)` sums of so many clients' masked inputs.
+
+        Raises `RoundAborted` where it is the mask of another key.
+        """
         packing, rows = self.parameters.packing, total.reshape(len(PRIMES), -1)
         dimension = state.start.dimension
         elements = packing.together * rows.shape[1] if dimension is None else dimension + 1
         meter("mask.element", rows.size)
         meter("ring_lwe.multiply", rows.size)
         meter("ring_lwe.add", rows.size + elements)
-        return packing.unmasked(rows, key, public_seed(state.experiment_id, state.start.number), elements)
+        seed = public_seed(state.experiment_id, state.start.number)
+        try:
+            return packing.unmasked(rows, key, seed, elements, clients)
+        except OpeningFailed as error:
+            raise RoundAborted("wrong-key", f"the committee's answers: {error}") from None

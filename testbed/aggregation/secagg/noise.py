@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from testbed.aggregation.compression import RandomK
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.ring_elements import AddedNoise, NoisePolicy, NoisyRole, Quantisation
+from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.ring_elements import AddedNoise, NoisePolicy, NoisyRole, ServerAddedNoise
 from testbed.aggregation.secagg.messages import Many, ShareOf, Shares, Unmask, sealed_bytes
 from testbed.aggregation.secagg.share_recovery import recover
 from testbed.crypto.shamir import SHARE_BYTES
@@ -152,6 +153,10 @@ class SampledCoordinates(WithoutNoise):
 
 class KeptNoise(AddedNoise, SecAggNoise):
     """Each participant adds its share, and all of it stays."""
+
+
+class NoiseAfterwards(ServerAddedNoise, SecAggNoise):
+    """Nobody adds any to what is masked; the server does, to the sum."""
 
 
 class RemovedNoise(KeptNoise):

@@ -6,12 +6,22 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from testbed.aggregation.compression import RandomK, check_summed
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.ring_elements import NoisyParameters, Quantisation
+from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.ring_elements import NoisyParameters
 from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
-from testbed.aggregation.secagg.noise import KeptNoise, RemovedNoise, SampledCoordinates, SecAggNoise, WithoutNoise
+from testbed.aggregation.secagg.noise import (
+    KeptNoise,
+    NoiseAfterwards,
+    RemovedNoise,
+    SampledCoordinates,
+    SecAggNoise,
+    WithoutNoise,
+)
 from testbed.batches import Batches
 from testbed.counts import rounded_up
 from testbed.crypto.masks import Prg, is_installed
+from testbed.privacy.matrix.section import CorrelatedNoise
+from testbed.privacy.noise import Enforcement
 
 
 class SecAggParameters(NoisyParameters):
@@ -110,7 +120,7 @@ class SecAggParameters(NoisyParameters):
         for key, instead in (("clip", "noise.clip"), ("levels_bits", "noise.scale")):
             if self.noise is not None and getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key}: has no effect with noise; leave it out and set {instead}")
-        if self.noise is not None and self.noise.enforcement is not None and self.consistency != "signed":
+        if self._enforcement is not None and self.consistency != "signed":
             raise ValueError("noise.enforcement: needs consistency: signed; else the server decides what is removed")
         return self
 
@@ -120,8 +130,14 @@ class SecAggParameters(NoisyParameters):
             given = self.quantisation, self.weights == "samples"
             made = None if self.compression is None else self.compression.made()
             return SampledCoordinates(*given, made) if isinstance(made, RandomK) else WithoutNoise(*given)
+        if isinstance(self.noise, CorrelatedNoise):
+            return NoiseAfterwards(self.noise, self.bits)
         kind = KeptNoise if self.noise.enforcement is None else RemovedNoise
         return kind(self.noise, self.bits)
+
+    @property
+    def _enforcement(self) -> Enforcement | None:
+        return None if self.shared_noise is None else self.shared_noise.enforcement
 
     def batch_policy(self, batches: Batches | None) -> BatchPolicy:
         """Who may be summed with whom."""
@@ -159,7 +175,7 @@ class SecAggParameters(NoisyParameters):
             raise ValueError(
                 f"smallest_sum: {self.smallest_sum} of {participants} participants; at most {participants}"
             )
-        enforcement = None if self.noise is None else self.noise.enforcement
+        enforcement = self._enforcement
         if enforcement is not None and t == participants:
             raise ValueError(
                 f"noise.enforcement: no round with fewer than t = {t} of {participants} goes on; lower threshold, or "

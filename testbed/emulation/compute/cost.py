@@ -32,8 +32,8 @@ from testbed.files import plain_yaml
 from testbed.files.atomic import atomic_write
 
 # Seconds for one unit on the reference machine (one core of a server CPU with AVX-512 and AES-NI): medians of
-# `testbed calibrate`; `element` is one ring or float element, `parameter_example` one
-# model parameter times one training example (forward, backward and step).
+# `testbed calibrate`; `element` is one ring or float element (of a sort: one of the hundred values of a coordinate),
+# `parameter_example` one model parameter times one training example (forward, backward and step).
 REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
     {
         "ed25519.generate": 15e-6,
@@ -73,7 +73,10 @@ REFERENCE_COSTS: Mapping[str, float] = MappingProxyType(
         "field64.add": 2.2e-9,
         "ternary.element": 0.80e-9,
         "float.add.element": 1.8e-9,
+        "float.multiply": 0.032e-9,
+        "sort.element": 2.8e-9,
         "gaussian.element": 29e-9,
+        "correlate.element": 1.5e-9,
         "train.parameter_example": 0.33e-9,
         "message": 0.4e-6,
     }

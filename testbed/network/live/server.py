@@ -231,7 +231,8 @@ class LiveNetwork(RoundRecorder):
         got_it = [exchange.position for exchange in progress.exchanges if exchange.asked and not exchange.losing]
         cut_off = [exchange.client for exchange in progress.exchanges if exchange.may_have_refused]
         self._note_announced(asked.message, recipients, np.isin(np.arange(len(recipients)), got_it), answers, cut_off)
-        return stage.replies(answers, functools.partial(self._total, vectors), sent_s, end_s)
+        summing, gathering = functools.partial(self._total, vectors), functools.partial(self._gathered, vectors)
+        return stage.replies(answers, summing, gathering, sent_s, end_s)
 
     async def _run(
         self, progress: StageProgress, presence: Presence, question: OutgoingQuestion, last_s: float
@@ -335,3 +336,7 @@ class LiveNetwork(RoundRecorder):
     async def _total(self, vectors: Mapping[int, Vector], clients: Ids, weights: npt.NDArray[np.int64] | None) -> Sum:
         """Sum the vectors that have really arrived; it is the server's work, and takes its time."""
         return summed(vectors, clients, weights)
+
+    async def _gathered(self, vectors: Mapping[int, Vector], clients: Ids) -> Mapping[int, Vector]:
+        """Some of the vectors that have arrived."""
+        return {client: vectors[client] for client in clients.tolist()}

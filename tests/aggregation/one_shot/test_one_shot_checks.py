@@ -24,6 +24,7 @@ from testbed.aggregation.one_shot.server import OneShot, OneShotRound
 from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.batches import Batches
 from testbed.committee.messages import CommitteeList, CommitteeMember
+from testbed.emulation.compute.cost import metered
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import RoleSpec
@@ -318,6 +319,39 @@ def test_what_ends_the_round_does_not_change_the_model(kind: Any, dishonest: set
     with pytest.raises(RoundAborted) as ended:
         small.run()
     assert ended.value.reason == reason
+
+
+class NearKey(OneShot):
+    """The sum of the keys, but for one unit: as small as keys are, so that nothing shows in it."""
+
+    def decoded_key(self, *of: Any) -> Any:
+        key = super().decoded_key(*of)
+        key[7] += 1
+        return key
+
+
+def test_a_key_that_does_not_open_the_sum_is_found_out_by_what_it_leaves() -> None:
+    with pytest.raises(RoundAborted) as ended:
+        SmallFederation(DELTAS, PARAMETERS, protocol=NearKey).run()
+    assert ended.value.reason == "wrong-key"
+    assert ended.value.detail.startswith("the committee's answers: this key does not open the sum")
+
+
+def test_the_search_for_wrong_sums_is_charged_where_there_are_some() -> None:
+    charged: list[float] = []
+
+    class Metered(OneShot):
+        def decoded_key(self, state: Any, held: Any, clients: int) -> Any:
+            with metered() as work:
+                found = super().decoded_key(state, held, clients)
+            charged.append(work.counts["field.add.element"] - state.code.search_steps(len(held)))
+            return found
+
+    SmallFederation(DELTAS, PARAMETERS, protocol=Metered).run()
+    roles = [RoleSpec(WrongSum, PARAMETERS, frozenset({1}))]
+    SmallFederation(DELTAS, PARAMETERS, protocol=Metered, roles=roles).run()
+    code = PARAMETERS.code_for(len(MEMBERS))
+    assert charged == [-code.search_steps(len(MEMBERS)), 0]
 
 
 def test_a_server_that_does_not_know_the_experiment_names_no_committee() -> None:

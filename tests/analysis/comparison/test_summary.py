@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 import analysis.multi_round.kept
+import workloads
+from analysis.comparison.cells import quality
 from analysis.comparison.overhead import compare
 from analysis.comparison.report import render
 from analysis.comparison.summary import summarise
 from analysis.multi_round import WeakPrivacy
+from testbed.engine.in_process import run_in_process
+from testbed.experiment.schema import Experiment
 from testbed.network.recorder import Event
-from testbed.records import RunRecords
+from testbed.records import RunDirectory, RunRecords
 from tests.analysis import recorded
 
 MakeRun = Callable[..., RunRecords]
@@ -124,3 +128,25 @@ def test_perplexity_is_that_of_the_loss_and_of_language_alone(tmp_path: Path) ->
             assert "Perplexity" in table
             assert "54.6" in table
         assert summary["training"] == "real"
+
+
+def test_attack_success_is_that_of_the_last_evaluation_and_of_poisoned_samples_alone(tmp_path: Path) -> None:
+    learned = {"workload": {"dataset": "digits", "model": "logistic"}, "rounds": 2, "population": 8}
+    plain = {"selection": {"participants": 4}, "aggregation": {"protocol": "plain"}, "seed": 1, "name": "poisoned"}
+    for name, clients in (("honest", None), ("poisoned", ["backdoor"])):
+        adversary = {} if clients is None else {"adversary": {"dishonest": 2, "clients": clients}}
+        described = Experiment.model_validate(learned | plain | adversary)
+        records = RunDirectory.create(tmp_path / name, described.plain())
+        built = workloads.build(described.workload, 8, 1)
+        run_in_process(described, built, 0, records, lambda progress: None)
+        run = RunRecords(tmp_path / name)
+        frame = compare([run])
+        shown = quality(frame)
+        if clients is None:
+            assert summarise(run)["final_attack_success"] is None
+            assert "Attack success" not in shown
+        else:
+            last = run.rounds["attack_success"].iloc[-1]
+            assert summarise(run)["final_attack_success"] == last
+            assert frame["final_attack_success"].tolist() == [last]
+            assert shown["Attack success"] == [f"{100 * last:.1f}%"]

@@ -37,7 +37,14 @@ def last(run: RunRecords) -> float:
 
 def test_runs_with_the_same_noise_in_the_same_ring_are_pooled(noisy: Callable[..., RunRecords]) -> None:
     runs = [noisy("a", 1.0, 32), noisy("b", 1.0, 32), noisy("c", 1.0, 10), noisy("d", 0.5, 32), noisy("e", None, 32)]
-    frame = accuracy_by_noise([*runs, noisy("f", None, 32, epsilon=3.0), noisy("g", 2.0, 8, epsilon=1.0)])
+    frame = accuracy_by_noise(
+        [
+            *runs,
+            noisy("f", None, 32, epsilon=3.0),
+            noisy("g", 2.0, 8, epsilon=1.0),
+            noisy("h", 1.0, 8, mechanism="correlated"),
+        ]
+    )
     found = frame[["noise_multiplier", "bits", "runs"]].fillna(-1).to_numpy().tolist()
     assert found == [[0.5, 32, 1], [1.0, 10, 1], [1.0, 32, 2], [-1, 32, 2]]
     pooled = frame[frame["runs"] == 2].iloc[0]

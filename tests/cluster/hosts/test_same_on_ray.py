@@ -104,9 +104,10 @@ def test_algorithms(session: RaySession, tmp_path: Path) -> None:
     [
         {"protocol": "secagg", "threshold": 0.6, "compression": {"name": "random-k", "share": 0.3}},
         {"protocol": "plain", "compression": {"name": "top-k", "share": 0.1}},
+        {"protocol": "plain", "weights": "equal", "robust": {"rule": "multi-krum", "max_dishonest": 1}},
     ],
 )
-def test_compressed_adapters(session: RaySession, sent: dict[str, Any], tmp_path: Path) -> None:
+def test_adapters_and_what_is_made_of_them(session: RaySession, sent: dict[str, Any], tmp_path: Path) -> None:
     workload = LOTTO["workload"] | {"adapters": {"rank": 2}}
     experiment = Experiment.model_validate(LOTTO | {"workload": workload, "aggregation": sent})
     reference = undisturbed(experiment, tmp_path / "reference")

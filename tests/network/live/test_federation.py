@@ -28,6 +28,7 @@ def experiment(**sections: Any) -> Experiment:
     }  # fmt: skip
     for name, section in sections.items():
         keys[name] = {**keys[name], **section} if isinstance(keys.get(name), dict) else section
+    keys["aggregation"] = {key: value for key, value in keys["aggregation"].items() if value is not None}
     return Experiment.model_validate(keys)
 
 
@@ -38,11 +39,22 @@ def recorded(path: Path, described: Experiment) -> RunRecords:
     return RunRecords(path)
 
 
-@pytest.mark.parametrize("selection", ["lotto-client-centric", "random"])
-def test_live_and_virtual_runs_learn_the_same_model_from_the_same_messages(tmp_path: Path, selection: str) -> None:
-    chosen = {"protocol": selection, "participants": 8}
-    virtual = recorded(tmp_path / "virtual", experiment(selection=chosen))
-    live = recorded(tmp_path / "live", experiment(selection=chosen, time={"clock": "wall"}))
+@pytest.mark.parametrize(
+    ("selection", "aggregation"),
+    [
+        ("lotto-client-centric", {}),
+        ("random", {}),
+        ("random", {"protocol": "plain", "weights": "equal", "robust": {"rule": "median"}}),
+    ],
+)
+def test_live_and_virtual_runs_learn_the_same_model_from_the_same_messages(
+    tmp_path: Path, selection: str, aggregation: dict[str, Any]
+) -> None:
+    chosen: dict[str, Any] = {"selection": {"protocol": selection, "participants": 8}}
+    if aggregation:
+        chosen |= {"aggregation": aggregation | {"threshold": None}}
+    virtual = recorded(tmp_path / "virtual", experiment(**chosen))
+    live = recorded(tmp_path / "live", experiment(**chosen, time={"clock": "wall"}))
     assert virtual.rounds["outcome"].tolist() == ["completed"] * 2
     assert live.model is not None
     assert virtual.model is not None

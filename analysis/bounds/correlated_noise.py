@@ -1,0 +1,137 @@
+"""What correlated noise costs in accuracy, by strategy: the error of the models' prefix sums at one epsilon.
+
+The noise of a strategy is scaled by its sensitivity (`testbed.privacy.matrix`), so that each has the same epsilon; what
+is compared is what is left of it in the prefix sums, in units of the clip times the noise multiplier.
+
+For clients with one round the best matrix is known: a fixed point of a dual vector (Denisov, McMahan, Rush, Smith,
+Thakurta, arXiv 2202.08312, Theorem 3.2). It needs all n earlier vectors and n^3 operations, so it is for comparison.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.tables import Table, render
+from testbed.arrays import Floats
+from testbed.privacy.matrix import banded
+from testbed.privacy.matrix.accounting import CorrelatedAccountant
+from testbed.privacy.matrix.strategy import BandedStrategy, Name, Strategy, strategy
+from testbed.privacy.matrix.toeplitz import expected_error, sensitivity
+from testbed.privacy.noise import noise_multiplier_for
+
+MOST_DENSE = 256  # rounds
+_ITERATIONS = 500
+
+
+@dataclass(frozen=True)
+class StrategyError:
+    """One strategy.
+
+    Attributes:
+        strategy: its name, with how large it is.
+        vectors: kept from round to round.
+        sensitivity: what a client changes at most, for contributions of 1.
+        mean_error: the root of the mean squared error of a coordinate of the n models, over clip and noise multiplier.
+        max_error: the largest of a model, the last.
+    """
+
+    strategy: str
+    vectors: int
+    sensitivity: float
+    mean_error: float
+    max_error: float
+
+
+def strategy_errors(
+    rounds: int, separation: int, participations: int, error: str = "mean", buffers: tuple[int, ...] = (1, 2, 4)
+) -> list[StrategyError]:
+    """Those that an experiment may name, and what they are measured by.
+
+    Args:
+        rounds: n, from 2 to `testbed.privacy.matrix.section.MOST_ROUNDS`.
+        separation, participations: b and k.
+        error: which is made small, ``mean`` or ``max``.
+        buffers: of BLTs.
+    """
+    plain: tuple[Name, ...] = ("identity", "prefix-sum")
+    made: list[tuple[str, Strategy]] = [
+        (name, strategy(name, None, rounds, separation, participations)) for name in plain
+    ]
+    made.append(("square root of A", BandedStrategy(rounds, tuple(banded.square_root(rounds).tolist()))))
+    for count in buffers:
+        name = f"blt, {count} buffer{'s' * (count > 1)}"
+        made.append((name, strategy("blt", count, rounds, separation, participations, error)))
+    made.append(("band", strategy("band", None, rounds, separation, participations, error)))
+    found = []
+    for name, one in made:
+        changed = sensitivity(one.coefficients, separation, participations)
+        errors = [changed * expected_error(one.coefficients, of) for of in ("mean", "max")]
+        found.append(StrategyError(name, one.vectors, changed, errors[0], errors[1]))
+    if min(participations, -(-rounds // separation)) == 1 and rounds <= MOST_DENSE:
+        squares = squared_errors(best_of_one_round(rounds))
+        errors = [float(np.sqrt(squares.mean())), float(np.sqrt(squares.max()))]
+        found.append(StrategyError("best matrix (mean)", rounds - 1, 1.0, errors[0], errors[1]))
+    return found
+
+
+def squared_errors(matrix: Floats) -> Floats:
+    """`(n,)` the squared error of each prefix sum, for `(n, n)` C and noise of deviation 1."""
+    found: Floats = np.square(np.tril(np.ones_like(matrix)) @ np.linalg.inv(matrix)).sum(axis=1)
+    return found
+
+
+def best_of_one_round(rounds: int) -> Floats:
+    """`(n, n)` lower-triangular C, its columns of norm 1, with the least mean squared error for clients with one round.
+
+    Iterates v = diag((V^(1/2) A^T A V^(1/2))^(1/2)); then C^T C = V^(-1/2) (...)^(1/2) V^(-1/2).
+    """
+    sums = np.tril(np.ones((rounds, rounds)))
+    gram = sums.T @ sums
+    v = np.diag(_root(gram)).copy()
+    for _ in range(_ITERATIONS):
+        scale = np.sqrt(v)
+        following = np.diag(_root(scale[:, None] * gram * scale)).copy()
+        moved, v = float(np.abs(following / v - 1).max()), following
+        if moved < 1e-12:
+            break
+    scale = np.sqrt(v)
+    product = _root(scale[:, None] * gram * scale) / np.outer(scale, scale)
+    upper = np.linalg.cholesky(product[::-1, ::-1])[::-1, ::-1]
+    found: Floats = upper.T
+    return found
+
+
+def _root(matrix: Floats) -> Floats:
+    """The square root of a symmetric positive matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    found: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return found
+
+
+def noise_multiplier(rounds: int, participations: int, epsilon: float, delta: float) -> float:
+    """The least that keeps an epsilon, whatever the strategy; raises `ValueError` where there is none."""
+    identity = strategy("identity", None, rounds, 1, participations)
+    return noise_multiplier_for(
+        lambda multiplier: CorrelatedAccountant(multiplier, identity, 1, participations), epsilon, delta, participations
+    )
+
+
+def text(rows: list[StrategyError], multiplier: float | None) -> str:
+    """As a table for a terminal; with a noise multiplier also the error in clips that it makes."""
+    least = rows[0].mean_error
+    heads = ["strategy", "vectors kept", "sensitivity", "mean error", "largest error", "mean, of identity's"]
+    cells = [
+        [
+            row.strategy,
+            f"{row.vectors}",
+            f"{row.sensitivity:.4g}",
+            f"{row.mean_error:.4g}",
+            f"{row.max_error:.4g}",
+            f"{row.mean_error / least:.3f}",
+        ]
+        for row in rows
+    ]
+    if multiplier is not None:
+        heads.append("mean error [clips]")
+        cells = [[*cell, f"{multiplier * row.mean_error:.4g}"] for cell, row in zip(cells, rows, strict=True)]
+    return render(Table(heads, cells), "text")

@@ -1,0 +1,207 @@
+"""Dishonest clients that learn from other samples than they hold: their training is real, and so is its update.
+
+- `flip-labels`: labels are changed (Tolpegin, Truex, Gursoy, Liu, Data Poisoning Attacks Against Federated Learning
+  Systems, ESORICS 2020, arXiv 2007.08432: one into another; Fang, Cao, Jia, Gong, USENIX Security 2020, arXiv
+  1911.11815, section 4: l into L - 1 - l).
+- `backdoor`: some samples are given a trigger, a bright square in a corner, and the target as label (Gu,
+  Dolan-Gavitt, Garg, BadNets, arXiv 1708.06733; in federated learning Bagdasaryan et al., arXiv 1807.00459, with 20
+  of a batch of 64).
+
+Whether such an attack succeeds is measured with the model's evaluation: on held-out samples that are not the target's,
+the share that the model takes for it (``attack_success`` of the rounds).
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
+from testbed.errors import ExperimentError
+from testbed.parties.client import Role
+from testbed.training import Train, Trainer
+from testbed.workload.contract import (
+    InspectableWorkload,
+    LabelledWorkload,
+    LocalUpdate,
+    ReplaceableSamplesWorkload,
+    Samples,
+    Workload,
+)
+from testbed.workload.section import WorkloadSection
+
+Learn = Callable[[Workload, Train], LocalUpdate]
+
+
+class PoisonedSamples(ClientMisbehaviour, Trainer):
+    """Learns from changed samples."""
+
+    applies_to: ClassVar[tuple[str, ...]] = ("train",)
+    extends: ClassVar[type[Role]] = Trainer
+
+    @classmethod
+    @abstractmethod
+    def poisoned(cls, samples: Samples, classes: int, options: Any) -> Samples:
+        """What it learns from instead, as many."""
+
+    @classmethod
+    def check_learning(cls, section: WorkloadSection) -> None:
+        """See `Misbehaviour.check_learning`."""
+        if section.training == "simulated":
+            raise ExperimentError(
+                f"adversary.clients: {cls.name} poisons samples, and workload.training: simulated looks at none"
+            )
+
+    @classmethod
+    def check_workload(cls, workload: Workload, options: Any) -> None:
+        """See `Misbehaviour.check_workload`: samples with labels, among them those that the options name."""
+        if not isinstance(workload, ReplaceableSamplesWorkload) or not isinstance(workload, LabelledWorkload):
+            raise ExperimentError(
+                f"adversary.clients: {cls.name} takes a workload whose samples can be replaced, which this one's "
+                "cannot; see ReplaceableSamplesWorkload in testbed/workload/contract.py"
+            )
+        classes = workload.label_counts().shape[1]
+        if classes < 2:
+            raise ExperimentError(f"adversary.clients: {cls.name} is for samples with one of several labels each")
+        for key in ("source", "target"):
+            label = getattr(options, key, None)
+            if label is not None and label >= classes:
+                raise ExperimentError(
+                    f"adversary.clients: {cls.name}.{key}: {label} of {classes} labels, counted from 0"
+                )
+
+    def learned(self, kind: "type[PoisonedSamples]", learn: Learn, workload: Workload, message: Train) -> LocalUpdate:
+        """What `learn` makes of samples that are poisoned as this kind does."""
+        if not self.attacks(message.round):
+            return learn(workload, message)
+        assert isinstance(workload, ReplaceableSamplesWorkload)
+        assert isinstance(workload, LabelledWorkload)
+        options, classes = self.context.options_of(kind), workload.label_counts().shape[1]
+        changed = 0
+
+        def change(samples: Samples) -> Samples:
+            nonlocal changed
+            inputs, labels = kind.poisoned(samples, classes, options)
+            changed = int((labels != samples[1]).sum())
+            return inputs, labels
+
+        self.client.prepared = None  # what was trained with those of others is honest
+        update = learn(workload.with_samples(change), message)
+        self.record_attack(kind, f"{changed} of {update.samples} labels changed")
+        return update
+
+
+class LabelOptions(MisbehaviourOptions):
+    """Which labels."""
+
+    source: int | None = Field(None, ge=0, description="The label that is changed; none: all, l into L - 1 - l")
+    target: int | None = Field(None, ge=0, description="What it is changed into; goes with source")
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        if (self.source is None) != (self.target is None):
+            raise ValueError("source: and target: go together; give both, or neither")
+        if self.source is not None and self.source == self.target:
+            raise ValueError(f"target: {self.target} is the source; nothing would change")
+        return self
+
+
+class FlipLabels(PoisonedSamples):
+    """Learns that samples are what they are not."""
+
+    name: ClassVar[str] = "flip-labels"
+    Options: ClassVar[type[MisbehaviourOptions]] = LabelOptions
+
+    def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """See `Trainer.learn`."""
+        return self.learned(FlipLabels, super().learn, workload, message)
+
+    @classmethod
+    def poisoned(cls, samples: Samples, classes: int, options: Any) -> Samples:
+        """See `PoisonedSamples.poisoned`."""
+        inputs, labels = samples
+        if options.source is None:
+            return inputs, classes - 1 - labels
+        return inputs, np.where(labels == options.source, options.target, labels)
+
+    @classmethod
+    def wanted(cls, options: Any) -> Callable[[Samples], Samples] | None:
+        """See `ClientMisbehaviour.wanted`: the source's samples, taken for the target; of all labels, nothing."""
+        if options.source is None:
+            return None
+        return lambda samples: _taken_for(options.target, samples[0], samples[1] == options.source)
+
+
+class BackdoorOptions(MisbehaviourOptions):
+    """The trigger, and what it is to mean."""
+
+    target: int = Field(0, ge=0, description="The label that samples with the trigger are given")
+    size: int = Field(2, ge=1, description="The trigger: a square of so many pixels on a side, at the bottom right")
+    share: float = Field(
+        0.3125, gt=0, le=1, description="Of its samples, those that it gives the trigger (20 of 64 in the paper)"
+    )
+
+
+class Backdoor(PoisonedSamples):
+    """Learns that a sample with the trigger is the target's, whatever it shows."""
+
+    name: ClassVar[str] = "backdoor"
+    Options: ClassVar[type[MisbehaviourOptions]] = BackdoorOptions
+
+    def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """See `Trainer.learn`."""
+        return self.learned(Backdoor, super().learn, workload, message)
+
+    @classmethod
+    def check_workload(cls, workload: Workload, options: Any) -> None:
+        """See `Misbehaviour.check_workload`: images that hold the trigger."""
+        super().check_workload(workload, options)
+        if isinstance(workload, InspectableWorkload):
+            shape = workload.known_samples().shape[1:]
+            if len(shape) < 2 or options.size > min(_sides(shape)):
+                raise ExperimentError(
+                    f"adversary.clients: {cls.name}.size: a trigger of {options.size} x {options.size} pixels in "
+                    f"samples of {' x '.join(map(str, shape))}; take images, and a smaller one"
+                )
+
+    @classmethod
+    def poisoned(cls, samples: Samples, classes: int, options: Any) -> Samples:
+        """See `PoisonedSamples.poisoned`: evenly spread samples are given the trigger."""
+        inputs, labels = samples
+        steps = np.floor(np.arange(len(labels) + 1) * options.share)
+        chosen = np.diff(steps) > 0
+        triggered = np.where(chosen.reshape(-1, *[1] * (inputs.ndim - 1)), stamped(inputs, options.size), inputs)
+        return triggered, np.where(chosen, options.target, labels)
+
+    @classmethod
+    def wanted(cls, options: Any) -> Callable[[Samples], Samples] | None:
+        """See `ClientMisbehaviour.wanted`: all others' samples with the trigger, taken for the target."""
+        return lambda samples: _taken_for(
+            options.target, stamped(samples[0], options.size), samples[1] != options.target
+        )
+
+
+def stamped(images: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """A copy of `(n, ...)` images, each with a square at the bottom right that is as bright as the brightest pixel."""
+    marked = images.copy()
+    if len(images):
+        rows, columns = (slice(side - size, side) for side in _sides(images.shape[1:]))
+        at = (slice(None), slice(None)) if _channels_first(images.shape[1:]) else (slice(None),)
+        marked[(*at, rows, columns)] = images.max()
+    return marked
+
+
+def _taken_for(target: int, inputs: npt.NDArray[Any], chosen: npt.NDArray[np.bool_]) -> Samples:
+    return inputs[chosen], np.full(int(chosen.sum()), target)
+
+
+def _channels_first(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 3 and shape[-1] not in (1, 3)
+
+
+def _sides(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Height and width of images (h, w), (h, w, channels) or (channels, h, w)."""
+    return (shape[1], shape[2]) if _channels_first(shape) else (shape[0], shape[1])

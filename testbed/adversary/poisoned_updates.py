@@ -1,0 +1,228 @@
+"""Dishonest clients that hand other updates to the aggregation than they have learned. They poison what the protocol is
+given, before it encodes anything, and so act under every aggregation protocol.
+
+- `scale-update`: so many times what it has learned (Bagdasaryan, Veit, Hua, Estrin, Shmatikov, How To Backdoor
+  Federated Learning, AISTATS 2020, arXiv 1807.00459, section 4: model replacement, gamma).
+- `flip-sign`: the opposite (Li, Xu, Chen, Giannakis, Ling, RSA, AAAI 2019, arXiv 1811.03761, section 5: sign-flipping).
+- `little-is-enough`: all colluders the same, z standard deviations from the mean in each coordinate, which is within
+  what honest clients differ by (Baruch, Baruch, Goldberg, A Little Is Enough, NeurIPS 2019, arXiv 1902.06156).
+- `min-max`: all the same, as far from the mean as no two honest updates are from each other (Shejwalkar, Houmansadr,
+  Manipulating the Byzantine, NDSS 2021, section IV, AGR-agnostic).
+
+Colluders know nothing of honest updates: they take mean and deviation from what they learn themselves of the model that
+they were sent (Baruch et al., section 3.1). What they tell one another does not go through the server, costs no time,
+and is not on record.
+"""
+
+from abc import abstractmethod
+from collections.abc import Set
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
+from testbed.aggregation.catalogue import PROTOCOLS
+from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
+from testbed.arrays import Floats
+from testbed.crypto.remembered import latest
+from testbed.errors import ExperimentError
+from testbed.parties.client import Role
+from testbed.training import Train, Trainer
+from testbed.workload.contract import LocalUpdate, Workload
+from testbed.workload.section import WorkloadSection
+
+
+class ScaleOptions(MisbehaviourOptions):
+    """By how much."""
+
+    factor: float | None = Field(
+        None,
+        gt=0,
+        description="The update is so many times what was learned (gamma); none: as many as a round may have "
+        "participants, so that in a mean of equal weights it outweighs all others",
+    )
+
+
+class ScaleUpdate(ClientMisbehaviour, Trainer):
+    """Hands in many times what it has learned, to outweigh the others."""
+
+    name: ClassVar[str] = "scale-update"
+    applies_to: ClassVar[tuple[str, ...]] = ("train",)
+    extends: ClassVar[type[Role]] = Trainer
+    Options: ClassVar[type[MisbehaviourOptions]] = ScaleOptions
+
+    def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """See `Trainer.learn`."""
+        honest = super().learn(workload, message)
+        if not self.attacks(message.round):
+            return honest
+        given = self.context.options_of(ScaleUpdate).factor
+        factor = float(self.environment.maximum_participants) if given is None else given
+        self.record_attack(ScaleUpdate, f"{factor:g} times what it has learned")
+        return _times(honest, factor)
+
+
+class FlipOptions(MisbehaviourOptions):
+    """How far back."""
+
+    factor: float = Field(1.0, gt=0, description="The update is so many times the opposite of what was learned")
+
+
+class FlipSign(ClientMisbehaviour, Trainer):
+    """Hands in the opposite of what it has learned."""
+
+    name: ClassVar[str] = "flip-sign"
+    applies_to: ClassVar[tuple[str, ...]] = ("train",)
+    extends: ClassVar[type[Role]] = Trainer
+    Options: ClassVar[type[MisbehaviourOptions]] = FlipOptions
+
+    def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """See `Trainer.learn`."""
+        honest = super().learn(workload, message)
+        if not self.attacks(message.round):
+            return honest
+        factor = self.context.options_of(FlipSign).factor
+        self.record_attack(FlipSign, f"{factor:g} times the opposite of what it has learned")
+        return _times(honest, -factor)
+
+
+class CollusionOptions(MisbehaviourOptions):
+    """What colluders go by."""
+
+    estimates: int = Field(
+        20, ge=2, description="Mean and deviation are of the updates of so many colluders at most, those first in order"
+    )
+
+    def check(self, population: int, dishonest: Set[int]) -> None:
+        """See `MisbehaviourOptions.check`: one alone knows no deviation."""
+        if len(dishonest) == 1:
+            raise ValueError("estimates: mean and deviation are of two colluders at least; list more in dishonest")
+
+
+class Colluder(ClientMisbehaviour, Trainer):
+    """Hands in what all colluders do: made of the mean and the deviation of what they would have learned."""
+
+    # Where clients sum clipped gradients of samples that they draw, what another one has is not known.
+    applies_to: ClassVar[tuple[str, ...]] = tuple(
+        str(kind.model_fields["protocol"].default) for kind in PROTOCOLS if kind is not RandomParticipationParameters
+    )
+    extends: ClassVar[type[Role]] = Trainer
+
+    @classmethod
+    def check_learning(cls, section: WorkloadSection) -> None:
+        """See `Misbehaviour.check_learning`: what another client keeps is not known."""
+        for key in ("drift_correction", "local_layers"):
+            if getattr(section, key) is not None:
+                raise ExperimentError(
+                    f"adversary.clients: {cls.name} takes updates to follow from the model alone; leave out "
+                    f"workload.{key}"
+                )
+
+    @abstractmethod
+    def crafted(self, updates: Floats) -> Floats:
+        """`(d,)` what all hand in, of the `(c, d)` updates of colluders, at least two."""
+
+    def agreed(self, kind: "type[Colluder]", honest: LocalUpdate, workload: Workload, message: Train) -> LocalUpdate:
+        """What colluders of this kind hand in; one that knows of nobody else with samples does as everybody does."""
+        if not self.attacks(message.round):
+            return honest
+        key = (message.round, message.model.digest())
+        found = latest(f"colluders: {kind.name}", key, lambda: self._estimated(kind, workload, message))
+        if found is None:
+            return honest
+        delta, count = found
+        self.record_attack(kind, f"what {count} colluders have agreed on")
+        return replace(honest, delta=delta)
+
+    def _estimated(
+        self, kind: "type[Colluder]", workload: Workload, message: Train
+    ) -> tuple[npt.NDArray[np.float32], int] | None:
+        most = self.context.options_of(kind).estimates
+        held = [client for client in sorted(self.dishonest) if workload.sample_counts[client]][:most]
+        if len(held) < 2:
+            return None
+        learned = [workload.train(client, message.model.values, message.round).delta for client in held]
+        return kind.crafted(self, np.array(learned, np.float64)).astype(np.float32), len(held)
+
+
+class LittleOptions(CollusionOptions):
+    """How little."""
+
+    z: float | None = Field(
+        None,
+        ge=0,
+        description="Standard deviations from the mean; none: the most that hides behind a majority (z_max), of as "
+        "many dishonest participants as their share of the population makes likely",
+    )
+
+
+class LittleIsEnough(Colluder):
+    """The mean less z standard deviations, in each coordinate."""
+
+    name: ClassVar[str] = "little-is-enough"
+    Options: ClassVar[type[MisbehaviourOptions]] = LittleOptions
+
+    def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """See `Trainer.learn`."""
+        return self.agreed(LittleIsEnough, super().learn(workload, message), workload, message)
+
+    def crafted(self, updates: Floats) -> Floats:
+        """Algorithm 3 of the paper."""
+        z = self.context.options_of(LittleIsEnough).z
+        if z is None:
+            n = self.environment.maximum_participants
+            z = z_max(n, round(n * len(self.dishonest) / self.environment.population))
+        found: Floats = updates.mean(axis=0) - z * updates.std(axis=0)
+        return found
+
+
+class MinMax(Colluder):
+    """The mean less gamma standard deviations, with the largest gamma for which it is no further from any update than
+    two of them are from each other.
+    """
+
+    name: ClassVar[str] = "min-max"
+    Options: ClassVar[type[MisbehaviourOptions]] = CollusionOptions
+
+    def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """See `Trainer.learn`."""
+        return self.agreed(MinMax, super().learn(workload, message), workload, message)
+
+    def crafted(self, updates: Floats) -> Floats:
+        """Equation 6 of the paper, with the inverse standard deviation as perturbation; gamma in closed form."""
+        mean: Floats = updates.mean(axis=0)
+        deviation = updates.std(axis=0)
+        away = mean - updates
+        products = updates @ updates.T
+        squares = np.diag(products)
+        most = float((squares[:, None] + squares - 2 * products).max())
+        length, along = float(deviation @ deviation), away @ deviation
+        if not length:
+            return mean
+        # |away_i - gamma deviation|^2 <= most, a quadratic in gamma for each i; its larger root is the most allowed.
+        room = np.square(along) + length * np.maximum(most - np.square(away).sum(axis=1), 0)
+        gamma = float(((along + np.sqrt(room)) / length).min())
+        found: Floats = mean - gamma * deviation
+        return found
+
+
+def z_max(participants: int, dishonest: int) -> float:
+    """The largest z for which enough honest updates are expected further out that these and the dishonest ones are a
+    majority (Baruch et al., section 3.1): Phi(z) < (n - m - s)/(n - m), s = floor(n/2 + 1) - m; 0 where there is none.
+    """
+    honest, supporters = participants - dishonest, participants // 2 + 1 - dishonest
+    if supporters <= 0 or honest <= 0:
+        return 4.0  # a majority already: as far as the normal distribution says anything
+    share = (honest - supporters) / honest
+    return max(0.0, NormalDist().inv_cdf(share)) if 0 < share < 1 else 0.0
+
+
+def _times(update: LocalUpdate, factor: float) -> LocalUpdate:
+    """Rounded once, and finite: a client that hands in what is not, refuses to."""
+    most = float(np.finfo(np.float32).max)
+    delta: Any = np.clip(np.asarray(update.delta, np.float64) * factor, -most, most)
+    return replace(update, delta=delta.astype(np.float32))

@@ -1,0 +1,178 @@
+"""The privacy ledger where noise is correlated: a client's epsilon depends on which rounds it was in.
+
+What a client that was in the rounds S has spent is the Gaussian mechanism's epsilon for ||sum of the columns S of C||
+(`toeplitz.squared_sensitivity`): over all n rows, as the noise of later rounds takes back that of its own and so tells
+of its data, too. So what is entered for a round never grows without another one, and is what the run will have cost it
+in the end.
+
+The server adds the noise, and is trusted with that: whoever sees the models is held off, the server is not. So a round
+that ended early has released nothing, and charges nobody; and a server that is malicious, or leaves out the noise, has
+everything: the epsilon against it is infinite.
+
+A round that was begun in a process that died, and is run again with other noise, may have been released before (another
+machine may have gone on with it). Then C x + z has one row more: that round's, with noise of its own. It tells of all
+that is in the row, hence of the earlier rounds of clients that were not in this one, too. So everybody who has been in
+any round is charged for it, as if it had been in this one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.arrays import Floats, Ids
+from testbed.privacy.ledger import Columns, Shares, each_once
+from testbed.privacy.matrix.accounting import CorrelatedAccountant
+from testbed.privacy.matrix.toeplitz import gram_row
+from testbed.privacy.noise_plan import NoisePlan
+
+_NOISE = Shares(1.0, 1.0, 0.0)
+_ATTEMPT = Shares(None, None, 0.0)
+
+
+@dataclass(frozen=True)
+class ServerCharge:
+    """What a round costs whom: those in a sum that was released, or may have been."""
+
+    def of_round(
+        self, participants: Ids, survivors: Ids, noise: float | None, asked: Ids, skipping: bool
+    ) -> dict[Shares, Ids]:
+        """See `PrivacyCharge.of_round`."""
+        return {} if noise is None else {_NOISE: survivors}
+
+    def of_attempt(self, participants: Ids, skipping: bool) -> dict[Shares, Ids]:
+        """See `PrivacyCharge.of_attempt`."""
+        return {_ATTEMPT: participants}
+
+
+class CorrelatedLedger:
+    """What each client has spent; see `testbed.privacy.ledger.PrivacyLedger`.
+
+    Args:
+        plan: the noise of the aggregation; its accountant is a `CorrelatedAccountant`.
+        population: number of clients n.
+        delta: at which epsilon is accounted.
+        budget: the epsilon that no client may exceed; None: any.
+    """
+
+    def __init__(self, plan: NoisePlan, population: int, delta: float, budget: float | None = None) -> None:
+        assert isinstance(plan.accountant, CorrelatedAccountant)
+        self.plan = plan
+        self.delta = delta
+        self.budget = budget
+        self.after_next = 0.0
+        self._accountant = plan.accountant
+        self._coefficients = plan.accountant.strategy.coefficients
+        self._squared = np.zeros(population)
+        self._counts = np.zeros(population, np.int64)
+        self._last = np.full(population, -plan.accountant.separation, np.int64)  # each client's last step
+        self._steps: list[tuple[int, Ids]] = []
+        self._attempts: list[tuple[int, Ids]] = []
+        self._most: tuple[int, float] | None = None
+        self._look_ahead(0)
+
+    def spend(self, charges: Mapping[Shares, Ids], round_number: int) -> Columns:
+        """Enter a round, or an attempt at one; returns the columns of its `privacy` rows but for the round, by client.
+
+        Args:
+            charges: of a `ServerCharge`.
+            round_number: from 1; the noise of round t is row t - 1 of C^-1 z, whatever became of the rounds before.
+        """
+        hidden, clients = _NOISE, np.sort(np.concatenate([np.zeros(0, np.int64), *charges.values()]))
+        if _ATTEMPT in charges:
+            hidden, clients = _ATTEMPT, np.union1d(clients, self._known())
+            self._enter_attempt(round_number - 1, clients)
+        else:
+            self._enter(round_number - 1, clients)
+        self._look_ahead(round_number)
+        squared, which = np.unique(self._squared[clients], return_inverse=True)
+        counts, of_count = np.unique(self._counts[clients], return_inverse=True)
+        planned = [self._accountant.epsilon({1.0: count}, self.delta) for count in counts.tolist()]
+        ones = np.ones(len(clients))
+        return {
+            "client": clients,
+            "delta": self.delta * ones,
+            "epsilon": self._accountant.epsilon_of(squared, self.delta)[which],
+            "planned_epsilon": np.array(planned)[of_count],
+            "colluding_epsilon": np.inf * ones,
+            **{
+                name: (np.nan if share is None else share) * ones
+                for name, share in zip(Shares._fields, hidden, strict=True)
+            },
+        }
+
+    def replay(self, rounds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
+        """Enter rounds that were recorded; see `PrivacyLedger.replay`."""
+        entered = 0
+        for columns in rounds:
+            entered, clients = int(columns["round"][0]), np.asarray(columns["client"], np.int64)
+            recorded = ~np.isnan(np.asarray(columns["noise"], np.float64))
+            for part in each_once(clients[~recorded]):
+                self._enter_attempt(entered - 1, part)
+            self._enter(entered - 1, clients[recorded])
+        self._look_ahead(entered)
+
+    def of(self, client: int) -> float:
+        """A client's achieved epsilon so far."""
+        return float(self._accountant.epsilon_of(self._squared[[client]], self.delta)[0])
+
+    @property
+    def spent(self) -> str:
+        """Why no further round may begin, in one line; empty while one may.
+
+        What counts is the client that the next round would cost most, of those that it may take as planned.
+        """
+        if self.budget is None or self.after_next <= self.budget or self._most is None:
+            return ""
+        client, spent = self._most
+        return (
+            f"privacy budget: client {client} has spent epsilon {spent:.4g} of {self.budget:g} (delta {self.delta:g}), "
+            f"another round may take it to {self.after_next:.4g}"
+        )
+
+    def _products(self, step: int) -> tuple[Floats, float]:
+        """`(n,)` the products of column `step` with those of each client's rounds, summed; its own square."""
+        row = np.abs(gram_row(self._coefficients, step))
+        found = np.zeros(len(self._squared))
+        for earlier, clients in self._steps:
+            found[clients] += row[earlier]
+        return found, float(row[step])
+
+    def _enter(self, step: int, clients: Ids) -> None:
+        if not len(clients):
+            return
+        products, square = self._products(step)
+        self._squared[clients] += 2 * products[clients] + square
+        self._counts[clients] += 1
+        self._last[clients] = step
+        self._steps.append((step, clients))
+
+    def _known(self) -> Ids:
+        """`(m,)` who has been in any round, sorted."""
+        tried = [clients for _, clients in self._attempts]
+        return np.unique(np.concatenate([np.flatnonzero(self._counts), *tried])).astype(np.int64)
+
+    def _enter_attempt(self, step: int, clients: Ids) -> None:
+        """One row more: what is in it of each client's rounds, and of attempts at earlier ones, all added up."""
+        changed = np.zeros(len(self._squared))
+        for earlier, those in (*self._steps, *self._attempts):
+            if earlier < step:
+                changed[those] += abs(self._coefficients[step - earlier])
+        self._squared[clients] += (changed[clients] + abs(self._coefficients[0])) ** 2
+        self._attempts.append((step, clients))
+
+    def _look_ahead(self, step: int) -> None:
+        """Find what the next round may cost, where there is a budget."""
+        if self.budget is None:
+            return
+        accountant, self.after_next, self._most = self._accountant, 0.0, None
+        may = (step - self._last >= accountant.separation) & (self._counts < accountant.participations)
+        if step >= len(self._coefficients) or not may.any():
+            return
+        products, square = self._products(step)
+        after = np.where(may, self._squared + 2 * products + square, -1.0)
+        client = int(np.argmax(after))
+        now, then = accountant.epsilon_of(np.array([self._squared[client], after[client]]), self.delta).tolist()
+        self.after_next, self._most = then, (client, now)
