@@ -45,6 +45,7 @@ _PARTS = 5
 _SEARCH = (0x5EA2C4, 1)  # no seed of whoever verifies
 _AT_ONCE = 1 << 22  # numbers in memory
 _MOST_EPSILON = 1e4
+_MOST_RATIO = 1e100
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,8 @@ class BallsInBins:
         require_positive(noise_multiplier=noise_multiplier)
         if means.ndim != 2 or not np.isfinite(means).all() or (means < 0).any():
             raise ValueError("means: an array (bins, rounds) of numbers, none negative")
+        if float(np.max(means, initial=0)) / _MOST_RATIO > noise_multiplier:
+            raise ValueError(f"noise_multiplier: {noise_multiplier}; must be above 1e-100 of what a client adds")
         scaled = np.asarray(means, np.float64) / noise_multiplier
         self.covariance: Floats = scaled @ scaled.T
         self.bins = len(means)
@@ -117,6 +120,15 @@ class BallsInBins:
     def seen_epsilon(self, delta: float) -> float:
         """Against who knows the bins: the Gaussian mechanism, at the bin for which it is worst."""
         return gaussian_epsilon(sqrt(2 * float(self._drift.max())), delta)
+
+    def least_epsilon(self, delta: float) -> float:
+        """What no accounting is below: P is at least N(m_i, sigma^2 I) / b, so delta(epsilon) is at least 1/b of that
+        to who sees the bins at epsilon + log b.
+        """
+        require_inside(delta=delta)
+        if delta * self.bins >= 1:
+            return 0.0
+        return max(0.0, self.seen_epsilon(delta * self.bins) - log(self.bins))
 
     def delta(self, epsilon: float, samples: int, confidence: float, rng: np.random.Generator) -> Estimate:
         """delta(epsilon) from so many samples for each direction; `at_most` holds with this confidence for both.
@@ -214,7 +226,9 @@ class BallsInBins:
         return total / samples
 
     def drawn_epsilon(self, delta: float, samples: int) -> float:
-        """The epsilon at which the estimate of delta is this: near the truth, and no bound."""
+        """The epsilon at which the estimate of delta is this: near the truth, and no bound. Not below `least_epsilon`,
+        where too few samples see nothing of a small delta.
+        """
         require_inside(delta=delta)
 
         def excess(epsilon: float) -> float:
@@ -222,7 +236,7 @@ class BallsInBins:
             drawn = self.delta(epsilon, samples, 0.5, rng).mean
             return (log(drawn) if drawn > 0 else -1e3) - log(delta)
 
-        least, most = 1e-6, self.seen_epsilon(delta)
+        least, most = max(1e-6, self.least_epsilon(delta)), self.seen_epsilon(delta)
         if most == inf or self.bins == 1 or most <= least:
             return most
         return least if excess(least) <= 0 else float(brentq(excess, least, most * 1.01, xtol=1e-4, rtol=1e-4))
@@ -268,8 +282,8 @@ def toeplitz_means(coefficients: Sequence[float], rounds: int, bins: int) -> Flo
         bins: b, at most n.
     """
     _check_bins(bins, rounds)
-    if not len(coefficients) or coefficients[0] <= 0 or min(coefficients) < 0 or max(coefficients) == inf:
-        raise ValueError("coefficients: the first must be above 0, and none negative")
+    if not len(coefficients) or not np.isfinite(coefficients).all() or coefficients[0] <= 0 or min(coefficients) < 0:
+        raise ValueError("coefficients: the first must be above 0, and none negative or infinite")
     column = np.asarray(coefficients[:rounds], np.float64)
     found = np.zeros((bins, rounds))
     for first in range(bins):

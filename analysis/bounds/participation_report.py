@@ -11,7 +11,9 @@ from testbed.privacy.gaussian import SubsampledGaussianAccountant
 
 _MOST_NUMBERS = 50_000_000
 _MOST_BINS = 2000
+_LEAST_FAILING = 1e-12
 _TOO_LARGE = "above 10,000"
+_NO_PLD = "no finite figure: delta is below what its accounting cuts off, or the noise too little for it"
 
 
 def participation_bounds(
@@ -39,6 +41,8 @@ def participation_bounds(
     """
     require_positive(noise_multiplier=noise_multiplier)
     require_inside(delta=delta, confidence=confidence)
+    if 1 - confidence < _LEAST_FAILING:
+        raise ValueError(f"confidence: {confidence}; at most 1 - {_LEAST_FAILING:g}")
     if separation > _MOST_BINS or separation * rounds > _MOST_NUMBERS:
         raise ValueError(
             f"separation: {separation} of {rounds} rounds; at most {_MOST_BINS}, and with the rounds as factor at most "
@@ -67,7 +71,7 @@ def participation_bounds(
     if bands > 1:
         return row | found("epsilon_poisson", None, "its rounds are not independent: C is not the identity")
     poisson = SubsampledGaussianAccountant(noise_multiplier, 1 / separation).epsilon({1.0: rounds}, delta)
-    return row | finite("epsilon_poisson", poisson, _TOO_LARGE)
+    return row | finite("epsilon_poisson", poisson, _NO_PLD)
 
 
 def _min_separation(row: Row, coefficients: Sequence[float]) -> Row:

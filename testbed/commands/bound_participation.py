@@ -24,7 +24,12 @@ def bound_participation(
     delta: Annotated[float, option("D", "The delta of epsilon.")],
     bands: Annotated[
         int | None,
-        option("P", "Correlated noise: the banded square root of the prefix sums, with so many bands.", min=1),
+        option(
+            "P",
+            "Correlated noise: the banded square root of the prefix sums, with so many bands.",
+            min=1,
+            max=1_000_000,
+        ),
     ] = None,
     coefficients: Annotated[
         str | None, option("LIST", "Correlated noise: the first column of the Toeplitz matrix C, e.g. 1,0.5.")
@@ -45,7 +50,7 @@ def bound_participation(
 
     if bands is not None and coefficients is not None:
         raise ExperimentError("--bands: says C beside --coefficients; leave out one of the two")
-    column = _numbers(coefficients) if coefficients is not None else square_root_coefficients(bands or 1)
+    column = _numbers(coefficients) if coefficients is not None else square_root_coefficients(min(bands or 1, rounds))
     with in_options():
         row = participation_bounds(rounds, separation, noise_multiplier, delta, column, samples, confidence, seed)
     echo(render(row, format, text), nl=False)

@@ -26,6 +26,7 @@ from testbed.network.asynchronous import AsynchronousNetwork
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.hosts import Hosts
 from testbed.network.live import LiveNetwork
+from testbed.parties.participation import check_remembered
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
 from testbed.records import RunDirectory
@@ -143,6 +144,10 @@ class Federation:
         check_memory(self.state.memory, self._algorithm, self.plan.experiment.population, where)
         if self._algorithm is not None and self._states is not None:
             self._states.check(self.state.memory[LAST_ROUND], len(self._algorithm.beginning))
+        if self.plan.participation_pattern is not None and self.records is not None and self.state.round_number:
+            rows = self.records.table("participation")
+            honest_in_sums = rows["survived"].to_numpy() & ~rows["dishonest"].to_numpy()
+            check_remembered(self.records.path, rows["client"].to_numpy()[honest_in_sums])
 
     @property
     def finished(self) -> bool:

@@ -6,24 +6,34 @@ the end it could only be told by the server, who may lie.
 
 It has to know in which rounds that was, also after the host that it lived on has died, and in a run that goes on. So
 what it has decided is in a file of the run's directory before its answer leaves the host (`ParticipationLog.sync`).
-Every process appends to a file of its own, and reads those of all when it begins.
+Every process appends to a file of its own, and reads those of all when it begins. An entry that has changed since is
+noticed by its checksum, and a run goes on only if nobody has forgotten a round that the records have
+(`check_remembered`).
+
+A round that was under way when a host or a run stopped is repeated, so a client begins one number again. All other
+numbers that it knows count, higher ones too: a server that runs ahead with its numbers gains nothing by a host that
+dies.
 """
 
 import os
 import secrets
 import tempfile
 import threading
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from testbed.arrays import Ids
 from testbed.errors import Refusal, RunError
 from testbed.workload.client_states import FOLDER
 
 _SUFFIX = ".participation"
-_ENTRY = np.dtype([("client", "<i8"), ("kind", "<i8"), ("value", "<i8")])
+_ENTRY = np.dtype([("client", "<i8"), ("value", "<i8"), ("kind", "<i4"), ("checksum", "<u4")])
+_CHECKED = 20  # bytes of an entry that the CRC-32 after them is of
 _KINDS = {"round": 0, "bin": 1}
 
 
@@ -49,15 +59,12 @@ class ParticipationLog:
         self._lock = threading.Lock()
         self._rounds: dict[int, list[int]] = {}
         self._bins: dict[int, int] = {}
-        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
+        for path in _files(directory):
             self._read(path)
 
-    def rounds(self, client: int, before: int) -> list[int]:
-        """The rounds below `before` in which it has begun to train, ascending.
-
-        There are later ones where a host has died, or a run goes on from an earlier checkpoint: that round is repeated.
-        """
-        return sorted({number for number in self._rounds.get(client, []) if number < before})
+    def rounds(self, client: int) -> list[int]:
+        """The rounds in which it has begun to train, ascending."""
+        return sorted(set(self._rounds.get(client, [])))
 
     def trains(self, client: int, round_number: int) -> None:
         """It begins to train in this round."""
@@ -85,7 +92,8 @@ class ParticipationLog:
             self._unsaved = False
 
     def _append(self, client: int, kind: Literal["round", "bin"], value: int) -> None:
-        entry = np.array([(client, _KINDS[kind], value)], _ENTRY).tobytes()
+        entry = np.array([(client, value, _KINDS[kind], 0)], _ENTRY).tobytes()[:_CHECKED]
+        entry += zlib.crc32(entry).to_bytes(4, "little")
         with self._lock:
             try:
                 if self._file is None:
@@ -95,19 +103,12 @@ class ParticipationLog:
                 if os.write(self._file, entry) != len(entry):
                     raise OSError("no space left")
             except OSError as error:
+                self._close()  # nothing is ever appended to part of an entry
                 raise self._unwritable(error) from None
             self._unsaved = True
 
     def _read(self, path: Path) -> None:
-        try:
-            found = path.read_bytes()
-        except OSError as error:
-            raise RunError(
-                f"{path}: what clients remember of their participation is lost ({error.strerror}), and nothing goes on "
-                "without; restore it from a copy, or start again with another --out"
-            ) from None
-        whole = len(found) - len(found) % _ENTRY.itemsize  # the last entry of a process that died may be cut off
-        for client, kind, value in np.frombuffer(found[:whole], _ENTRY).tolist():
+        for client, value, kind, _ in _entries(path).tolist():
             if kind == _KINDS["bin"]:
                 self._bins[client] = value
             else:
@@ -119,10 +120,57 @@ class ParticipationLog:
             "--resume"
         )
 
-    def __del__(self) -> None:
+    def _close(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    def __del__(self) -> None:
+        self._close()
+
+
+def check_remembered(directory: Path, in_sums: Ids) -> None:
+    """Raise `RunError` where clients have forgotten a round: their memory in a run's directory is damaged, or gone.
+
+    Args:
+        directory: the run's.
+        in_sums: client numbers, each as often as a recorded sum has its update.
+    """
+    parts = [entries[entries["kind"] == _KINDS["round"]] for entries in map(_entries, _files(directory))]
+    rounds = np.unique(np.concatenate([np.zeros(0, _ENTRY), *parts])[["client", "value"]])["client"]
+    clients, wanted = np.unique(in_sums, return_counts=True)
+    known = np.searchsorted(rounds, clients, side="right") - np.searchsorted(rounds, clients)
+    if (known < wanted).any():
+        first = int(np.argmax(known < wanted))
+        raise _lost(
+            directory / FOLDER,
+            f"client {clients[first]} knows of {known[first]} rounds, and is in {wanted[first]} sums",
+        )
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    yield from sorted((directory / FOLDER).glob(f"*{_SUFFIX}"))
+
+
+def _entries(path: Path) -> Any:
+    """The entries of a file, `_ENTRY`; raises `RunError` where one is not as it was written."""
+    try:
+        found = path.read_bytes()
+    except OSError as error:
+        raise _lost(path, error.strerror or str(error)) from None
+    whole = len(found) - len(found) % _ENTRY.itemsize  # the last entry of a process that died may be cut off
+    entries = np.frombuffer(found[:whole], _ENTRY)
+    for number, (begin, checksum) in enumerate(zip(range(0, whole, _ENTRY.itemsize), entries["checksum"], strict=True)):
+        if zlib.crc32(found[begin : begin + _CHECKED]) != checksum:
+            raise _lost(path, f"entry {number + 1} has changed")
+    return entries
+
+
+def _lost(path: Path, why: str) -> RunError:
+    return RunError(
+        f"{path}: what clients remember of their participation is lost ({why}), and nothing goes on without; restore "
+        "it from a copy, or start again with another --out"
+    )
 
 
 class Pattern(Protocol):
@@ -152,13 +200,15 @@ class OwnParticipation:
 
     def begin(self, client: int, number: int) -> None:
         """The client begins to train in this round, and remembers; raises `Refusal` where it is not to."""
-        had = self.log.rounds(client, number)
+        had = [other for other in self.log.rounds(client) if other != number]
         separation, most = self.pattern.min_separation, self.pattern.max_participations
-        since = f"round {number}, and this client trained in {had[-1]}" if had else ""
-        if had and number - had[-1] < separation:
-            raise Refusal("train.too-early", f"{since}: not before {had[-1] + separation}")
-        if had and self.pattern.fixed_cycle and (number - had[-1]) % separation:
-            raise Refusal("train.out-of-cycle", f"{since}: only every {separation} rounds from there")
-        if most is not None and len(had) >= most:
-            raise Refusal("train.too-often", f"{since}: {len(had)} times, and at most {most}")
+        if had:
+            nearest = min(had, key=lambda other: (abs(number - other), -other))
+            since = f"round {number}, and this client trained in {nearest}"
+            if abs(number - nearest) < separation:
+                raise Refusal("train.too-early", f"{since}: at least {separation} apart")
+            if self.pattern.fixed_cycle and (number - nearest) % separation:
+                raise Refusal("train.out-of-cycle", f"{since}: only every {separation} rounds from there")
+            if most is not None and len(had) >= most:
+                raise Refusal("train.too-often", f"{since}: {len(had)} times, and at most {most}")
         self.log.trains(client, number)

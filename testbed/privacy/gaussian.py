@@ -88,6 +88,7 @@ def coins(seed: bytes, count: int, rate: float) -> npt.NDArray[np.bool_]:
 INTERVAL = 1e-4
 """Between the losses of a distribution, per round; wider where little noise makes losses large (`interval_for`)."""
 _MOST_LOSSES = 200_000
+_MOST_INTERVAL = 700.0  # e to the power of more is no double
 
 
 class SubsampledGaussianAccountant:
@@ -125,6 +126,8 @@ def _epsilon(counted: tuple[tuple[float, int], ...], sample_rate: float, client_
         return math.inf
     composed: PrivacyLossDistribution | None = None
     interval = interval_for(min(noise for noise, _ in counted))
+    if interval > _MOST_INTERVAL:
+        return math.inf
     for noise, count in counted:
         several = _round(noise, sample_rate, client_rate, interval).self_compose(count)
         composed = several if composed is None else composed.compose(several)

@@ -8,8 +8,9 @@ EMNLP 2024, arXiv 2408.08868 (min-sep b and at most k participations).
 
 The server draws K uniformly among those that are there and have rested. It counts a client's rounds from selection,
 whatever came of them: of one that did not answer it cannot know if it has trained. The client counts from training, and
-refuses (`testbed.parties.participation`). So no honest server is ever refused, and no server at all has a client in two
-sums whose rounds are closer than b: without an update that was trained in the very round there is nothing to sum.
+refuses (`testbed.parties.participation`). So no honest server is refused (but for a run that was stopped and, on a real
+clock, repeats a round with others), and no server at all has a client in two sums whose rounds are closer than b:
+without an update that was trained in the very round there is nothing to sum.
 
 A participant can check nothing but itself. What the pattern protects is who keeps to it, and that is enough: the
 privacy of one client depends on its own rounds alone, not on those of others.

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable
-from math import sqrt
+from math import log, sqrt
 from typing import Any
 
 import pytest
@@ -44,6 +44,19 @@ def test_correlated_noise(call: Callable[..., Any]) -> None:
     assert many["epsilon_bins_seen"] > by_bands["epsilon_bins_seen"]
 
 
+def test_what_is_beyond_any_accounting_is_said(call: Callable[..., Any]) -> None:
+    little = found(call, "--noise-multiplier", 1e-9)
+    assert little["epsilon_bins_seen"] is little["epsilon_bins_unseen"] is little["epsilon_poisson"] is None
+    assert little["epsilon_bins_seen_reason"] == "above 10,000"
+    rare = found(call, "--delta", 1e-30)
+    assert "delta is below what its accounting cuts off" in rare["epsilon_poisson_reason"]
+    assert rare["epsilon_bins_seen"] - log(4) - 0.5 < rare["epsilon_bins_unseen_drawn"] < rare["epsilon_bins_seen"]
+
+
+def test_more_bands_than_rounds_are_as_many(call: Callable[..., Any]) -> None:
+    assert found(call, "--bands", 1000) == found(call, "--bands", 12)
+
+
 def test_text(call: Callable[..., Any]) -> None:
     out = call("bound", "participation", *SMALL, "--bands", 2).out
     assert out.splitlines()[0] == (
@@ -62,6 +75,10 @@ def test_text(call: Callable[..., Any]) -> None:
         (("--noise-multiplier", 0), "--noise-multiplier: 0.0; must be above 0"),
         (("--coefficients", "1,x"), "--coefficients: '1,x'; numbers with commas"),
         (("--coefficients", "0,1"), "--coefficients: the first must be above 0"),
+        (("--coefficients", "1,nan"), "--coefficients: the first must be above 0, and none negative or infinite"),
+        (("--coefficients", "1e300"), "--noise-multiplier: 3.0; must be above 1e-100 of what a client adds"),
+        (("--confidence", 0.9999999999999999), "--confidence: 0.9999999999999999; at most 1 - 1e-12"),
+        (("--bands", 2_000_000), "--bands"),
         (("--bands", 2, "--coefficients", "1"), "--bands: says C beside --coefficients"),
     ],
 )

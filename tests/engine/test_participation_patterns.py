@@ -11,9 +11,10 @@ import pytest
 
 from testbed.aggregation.dp_sgd_random_participation import GradientTrainer  # noqa: F401  (a kind of Trainer)
 from testbed.engine.canaries import CanaryTrainer  # noqa: F401
-from testbed.errors import ExperimentError, RunError
+from testbed.errors import ExperimentError, Refusal, RunError
 from testbed.experiment.schema import validated
-from testbed.parties.participation import ParticipationLog
+from testbed.parties.participation import OwnParticipation, ParticipationLog
+from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.training import Trainer
 from tests.engine.federations import checks_by_round
 
@@ -116,18 +117,46 @@ def test_a_resumed_run_equals_an_uninterrupted_one_also_in_what_clients_remember
     assert len(resumed.outcomes) == ROUNDS - stops
 
 
-def test_what_clients_remember_is_what_makes_them_refuse(run: Callable, tmp_path: Path) -> None:
-    """Else a server could have its host die."""
+def test_a_run_does_not_go_on_where_clients_have_forgotten(run: Callable, tmp_path: Path) -> None:
+    """Else a server could have its host die, and their files with it."""
     given = keys(MIN_SEPARATION, "reselect-early")
     first = set(run(given, "kept").rounds(1).outcomes[0].participants.tolist())
-    shutil.copytree(tmp_path / "kept", tmp_path / "lost")
-    for path in (tmp_path / "lost" / "client-states").iterdir():
-        path.unlink()
-    kept, lost = (run(given, name, resume=True).rounds(1) for name in ("kept", "lost"))
+    for name in ("lost", "changed", "cut"):
+        shutil.copytree(tmp_path / "kept", tmp_path / name)
+    (lost,), (changed,), (cut,) = ((tmp_path / name / "client-states").iterdir() for name in ("lost", "changed", "cut"))
+    lost.unlink()
+    changed.write_bytes(bytes([changed.read_bytes()[0] ^ 1]) + changed.read_bytes()[1:])
+    cut.write_bytes(cut.read_bytes()[:24])
+    kept = run(given, "kept", resume=True).rounds(1)
     assert checks_by_round(kept) == {2: {("train.too-early", "train")}}
     assert not first & set(kept.outcomes[0].survivors.tolist())
-    assert not checks_by_round(lost)
-    assert len(first & set(lost.outcomes[0].survivors.tolist())) == 1
+    says = {"lost": "knows of 0 rounds, and is in 1 sums", "changed": "entry 1 has changed", "cut": "knows of 0 rounds"}
+    for name, why in says.items():
+        with pytest.raises(RunError, match=f"what clients remember of their participation is lost .*{why}") as error:
+            run(given, name, resume=True)
+        assert "\n" not in str(error.value)
+
+
+def test_numbers_that_run_ahead_count_also_after_the_host_has_died(tmp_path: Path) -> None:
+    """A server may call its third round the ninth; a host that died there is told that two rounds are over."""
+
+    def after_the_host_died(**pattern: Any) -> OwnParticipation:
+        return OwnParticipation(ParticipationPattern(**pattern), ParticipationLog(tmp_path))
+
+    ahead = after_the_host_died(min_separation=3)
+    for number in (6, 9):
+        ahead.begin(3, number)
+    again = after_the_host_died(min_separation=3)
+    again.begin(3, 9)  # the round under way is repeated
+    for number in (4, 5, 7, 8, 10, 11):
+        with pytest.raises(Refusal, match="at least 3 apart"):
+            again.begin(3, number)
+    with pytest.raises(Refusal, match="2 times, and at most 2"):
+        after_the_host_died(min_separation=3, max_participations=2).begin(3, 3)
+    with pytest.raises(Refusal, match="only every 3 rounds from there"):
+        after_the_host_died(min_separation=3, fixed_cycle=True).begin(3, 2)
+    after_the_host_died(min_separation=3, fixed_cycle=True).begin(3, 3)
+    assert ParticipationLog(tmp_path).rounds(3) == [3, 6, 9]
 
 
 def test_without_a_seed_a_client_keeps_the_bin_that_it_has_thrown(run: Callable) -> None:
@@ -150,11 +179,10 @@ def test_the_log_survives_a_process_that_dies_in_the_middle_of_an_entry(tmp_path
     with file.open("ab") as opened:
         opened.write(b"\x07" * 11)
     second = ParticipationLog(tmp_path)
-    assert second.rounds(3, 9) == [1, 5]
-    assert second.rounds(3, 5) == [1]
+    assert second.rounds(3) == [1, 5]
     assert (second.bin(4), second.bin(3)) == (2, None)
     second.trains(4, 9)
-    assert ParticipationLog(tmp_path).rounds(4, 10) == [1, 9]
+    assert ParticipationLog(tmp_path).rounds(4) == [1, 9]
     assert len(list((tmp_path / "client-states").iterdir())) == 2
 
 

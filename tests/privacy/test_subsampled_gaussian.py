@@ -62,3 +62,7 @@ def test_hardly_any_noise_is_accounted_in_bounded_memory_and_never_too_low() -> 
     assert exact <= SubsampledGaussianAccountant(0.05, 1.0).epsilon({1.0: 1}, DELTA) <= 1.001 * exact
     half = 0.5e6  # of noise 1/1000 the loss is normal around 0.5e6, with a deviation of 1000
     assert half + 4.7e3 <= SubsampledGaussianAccountant(1e-3, 1.0).epsilon({1.0: 1}, DELTA) <= half + 4.8e3
+
+
+def test_noise_too_little_for_any_accounting_is_no_privacy() -> None:
+    assert SubsampledGaussianAccountant(1e-9, 0.2).epsilon({1.0: 5}, 1e-6) == float("inf")

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import dblquad
-from scipy.special import logsumexp
+from scipy.optimize import brentq
+from scipy.special import logsumexp, ndtr
 from scipy.stats import binom, norm
 
 from analysis.bounds.balls_in_bins import (
@@ -179,6 +180,42 @@ def test_means_are_those_of_the_matrix(rounds: int, bins: int, bands: int) -> No
     assert np.allclose(bin_means(strategy, bins).sum(axis=0), strategy.sum(axis=1))
     if bands >= rounds:
         assert np.allclose(strategy @ strategy, np.tril(np.ones((rounds, rounds))))  # its square is the prefix sums
+
+
+@pytest.mark.parametrize(("rounds", "bins", "sigma"), [(10, 10, 0.8), (100, 10, 3.0), (200, 20, 2.0)])
+def test_epsilons_are_those_of_numerical_convolution(rounds: int, bins: int, sigma: float) -> None:
+    """With independent noise b e^L is a sum of b independent lognormals, one of them shifted; the oracle convolves."""
+    deviation, cells, most = sqrt(rounds / bins) / sigma, 1 << 19, 4e4
+    with np.errstate(divide="ignore"):
+        normal = (np.log(np.linspace(0, most, cells + 1)) + deviation**2 / 2) / deviation
+    others, own = (np.fft.rfft(np.diff(ndtr(normal - shift)), 2 * cells) for shift in (0, deviation))
+    mass = own
+    for _ in range(bins - 1):  # what leaves the grid is gone: from there on it counts as lost altogether
+        mass = np.fft.rfft(np.fft.irfft(mass * others, 2 * cells)[:cells], 2 * cells)
+    mass = np.maximum(np.fft.irfft(mass, 2 * cells)[:cells], 0)
+    loss = np.log((np.arange(cells) + bins / 2) * (most / cells) / bins)
+
+    def excess(epsilon: float) -> float:
+        return float((mass * np.maximum(0, -np.expm1(np.minimum(epsilon - loss, 0)))).sum()) + 1 - mass.sum() - 1e-6
+
+    exact = brentq(excess, 0.1, 12)
+    pair = BallsInBins(toeplitz_means([1.0], rounds, bins), sigma)
+    drawn, found = verified(pair, 1e-6, 200_000)
+    assert drawn == pytest.approx(exact, rel=0.02)
+    assert pair.least_epsilon(1e-6) < exact < found < 1.35 * exact
+
+
+@pytest.mark.parametrize(("bins", "sigma", "column"), [(2, 1.0, [1.0]), (10, 3.0, [1.0]), (6, 4.0, [1.0, 0.5, 0.375])])
+def test_no_epsilon_is_below_what_one_bin_alone_costs(bins: int, sigma: float, column: list[float]) -> None:
+    """Also where delta is so small that a few samples see nothing of it."""
+    pair = BallsInBins(toeplitz_means(column, 60, bins), sigma)
+    for delta in (1e-5, 1e-30, 1e-100):
+        least = pair.least_epsilon(delta)
+        assert least <= pair.drawn_epsilon(delta, 2000) <= pair.seen_epsilon(delta) * 1.01
+        estimate = pair.delta(least, 400_000, 0.999, np.random.default_rng(4))
+        assert estimate.at_most >= delta
+        assert delta < 1e-9 or estimate.mean > 0.9 * delta
+    assert pair.least_epsilon(0.6) == 0
 
 
 @given(mean=st.floats(0, 1), samples=st.integers(1, 10**6), failing=st.floats(1e-9, 0.5))
