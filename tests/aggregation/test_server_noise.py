@@ -1,6 +1,7 @@
 """The server's correlated noise: what is released of sums, against the whole matrix; and how it is distributed."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy import stats
 
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.plain import Plain, PlainParameters
+from testbed.aggregation.ring_elements import ServerAddedNoise
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
@@ -122,6 +124,25 @@ def test_noise_is_drawn_for_no_round_twice_and_for_none_beyond_the_last() -> Non
             released(section(), number, memory, np.zeros(3))
     with pytest.raises(RoundAborted, match="other-noise"):
         released(section("band"), 3, memory, np.zeros(3))
+
+
+def test_a_sum_that_is_none_uses_up_no_noise() -> None:
+    """A dishonest client whose update says that it is two ends the round; its row is in the next all the same."""
+    policy = ServerAddedNoise(section(), 32)
+
+    def mean(number: int, count: int, memory: dict[str, Any]) -> bytes:
+        total = np.zeros(policy.length(10), np.uint32)
+        total[-1] = count
+        return policy.mean(total, 5, replace(server_round(number, memory), dimension=10, experiment_id=b"id"))[
+            0
+        ].tobytes()
+
+    forged: dict[str, Any] = {}
+    ended: dict[str, Any] = {}
+    assert mean(1, 5, forged) == mean(1, 5, ended)
+    with pytest.raises(RoundAborted, match="implausible-sum"):
+        mean(2, 6, forged)
+    assert mean(3, 5, forged) == mean(3, 5, ended)
 
 
 def test_it_is_charged_by_element() -> None:
