@@ -175,7 +175,7 @@ class Encoding:
         return mean, updates
 
     def check_count(self, total: npt.NDArray[Any], updates: int) -> None:
-        """Raise `RoundAborted` where `total` `(D+1,)`, a sum of encoded updates, does not say that it is of `updates`."""
+        """Raise `RoundAborted` where a `(D+1,)` sum of encoded updates says that it is of another number."""
         if int(total[-1]) != updates % (1 << self.bits):
             raise RoundAborted("implausible-sum", "a mask was not removed, or an input was no encoded update")
 
