@@ -71,10 +71,12 @@ def released(noise: CorrelatedNoise, number: int, memory: dict[str, Any], sent: 
 @given(ended_early=st.sets(st.integers(1, ROUNDS)))
 @settings(max_examples=examples(15))
 def test_every_model_has_the_noise_of_its_prefix_sum(strategy: str, ended_early: set[int]) -> None:
-    """Whichever rounds end early: theirs is in the next that does not."""
+    """Whichever rounds end early: theirs is in the next that does not, but where noise is independent."""
     noise, sums = section(strategy, **EXACT), np.random.default_rng(1).normal(0, 0.1, (ROUNDS, 6))
     memory: dict[str, Any] = {}
     rows, shown, true = planned_rows(noise, 6), np.zeros(6), np.zeros(6)
+    if strategy == "identity":
+        rows[[number - 1 for number in ended_early]] = 0
     for number in range(1, ROUNDS + 1):
         memory = {name: np.array(kept) for name, kept in memory.items()}  # as from a checkpoint
         if number in ended_early:
@@ -208,6 +210,16 @@ def test_noise_that_cannot_be_drawn_exactly_is_refused() -> None:
         section(noise_multiplier=0.01, scale=16).check(5, 10, 32)
     with pytest.raises(ExperimentError, match=r"aggregation\.bits: 5 updates of 32 steps to the clip and their"):
         section().check(5, 10, 8)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_ring_has_room_for_the_noise_of_rounds_that_ended_early(strategy: str) -> None:
+    """The most that any number of rows in a row have together, but for independent noise, of which one is released."""
+    matrix = section(strategy).matrix
+    inverse = oracles.solved(oracles.dense(matrix.coefficients), np.eye(ROUNDS))
+    sums = [inverse[begin:end].sum(axis=0) for end in range(1, ROUNDS + 1) for begin in range(end)]
+    largest = 1.0 if strategy == "identity" else max(float(np.linalg.norm(one)) for one in sums)
+    assert matrix.largest_release == pytest.approx(largest, rel=1e-9)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
