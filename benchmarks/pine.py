@@ -70,8 +70,9 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=1_000_000)
     parser.add_argument("--dropouts", type=int, default=10, help="of them, which leave before their report arrives")
     parser.add_argument("--norm-bound", type=float, default=1000.0, help="above all updates' norms, which are random")
+    parser.add_argument("--fraction-bits", type=int, default=14)
     options = parser.parse_args()
-    protocol = Pine(parameters := PineParameters(norm_bound=options.norm_bound))
+    protocol = Pine(parameters := PineParameters(norm_bound=options.norm_bound, fraction_bits=options.fraction_bits))
     parameters.check(options.clients)
     clients, dimension, dropouts = options.clients, options.dimension, options.dropouts
     run = measured(protocol, clients, dimension, dropouts, hosts=1, told=True, compute="modelled")

@@ -4,7 +4,7 @@ Rothblum, Omri, Chen and Talwar, PINE: Efficient Verification of a Euclidean Nor
 (USENIX Security 2024, arXiv 2311.10237), in the form of draft-chen-cfrg-vdaf-pine-01, a Verifiable Distributed
 Aggregation Function as Prio3 of draft-irtf-cfrg-vdaf is, for two aggregators, a leader (0) and a helper (1). It is the
 draft's `Pine64` with what its reference implementation has had since: the XOF of `Pine64HmacSha256Aes128`, and a gadget
-of squares for the norm.
+of squares for the norm; and the joint randomness is bound to the random vectors (`PineVdaf._joint_seed`).
 
 A client shares its vector of integers, the bits of its squared norm V and of B**2 - V, and for each of 100 random
 vectors of -1, 0 and 1 the bits of its product with the client's. The aggregators check, on their shares, that bits are
@@ -87,7 +87,7 @@ class PineVdaf:
         identifier: of the function, in what seeds are expanded for.
 
     Raises:
-        ValueError: the dimension is another, or the norm none that this field can hold (lemma 3.3, figure 1).
+        ValueError: the dimension is another, or the norm none whose wraparound is found out (`largest_norm_bound`).
     """
 
     dimension: int
@@ -186,7 +186,7 @@ class PineVdaf:
         blinds = leader_blinds[1], helper_blinds[1]
         more_parts = self._parts(_JOINT_PART, blinds, nonce, leader_share, helper_share)
         measurement = np.concatenate([begun, bits, _reduced(products)])
-        proofs = self._proofs(measurement, prove_seed, self._joint(self._seed(_JOINT_SEED, more_parts)))
+        proofs = self._proofs(measurement, prove_seed, self._joint(self._joint_seed([*parts, *more_parts])))
         leader_proofs = field64.subtract(proofs, self._helper_proofs(helper_proof_seed))
         leader = b"".join([*map(field64.to_bytes, (leader_share, leader_proofs)), *leader_blinds])
         return Report(b"".join([*parts, *more_parts]), leader, b"".join(seeds[:4]))
@@ -221,7 +221,7 @@ class PineVdaf:
         begun = measurement[: self.dimension + self.circuits[0].norm_bits_length]
         parts[aggregator] = self._part(_WRAPAROUND_PART, aggregator, blinds[0], nonce, begun)
         parts[2 + aggregator] = self._part(_JOINT_PART, aggregator, blinds[1], nonce, measurement)
-        seeds = self._seed(_WRAPAROUND_SEED, parts[:2]), self._seed(_JOINT_SEED, parts[2:])
+        seeds = self._seed(_WRAPAROUND_SEED, parts[:2]), self._joint_seed(parts)
         output = measurement[: self.dimension]
         products = self._products(output, 64, seeds[0])
         shared = np.concatenate([measurement, _reduced(products)])
@@ -252,9 +252,9 @@ class PineVdaf:
             if not linear_proofs.decide(circuit, verifier):
                 what = "its norm is not what it says" if number == 0 else "a bit, its norm or a wraparound check"
                 raise InvalidProof(f"not valid: {what}")
-        parts = [share[len(share) - 2 * size :] for share in (leader, helper)]
-        wraparound = self._seed(_WRAPAROUND_SEED, [part[:size] for part in parts])
-        return wraparound + self._seed(_JOINT_SEED, [part[size:] for part in parts])
+        both = [share[len(share) - 2 * size :] for share in (leader, helper)]
+        parts = [part[:size] for part in both] + [part[size:] for part in both]
+        return self._seed(_WRAPAROUND_SEED, parts[:2]) + self._joint_seed(parts)
 
     def helper_output(self, share: bytes) -> Elements:
         """`(d,)` what `prepare` finds of the vector in the helper's share."""
@@ -304,16 +304,30 @@ class PineVdaf:
     def _seed(self, usage: int, parts: list[bytes]) -> bytes:
         return derived_seed(self.xof, bytes(self.xof.seed_bytes), self._domain(usage), *parts)
 
+    def _joint_seed(self, parts: list[bytes]) -> bytes:
+        """From all four parts.
+
+        The draft takes the last two alone. A client could then choose the random vectors and the joint randomness
+        independently of each other: with 2**k tries of either there are 2**(2 k) pairs, and a polynomial's roots among
+        2**k tries are looked up.
+        """
+        return self._seed(_JOINT_SEED, parts)
+
     def _domain(self, usage: int) -> bytes:
         return bytes([self.VERSION]) + self.identifier.to_bytes(4, "big") + usage.to_bytes(2, "big")
 
 
 def largest_norm_bound() -> int:
-    """The largest B: 3 B**2 + 2 below the prime; and the wraparound bound, its square at most 4,000 primes."""
-    most = math.isqrt((PRIME - 3) // 3)
-    while _wraparound_bound(most) ** 2 > 4000 * PRIME or 2600 * _wraparound_bound(most) > PRIME:
-        most //= 2
-    return most
+    """The largest B for which a norm that wraps around the prime p is found out by each product with probability 1/2.
+
+    That takes a wraparound bound w with 74 w**2 <= p; a product is in range if it is one of 2 w integers. Let a squared
+    norm be p or more. Of a coordinate that is 2 w or longer, either the 0 of its random entry leaves the product in
+    range or the -1 and the 1, each with probability 1/2, and not both. If all are shorter, take as many as have a
+    squared norm of p: by Berry and Esseen (with Shevtsova's 0.56) their product is in such a range, wherever it begins,
+    with a probability below 4.3 w / sqrt(p), and beyond p / 2 with one below 4 / p.
+    """
+    widest = 1 << (math.isqrt(PRIME // 74).bit_length() - 1)
+    return math.floor((widest - 1) / ALPHA)
 
 
 def _wraparound_bound(norm_bound: int) -> int:

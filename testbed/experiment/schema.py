@@ -145,8 +145,7 @@ class Experiment(Section):
             return self  # its points are checked one by one
         ledger = self.privacy or PrivacySection()
         planned = self.aggregation.planned_for(self.rounds, ledger.delta_for(self.population))
-        # The one attribute set on a frozen model, here and below, before anybody has it: `Experiment(...)` takes no
-        # other result.
+        # The one attribute set on a frozen model, before anybody has it: `Experiment(...)` takes no other result.
         object.__setattr__(self, "aggregation", planned)
         try:
             section = "selection"
@@ -154,8 +153,7 @@ class Experiment(Section):
             section = "aggregation"
             self.aggregation.check_population(self.population)
             self.aggregation.check(self.selection.participants)
-            planned = planned.planned_under(self.selection, self.population, self.rounds)
-            object.__setattr__(self, "aggregation", planned)
+            object.__setattr__(self, "aggregation", planned.planned_under(self.selection, self.population, self.rounds))
             self.aggregation.check_experiment(self.selection, self.workload)
             keeps_masks_symbolic(self.aggregation, self.time.work_is_modelled)
             section = "classes"

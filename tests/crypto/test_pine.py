@@ -1,5 +1,6 @@
 """PINE: the published vector, honest reports, and those that are not valid."""
 
+import math
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +41,9 @@ class PublishedPine(PineVdaf):
         norm, _ = super().circuits
         older = NormOfProducts(norm.dimension, norm.norm_bound, norm.chunk, norm.checks, norm.check_bound)
         return older, RemainingChecks(older, self.chunk)
+
+    def _joint_seed(self, parts: list[bytes]) -> bytes:
+        return super()._joint_seed(parts[2:])  # of the wraparound checks' seed, nothing
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -110,7 +114,7 @@ def within(bound: int, dimension: int, seed: int) -> npt.NDArray[np.int64]:
 
 
 @settings(max_examples=examples(30), deadline=None)
-@given(st.integers(1, 90), st.integers(0, 31), st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 40))
+@given(st.integers(1, 90), st.integers(0, 25), st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 40))
 def test_honest_reports_are_valid_and_open_to_the_vector(d: int, bits: int, seed: int, chunk: int, norm: int) -> None:
     bound = min(2**bits, largest_norm_bound())
     pine = PineVdaf(4 * d, bound, chunk, norm)
@@ -155,6 +159,39 @@ def test_at_most_half_of_the_products_of_a_norm_that_wraps_around_are_in_range()
         assert least <= np.mean([-most < product <= most for product in products]) <= largest
 
 
+def wrapped_around(dimension: int, times: int, seed: int) -> npt.NDArray[np.int64]:
+    """A vector in a random direction whose squared norm is little above so many primes."""
+    drawn, goal = np.random.default_rng(seed).normal(size=dimension), times * PRIME
+    vector = np.rint(drawn / np.linalg.norm(drawn) * goal**0.5).astype(np.int64)
+    missing = goal - sum(int(entry) ** 2 for entry in vector) + int(vector[0]) ** 2
+    vector[0] = math.isqrt(missing - 1) + 1
+    return vector
+
+
+@pytest.mark.parametrize("times", [1, 2, 7])
+def test_under_the_largest_bound_a_norm_that_wraps_around_is_found_out(times: int) -> None:
+    """A bound of 2.4e9 accepts it: products of a vector seven times as long as that are in range."""
+    pine = PineVdaf(1000, largest_norm_bound(), 50, 32)
+    vector = wrapped_around(1000, times, 6)
+    squared = sum(int(entry) ** 2 for entry in vector)
+    assert 0 <= squared - times * PRIME <= pine.norm_bound**2
+    with pytest.raises(InvalidProof, match="wraparound"):
+        decided(pine, pine.shard(vector, NONCE, seeds(3)))
+
+
+@pytest.mark.parametrize("shape", ["one", "just under twice the range", "the range", "random"])
+def test_under_the_largest_bound_a_product_is_in_range_half_of_the_time_at_most(shape: str) -> None:
+    """The vectors that `largest_norm_bound` tells apart, none shorter than the prime's square root."""
+    most = PineVdaf(4, largest_norm_bound(), 50, 1).circuits[0].check_bound
+    repeated = {"one": 2**32, "just under twice the range": 2 * most - 1, "the range": most}
+    vector = wrapped_around(400, 1, 7)
+    if shape in repeated:
+        vector = np.repeat(np.array([repeated[shape]], np.int64), math.ceil(PRIME / repeated[shape] ** 2))
+    assert sum(int(entry) ** 2 for entry in vector) >= PRIME
+    products = ternary_products(vector, 35, np.random.default_rng(8).bytes(-(-len(vector) // 4) * 20_000), 20_000)
+    assert np.mean([-most < product <= most for product in products]) < 0.5 + 0.02
+
+
 def four_squares_of_prime_plus_one() -> list[int]:
     """Found by looking for a remainder that is the sum of two squares."""
     goal, first = PRIME + 1, 2**31
@@ -167,6 +204,17 @@ def four_squares_of_prime_plus_one() -> list[int]:
             if rest >= 0 and root**2 == rest:
                 return [first, second, some, root]
     raise AssertionError("not found")
+
+
+def test_other_random_vectors_come_with_other_joint_randomness() -> None:
+    """Else a client could look for the two apart from each other, as in the draft: 2**120 pairs of 2**60 tries each."""
+    report = PineVdaf(20, 1000, 50, 4).shard(within(1000, 20, 1), NONCE, seeds(4))
+    other = bytes(32) + report.public[32:]  # the leader's part of the random vectors' seed, as the helper is told it
+    for kind, same in ((PineVdaf, False), (PublishedPine, True)):
+        pine = kind(20, 1000, 50, 4)
+        told = [pine.prepare(1, KEY, NONCE, public, report.helper).seeds for public in (report.public, other)]
+        assert told[0][:32] != told[1][:32]
+        assert (told[0][32:] == told[1][32:]) is same
 
 
 @pytest.mark.parametrize("place", [0, 30, 8 * 20 + 8 * 70, -100, -40])
@@ -216,7 +264,9 @@ def test_shares_of_other_lengths_are_refused() -> None:
 
 
 def test_bounds_that_the_field_cannot_hold_are_refused() -> None:
-    assert 3 * largest_norm_bound() ** 2 + 2 < PRIME
+    largest = largest_norm_bound()
+    assert 74 * PineVdaf(20, largest, 50, 4).circuits[0].check_bound ** 2 <= PRIME
+    assert 3 * largest**2 + 2 < PRIME
     with pytest.raises(ValueError, match="norm"):
         PineVdaf(20, largest_norm_bound() + 1, 50, 4)
     with pytest.raises(ValueError, match="norm"):

@@ -12,7 +12,7 @@ from testbed.experiment.schema import validated
 
 KEYS: dict[str, Any] = {
     "selection": {"participants": 10},
-    "aggregation": {"protocol": "pine", "helper": 3, "norm_bound": 100.0},
+    "aggregation": {"protocol": "pine", "helper": 3, "norm_bound": 20.0},
     "availability": {"dropout": {"rate": 0.1, "stage": "random"}},
     "rounds": 4,
 }
@@ -48,7 +48,7 @@ def test_the_helpers_bytes_are_recorded(run: Callable) -> None:
     rows = [row for row in done.rows("exchanges") if row["stage"].startswith("pine/")]
     helpers = {row["stage"]: row for row in rows if row["client"] == 3 and row["stage"] != "pine/report"}
     assert helpers.keys() == {"pine/verify-key", "pine/prepare", "pine/aggregate-share"}
-    vdaf = PineParameters(norm_bound=100.0).vdaf(done.workload.dimension)
+    vdaf = PineParameters(norm_bound=20.0).vdaf(done.workload.dimension)
     assert helpers["pine/prepare"]["bytes_down"] > 10 * vdaf.prepare_bytes
     assert helpers["pine/aggregate-share"]["bytes_up"] > 8 * vdaf.dimension
     reports = [row["bytes_up"] for row in rows if row["stage"] == "pine/report"]

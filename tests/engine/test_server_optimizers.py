@@ -18,7 +18,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "lightsecagg": {"protocol": "lightsecagg", "threshold": 0.5, "max_colluders": 0.3},
     "flamingo": {"protocol": "flamingo", "dropouts": 0.5, "committee": {"size": 8, "threshold": 5}},
     "one-shot": {"protocol": "one-shot", "committee": {"size": 12}, "max_colluders": 2},
-    "pine": {"protocol": "pine", "norm_bound": 1000.0},
+    "pine": {"protocol": "pine", "norm_bound": 25.0},
     "secagg-plus": {
         "protocol": "secagg-plus", "neighbours": 8, "threshold": 6, "dropouts": 0.3, "accept_weaker": True,
     },

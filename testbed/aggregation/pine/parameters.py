@@ -38,6 +38,7 @@ class PineParameters(AggregationParameters):
     norm_bound: float = Field(
         1.0,
         gt=0,
+        le=largest_norm_bound(),
         allow_inf_nan=False,
         description="Largest Euclidean norm of an update: longer ones are scaled down by honest clients, and reports "
         "of longer ones rejected",

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.bounds.informed_privacy import MAX_SIZES_EXAMINED, ResidualNoise, guarantees, worst_coalition
+from analysis.bounds.informed_privacy import guarantees, worst_coalition
 from analysis.bounds.lotto_rounds import Training, cost_with_lotto, cost_without_lotto
+from analysis.bounds.residual_noise import MAX_SIZES_EXAMINED, ResidualNoise
 from analysis.bounds.tails import survival
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.batches import Batches

@@ -1,0 +1,109 @@
+"""How much of the planned noise hides a client in a round, by the number of its participants s.
+
+The threshold is a fraction of s, so that the accomplices that secure aggregation withstands grow with s, and the
+victim's own share of the noise is one s-th. Where s varies (`bernoulli`, batches of two sizes) a malicious server takes
+the size it likes best, and chance may. So `ResidualNoise` is the least over all sizes.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.engine.plan import Plan
+from testbed.privacy.noise_plan import Guarantees
+
+MAX_SIZES_EXAMINED = 2**16
+"""So many sizes at most are looked at one by one; of more, each update counts as seen by itself in the largest."""
+
+
+@dataclass(frozen=True)
+class ResidualNoise:
+    """By the sizes of a round, what the aggregation says of each: `(m,)` arrays.
+
+    Attributes:
+        sizes: s.
+        max_colluders: dishonest participants with whom a malicious server still sees sums alone.
+        min_sum_size: participants in a sum, at least, as long as the server follows the protocol.
+        noise: share of the planned noise in such a sum.
+        min_partition_size: participants in a malicious server's sum, at least.
+    """
+
+    sizes: npt.NDArray[np.int64]
+    max_colluders: npt.NDArray[np.int64]
+    min_sum_size: npt.NDArray[np.int64]
+    noise: npt.NDArray[np.float64]
+    min_partition_size: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, plan: Plan) -> "ResidualNoise":
+        """What a plan's aggregation leaves, in rounds of all sizes that its clients take part in."""
+        fewest, largest = plan.minimum_participants, plan.maximum_participants
+        if plan.experiment.selection.protocol.startswith("lotto-"):  # clients refuse a list of any other length
+            fewest = largest
+        rows = []
+        for size in range(fewest, largest + 1) if largest - fewest <= MAX_SIZES_EXAMINED else ():
+            try:
+                found: Guarantees = plan.aggregation.guarantees(size)
+            except ValueError:  # there is no sum of so many
+                continue
+            least, part = found.min_sum_size, min(found.min_partition_size, found.min_sum_size)
+            if least <= size:
+                rows.append((size, found.max_colluders, least, min(1.0, found.min_noise_share), part))
+        if not rows:
+            return cls._alone(largest)
+        columns: Any = zip(*rows, strict=True)
+        return cls(*(np.array(column) for column in columns))
+
+    @classmethod
+    def _alone(cls, size: int) -> "ResidualNoise":
+        one = np.array([1])
+        return cls(np.array([size]), -one, one, np.array([1 / size]), one)
+
+    @property
+    def withstood(self) -> int:
+        """The dishonest participants with whom sums alone are seen in rounds of every size; -1: updates are seen."""
+        return int(self.max_colluders.min())
+
+    def from_curious(self, skipping: int, few: bool) -> float:
+        """Share of the planned noise against a server that follows the protocol and sees no more than sums.
+
+        Args:
+            skipping: k participants, none of them the victim, add no noise.
+            few: as few survive as a sum must have, all of the k among them; else everybody.
+        """
+        k = np.minimum(skipping, self.sizes - 1)
+        if few:
+            return float((self.noise * (1 - np.minimum(k, self.min_sum_size - 1) / self.min_sum_size)).min())
+        seen = (self.max_colluders < 0) & (self.min_sum_size == 1)
+        return float(np.where(seen, 1 / self.sizes, 1 - k / self.sizes).min())
+
+    def from_malicious(self, accomplices: int, few: bool) -> float:
+        """Share of the planned noise that a malicious server and so many participants cannot subtract.
+
+        Args:
+            accomplices: k participants, none of them the victim.
+            few: the server claims drop-outs, or splits the sum, as far as clients let it; else everybody is in it.
+        """
+        k = np.minimum(accomplices, self.sizes - 1)
+        left = 1 - k / self.sizes
+        if few:
+            left = (
+                self.noise
+                * self.min_partition_size
+                / self.min_sum_size
+                * (1 - np.minimum(k, self.min_partition_size - 1) / self.min_partition_size)
+            )
+        return float(np.where(k > self.max_colluders, 1 / self.sizes, left).min())
+
+    def described(self, malicious: bool) -> str:
+        """What a guarantee must say of it, to follow its reason; empty where there is nothing."""
+        said = []
+        if len(self.sizes) > 1:
+            said.append(f"in rounds of {self.sizes.min()} to {self.sizes.max()}")
+        if malicious and self.withstood < 0:
+            said.append("each update counts as seen with its own noise alone")
+        elif malicious and (self.min_partition_size < self.min_sum_size).any():
+            said.append(f"a sum may be split into parts of {self.min_partition_size.min()}, accomplices in them")
+        return "".join(f"; {one}" for one in said)
