@@ -36,7 +36,7 @@ from testbed.privacy.gaussian import SubsampledGaussianAccountant
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.noise_plan import Accountant
 
-Server = Literal["honest but curious", "malicious"]
+Server = Literal["honest but curious", "trusted", "malicious"]
 MAX_POPULATION = 10**9  # n_max of Corollary 3: clients that there could be at all
 
 
@@ -45,7 +45,8 @@ class Guarantee:
     """One epsilon that holds for every honest client.
 
     Attributes:
-        server: whom it holds against; a malicious server has the dishonest clients as accomplices.
+        server: whom it holds against; a malicious server has the dishonest clients as accomplices. Trusted: it sees
+            sums before it adds noise, and what holds is for those who see its models.
         cost: at all the noise of the honest participants; with k and r.
         fewest: the same when only as few participants survive as a sum must have: by bad luck, or because a malicious
             server claims that the others have dropped out.
@@ -308,7 +309,7 @@ def _of_correlated_noise(training: _Training, accountant: CorrelatedAccountant) 
     apart, most = accountant.separation, accountant.participations
     found = PrivacyCost(accountant.epsilon({1.0: most}, training.delta), None, most)
     because = f"{most} rounds of a client, {apart} apart or more" if apart > 1 else f"{most} rounds of a client"
-    return [Guarantee("honest but curious", found, found, f"{because}; held off is who sees models alone"), _TRUSTED]
+    return [Guarantee("trusted", found, found, f"{because}; held off is who sees models alone"), _TRUSTED]
 
 
 _NOTHING = PrivacyCost(inf, None, None, reason="the server is trusted with the sums before it adds noise")

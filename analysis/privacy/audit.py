@@ -1,7 +1,8 @@
 """The privacy of one run, measured: which canaries (`testbed.privacy.canaries`) were in, guessed from what was seen.
 
 Two observers. The server sees each round's sum and whose updates are in it: a canary's score is the sum of the sums
-that it took part in, along its direction. An outsider sees the first model and the last one, and neither sums nor
+that it took part in, along its direction. (A server that adds the noise itself has seen more than that; then the row
+is of who sees what it releases.) An outsider sees the first model and the last one, and neither sums nor
 participants. Both know the canaries; how they would guess better is left to nobody here, so that what is proven is a
 lower bound on epsilon, and more guesses right would prove more.
 
@@ -88,6 +89,11 @@ class Audit:
     def guaranteed(self) -> float | None:
         """What selection guaranteed beforehand against a server that follows the protocol."""
         return None if self.plan is None else float(self.plan.guarantees[0].cost.epsilon)
+
+    @property
+    def server_adds_noise(self) -> bool:
+        """Whether the server saw sums before there was noise in them; the observer has what it released."""
+        return self.plan is not None and self.plan.guarantees[0].server == "trusted"
 
     @property
     def refuted(self) -> bool:

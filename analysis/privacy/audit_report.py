@@ -46,6 +46,9 @@ def rendered(audits: Sequence[Audit], format: str, confidence: float) -> str:
     )
     text += "Estimate: were scores normal; no bound. Achieved, planned: the largest of a client, by the ledger.\n"
     for one in audits:
+        if one.server_adds_noise and one.observer == "server":
+            seen = "the server adds the noise, and sees sums without it; the row is of what it releases."
+            text += f"{one.run.label}: {seen}\n"
         if one.refuted:
             text += (
                 f"! {one.run.label}, {one.observer}: more is proven than the ledger says was spent. That happens by "

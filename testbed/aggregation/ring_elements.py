@@ -158,6 +158,7 @@ class ServerAddedNoise(EncodedUpdates):
     ) -> tuple[npt.NDArray[np.float64], int]:
         """See `NoisePolicy.mean`; raises also where there is no noise for this round (`ServerNoise`)."""
         encoding, rotation = self.rotation(round_)
+        encoding.check_count(total, updates)  # before a row of noise is used up that nothing is released with
         noised = self._server.noised(total, encoding, rotation, round_)
         mean, weight = encoding.decode(noised, updates, rotation)
         mean *= weight / self._planned

@@ -7,7 +7,8 @@ row goes by the number of the round, whatever became of the rounds before. Only 
 selection keeps b apart stay b rows apart. A round that ended early counts as one whose sum is 0, and what would have
 been released of it is left out: that is the same mechanism with one output not looked at, and privacy is as planned.
 Its row of noise is added in the next round that has a sum, so that every model has, as noise, exactly what the
-strategy plans for the prefix sum that it is.
+strategy plans for the prefix sum that it is. Where noise is independent, none of it is ever taken back, and the row is
+left out.
 
 What is kept for later rounds is in the memory of the run, and so in its checkpoint: a resumed run goes on with it, and
 noise is drawn for no row twice. A round that was run again, since it was not recorded, has shown nothing to anybody
@@ -53,7 +54,7 @@ class ServerNoise:
         return encoding.with_noise(total, self._row(encoding, round_), rotation)
 
     def _row(self, encoding: Encoding, round_: AggregationRound) -> Floats:
-        """`(D,)` this round's noise, and that of the rounds since the last that had a sum."""
+        """`(D,)` this round's noise, and that of the rounds since the last that had a sum, if any is taken back."""
         dimension = encoding.length
         matrix, memory = self.noise.matrix, round_.memory
         kept = memory.get(_KEPT, matrix.beginning(dimension))
@@ -64,7 +65,7 @@ class ServerNoise:
         if not done < round_.number <= matrix.rounds:
             raise RoundAborted("no-noise", f"round {round_.number} after {done}; there is noise for {matrix.rounds}")
         deviation, total = self.noise.deviation(encoding.dimension), np.zeros(dimension)
-        for step in range(done, round_.number):
+        for step in range(done if matrix.takes_back else round_.number - 1, round_.number):
             assert round_.randomness is not None
             row = gaussian(round_.randomness.secret("server", step + 1, "correlated noise"), dimension)
             row *= deviation

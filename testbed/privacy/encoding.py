@@ -166,14 +166,18 @@ class Encoding:
 
         Raises `RoundAborted` where the sum says another number. A mask that was not removed passes with 2**-bits.
         """
-        if int(total[-1]) != updates % (1 << self.bits):
-            raise RoundAborted("implausible-sum", "a mask was not removed, or an input was no encoded update")
+        self.check_count(total, updates)
         vector = hadamard(centred(total[:-1], self.bits))
         flip_signs(vector, rotation)
         meter("rotate.element", self.length)
         mean = vector[: self.dimension]
         mean *= self.clip / (self.scale * sqrt(self.length) * updates)
         return mean, updates
+
+    def check_count(self, total: npt.NDArray[Any], updates: int) -> None:
+        """Raise `RoundAborted` where a `(D+1,)` sum of encoded updates says that it is of another number."""
+        if int(total[-1]) != updates % (1 << self.bits):
+            raise RoundAborted("implausible-sum", "a mask was not removed, or an input was no encoded update")
 
     def with_noise(self, total: npt.NDArray[Any], noise: Floats, rotation: bytes) -> npt.NDArray[Any]:
         """`(D+1,)` `total`, a sum of encoded updates, with `noise` `(D,)` in it, rotated and in whole steps.

@@ -1,6 +1,7 @@
 """The server's correlated noise: what is released of sums, against the whole matrix; and how it is distributed."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy import stats
 
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.plain import Plain, PlainParameters
+from testbed.aggregation.ring_elements import ServerAddedNoise
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
@@ -69,10 +71,12 @@ def released(noise: CorrelatedNoise, number: int, memory: dict[str, Any], sent: 
 @given(ended_early=st.sets(st.integers(1, ROUNDS)))
 @settings(max_examples=examples(15))
 def test_every_model_has_the_noise_of_its_prefix_sum(strategy: str, ended_early: set[int]) -> None:
-    """Whichever rounds end early: theirs is in the next that does not."""
+    """Whichever rounds end early: theirs is in the next that does not, but where noise is independent."""
     noise, sums = section(strategy, **EXACT), np.random.default_rng(1).normal(0, 0.1, (ROUNDS, 6))
     memory: dict[str, Any] = {}
     rows, shown, true = planned_rows(noise, 6), np.zeros(6), np.zeros(6)
+    if strategy == "identity":
+        rows[[number - 1 for number in ended_early]] = 0
     for number in range(1, ROUNDS + 1):
         memory = {name: np.array(kept) for name, kept in memory.items()}  # as from a checkpoint
         if number in ended_early:
@@ -122,6 +126,25 @@ def test_noise_is_drawn_for_no_round_twice_and_for_none_beyond_the_last() -> Non
             released(section(), number, memory, np.zeros(3))
     with pytest.raises(RoundAborted, match="other-noise"):
         released(section("band"), 3, memory, np.zeros(3))
+
+
+def test_a_sum_that_is_none_uses_up_no_noise() -> None:
+    """A dishonest client whose update says that it is two ends the round; its row is in the next all the same."""
+    policy = ServerAddedNoise(section(), 32)
+
+    def mean(number: int, count: int, memory: dict[str, Any]) -> bytes:
+        total = np.zeros(policy.length(10), np.uint32)
+        total[-1] = count
+        return policy.mean(total, 5, replace(server_round(number, memory), dimension=10, experiment_id=b"id"))[
+            0
+        ].tobytes()
+
+    forged: dict[str, Any] = {}
+    ended: dict[str, Any] = {}
+    assert mean(1, 5, forged) == mean(1, 5, ended)
+    with pytest.raises(RoundAborted, match="implausible-sum"):
+        mean(2, 6, forged)
+    assert mean(3, 5, forged) == mean(3, 5, ended)
 
 
 def test_it_is_charged_by_element() -> None:
@@ -187,6 +210,16 @@ def test_noise_that_cannot_be_drawn_exactly_is_refused() -> None:
         section(noise_multiplier=0.01, scale=16).check(5, 10, 32)
     with pytest.raises(ExperimentError, match=r"aggregation\.bits: 5 updates of 32 steps to the clip and their"):
         section().check(5, 10, 8)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_ring_has_room_for_the_noise_of_rounds_that_ended_early(strategy: str) -> None:
+    """The most that any number of rows in a row have together, but for independent noise, of which one is released."""
+    matrix = section(strategy).matrix
+    inverse = oracles.solved(oracles.dense(matrix.coefficients), np.eye(ROUNDS))
+    sums = [inverse[begin:end].sum(axis=0) for end in range(1, ROUNDS + 1) for begin in range(end)]
+    largest = 1.0 if strategy == "identity" else max(float(np.linalg.norm(one)) for one in sums)
+    assert matrix.largest_release == pytest.approx(largest, rel=1e-9)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -12,7 +12,8 @@ everything: the epsilon against it is infinite.
 A round that was begun in a process that died, and is run again with other noise, may have been released before (another
 machine may have gone on with it). Then C x + z has one row more: that round's, with noise of its own. It tells of all
 that is in the row, hence of the earlier rounds of clients that were not in this one, too. So everybody who has been in
-any round is charged for it, as if it had been in this one.
+any round is charged for it, as if it had been in this one. Where rounds before it ended early, their noise, too, was
+drawn for that release: it follows from their rows, with noise of their own, and from this one; all are charged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -155,12 +156,16 @@ class CorrelatedLedger:
         return np.unique(np.concatenate([np.flatnonzero(self._counts), *tried])).astype(np.int64)
 
     def _enter_attempt(self, step: int, clients: Ids) -> None:
-        """One row more: what is in it of each client's rounds, and of attempts at earlier ones, all added up."""
-        changed = np.zeros(len(self._squared))
-        for earlier, those in (*self._steps, *self._attempts):
-            if earlier < step:
-                changed[those] += abs(self._coefficients[step - earlier])
-        self._squared[clients] += (changed[clients] + abs(self._coefficients[0])) ** 2
+        """The rows since the last release once more: what is in them of each client's rounds, all added up."""
+        released = self._steps[-1][0] if self._steps else -1
+        for row in range(released + 1, step + 1):
+            changed = np.zeros(len(self._squared))
+            for earlier, those in (*self._steps, *self._attempts):
+                if earlier < row:
+                    changed[those] += abs(self._coefficients[row - earlier])
+            if row == step:
+                changed[clients] += abs(self._coefficients[0])
+            self._squared[clients] += changed[clients] ** 2
         self._attempts.append((step, clients))
 
     def _look_ahead(self, step: int) -> None:

@@ -9,7 +9,6 @@ from functools import lru_cache
 from math import sqrt
 from typing import Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from testbed.errors import ExperimentError
@@ -18,7 +17,6 @@ from testbed.privacy.encoding import padded
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.matrix.buffered import MOST_BUFFERS
 from testbed.privacy.matrix.strategy import Name, Strategy, strategy
-from testbed.privacy.matrix.toeplitz import inverse
 from testbed.privacy.noise import ClippedUpdates, noise_multiplier_for, rounded_up
 from testbed.privacy.participation_pattern import ParticipationPattern
 
@@ -158,8 +156,7 @@ class CorrelatedNoise(ClippedUpdates):
     def check(self, participants: int, dimension: int, bits: int) -> None:
         """Raise `ExperimentError` (one line) where the sum would not fit the ring, or noise could not be drawn."""
         deviation = self.deviation(dimension)
-        of_a_row = sqrt(float(np.square(inverse(self.matrix.coefficients)).sum()))
-        self.check_ring(participants, dimension, bits, deviation * of_a_row / self.clip)
+        self.check_ring(participants, dimension, bits, deviation * self.matrix.largest_release / self.clip)
         in_steps = deviation / self.clip * self.steps(dimension)
         if not _LEAST_STEPS <= in_steps <= _LARGEST_STEPS:
             raise ExperimentError(

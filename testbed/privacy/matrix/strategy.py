@@ -15,6 +15,7 @@ import numpy as np
 from testbed.arrays import Floats
 from testbed.privacy.matrix import banded, buffered
 from testbed.privacy.matrix.buffered import INDEPENDENT, PREFIX_SUMS, Buffers
+from testbed.privacy.matrix.toeplitz import largest_sum
 
 Name = Literal["blt", "band", "identity", "prefix-sum"]
 
@@ -38,6 +39,18 @@ class Strategy(ABC):
     @abstractmethod
     def vectors(self) -> int:
         """How many are kept from round to round."""
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether rounds take back noise of earlier ones; else that of a round without a sum need not be released."""
+        return self.vectors > 0
+
+    @cached_property
+    def largest_release(self) -> float:
+        """Standard deviation, over that of z, of the noise of a release, at most: its row, and those before it of
+        rounds that ended early.
+        """
+        return largest_sum(self.coefficients) if self.takes_back else 1.0
 
     @abstractmethod
     def correlate(self, noise: Floats, kept: Floats, step: int) -> None:

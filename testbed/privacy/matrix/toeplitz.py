@@ -45,6 +45,21 @@ def error_of(noise: Floats, of: str) -> float:
     return float(np.sqrt((times * noise * noise).sum()))
 
 
+def largest_sum(coefficients: Floats) -> float:
+    """The largest standard deviation of a coordinate of successive rows of C^-1 z, one or more of them, summed.
+
+    Over the n rows: of m summed the last are the largest, ||P - P shifted by m|| with P the first column of A C^-1.
+    """
+    from scipy.signal import correlate  # slow to import
+
+    prefix = np.cumsum(inverse(coefficients))
+    rounds, squares = len(prefix), np.append(0.0, np.cumsum(prefix * prefix))
+    shifts = np.arange(1, rounds + 1)
+    products = np.append(correlate(prefix, prefix, "full")[rounds:], 0.0)
+    found = squares[rounds] + squares[rounds - shifts] - 2 * products
+    return float(np.sqrt(found.max()))
+
+
 def gram_row(coefficients: Floats, row: int) -> Floats:
     """`(row + 1,)` of C^T C: the product of column `row` (from 0) with each column up to itself."""
     rounds = len(coefficients)

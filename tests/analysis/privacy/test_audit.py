@@ -129,11 +129,22 @@ def test_the_table_its_json_and_the_picture(without_noise: RunRecords, tmp_path:
     assert [row["observer"] for row in rows] == ["server", "outsider"]
     assert rows[0]["audited_epsilon"] == found[0].guessed.epsilon < both(without_noise)[0].guessed.epsilon
     assert rows[0]["achieved_epsilon"] is None
+    assert "the server adds the noise" not in rendered(found, "text", 0.99)
     assert rendered(found, "markdown", 0.99).startswith("| Run |")
     written = draw(found, tmp_path)
     assert [path.suffix for path in written] == [".png", ".pdf", ".csv"]
     drawn = written[2].read_text()
     assert f"{found[0].guessed.epsilon:.6g}"[:6] in drawn
+
+
+def test_a_server_that_adds_the_noise_has_seen_more_than_its_row(ran: Ran) -> None:
+    noise = {"mechanism": "correlated", "noise_multiplier": 4.0, "strategy": "identity"}
+    found = audits([ran(aggregation=BASE["aggregation"] | {"noise": noise}, rounds=2)])
+    said = "audited: the server adds the noise, and sees sums without it; the row is of what it releases.\n"
+    assert rendered(found, "text", 0.95).count(said) == 1
+    assert said not in rendered(found[1:], "text", 0.95)
+    assert found[0].plan is not None
+    assert [one.server for one in found[0].plan.guarantees] == ["trusted", "malicious"]
 
 
 def test_what_an_audit_lacks_is_said(ran: Ran, without_noise: RunRecords) -> None:

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from dp_accounting import get_epsilon_gaussian
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from testbed.arrays import Ids
+from testbed.arrays import Floats, Ids
 from testbed.privacy.ledger import Shares
 from testbed.privacy.matrix.accounting import CorrelatedAccountant, gaussian_delta, gaussian_epsilon
 from testbed.privacy.matrix.ledger import CorrelatedLedger, ServerCharge
@@ -161,6 +161,52 @@ def test_an_attempt_costs_at_least_the_row_that_it_adds(
         least = accountant("prefix-sum").epsilon_of(np.array([squared]), _DELTA)[0]
         assert ledger.of(client) >= least - 1e-9
         assert again.of(client) == ledger.of(client)
+
+
+def squared_by_what_was_shown(matrix: Floats, sets: list[set[int]], tried: tuple[int, set[int]], client: int) -> float:
+    """Of all that was released, by its whole covariance: rounds with nobody in are shown with the next, as in attempts.
+
+    The attempt takes fresh noise for its own round and for those before it that were not shown; then the rounds go on
+    as if there had been none.
+    """
+    rounds, (number, who) = len(sets), tried
+    mine = np.array([client in one for one in sets], np.float64)
+    noise = np.linalg.inv(matrix[:rounds, :rounds])
+    done = max((place + 1 for place, one in enumerate(sets[: number - 1]) if one), default=0)
+    rows, changes, begin = [], [], 0
+    for place, one in enumerate(sets):
+        if one:
+            rows.append(np.append(noise[begin : place + 1].sum(axis=0), np.zeros(rounds)))
+            changes.append(mine[place])
+            begin = place + 1
+    attempt = noise[done:number].sum(axis=0)
+    rows.append(
+        np.concatenate([np.where(np.arange(rounds) < done, attempt, 0), np.where(np.arange(rounds) < done, 0, attempt)])
+    )
+    changes.append(float(client in who))
+    seen, changed = np.array(rows), np.array(changes)
+    return float(changed @ np.linalg.solve(seen @ seen.T, changed))
+
+
+@pytest.mark.parametrize("name", ["blt", "band", "identity", "prefix-sum"])
+@given(
+    sets=st.lists(st.sets(st.integers(0, 3), max_size=2), min_size=6, max_size=6),
+    tried=st.tuples(st.integers(1, 6), st.sets(st.integers(0, 3), min_size=1)),
+)
+@example(sets=[{0}, set(), {1}, set(), set(), {2}], tried=(3, {0}))
+@settings(max_examples=examples(40))
+def test_an_attempt_that_shows_noise_of_rounds_before_it_costs_that_too(
+    name: str, sets: list[set[int]], tried: tuple[int, set[int]]
+) -> None:
+    """Rounds that ended early, and then one that was begun twice: their noise was in both, and not the same."""
+    ledger = CorrelatedLedger(plan(name), _POPULATION, _DELTA)
+    matrix = oracles.dense(ledger._coefficients)
+    for number, who in enumerate(sets, 1):
+        if number == tried[0]:
+            ledger.spend(ServerCharge().of_attempt(np.array(sorted(tried[1])), False), number)
+        ledger.spend({_WHOLE: np.array(sorted(who))} if who else {}, number)
+    for client in range(4):
+        assert ledger._squared[client] >= squared_by_what_was_shown(matrix, sets, tried, client) - 1e-9
 
 
 def test_who_is_in_no_released_sum_is_not_charged() -> None:
