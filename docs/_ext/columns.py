@@ -182,6 +182,10 @@ SUMMARY: dict[str, tuple[str, str]] = {
     "behind_factor": ("", "Live: how many times as long these took as links and devices say; null: there are none."),
     "final_accuracy": ("share, 0 to 1", "The last that was measured."),
     "best_accuracy": ("share, 0 to 1", "The best that was measured."),
+    "final_attack_success": (
+        "share, 0 to 1",
+        "Of the held-out samples that poisoned ones are to change, the last that was measured; null: none are.",
+    ),
     "final_perplexity": ("", "exp(mean loss of a word), the last that was measured; null: no language model."),
     "best_perplexity": ("", "The best that was measured."),
     "training": ("", "`real` or `simulated`."),

@@ -261,8 +261,10 @@ class Adversary:
             kind.check_workload(workload, chosen)
 
     def success(self, workload: Workload, model: npt.NDArray[np.float32]) -> float | None:
-        """Of the held-out samples on which the clients' attack is to have an effect, the share on which it has; None:
-        no misbehaviour wants such a thing, or no such sample is held out. Of several that do, the first one named counts.
+        """Of the held-out samples on which the clients' attack is to have an effect, the share on which it has.
+
+        None: no misbehaviour wants such a thing, or no such sample is held out. Of several that do, the first one
+        named counts.
         """
         for kind in (kind for found in self._clients.values() for kind in found):
             change = kind.wanted(self._context.options_of(kind))
