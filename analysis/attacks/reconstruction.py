@@ -56,12 +56,17 @@ def view(run: RunRecords, first: int, last: int) -> View:
 
     Raises:
         ExperimentError: there are no such rounds, none of them completed, or the run has not recorded one that did;
-            or the run is asynchronous, or what is recorded does not fit together.
+            or the run is asynchronous, or combines updates by a rule, or what is recorded does not fit together.
     """
     if run.experiment.get("asynchronous") is not None:
         raise ExperimentError(
             f"{run.path}: an asynchronous run, whose clients trained on models of several rounds and scaled what they "
             "learned; attacks by least squares are held against updates of one model"
+        )
+    if (run.experiment["aggregation"].get("robust") or {}).get("rule") is not None:
+        raise ExperimentError(
+            f"{run.path}: combines updates by a rule (aggregation.robust), so that its rounds are no sums to solve; "
+            "its server sees each update by itself"
         )
     recorded = run.rounds
     done = len(recorded)

@@ -9,7 +9,7 @@ How much noise is left in a round depends on the number of its participants: see
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import ceil, inf
@@ -301,7 +301,7 @@ def _of_dp_sgd(training: _Training, accountant: SubsampledGaussianAccountant) ->
         always = PrivacyCost(asked.epsilon({1.0: training.rounds}, training.delta), None, training.rounds)
         why = "only local sampling: the server says who takes part, and may ask a client in every round"
         return [honest, Guarantee("malicious", always, always, why)]
-    return [honest, _TRUSTED]
+    return [replace(honest, server="trusted"), _TRUSTED]
 
 
 def _of_correlated_noise(training: _Training, accountant: CorrelatedAccountant) -> list[Guarantee]:

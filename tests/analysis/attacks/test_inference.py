@@ -227,6 +227,10 @@ def test_tables_and_pictures(plain: RunRecords, tmp_path: Path) -> None:
         ({"records": {"aggregates": [3, 6]}, "_from": 1}, r"no aggregate of round 1; run it with records\.aggregates"),
         ({"workload": BASE["workload"] | {"training": "simulated"}}, "has a training of its own"),
         (
+            {"aggregation": {"protocol": "plain", "weights": "equal", "robust": {"rule": "median"}}},
+            r"by a rule \(aggregation\.robust\)",
+        ),
+        (
             {
                 "selection": {"protocol": "bernoulli", "client_rate": 0.5},
                 "aggregation": {
