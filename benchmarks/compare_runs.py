@@ -112,6 +112,7 @@ def _tables(rounds: int, experiment: dict[str, Any], rng: np.random.Generator) -
             "survivors": zeros + PARTICIPANTS, "bytes_down": zeros, "bytes_up": zeros, "beacon_bytes_down": zeros,
             "beacon_bytes_up": zeros, "accuracy": 0.95 - 0.8 * np.exp(-number / 40) + rng.normal(0, 0.01, rounds),
             "loss": np.exp(-number / 40), "recalls": [None] * rounds, "metrics": [None] * rounds,
+            "attack_success": [None] * rounds,
         },
     }  # fmt: skip
 
