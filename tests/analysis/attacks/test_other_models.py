@@ -46,14 +46,20 @@ def test_every_coordinate_of_the_victims_update(tmp_path: Path) -> None:
         assert np.linalg.norm(estimate - true) < 0.05 * np.linalg.norm(estimate - other)
 
 
-def test_the_steps_of_lightsecagg_are_known(tmp_path: Path) -> None:
+def signed_and_unbound(tmp_path: Path, aggregation: dict[str, Any]) -> list[RunRecords]:
+    """A run in which what clients were asked to train is agreed on, and one in which it is not, both attacked."""
     adversary = {"dishonest": 0, "server": "send-different-models"}
     runs = []
     for binding in ("signed", "none"):
-        given = {"protocol": "lightsecagg", "model_binding": binding}
+        given = {**aggregation, "model_binding": binding}
         experiment = validated({**BASE, "aggregation": given, "adversary": adversary}, "test")
         (path,) = run_all(experiment, tmp_path / binding, where="test")
         runs.append(RunRecords(path))
+    return runs
+
+
+def test_the_steps_of_lightsecagg_are_known(tmp_path: Path) -> None:
+    runs = signed_and_unbound(tmp_path, {"protocol": "lightsecagg"})
     had = runs[1]
     assert [one.recovered for one in recovered_updates(had, Victims(had))] == [8970, 8970]
     frame = other_models(runs)
@@ -63,13 +69,7 @@ def test_the_steps_of_lightsecagg_are_known(tmp_path: Path) -> None:
 
 def test_shares_bound_to_another_model_open_for_no_member(tmp_path: Path) -> None:
     """Under `one-shot` the victim's shares, sealed with its own model's digest, end the round; unbound, it is had."""
-    adversary = {"dishonest": 0, "server": "send-different-models"}
-    runs = []
-    for binding in ("signed", "none"):
-        given = {"protocol": "one-shot", "model_binding": binding, "committee": {"size": 9}, "max_colluders": 2}
-        experiment = validated({**BASE, "aggregation": given, "adversary": adversary}, "test")
-        (path,) = run_all(experiment, tmp_path / binding, where="test")
-        runs.append(RunRecords(path))
+    runs = signed_and_unbound(tmp_path, {"protocol": "one-shot", "committee": {"size": 9}, "max_colluders": 2})
     had = runs[1]
     assert [one.recovered for one in recovered_updates(had, Victims(had))] == [8970, 8970]
     frame = other_models(runs)
@@ -79,13 +79,7 @@ def test_shares_bound_to_another_model_open_for_no_member(tmp_path: Path) -> Non
 
 def test_reports_bound_to_another_model_do_not_open_for_the_helper(tmp_path: Path) -> None:
     """Under `pine` those who were not sent what the server says are left out; unbound, the victim's update is had."""
-    adversary = {"dishonest": 0, "server": "send-different-models"}
-    runs = []
-    for binding in ("signed", "none"):
-        given = {"protocol": "pine", "model_binding": binding, "norm_bound": 10}
-        experiment = validated({**BASE, "aggregation": given, "adversary": adversary}, "test")
-        (path,) = run_all(experiment, tmp_path / binding, where="test")
-        runs.append(RunRecords(path))
+    runs = signed_and_unbound(tmp_path, {"protocol": "pine", "norm_bound": 10})
     had = runs[1]
     assert [one.recovered for one in recovered_updates(had, Victims(had))] == [8970, 8970]
     frame = other_models(runs)
