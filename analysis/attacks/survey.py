@@ -181,6 +181,7 @@ _OF_FLAMINGO = {
     "contradict-dropouts": "2t - L dishonest members are needed",
     "false-committee-key": "t dishonest members are needed",
     "send-different-models": "masks that do not cancel",
+    "label-neighbours-offline": "such labels exist in a round with at most 2^-security",
 }
 
 
@@ -189,7 +190,9 @@ def limit(name: str, experiment: Experiment) -> str:
     selection = experiment.selection.protocol
     sums = experiment.aggregation
     if isinstance(sums, FlamingoParameters) and name in _OF_FLAMINGO:
-        unbound = name == "send-different-models" and sums.model_binding == "none"
+        unbound = (name == "send-different-models" and sums.model_binding == "none") or (
+            name == "label-neighbours-offline" and sums.labels == "random"
+        )
         return "" if unbound else f"{_OF_FLAMINGO[name]} (docs/explanation/flamingo.md)"
     if isinstance(sums, OneShotParameters) and name == "contradict-dropouts":
         return "2U - N dishonest members are needed (docs/explanation/one-shot.md)"

@@ -117,7 +117,7 @@ class FlamingoAccomplice(Decryptor, answers=(*Decryptor.questions, SignService, 
         return b"" if not sealed else super().own_share(service, sealed)
 
 
-class _AgainstOneVictim(AggregationMisbehaviour, Flamingo):
+class AgainstOneVictim(AggregationMisbehaviour, Flamingo):
     """What the two attacks on one client's update have in common."""
 
     applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
@@ -140,13 +140,34 @@ class _AgainstOneVictim(AggregationMisbehaviour, Flamingo):
 
     async def told(self, reports: Replies, victim: int, own: bytes, common: Mapping[int, bytes], counted: str) -> str:
         """The victim's input without its masks, in one line: the seed of its own, and by peer those in common."""
-        signs = [-1, *(-1 if peer > victim else 1 for peer in common)]
-        masked = await reports.masked_total(ids([victim]))
-        update = masked.with_masks(Masks([own, *common.values()], signs, self.parameters.prg)).materialised()
-        return recovery_told(counted, update, update.tobytes(), self.parameters.quantisation)
+        pairs = {(victim, peer): seed for peer, seed in common.items()}
+        return await self.told_of_group(reports, [victim], {victim: own}, pairs, counted)
+
+    async def told_of_group(
+        self,
+        reports: Replies,
+        group: Sequence[int],
+        own: Mapping[int, bytes],
+        common: Mapping[tuple[int, int], bytes],
+        counted: str,
+    ) -> str:
+        """Take the masks off the sum over a group's inputs, and tell in one line what came of it.
+
+        Args:
+            reports: of the round.
+            group: the clients.
+            own: the seeds of their own masks, by client.
+            common: the seeds of their masks in common with clients outside the group, by client and peer.
+            counted: the beginning of the line.
+        """
+        signs = [-1] * len(own) + [-1 if peer > client else 1 for client, peer in common]
+        masked = await reports.masked_total(ids(sorted(group)))
+        masks = Masks([*own.values(), *common.values()], signs, self.parameters.prg)
+        total = masked.with_masks(masks).materialised()
+        return recovery_told(counted, total, total.tobytes(), self.parameters.quantisation, len(group))
 
 
-class ContradictLabels(_AgainstOneVictim):
+class ContradictLabels(AgainstOneVictim):
     """Some members are told that the victim is online, the others that it is offline; the round is completed."""
 
     name: ClassVar[str] = "contradict-dropouts"
@@ -210,7 +231,7 @@ class ContradictLabels(_AgainstOneVictim):
         return accomplices, honest[:first], honest[first:]
 
 
-class FalseKey(_AgainstOneVictim):
+class FalseKey(AgainstOneVictim):
     """One client is shown a committee key of the server's own, as far as accomplices have signed it."""
 
     name: ClassVar[str] = "false-committee-key"
@@ -268,7 +289,7 @@ class FalseKey(_AgainstOneVictim):
         return recovered_self_masks(false, needed)[victim]
 
 
-class CopyCiphertext(_AgainstOneVictim):
+class CopyCiphertext(AgainstOneVictim):
     """A client of the server's signs, as its own for a neighbour that is offline, the first half of what the victim has
     encrypted for one that is online: decrypted, that would be the seed of a mask which nobody is to take off.
     """

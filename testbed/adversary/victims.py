@@ -50,17 +50,20 @@ def drawn_victim(
     return int(randomness.generator("server", round_number, "victim").choice(honest))
 
 
-def recovery_told(counted: str, update: npt.NDArray[Any], encoded: bytes, quantisation: Quantisation) -> str:
+def recovery_told(
+    counted: str, update: npt.NDArray[Any], encoded: bytes, quantisation: Quantisation, clients: int = 1
+) -> str:
     """One line of an update that a server has, or of what it has instead.
 
     Args:
         counted: the beginning of the line.
-        update: `(d+1,)` the quantised update, its weight the last.
+        update: `(d+1,)` the quantised update, or the sum of several, with the weight as the last element.
         encoded: the same as bytes, of which the line has the SHA-256.
         quantisation: the updates'.
+        clients: the number of updates in it.
     """
     try:
-        _, weight = quantisation.decode(update, 1)
+        _, weight = quantisation.decode(update, clients)
     except RoundAborted as failed:
         return f"{counted}; failed: {failed.detail}"
     return f"{counted}; reconstructed, weight {weight}, sha256 {hashlib.sha256(encoded).hexdigest()}"

@@ -1,57 +1,79 @@
-"""How dense the graphs of `flamingo` are: the probability of an edge for so many participants.
+"""Density of the graphs of `flamingo`: the probability of an edge, and the fewest neighbours that must be online.
 
-Ma et al., IEEE S&P 2023, arXiv 2308.09883, Lemma 1 and section 4.4: of n participants c = floor(dishonest n) are
-dishonest and d = floor(dropouts n) drop out, whoever they are, as long as they were chosen without regard to the graph.
-Each pair is an edge with probability epsilon, independently of the others (Gilbert, Erdos, Renyi).
+Ma et al., IEEE S&P 2023, arXiv 2308.09883, section 4.4 and Lemma 1. Of n participants, c = floor(dishonest n) are
+dishonest, chosen without regard to the graph. The server labels up to d = floor(dropouts n) participants offline. Each
+pair is an edge with probability epsilon, independently of the others (Gilbert, Erdos, Renyi).
 
-- *disconnected*: the n - c - d honest survivors fall apart, and the sum shows the sums of the parts: the sum over k of
-  C(m, k) (1 - epsilon)**(k (m - k)), at most 2**-security.
-- *too few*: a survivor has fewer than k neighbours among the survivors, where k is the least number with
-  dishonest**k < 2**-security, so that not all of them are dishonest; decryptors then refuse. At most 2**-correctness.
+**A server that chooses the labels** (`labels: chosen`). The graph is public before the labels are written. So the
+server can look for a set A of honest clients and label all honest neighbours of A that are not in A offline: the masks
+between A and the rest of the sum are then known, and the server has the sum over A alone. The committee accepts the
+labels if every client online has k neighbours online and if the graph of those online is connected; the server's
+accomplices can give A both. `cut_off_bits` bounds the probability that such a set exists, by a union bound over all A
+of at most half of the honest clients of the product of
 
-The paper leaves the formula for epsilon to its appendix; these are union bounds over exact tails, summed in logarithms.
-Epsilon is a multiple of 2**-10. Where none below 1 does, the graph is complete: all honest survivors are neighbours of
-each other, and neither can happen.
+- Pr[at most d honest clients outside A have a neighbour in A], and
+- Pr[the members of A have a k neighbours or more, counted among A and the accomplices],
+
+which concern different pairs and are independent. Before the graph is fixed, the server may try round numbers and lists
+of participants, 2**tries of them. All of these graphs have to hold, so the bound is at most 2**-(security + tries).
+
+**Labels that do not depend on the graph** (`labels: random`): the paper's Lemma 1. Clients drop out by chance, and the
+server labels them as it saw them. Then the n - c - d honest clients online fall apart with probability at most
+2**-security, and k is the least number with dishonest**k < 2**-security. This holds for an honest-but-curious server. A
+malicious one has single updates (docs/explanation/flamingo.md).
+
+In both cases the committee refuses the labels of an honest server with probability at most 2**-correctness. The paper
+leaves the formula for epsilon to its appendix; these are union bounds over exact tails or over upper bounds of tails,
+summed in logarithms. Epsilon is a multiple of 2**-10. If no epsilon below 1 meets the requirements, the graph is
+complete: all honest clients online are neighbours of each other, and nothing can be cut off.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import exp, inf, lgamma, log, log1p, log2
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 STEPS = 1 << 10
 """Epsilon is a multiple of one over this."""
 
 _LN2 = log(2)
+_EXPONENTS = np.linspace(0.02, 6, 96)[:, None]  # of Chernoff's bound: any of them gives a bound, the least one is taken
+
+Labels = Literal["chosen", "random"]
+_Logs = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What must hold, but for these probabilities.
+    """Properties that the graph of a round must have, and the probabilities with which it may lack them.
 
     Attributes:
         dishonest: largest fraction of dishonest participants (the paper's eta).
-        dropouts: largest fraction that drops out (the paper's delta).
-        security: the server learns more than the sum with at most 2**-security (the paper's kappa).
-        correctness: decryptors refuse an honest server's graph with at most 2**-correctness.
+        dropouts: largest fraction that may be labelled offline (the paper's delta).
+        security: the server learns more than the sum of a round with probability at most 2**-security (the paper's
+            kappa).
+        correctness: the committee refuses the labels of an honest server with probability at most 2**-correctness.
+        labels: "chosen" if the server may label any clients offline, with the graph in view; "random" if labels do not
+            depend on the graph.
+        tries: the server can try 2**tries graphs before it takes one; counts with "chosen" labels.
     """
 
     dishonest: float
     dropouts: float
     security: float
     correctness: float
+    labels: Labels = "chosen"
+    tries: float = 40
 
     def counts(self, participants: int) -> tuple[int, int]:
-        """(c, d): so many dishonest and so many that drop out, of n participants."""
+        """(c, d): the dishonest participants, and those that may be labelled offline, of n participants."""
         dishonest, dropouts = (Fraction(str(part)) for part in (self.dishonest, self.dropouts))
         return int(dishonest * participants), int(dropouts * participants)
-
-    @property
-    def fewest_neighbours(self) -> int:
-        """k: so many neighbours are not all dishonest."""
-        if self.dishonest == 0:
-            return 1
-        return int(self.security / -log2(self.dishonest)) + 1
 
 
 @dataclass(frozen=True)
@@ -61,8 +83,8 @@ class Density:
     Attributes:
         participants: n.
         steps: epsilon, in units of 1 / `STEPS`; `STEPS`: the graph is complete.
-        survivors: how many must not drop out.
-        neighbours: k, how many of these must be a survivor's neighbours; 0 where the graph is complete.
+        survivors: fewest participants online.
+        neighbours: k, fewest neighbours online of each client online; 0 where the graph is complete.
     """
 
     participants: int
@@ -77,38 +99,110 @@ class Density:
 
     @property
     def mean_neighbours(self) -> float:
-        """Of a participant."""
+        """Expected number of neighbours of a participant."""
         return self.epsilon * (self.participants - 1)
 
 
 @lru_cache(maxsize=64)
 def density(participants: int, requirements: Requirements) -> Density:
-    """The least epsilon that meets the requirements, for n participants."""
-    dishonest, dropouts = requirements.counts(participants)
-    survivors = participants - dropouts
-    low, high = 0, STEPS  # the first does not do, the second does
+    """Find an epsilon that meets the requirements for n participants, as small as bisection finds it."""
+    fewest = _fewest_if_chosen if requirements.labels == "chosen" else _fewest_if_random
+    _, dropouts = requirements.counts(participants)
+    low, high, neighbours = 0, STEPS, 0  # `low` does not meet the requirements, `high` does
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _does(middle / STEPS, survivors, dishonest, requirements) else (middle, high)
-    least = 0 if high == STEPS else requirements.fewest_neighbours
-    return Density(participants, high, survivors, least)
+        needed = fewest(middle / STEPS, participants, requirements)
+        if needed is None:
+            low = middle
+        else:
+            high, neighbours = middle, needed
+    return Density(participants, high, participants - dropouts, neighbours)
 
 
-def _does(epsilon: float, survivors: int, dishonest: int, requirements: Requirements) -> bool:
-    apart = disconnected_bits(survivors - dishonest, epsilon)
-    few = too_few_bits(survivors, requirements.fewest_neighbours, epsilon)
-    return apart >= requirements.security and few >= requirements.correctness
+def _fewest_if_chosen(epsilon: float, participants: int, requirements: Requirements) -> int | None:
+    """The least k with which this epsilon meets the requirements against chosen labels; None: there is none."""
+    dishonest, dropouts = requirements.counts(participants)
+    survivors = participants - dropouts
+    if disconnected_bits(survivors, epsilon) < requirements.correctness:
+        return None
+
+    def is_correct(neighbours: int) -> bool:
+        return too_few_bits(survivors, neighbours, epsilon) >= requirements.correctness
+
+    def is_secure(neighbours: int) -> bool:
+        bits = cut_off_bits(participants, dishonest, dropouts, neighbours, epsilon)
+        return bits >= requirements.security + requirements.tries
+
+    if not is_correct(1):
+        return None
+    largest = _last(is_correct, 1, survivors)
+    if not is_secure(largest):
+        return None
+    return 1 if is_secure(1) else 1 + _last(lambda neighbours: not is_secure(neighbours), 1, largest)
+
+
+def _fewest_if_random(epsilon: float, participants: int, requirements: Requirements) -> int | None:
+    """The paper's k, if this epsilon meets the requirements where labels do not depend on the graph; else None."""
+    dishonest, dropouts = requirements.counts(participants)
+    survivors = participants - dropouts
+    neighbours = 1 if requirements.dishonest == 0 else int(requirements.security / -log2(requirements.dishonest)) + 1
+    if disconnected_bits(survivors - dishonest, epsilon) < requirements.security:
+        return None
+    return neighbours if too_few_bits(survivors, neighbours, epsilon) >= requirements.correctness else None
+
+
+def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The last number from `low`, where `holds` is true, to below `high`, where it is false; true, then false."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def cut_off_bits(participants: int, dishonest: int, dropouts: int, neighbours: int, epsilon: float) -> float:
+    """Bound the chance that labels exist which cut a set of honest clients off and which the committee accepts.
+
+    Args:
+        participants: n.
+        dishonest: c, fixed before the graph is.
+        dropouts: d, the most clients that may be labelled offline.
+        neighbours: k, the fewest neighbours online that the committee accepts.
+        epsilon: the probability of an edge, above 0 and below 1.
+
+    Returns:
+        x, where the probability is at most 2**-x; infinite without dishonest clients, as nothing then connects a set
+        that is cut off with the rest.
+    """
+    honest = participants - dishonest
+    if dishonest == 0 or honest < 2:
+        return inf
+    sizes = np.arange(1, honest // 2 + 1, dtype=np.float64)
+    outside = honest - sizes
+    log_apart = sizes * log1p(-epsilon)  # of one client outside, having no neighbour in A
+    few_outside = _log_tail(outside, outside - dropouts, log_apart, np.log1p(-np.exp(log_apart)))
+    pairs = sizes * (sizes - 1) / 2  # in A; an edge among them counts for both of its ends
+    chernoff = (
+        pairs * np.log1p(epsilon * np.expm1(2 * _EXPONENTS))
+        + sizes * dishonest * np.log1p(epsilon * np.expm1(_EXPONENTS))
+        - _EXPONENTS * sizes * neighbours
+    )
+    enough_inside = np.minimum(chernoff.min(axis=0), 0.0)
+    one, log_epsilon = np.array([float(dishonest)]), np.array([log(epsilon)])
+    enough_inside[0] = _log_tail(one, np.array([float(neighbours)]), log_epsilon, np.log1p(-np.exp(log_epsilon)))[0]
+    sets = _log_factorial(honest)[-1] - _log_factorial(honest)[sizes.astype(int)]
+    sets = sets - _log_factorial(honest)[outside.astype(int)]
+    return _bits((sets + few_outside + enough_inside).tolist())
 
 
 def disconnected_bits(clients: int, epsilon: float) -> float:
-    """x, where so many clients fall apart with probability 2**-x at most; 0: nothing is said."""
-    stays_away = log1p(-epsilon)
-    logarithms = [_log_choose(clients, k) + k * (clients - k) * stays_away for k in range(1, clients // 2 + 1)]
+    """x, where the graph of this many clients is not connected with probability 2**-x at most; 0: nothing is shown."""
+    log_absent = log1p(-epsilon)
+    logarithms = [_log_choose(clients, k) + k * (clients - k) * log_absent for k in range(1, clients // 2 + 1)]
     return _bits(logarithms)
 
 
 def too_few_bits(survivors: int, neighbours: int, epsilon: float) -> float:
-    """x, where a survivor has fewer than so many neighbours among the survivors with probability 2**-x at most."""
+    """x, where a survivor has fewer neighbours than `neighbours` among the survivors with probability 2**-x at most."""
     others = survivors - 1
     if others < neighbours:
         return 0.0
@@ -119,12 +213,37 @@ def too_few_bits(survivors: int, neighbours: int, epsilon: float) -> float:
     return _bits(logarithms)
 
 
+def _log_tail(trials: _Logs, least: _Logs, log_p: _Logs, log_not_p: _Logs) -> _Logs:
+    """Bound log Pr[Bin(trials, p) >= least] from above, elementwise.
+
+    Above the mean the terms fall at least as fast as a geometric series with the ratio of the first two. Below it the
+    bound is 0, the logarithm of 1.
+    """
+    factorial = _log_factorial(int(trials.max()))
+    inside = np.clip(least, 0, trials)
+    places = trials.astype(int), inside.astype(int), (trials - inside).astype(int)
+    first = factorial[places[0]] - factorial[places[1]] - factorial[places[2]]
+    first = first + inside * log_p + (trials - inside) * log_not_p
+    log_ratio = np.log(np.maximum(trials - inside, 1e-300)) - np.log(inside + 1) + log_p - log_not_p
+    ratio = np.exp(np.minimum(log_ratio, 0.0))
+    with np.errstate(divide="ignore"):
+        tail = np.where(ratio < 1, first - np.log1p(-ratio), 0.0)
+    return np.where(least > trials, -inf, np.where(least <= 0, 0.0, np.minimum(tail, 0.0)))
+
+
+@lru_cache(maxsize=8)
+def _log_factorial(largest: int) -> _Logs:
+    """`(largest + 1,)` log k! for k = 0 to `largest`."""
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, largest + 1)))])
+
+
 def _log_choose(n: int, k: int) -> float:
     return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
 
 
 def _bits(logarithms: list[float]) -> float:
-    if not logarithms:
+    """-log2 of the sum of the exponentials, at least 0."""
+    largest = max(logarithms, default=-inf)
+    if largest == -inf:
         return inf
-    largest = max(logarithms)
-    return max(0.0, -(largest + log(sum(exp(one - largest) for one in logarithms))) / _LN2)
+    return max(0.0, -(largest + log(sum(exp(value - largest) for value in logarithms))) / _LN2)

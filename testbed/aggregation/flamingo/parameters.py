@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.flamingo.bound import Density, Requirements, density
+from testbed.aggregation.flamingo.bound import Density, Labels, Requirements, density
 from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
 from testbed.batches import Batches
@@ -39,11 +39,30 @@ class FlamingoParameters(AggregationParameters):
     dropouts: float = Field(
         0.1, ge=0, lt=1, description="Largest fraction that drops out (the paper's delta); with more there is no sum"
     )
+    labels: Labels = Field(
+        "chosen",
+        description="Which clients the server may label offline. chosen: any, after it has seen the graph (a malicious "
+        "server); random: those that dropped out by chance, as in the paper's Lemma 1 (an honest-but-curious server; a "
+        "malicious one then has single updates)",
+    )
     security: float = Field(
-        40, ge=1, le=256, description="kappa: a round's graph shows more than the sum with at most 2**-kappa"
+        40,
+        ge=1,
+        le=256,
+        description="kappa: the server learns more than the sum of a round with probability at most 2**-kappa",
+    )
+    tries: float = Field(
+        40,
+        ge=0,
+        le=128,
+        description="The server can try 2**tries graphs (round numbers, lists of participants) before it takes one; "
+        "counts where labels are chosen",
     )
     correctness: float = Field(
-        20, ge=1, le=256, description="Decryptors refuse an honest round's graph with at most 2**-correctness"
+        20,
+        ge=1,
+        le=256,
+        description="The committee refuses the labels of an honest server with probability at most 2**-correctness",
     )
     model_binding: Literal["masks", "none"] = Field(
         "masks",
@@ -85,8 +104,8 @@ class FlamingoParameters(AggregationParameters):
 
     @property
     def requirements(self) -> Requirements:
-        """What a round's graph must achieve."""
-        return Requirements(self.dishonest, self.dropouts, self.security, self.correctness)
+        """Properties that the graph of a round must have."""
+        return Requirements(self.dishonest, self.dropouts, self.security, self.correctness, self.labels, self.tries)
 
     def density(self, participants: int) -> Density:
         """How dense a graph of so many participants is."""

@@ -78,8 +78,15 @@ class Flamingo(AggregationProtocol):
         return [*own, *committee_roles(self.parameters.committee)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """See `AggregationProtocol.guarantees`; of a committee in which fewer than 2t - L members are dishonest."""
+        """See `AggregationProtocol.guarantees`.
+
+        They hold if fewer than 2t - L members of the committee are dishonest, and in each round but with probability
+        2**-security. Where labels are taken as random (`labels: random`), one accomplice can be enough to connect a
+        single honest client with the rest of the graph, so nothing holds with any.
+        """
         dishonest, dropouts = self.parameters.requirements.counts(participants)
+        if self.parameters.labels == "random":
+            dishonest = 0
         if self.parameters.model_binding == "none":
             dishonest = -1
         fewest = max(2, participants - dropouts)

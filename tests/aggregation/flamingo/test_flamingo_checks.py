@@ -164,7 +164,7 @@ def test_who_is_no_member_signs_no_labels() -> None:
 def test_labels_that_leave_the_graph_in_parts_are_refused() -> None:
     """A sparse graph: the honest server would have had more neighbours online, and a graph that is connected."""
     deltas = np.random.default_rng(1).uniform(-1, 1, (24, 3))
-    parameters = parameters_with(dishonest=0.05, security=5, correctness=5, dropouts=0.5)
+    parameters = parameters_with(dishonest=0.05, security=5, correctness=5, dropouts=0.5, labels="random")
     few: list[str] = []
 
     async def play() -> list[str]:

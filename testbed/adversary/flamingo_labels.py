@@ -1,0 +1,129 @@
+"""A Flamingo server that labels the honest neighbours of a few clients offline, after it has seen the graph.
+
+Masks between clients online and offline are decrypted, and the server's accomplices know the masks that they have in
+common with honest clients. So the server has the sum over a group of honest clients if all other honest clients online
+are no neighbours of the group. Nothing in the messages is out of order: the committee refuses the labels only if they
+leave too few clients online, a client with too few neighbours, or the graph in parts (section 4.4 of the paper). Denser
+graphs leave no such group (`testbed.aggregation.flamingo.bound`).
+"""
+
+import re
+from typing import ClassVar
+
+import numpy as np
+
+from testbed.adversary.cut_off import CutOff, smallest_cut_off
+from testbed.adversary.flamingo import AgainstOneVictim
+from testbed.aggregation.flamingo.client import FlamingoClient
+from testbed.aggregation.flamingo.round import FlamingoRound
+from testbed.aggregation.flamingo.seeds import recovered_pair_seeds, recovered_self_masks
+from testbed.arrays import Ids
+from testbed.messages import ClientId, Key32, Message, RoundNumber
+from testbed.network.contract import ids
+from testbed.parties.client import RoleSpec, Row, StageTable, handles
+
+
+class PairSeed(Message, frozen=True):
+    """The seed of a mask."""
+
+    seed: Key32
+
+
+class TellPairSeed(Message, frozen=True):
+    """Tell the server the seed of the mask that you have in common with a neighbour."""
+
+    stage: ClassVar[str] = "adversary/tell-pair-seed"
+    Answer: ClassVar[type[Message] | None] = PairSeed
+
+    round: RoundNumber
+    neighbour: ClientId
+
+
+class TellingClient(FlamingoClient, answers=(*FlamingoClient.questions, TellPairSeed)):
+    """An honest participant in its messages, which tells the server the seeds that it shares with others."""
+
+    STAGES: ClassVar[StageTable] = FlamingoClient.STAGES.extended(
+        {TellPairSeed: Row(after={"reported"}, then=None, check="flamingo.out-of-order")}
+    )
+
+    @handles(TellPairSeed)
+    def on_tell_pair_seed(self, message: TellPairSeed) -> PairSeed:
+        """See `TellPairSeed`."""
+        return PairSeed(self.pair_seed(message.neighbour))
+
+
+class LabelNeighboursOffline(AgainstOneVictim):
+    """Looks for honest clients that labels cut off from the other honest clients, and takes their sum.
+
+    The smallest group that `smallest_cut_off` finds is taken; with `victim`, one that has the victim in it. Where there
+    is none, the labels are honest, and the record says so.
+    """
+
+    name: ClassVar[str] = "label-neighbours-offline"
+    added_stages: ClassVar[tuple[str, ...]] = (TellPairSeed.stage,)
+    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
+    _group: tuple[int, ...] = ()
+    _counted: str = ""
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """The roles of the honest server and of the accomplices, on the committee and among the participants."""
+        return [*super().roles, RoleSpec(TellingClient, self.parameters, self.dishonest)]
+
+    def choose_online(self, state: FlamingoRound, arrived: Ids) -> Ids:
+        """See `Flamingo.choose_online`; without the honest neighbours of the group."""
+        self._group = ()
+        honest_choice = super().choose_online(state, arrived)
+        if not self.attacking:
+            return honest_choice
+        cut_off = self._cut_off(state, arrived)
+        if cut_off is None:
+            size = f"{len(arrived)} clients, {state.graph.density.mean_neighbours:.0f} neighbours each"
+            self.record_attack(LabelNeighboursOffline, f"failed: no labels cut honest clients off ({size})")
+            return honest_choice
+        listed = np.asarray(state.graph.listed)
+        group = tuple(listed[list(cut_off.group)].tolist())
+        online = super().choose_online(state, np.setdiff1d(arrived, listed[list(cut_off.offline)]))
+        if not set(group) <= set(online.tolist()):  # whole batches, or a seed that the committee would refuse
+            self.record_attack(LabelNeighboursOffline, f"failed: clients {sorted(group)} cannot be online")
+            return online
+        self._group = group
+        self._counted = f"{len(cut_off.offline)} of its honest neighbours labelled offline, {len(online)} online"
+        return online
+
+    def _cut_off(self, state: FlamingoRound, arrived: Ids) -> CutOff | None:
+        graph = state.graph
+        listed = np.asarray(graph.listed)
+        present = np.isin(listed, arrived)
+        victim = self.context.options_of(LabelNeighboursOffline).victim
+        if victim is not None and victim not in arrived:
+            return None
+        return smallest_cut_off(
+            graph.adjacency,
+            np.isin(listed, sorted(self.dishonest)),
+            present,
+            len(arrived) - graph.density.survivors,
+            lambda online: not graph.weakness(listed[online].tolist()),
+            member=None if victim is None else int(np.searchsorted(listed, victim)),
+        )
+
+    async def unmasked_sum(self, state: FlamingoRound) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
+        """See `Flamingo.unmasked_sum`; beside it the sum over the group."""
+        total = await super().unmasked_sum(state)
+        if self._group:
+            self.record_attack(LabelNeighboursOffline, await self._sum_of_group(state))
+        return total
+
+    async def _sum_of_group(self, state: FlamingoRound) -> str:
+        """Take the masks off the group's inputs, and tell what came of it in one line."""
+        group, threshold = set(self._group), self.threshold(state)
+        own = {client: seed for client, seed in recovered_self_masks(state, threshold).items() if client in group}
+        common = {edge: seed for edge, seed in recovered_pair_seeds(state, threshold).items() if edge[0] in group}
+        online = set(state.online.tolist())
+        for client in self._group:
+            accomplices = [peer for peer in state.graph.neighbours(client) if peer in online & self.dishonest]
+            question = TellPairSeed(state.start.number, client)
+            replies = await state.start.network.ask(ids(accomplices), question)
+            common |= {(client, peer): answer.seed for peer, answer in replies.valid().items()}
+        first = f"victim {self._group[0]}" if len(group) == 1 else f"group of clients {sorted(group)}"
+        return await self.told_of_group(state.reports, self._group, own, common, f"{first}: {self._counted}")
