@@ -120,7 +120,7 @@ def test_labels_cut_clients_off_no_more_often_than_the_bound_says(neighbours: in
         hits += smallest_cut_off(graph, dishonest, np.ones(40, np.bool_), 5, is_accepted) is not None
     bound = 2 ** -cut_off_bits(40, 8, 5, neighbours, epsilon)
     assert hits / trials <= bound + 3 * (bound * max(1 - bound, 0) / trials) ** 0.5
-    assert 0 < hits
+    assert hits > 0
     assert bound < 0.5  # so that the comparison means something
 
 
