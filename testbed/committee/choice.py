@@ -18,7 +18,7 @@ from testbed.network import Network
 from testbed.parties.client import Environment
 from testbed.parties.pki import Directory
 
-_SEED_DOMAIN = b"testbed/committee/public-seed/v2"
+_SEED_DOMAIN = b"testbed/committee/public-seed/v3"
 _KEPT = "committee: members"
 
 
@@ -46,7 +46,7 @@ async def chosen(
     """
     first = section.first_round_of(round_number)
     if not section.by_sortition:
-        members = _known_to_all(section, first, directory, experiment_id)
+        members = _known_to_all(section, first, directory)
         return CommitteeList(first, [CommitteeMember(client) for client in members])
     if _KEPT in memory:
         kept = decode(KeptList, memory[_KEPT].tobytes())
@@ -80,36 +80,34 @@ def verified(section: CommitteeSection, said: CommitteeList, round_number: int, 
     if section.by_sortition:
         check_members(section, said, environment)
         return
-    expected = _known_to_all(section, first, environment.directory, environment.experiment_id)
+    expected = _known_to_all(section, first, environment.directory)
     if said.clients != expected or any(member.proof for member in said.members):
         raise Refusal("committee.other-members", f"round {round_number}: not the committee that everybody knows")
 
 
-def _known_to_all(
-    section: CommitteeSection, first_round: int, directory: Directory, experiment_id: bytes
-) -> tuple[int, ...]:
+def _known_to_all(section: CommitteeSection, first_round: int, directory: Directory) -> tuple[int, ...]:
     """The members, where that takes nobody's word."""
     if section.members is not None:
         return section.members
-    drawn = publicly_drawn(experiment_id, first_round, directory.registered, section.members_planned)
+    drawn = publicly_drawn(directory.public_seed, first_round, directory.registered, section.members_planned)
     return tuple(drawn.tolist())
 
 
-def publicly_drawn(experiment_id: bytes, first_round: int, registered: npt.NDArray[np.bool_], members: int) -> Ids:
-    """`(members,)` sorted clients, drawn from the registered ones with what everybody knows; all where they are fewer.
+def publicly_drawn(public_seed: bytes, first_round: int, registered: npt.NDArray[np.bool_], members: int) -> Ids:
+    """Draw `(members,)` sorted clients from the registered ones; all where they are fewer.
 
-    The seed stands for a beacon's value that nobody knew when clients were registered. Numbers of clients are drawn
-    until enough different ones are registered, so that nobody goes through the whole population.
+    Numbers of clients are drawn until enough different ones are registered, so that nobody goes through the whole
+    population.
 
     Args:
-        experiment_id: 16 bytes.
+        public_seed: `Directory.public_seed`, 32 bytes.
         first_round: of the service.
         registered: `(n,)`.
         members: how many.
     """
     if np.count_nonzero(registered) <= members:
         return np.flatnonzero(registered)
-    seed = hashlib.sha256(_SEED_DOMAIN + experiment_id + first_round.to_bytes(8, "big")).digest()
+    seed = hashlib.sha256(_SEED_DOMAIN + public_seed + first_round.to_bytes(8, "big")).digest()
     drawn: set[int] = set()
     draws = 0
     while len(drawn) < members:

@@ -21,8 +21,8 @@ class CommitteeSection(BaseModel):
 
     selection: CommitteeSelection = Field(
         "public-seed",
-        description="public-seed: drawn from what everybody knows (a randomness beacon is assumed that the server does "
-        "not control). given: the clients of `members`. lotto-client-centric: clients draw themselves by a VRF, and "
+        description="public-seed: everybody computes it from 32 bytes that are drawn after registration has closed (by "
+        "a beacon that the server does not control). given: the clients of `members`. lotto-client-centric: clients draw themselves by a VRF, and "
         "prove it. lotto-server-centric: by a PRF under their public keys, which everybody recomputes",
     )
     size: int | None = Field(

@@ -124,7 +124,8 @@ class Plan:
         return None if self.beacon_key is None else RoundBeacon(self.beacon_key, self.experiment_id, state)
 
     def completed(self, board: Directory, workload: Workload) -> Directory:
-        """The bulletin board with the beacon's public key on it, and what clients have announced of their samples."""
+        """Close registration: add the public seed, the beacon's public key and the announced numbers of samples."""
+        board = replace(board, public_seed=self.randomness.identity_secret("pki", 0, "public seed"))
         if self.beacon_key is not None:
             board = replace(board, beacon=self.beacon_key.public)
         if self.aggregation_parameters.draws_by_samples:

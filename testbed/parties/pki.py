@@ -69,6 +69,8 @@ class Directory:
         signing, agreement, vrf: `(n, 32)` uint8 public keys, which may be made when they are looked at.
         registered: `(n,)` bool.
         beacon: the randomness beacon's public key (`round_beacon`); empty where there is none.
+        public_seed: 32 bytes drawn after registration has closed; committees and graphs follow from them. A party that
+            knew them earlier could register its clients at places that suit it.
         samples: `(n,)` int64, training samples that each client has announced with its registration; None: nobody was
             asked to. The PKI cannot verify them.
     """
@@ -78,6 +80,7 @@ class Directory:
     vrf: npt.NDArray[np.uint8] | DerivedKeys
     registered: npt.NDArray[np.bool_]
     beacon: bytes = b""
+    public_seed: bytes = bytes(32)
     samples: npt.NDArray[np.int64] | None = None
 
     @classmethod

@@ -107,7 +107,7 @@ def test_a_server_that_says_nothing_of_it_is_refused_before_any_input_leaves(nam
     assert outcome.reason == "below-threshold"
     hurt = set(range(N))
     if name == "secagg-plus":
-        hurt = set(RegularGraph.of_round(EXPERIMENT, 1, range(N), PLUS.neighbourhood(N)).around(VICTIM))
+        hurt = set(RegularGraph.of_round(bytes(32), 1, range(N), PLUS.neighbourhood(N)).around(VICTIM))
         assert 2 < len(hurt) < N
     assert {client for client, check in small.refusals() if check == CHECK} == hurt
     asked = {delivery.kind.stage for delivery, _ in small.hosts.seen}

@@ -76,7 +76,7 @@ def test_clients_that_sign_what_they_were_sent_refuse_one_another(selection: str
     hurt = set(outcome.participants.tolist())
     if aggregation == "secagg-plus":  # the others share no secrets with the victim, and no masks
         chosen = federation.plan.experiment.aggregation.neighbourhood(len(hurt))
-        graph = RegularGraph.of_round(federation.plan.experiment_id, 1, sorted(hurt), chosen)
+        graph = RegularGraph.of_round(federation.directory.public_seed, 1, sorted(hurt), chosen)
         hurt = set(graph.around(victim_of(federation)))
     assert refused(federation) == dict.fromkeys(hurt, CHECK)
     assert not any(stage.stage.endswith("/masked-input") for stage in federation.network.exchanges)

@@ -95,7 +95,8 @@ class FlamingoClient(Participant):
         """Those with whom it has a mask in common."""
         density = self.parameters.density(len(participants))
         meter("mask.element", len(participants))
-        return round_graph(self.environment.experiment_id, self.round, participants, density).neighbours(self.number)
+        seed = self.environment.directory.public_seed
+        return round_graph(seed, self.round, participants, density).neighbours(self.number)
 
     def pair_seed(self, neighbour: int) -> bytes:
         """32 bytes: the seed of the mask in common with a neighbour that is asked to train the same."""

@@ -96,7 +96,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
         if not max(2, fewest) <= len(participants) <= most:
             raise Refusal("flamingo.other-participants", f"{len(participants)}, never fewer than {max(2, fewest)}")
         density = self.parameters.density(len(participants))
-        self.graph = round_graph(self.environment.experiment_id, self.round, participants, density)
+        self.graph = round_graph(self.environment.directory.public_seed, self.round, participants, density)
         meter("mask.element", len(participants) * (len(participants) - 1) / 2)
         if weakness := self.graph.weakness(online):
             raise Refusal("flamingo.too-weak", weakness)

@@ -1,7 +1,7 @@
 """Who masks with whom in a round of `flamingo`: a random graph that everybody derives from what everybody knows.
 
-The paper's public seed v is what the experiment's id stands for here: nobody knew it when clients were registered. The
-graph follows from it, the round and the list of participants. (In the paper v also draws the participants. Here
+The paper's public seed v is `Directory.public_seed`, drawn after registration has closed. The graph follows from it, the
+round and the list of participants. (In the paper v also draws the participants. Here
 selection does; with the list in the seed, a server that may choose among lists has to try them one by one, and each
 client of a sum sees that its list is the decryptors'.)
 """
@@ -18,7 +18,7 @@ from testbed.crypto import remembered
 from testbed.crypto.masks import STREAM_SLACK, key_stream
 from testbed.messages import signed_content
 
-_DOMAIN = b"testbed/flamingo/graph/v1"
+_DOMAIN = b"testbed/flamingo/graph/v2"
 _WORDS = 1 << 16  # of 4 bytes: what `key_stream` writes at once
 
 
@@ -107,9 +107,9 @@ class RoundGraph:
         return ""
 
 
-def round_graph(experiment_id: bytes, round_number: int, participants: Sequence[int], density: Density) -> RoundGraph:
+def round_graph(public_seed: bytes, round_number: int, participants: Sequence[int], density: Density) -> RoundGraph:
     """The graph of a round: made once in a process."""
-    seed = hashlib.sha256(_DOMAIN + signed_content(experiment_id, round_number, list(participants))).digest()
+    seed = hashlib.sha256(_DOMAIN + signed_content(public_seed, round_number, list(participants))).digest()
     key = "flamingo graph", seed, density
     return remembered.once(key, lambda: RoundGraph(participants, density, seed))
 

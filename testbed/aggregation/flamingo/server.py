@@ -109,7 +109,8 @@ class Flamingo(AggregationProtocol):
         listed = round_.participants.tolist()
         if len(listed) < 2:
             raise RoundAborted("below-threshold", f"{len(listed)} of 2 needed participants")
-        graph = round_graph(round_.experiment_id or b"", round_.number, listed, self.parameters.density(len(listed)))
+        density = self.parameters.density(len(listed))
+        graph = round_graph(round_.directory.public_seed, round_.number, listed, density)
         self.complete_batches(round_, graph, round_.trained, "trained")
         return FlamingoRound(round_, await service_of_round(round_, self.parameters.committee), graph)
 

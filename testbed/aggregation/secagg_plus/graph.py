@@ -2,7 +2,7 @@
 
 This is the Harary graph H(s, k) of even k under a random permutation of its vertices (Bell et al., CCS 2020, ePrint
 2020/704, section 3). The permutation is no party's choice: it sorts the participants by the SHAKE-256 stream of a
-digest of the experiment, the round and the list of participants, so that everybody who has the list has the graph.
+digest of the PKI's public seed, the round and the list of participants, so that everybody who has the list has the graph.
 
 Beside it, what the parties send each other where it differs from `secagg`: what is for one client is private. The
 stages have the names of those of `secagg`, so that the two can be compared stage by stage.
@@ -130,13 +130,13 @@ class UnmaskNeighbours(Message, frozen=True):
     round: RoundNumber
 
 
-_DOMAIN = b"testbed/secagg-plus/participants/v1"
+_DOMAIN = b"testbed/secagg-plus/participants/v2"
 _KEY_WORDS = 2  # 128 bits to sort by: no two participants have the same
 
 
-def list_digest(experiment_id: bytes, round_number: int, participants: Sequence[int]) -> bytes:
-    """32 bytes that stand for a round and its (sorted) participants."""
-    return hashlib.sha256(_DOMAIN + signed_content(experiment_id, round_number, list(participants))).digest()
+def list_digest(public_seed: bytes, round_number: int, participants: Sequence[int]) -> bytes:
+    """32 bytes that stand for a round and its (sorted) participants, under `Directory.public_seed`."""
+    return hashlib.sha256(_DOMAIN + signed_content(public_seed, round_number, list(participants))).digest()
 
 
 class NeighbourGraph:
@@ -210,10 +210,10 @@ class RegularGraph(PeerGraph):
 
     @classmethod
     def of_round(
-        cls, experiment_id: bytes, round_number: int, participants: Sequence[int], chosen: Neighbourhood
+        cls, public_seed: bytes, round_number: int, participants: Sequence[int], chosen: Neighbourhood
     ) -> "RegularGraph":
         """The graph that the list of participants gives."""
-        return cls(participants, chosen, list_digest(experiment_id, round_number, participants))
+        return cls(participants, chosen, list_digest(public_seed, round_number, participants))
 
     def around(self, client: int) -> frozenset[int]:
         """The client and its neighbours: those who hold its shares; raises `KeyError` for no participant."""

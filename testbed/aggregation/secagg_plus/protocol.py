@@ -108,8 +108,6 @@ class SecAggPlus(SecAgg):
         participants = round_.participants.tolist()
         if len(participants) < 2:
             raise RoundAborted("below-threshold", f"{len(participants)} of 2 needed participants")
-        if round_.experiment_id is None:
-            raise RoundAborted("no-graph", "the graph is derived from the experiment's id")
         try:
             chosen = self.parameters.neighbourhood(len(participants))
         except ValueError as error:
@@ -120,7 +118,7 @@ class SecAggPlus(SecAgg):
         weakness = self.parameters.weakness(len(participants))
         if weakness:
             round_.network.record_event("server", "weak-neighbourhood", weakness)
-        return RegularGraph.of_round(round_.experiment_id, round_.number, participants, chosen)
+        return RegularGraph.of_round(round_.directory.public_seed, round_.number, participants, chosen)
 
     def batch_policy(self, round_: AggregationRound, graph: PeerGraph) -> BatchPolicy:
         """Only complete batches are summed, of as many clients as clients insist on."""
@@ -187,7 +185,8 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
             raise Refusal("secagg.threshold-too-low", f"t = {own.threshold} of {own.neighbours + 1}")
         meter("message", len(listed))
         told = replace(own, neighbours=message.neighbours, threshold=message.threshold)
-        return RegularGraph.of_round(self.environment.experiment_id, message.round, message.participants, told)
+        seed = self.environment.directory.public_seed
+        return RegularGraph.of_round(seed, message.round, message.participants, told)
 
     # -- ShareKeys ------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from tests.aggregation.federations import SmallFederation
 N, K, T = 18, 6, 5
 EXPERIMENT = b"a test's own id."
 PARAMETERS = SecAggPlusParameters(neighbours=K, threshold=T, dropouts=0.5, accept_weaker=True)
-GRAPH = NeighbourGraph(range(N), K, list_digest(EXPERIMENT, 1, range(N)))
+GRAPH = NeighbourGraph(range(N), K, list_digest(bytes(32), 1, range(N)))
 AROUND = {client: GRAPH.around(client) for client in range(N)}
 
 

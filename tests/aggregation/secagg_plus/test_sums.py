@@ -83,7 +83,7 @@ def expected_end(around: dict[int, frozenset[int]], fates: list[str | None], cho
 def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(fates: list[str | None], hosts: int) -> None:
     leaving = {stage: {i for i, fate in enumerate(fates) if fate == stage} for stage in STAGES}
     small = SmallFederation(deltas(), LOOSE, samples=range(1, N + 1), protocol=Kept, leaving=leaving, hosts=hosts)
-    graph = NeighbourGraph(range(N), K, list_digest(EXPERIMENT, 1, range(N)))
+    graph = NeighbourGraph(range(N), K, list_digest(bytes(32), 1, range(N)))
     survivors = expected_end({client: graph.around(client) for client in range(N)}, fates, LOOSE.neighbourhood(N))
     if survivors is None:
         with pytest.raises(RoundAborted, match="below-threshold"):
@@ -153,7 +153,7 @@ def test_results_and_records_do_not_depend_on_the_hosts() -> None:
 
 def with_one_alone(stage: str) -> tuple[Any, int]:
     """A round in which five neighbours of one client leave at `stage`, and fewer of everybody else's; who it is."""
-    circle = NeighbourGraph(range(N), K, list_digest(EXPERIMENT, 1, range(N))).circle()
+    circle = NeighbourGraph(range(N), K, list_digest(bytes(32), 1, range(N))).circle()
     leaving = {stage: {circle[place] for place in (0, 1, 2, 3, 5)}}
     return SmallFederation(deltas(), LOOSE, protocol=Kept, leaving=leaving), circle[4]
 
