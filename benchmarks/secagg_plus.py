@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=1_018_174, help="model parameters d")
     parser.add_argument("--dropouts", type=int, default=70, help="clients that leave before their masked input")
     parser.add_argument("--dishonest", type=float, default=0.1, help="fraction that k and t must withstand")
+    parser.add_argument("--tries", type=float, default=40, help="bits of graphs that the server can try")
     parser.add_argument("--cores", type=int, default=os.cpu_count(), help="threads of the floor")
     parser.add_argument("--hosts", type=int, help="hosts of clients, each a thread; default: one for each core, or "
                         "with symbolic masks one, as a run in one process has")  # fmt: skip
@@ -67,7 +68,7 @@ def main() -> None:
     options = parser.parse_args()
     s, gone, length = options.clients, options.dropouts, options.dimension + 1
     bits = max(32, (s * SAMPLES * 65535).bit_length())  # the default, or what the sum of so many weighted updates needs
-    parameters = SecAggPlusParameters(dishonest=options.dishonest, prg=options.prg, bits=bits)
+    parameters = SecAggPlusParameters(dishonest=options.dishonest, tries=options.tries, prg=options.prg, bits=bits)
     rows = []
     for _ in range(options.repeat):
         protocol = Counting(parameters)

@@ -13,7 +13,11 @@ as they were chosen without regard to the order. With m = k + 1 (a client and it
   where k/2 in a row are dishonest or gone, at two places at once.
 - *too few*: fewer than t of a client's holders remain, and its mask cannot be removed: no result.
 
-The first two together happen with at most 2**-security (half for each), the third with at most 2**-correctness. All
+The first two together happen with at most 2**-security (half for each), the third with at most 2**-correctness. A
+malicious server may try lists of participants or round numbers before it takes one, 2**tries of them: no contradiction
+is possible in any of these graphs, but with probability 2**-(security + 1). It also chooses the clients that it calls
+gone, with the graph in view, and can so take the honest survivors apart. The least part is bounded without probability
+(docs/explanation/secagg-plus.md), so *disconnected* is for a server that reports drop-outs as they are. All
 probabilities are union bounds over clients, or over pairs of places, of exact tails, summed in logarithms.
 """
 
@@ -39,12 +43,19 @@ class Requirements:
         dropouts: largest fraction that drops out (the paper's delta).
         security: sigma; the server learns more than the sum with at most 2**-sigma.
         correctness: eta; there is no sum with at most 2**-eta.
+        tries: the server can try 2**tries graphs before it takes one; counts for *contradiction*.
     """
 
     dishonest: float
     dropouts: float
     security: float
     correctness: float
+    tries: float = 0
+
+    @property
+    def contradiction_bits(self) -> float:
+        """x, where a contradiction must be possible in one graph with probability 2**-x at most."""
+        return self.security + 1 + self.tries
 
     def counts(self, participants: int) -> tuple[int, int]:
         """(c, d): so many dishonest and so many that drop out, of s participants."""
@@ -84,8 +95,9 @@ class FailureBits:
 
     def meets(self, requirements: Requirements) -> bool:
         """Whether the requirements hold."""
-        secure = min(self.contradiction, self.disconnected) >= requirements.security + 1
-        return secure and self.too_few >= requirements.correctness
+        consistent = self.contradiction >= requirements.contradiction_bits
+        connected = self.disconnected >= requirements.security + 1
+        return consistent and connected and self.too_few >= requirements.correctness
 
 
 def log_tails(total: int, marked: int, drawn: int) -> tuple[Floats, Floats]:
@@ -161,7 +173,7 @@ def smallest_threshold(participants: int, neighbours: int, requirements: Require
     """The smallest t with which no honest client's holders can be told two stories; None when even t = k is unsafe."""
     dishonest, _ = requirements.counts(participants)
     bits = _contradiction_bits(participants - dishonest, log_tails(participants - 1, dishonest, neighbours)[1])
-    fitting = np.flatnonzero(bits >= requirements.security + 1)  # so many dishonest neighbours are too improbable
+    fitting = np.flatnonzero(bits >= requirements.contradiction_bits)  # so many dishonest neighbours are too improbable
     t = (neighbours + 1 + max(1, int(fitting[0])) + 1) // 2
     return t if t <= neighbours else None
 

@@ -49,6 +49,12 @@ class SecAggPlusParameters(SecAggParameters):
     security: float = Field(
         40, ge=1, le=256, description="sigma: the server learns more than the sum with at most 2**-sigma"
     )
+    tries: float = Field(
+        40,
+        ge=0,
+        le=128,
+        description="The server can try 2**tries graphs (round numbers, lists of participants) before it takes one",
+    )
     correctness: float = Field(20, ge=1, le=256, description="eta: there is no sum with at most 2**-eta")
     accept_weaker: bool = Field(
         False, description="Run with given neighbours and threshold though they do not meet the requirements"
@@ -63,7 +69,7 @@ class SecAggPlusParameters(SecAggParameters):
     @property
     def requirements(self) -> Requirements:
         """What k and t must achieve."""
-        return Requirements(self.dishonest, self.dropouts, self.security, self.correctness)
+        return Requirements(self.dishonest, self.dropouts, self.security, self.correctness, self.tries)
 
     def neighbourhood(self, participants: int) -> Neighbourhood:
         """k and t for s participants; raises `ValueError` where nothing fits."""
@@ -93,7 +99,7 @@ class SecAggPlusParameters(SecAggParameters):
             return ""
         return (
             f"k = {chosen.neighbours}, t = {chosen.threshold} of {participants} participants: {described(bits)}; "
-            f"required 2^-{self.security + 1:g}, 2^-{self.security + 1:g}, 2^-{self.correctness:g}"
+            f"required 2^-{self.requirements.contradiction_bits:g}, 2^-{self.security + 1:g}, 2^-{self.correctness:g}"
         )
 
     def check(self, participants: int) -> None:
