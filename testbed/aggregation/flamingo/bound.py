@@ -11,7 +11,7 @@ labels if every client online has k neighbours online and if the graph of those 
 accomplices can give A both. `cut_off_bits` bounds the probability that such a set exists, by a union bound over all A
 of at most half of the honest clients of the product of
 
-- Pr[at most d honest clients outside A have a neighbour in A], and
+- Pr[at most d honest clients outside A have a neighbour in A, and one or more have none], and
 - Pr[the members of A have a k neighbours or more, counted among A and the accomplices],
 
 which concern different pairs and are independent. Before the graph is fixed, the server may try round numbers and lists
@@ -179,7 +179,8 @@ def cut_off_bits(participants: int, dishonest: int, dropouts: int, neighbours: i
     sizes = np.arange(1, honest // 2 + 1, dtype=np.float64)
     outside = honest - sizes
     log_apart = sizes * log1p(-epsilon)  # of one client outside, having no neighbour in A
-    few_outside = _log_tail(outside, outside - dropouts, log_apart, np.log1p(-np.exp(log_apart)))
+    apart = np.maximum(outside - dropouts, 1)  # with nobody outside online, the sum over A is the sum of the round
+    few_outside = _log_tail(outside, apart, log_apart, np.log1p(-np.exp(log_apart)))
     pairs = sizes * (sizes - 1) / 2  # in A; an edge among them counts for both of its ends
     chernoff = (
         pairs * np.log1p(epsilon * np.expm1(2 * _EXPONENTS))
