@@ -1,7 +1,7 @@
 """Who masks with whom in a round of `flamingo`: a random graph that everybody derives from what everybody knows.
 
-The paper's public seed v is `Directory.public_seed`, drawn after registration has closed. The graph follows from it, the
-round and the list of participants. (In the paper v also draws the participants. Here
+The paper's public seed v is `Directory.public_seed`, drawn after registration has closed. The graph follows from it,
+the round and the list of participants. (In the paper v also draws the participants. Here
 selection does; with the list in the seed, a server that may choose among lists has to try them one by one, and each
 client of a sum sees that its list is the decryptors'.)
 """

@@ -2,7 +2,7 @@
 
 This is the Harary graph H(s, k) of even k under a random permutation of its vertices (Bell et al., CCS 2020, ePrint
 2020/704, section 3). The permutation is no party's choice: it sorts the participants by the SHAKE-256 stream of a
-digest of the PKI's public seed, the round and the list of participants, so that everybody who has the list has the graph.
+digest of the PKI's public seed, the round and the list of participants, so that everybody with the list has the graph.
 
 Beside it, what the parties send each other where it differs from `secagg`: what is for one client is private. The
 stages have the names of those of `secagg`, so that the two can be compared stage by stage.
