@@ -23,7 +23,8 @@ class CommitteeSection(BaseModel):
         "public-seed",
         description="public-seed: everybody computes it from 32 bytes that are drawn after registration has closed (by "
         "a beacon that the server does not control). given: the clients of `members`. lotto-client-centric: clients "
-        "draw themselves by a VRF, and prove it. lotto-server-centric: by a PRF under their public keys, which everybody recomputes",
+        "draw themselves by a VRF, and prove it. lotto-server-centric: by a PRF under their public keys, which "
+        "everybody recomputes",
     )
     size: int | None = Field(
         None, ge=2, le=MOST_MEMBERS, description="Members; with `given`, as many as `members` has (the default)"
