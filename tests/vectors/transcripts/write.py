@@ -186,6 +186,7 @@ def transcript(name: str) -> dict[str, Any]:
             {name: getattr(board, name)[client].tobytes().hex() for name in ("signing", "agreement", "vrf")}
             for client in range(POPULATION)
         ],
+        "public_seed": board.public_seed.hex(),
         "registrations": recorder.registrations,
         "quantised": dict(sorted(recorder.quantised.items(), key=lambda row: int(row[0]))),
         "messages": recorder.messages,
