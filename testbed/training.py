@@ -44,6 +44,10 @@ class Train(Message, frozen=True):
     model: Vector
 
 
+DIVERGED = "train.diverged"
+"""Refusal of a client whose update is not finite: no sign of dishonesty, mostly of a learning rate that is too high."""
+
+
 class OwnState(Message, frozen=True):
     """To one client alone: the last round whose sum had its update, 0: none had. What it made there is what it has."""
 
@@ -175,7 +179,7 @@ class Trainer(Role):
 
     def handle_non_finite(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """What is handed on instead of an update that is not finite: nothing, the client refuses."""
-        raise Refusal("train.diverged", "the update is not finite; lower the learning rate")
+        raise Refusal(DIVERGED, "the update is not finite; lower the learning rate")
 
     def told(self, update: LocalUpdate) -> Trained:
         """What the server hears of it before it asks for the update."""

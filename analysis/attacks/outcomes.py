@@ -9,6 +9,7 @@ had planned to attack: one in which something was seen, or that ended early, gai
 """
 
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import pandas as pd
 
 from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds
 from analysis.statistics import Proportion
-from analysis.tables import Table, data, protocol_name, require_format
+from analysis.tables import WIDTH, Table, data, protocol_name, require_format
 from analysis.tables import render as render_table
 from testbed.adversary.section import AdversarySection, Named, name_of
 from testbed.errors import ExperimentError
@@ -183,13 +184,23 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     if format == "csv":
         lists = {name: frame[name].map(json.dumps) for name in ("server", "clients", "checks", "distribution")}
         return data(frame.assign(**lists), format)
-    return "\n".join(render_table(table, format) for table in (_seen(frame), _shifts(frame))) + _NOTE
+    tables = "\n".join(render_table(table, format) for table in (_seen(frame), _shifts(frame)))
+    lines = [textwrap.fill(note, WIDTH, break_on_hyphens=False) for note in _notes(frame)]
+    return "\n".join([tables, *lines]) + "\n"
 
 
-_NOTE = (
-    "\nAttacked: rounds in which a misbehaviour was carried out. Refused: those in which an honest party saw it.\n"
-    "Done: those completed unseen; dishonest participants are of these. due: s c / n. Pr is over all rounds.\n"
-)
+def _notes(frame: pd.DataFrame) -> list[str]:
+    """What the heads of both tables mean, a line each."""
+    eta = f"{frame['eta'].iloc[0]:g}"
+    return [
+        "Rounds: that were to be attacked. Attacked: rounds in which a misbehaviour was carried out. Attacks refused: "
+        "rounds in which an honest party saw it, whether or not the round completed. Completed unseen: rounds "
+        "completed with nothing seen. Dishonest, mean and most: dishonest participants of these rounds.",
+        "Expected: s c / n, for s participants and c dishonest of n clients. "
+        f"Above {eta}× expected: share of the rounds to be attacked with more than {eta} s c / n dishonest "
+        "participants, and its 95% interval. Lotto's bound: the most that it can be by Theorem 2 of Lotto "
+        "(arXiv 2401.02880); –: not Lotto.",
+    ]
 
 
 def _named(frame: pd.DataFrame) -> list[str]:
@@ -201,10 +212,10 @@ def _named(frame: pd.DataFrame) -> list[str]:
 
 
 def _seen(frame: pd.DataFrame) -> Table:
-    numbers = {"Rounds": "planned", "Attacked": "attacked", "Refused": "refused", "Left out": "left_out"}
+    numbers = {"Rounds": "planned", "Attacked": "attacked", "Attacks refused": "refused", "Left out": "left_out"}
     if not frame["left_out"].any():
         del numbers["Left out"]
-    numbers["Done"] = "completed"
+    numbers["Completed unseen"] = "completed"
     rows = []
     for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):
         checks = [f"{one['check']} at {one['stage']} ({one['rounds']})" for one in row["checks"]]
@@ -214,9 +225,9 @@ def _seen(frame: pd.DataFrame) -> Table:
 
 
 def _shifts(frame: pd.DataFrame) -> Table:
-    often = f"Pr[x/s > {frame['eta'].iloc[0]:g} c/n]"
+    often = f"Above {frame['eta'].iloc[0]:g}× expected"
     rows = [[name, *_shift(row)] for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True)]
-    heads = ["Adversary", "Dishonest, mean", "max", "due", often, "95% interval", "Theorem 2"]
+    heads = ["Adversary", "Dishonest, mean", "most", "expected", often, "95% interval", "Lotto's bound"]
     return Table(heads, rows, left=[0])
 
 

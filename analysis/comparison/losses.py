@@ -94,22 +94,24 @@ def first_losses(run: RunRecords) -> pd.DataFrame:
 def dropouts(runs: Sequence[RunRecords]) -> pd.DataFrame:
     """One row per protocol (repetitions with other seeds added up) and stage.
 
-    Columns: setting, label, seeds, rounds (those in which somebody took part: only they are counted), rounds_recorded
-    (all), stage; those of `analysis.comparison.losses.counts`, totals; and
-    each of their losses with ``_per_round`` added. Raises `ExperimentError` when there are no runs.
+    Columns: setting, label, seeds, rounds (those in which somebody took part), rounds_recorded (all), stage; those of
+    `analysis.comparison.losses.counts`, totals; and each of their losses with ``_per_round`` added. Only the rounds in
+    which somebody took part are counted. Where nobody took part in any round of a protocol, ``rounds`` is 0, and all
+    recorded rounds are counted. Raises `ExperimentError` when there are no runs.
     """
     frames = [_of_row(row) for row in rows_of(runs)]
     return pd.concat(frames, ignore_index=True)
 
 
 def _of_row(row: Row) -> pd.DataFrame:
-    tables = [counts(run, with_participants=True) for run in row.runs]
-    order = stage_order([list(table.index) for table in tables])
-    total = sum((table.reindex(order, fill_value=0) for table in tables[1:]), tables[0].reindex(order, fill_value=0))
     rounds = sum(len(rounds_with_participants(run)) for run in row.runs)
     recorded = sum(len(run.rounds) for run in row.runs)
+    # Without a round that had participants, the clients that did not answer are why: the table must not be empty.
+    tables = [counts(run, with_participants=rounds > 0) for run in row.runs]
+    order = stage_order([list(table.index) for table in tables])
+    total = sum((table.reindex(order, fill_value=0) for table in tables[1:]), tables[0].reindex(order, fill_value=0))
     for column in [f"{group}_{outcome}" for group in GROUPS for outcome in (*LOST, CRASHED)]:
-        total[f"{column}_per_round"] = total[column] / max(rounds, 1)
+        total[f"{column}_per_round"] = total[column] / max(rounds or recorded, 1)
     keys: dict[str, Any] = {"setting": row.setting, "label": row.label, "seeds": len(row.runs), "rounds": rounds}
     return total.reset_index().assign(**keys, rounds_recorded=recorded)[[*keys, "rounds_recorded", "stage", *total]]
 
@@ -151,6 +153,9 @@ def _title(part: pd.DataFrame) -> str:
     first = part.iloc[0]
     name = ",".join(name for name in (first["label"], first["setting"]) if name)
     seeds = f" of {first['seeds']} seeds" if first["seeds"] > 1 else ""
+    if not first["rounds"]:
+        recorded = f"{first['rounds_recorded']} {'round' if first['rounds_recorded'] == 1 else 'rounds'}"
+        return f"{name}: nobody took part in any of {recorded}{seeds}; all of them are counted"
     empty = first["rounds_recorded"] - first["rounds"]
     without = f" (and {empty} in which nobody took part)" if empty else ""
     return f"{name}: {first['rounds']} {'round' if first['rounds'] == 1 else 'rounds'}{seeds}{without}"
@@ -161,7 +166,8 @@ def _cells(part: pd.DataFrame, losses: Sequence[str]) -> list[list[str]]:
     names = {group: [f"{group}_{outcome}" for outcome in losses] for group in GROUPS}
     counted = part.set_index("stage")[[name for group in GROUPS for name in (group, *names[group])]]
     counted.loc["all stages"] = counted.sum()
-    rounds, body = max(part["rounds"].iloc[0], 1), []
+    first = part.iloc[0]
+    rounds, body = max(first["rounds"] or first["rounds_recorded"], 1), []
     for stage, row in counted.iterrows():
         cells = [str(stage)]
         for group in GROUPS:

@@ -61,6 +61,8 @@ def _trouble_notes(frame: pd.DataFrame) -> list[str]:
         lines.append(f"Not completed: {'; '.join(ends)}.")
     if refused := [f"{name}: {told}" for name, told in _named(frame, "unexpected_refusals")]:
         lines.append(f"Nobody was to be dishonest, and yet there were refusals. {'; '.join(refused)}.")
+    if lost := [f"{name}: {told}" for name, told in _named(frame, "diverged")]:
+        lines.append(f"Training diverged. {'; '.join(lost)}.")
     if crashes := [f"{crashes_told(int(count))} in {name}" for name, count in _named(frame, "crashes")]:
         lines.append(f"{'; '.join(crashes)}: counted as lost, waited for until the deadline.")
     factors = dict(_named(frame, "behind_factor"))

@@ -73,9 +73,9 @@ def compare(
     last round), stopped_at (where: their privacy budget, a target), crashes (of clients' code, see
     `analysis.comparison.summary`), behind_rounds (live: the machine could not keep up), behind_factor
     (of the worst run), reasons (why rounds did not complete, in words), unexpected_refusals (of clients, though nobody
-    was to be dishonest; in words), participants_mean, final_accuracy, final_perplexity (of language models),
-    final_attack_success (where clients poison samples for a target), each with ``_half_width`` (over the seeds; one run
-    has none),
+    was to be dishonest; in words), diverged (clients whose update was not finite; in words), participants_mean,
+    final_accuracy, final_perplexity (of language models), final_attack_success (where clients poison samples for a
+    target), each with ``_half_width`` (over the seeds; one run has none),
     fairness_gap, aggregation_cardinality and
     multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the epsilon of runs with
     noise does not cover). Unknown values are missing.
@@ -156,6 +156,7 @@ def _measured(row: Row, summaries: list[dict[str, Any]]) -> dict[str, Any]:
         "behind_factor": max(_values(summaries, "behind_factor"), default=None),
         "reasons": summed_up(ends),
         "unexpected_refusals": "; ".join(said("unexpected_refusals")),
+        "diverged": "; ".join(dict.fromkeys(said("diverged"))),
         "participants_mean": mean_interval(_values(summaries, "participants_mean")).mean,
         **{
             key: value

@@ -19,6 +19,7 @@ from analysis.tables import plain, protocol_name
 from testbed.privacy.section import caveats
 from testbed.records import RunRecords
 from testbed.records.reader import counted, refusals_told, summed_up
+from testbed.training import DIVERGED
 from testbed.workload.specs import is_language
 
 PRIVACY_TIME_LIMIT_S = 5.0
@@ -35,7 +36,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     that were away when they were first asked for something in a round, ``late`` the answers after the deadline (see
     `analysis.comparison.losses`); ``participants_lost`` the participants whose update is not in the sum, for whatever
     reason,
-    ``refusals`` the refusals on record, ``unexpected_refusals`` says which, where nobody was to be dishonest,
+    ``refusals`` the refusals on record, ``unexpected_refusals`` says which, where nobody was to be dishonest and an
+    update that is not finite was not the cause: ``diverged`` says of how many clients in which rounds it was,
     ``crashes`` how often a client's code has crashed (with ``on_crash: drop``);
     ``reasons`` says why rounds were aborted or skipped, ``reasons.NAME`` how many for each reason;
     ``behind_rounds`` in how many rounds of a live run the machine could not keep up, and ``behind_factor`` how many
@@ -58,6 +60,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     completed, failed = rounds[done], outcomes_of(rounds).loc[["skipped", "aborted"]]
     ends = list(zip(rounds["outcome"], rounds["reason"], strict=True))
     refused = run.events.loc[run.events["kind"] == "refusal", "detail"].tolist()
+    unexpected = [detail for detail in refused if not detail.startswith(f"{DIVERGED}:")]
     lost = counts(run)
     measured = rounds["accuracy"].dropna()
     poisoned = run.rounds["attack_success"].dropna()
@@ -92,7 +95,8 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "late": lost["asked_late"].sum(),
         **{f"dropped_by_stage.{stage}": dropped for stage, dropped in lost["asked_dropped"].items()},
         "refusals": len(refused),
-        "unexpected_refusals": None if experiment.get("adversary") else refusals_told(refused) or None,
+        "unexpected_refusals": None if experiment.get("adversary") else refusals_told(unexpected) or None,
+        "diverged": diverged(run) or None,
         "crashes": (run.events["kind"] == "crash").sum(),
         "reasons": summed_up(ends) or None,
         **{f"reasons.{name}": count for name, count in counted(ends).items()},
@@ -121,6 +125,23 @@ def _behind(run: RunRecords) -> dict[str, Any]:
     took_s = (held_up["ended_s"] - held_up["started_s"]).sum()
     due_s = took_s - held_up["behind_s"].sum()
     return {"behind_rounds": len(held_up), "behind_factor": took_s / due_s if due_s > 0 else None}
+
+
+def diverged(run: RunRecords) -> str:
+    """Say how many clients' updates were not finite, in which rounds, and what to change; empty: none."""
+    refusals = run.events[(run.events["kind"] == "refusal") & run.events["detail"].str.startswith(f"{DIVERGED}:")]
+    if refusals.empty:
+        return ""
+    clients = set(refusals["party"])
+    taking_part = clients | {f"client:{client}" for client in run.participation["client"]}
+    first, last, count = refusals["round"].min(), refusals["round"].max(), refusals["round"].nunique()
+    among = "" if count == last - first + 1 else f"{count} of "
+    rounds = f"round {first}" if first == last else f"{among}rounds {first} to {last}"
+    rate = (run.experiment.get("workload") or {}).get("learning_rate")
+    key = "" if rate is None else f" (workload.learning_rate is {rate:g})"
+    return (
+        f"{len(clients)} of {len(taking_part)} clients' update was not finite in {rounds}; lower the learning rate{key}"
+    )
 
 
 def _perplexity(experiment: Mapping[str, Any], losses: pd.Series) -> dict[str, Any]:

@@ -187,5 +187,24 @@ def notes(frame: pd.DataFrame) -> list[str]:
         lines.append("≥, ≤ before a ratio: a bound, as only one of the two means is known.")
     if (frame["unfinished"] > 0).any():
         lines.append("Unfinished: such a run may still reach it.")
+    lines += _unchanged_notes(frame)
     lines.append("Client traffic: of all clients together, their look-ups at the PKI included.")
+    return lines
+
+
+def _unchanged_notes(frame: pd.DataFrame) -> list[str]:
+    """Sentences on runs whose model no round has changed, and on initial models that met a target."""
+    most = frame.groupby("target")[["unchanged", "met_at_start"]].sum().max()  # each run counts once per target
+    lines = []
+    if count := int(most["unchanged"]):
+        best = " The best that every run reaches is that of the others." if frame["is_default"].any() else ""
+        lines.append(
+            f"In {count} {'run' if count == 1 else 'runs'} no round has changed the model: such a run has reached "
+            f"nothing.{best}"
+        )
+    if count := int(most["met_at_start"]):
+        lines.append(
+            f"The initial model of {count} {'run' if count == 1 else 'runs'} met a target before any round had "
+            "completed; that does not count, only evaluations after the first completed round do."
+        )
     return lines

@@ -38,6 +38,14 @@ def values_of(run: RunRecords, metric: Metric, smooth: int = 1) -> pd.Series:
     return values if smooth == 1 else values.rolling(smooth, min_periods=smooth).mean()
 
 
+def model_changed(rounds: pd.DataFrame) -> pd.Series:
+    """Whether a round has changed the model, by the round's place in ``rounds``: it, or one before it, has completed.
+
+    Before that an evaluation measures the initial model, and a target that it meets is nothing that the run reached.
+    """
+    return rounds["outcome"].eq("completed").cummax()
+
+
 def is_unfinished(run: RunRecords) -> bool:
     """Whether more rounds are to come: it has not had all, and neither budget nor target has ended it."""
     return len(run.rounds) < int(run.experiment.get("rounds", 0)) and not run.why_stopped
@@ -52,17 +60,22 @@ def default_target(rows: Sequence[Row], smooth: int = 1) -> Target:
     """The best accuracy that every run of every row reaches, rounded down to a tenth of a per cent.
 
     As Oort (Lai et al., OSDI 2021, section 7.1) and FedScale choose it. Where words are learned it is the best
-    perplexity. Runs that go on do not count as long as others have ended: they may reach more.
+    perplexity. Runs that go on do not count as long as others have ended: they may reach more. Runs whose model no
+    round has changed do not count, and neither do evaluations before the first completed round.
 
     Raises:
-        ExperimentError: nothing was evaluated in a run.
+        ExperimentError: nothing was evaluated in a run, or no round of any run has completed.
     """
     runs = [run for row in rows for run in row.runs]
     runs = [run for run in runs if not is_unfinished(run)] or runs
     metric: Metric = "perplexity" if all(is_language(_dataset(run)) for run in runs) else "accuracy"
     for run in runs:
         require_evaluated(run, metric, "the best that all reach")
-    found = [values_of(run, metric, smooth).dropna() for run in runs]
+    changed = [run for run in runs if model_changed(run.rounds).any()]
+    if not changed:
+        raise ExperimentError("no round has completed, so no run has reached anything; see `testbed status`")
+    runs = changed
+    found = [_of_changed_models(run, metric, smooth) for run in runs]
     if short := [run for run, values in zip(runs, found, strict=True) if values.empty]:
         raise ExperimentError(f"{short[0].path}: fewer evaluations than are to be smoothed over ({smooth})")
     if metric == "perplexity":
@@ -76,6 +89,12 @@ def default_target(rows: Sequence[Row], smooth: int = 1) -> Target:
     if least <= 0:
         raise ExperimentError("a run has no accuracy above 0, so there is no target that all reach; name one: --target")
     return Target(metric, math.floor(1000 * least) / 1000 or least)
+
+
+def _of_changed_models(run: RunRecords, metric: Metric, smooth: int) -> pd.Series:
+    """`values_of` that are numbers, of evaluations after the first completed round."""
+    values = values_of(run, metric, smooth)
+    return values[model_changed(run.rounds)[values.index]].dropna()
 
 
 def named_targets(runs: Sequence[RunRecords]) -> list[Target]:

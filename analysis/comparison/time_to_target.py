@@ -4,6 +4,9 @@ A run that has not reached the target is censored at its last evaluation: it wou
 counts with that. Where all seeds of a row reach the target the row has their mean; else it is the restricted mean, of
 what was taken up to the target or the last evaluation, and the mean is at least that.
 
+Only a model that a round has changed can reach a target (`analysis.comparison.targets.model_changed`): an evaluation
+before the first completed round measures the initial model, however good that is.
+
 No Kaplan-Meier curve stands behind times and bytes, as it would be wrong there: runs end after a number of rounds, so
 one whose rounds are short because they fail is censored early, in seconds, for being bad (D. Lin et al., "Estimating
 medical costs from incomplete follow-up data", Biometrics 53, 1997, say so of costs). Over rounds it is right, and gives
@@ -25,6 +28,7 @@ from analysis.comparison.targets import (
     default_target,
     is_measured,
     is_unfinished,
+    model_changed,
     named_targets,
     parsed,
     require_evaluated,
@@ -50,7 +54,8 @@ MEAN, RESTRICTED, NOT_REACHED = "mean", "restricted mean", "not reached"
 
 _PKI = ["pki_bytes_down", "pki_bytes_up"]
 _TYPES = {
-    **dict.fromkeys(("seeds", "reached", "unfinished", "evaluated_every", "smooth"), "int64"),
+    **dict.fromkeys(("seeds", "reached", "unfinished", "unchanged", "met_at_start"), "int64"),
+    **dict.fromkeys(("evaluated_every", "smooth"), "int64"),
     **dict.fromkeys(("threshold", "rounds_watched", MEDIAN), "float64"),
     **{f"{measure}{end}": "float64" for measure in MEASURES for end in ENDS},
 }
@@ -62,6 +67,7 @@ class Reach:
 
     Attributes:
         reached: whether it did.
+        met_at_start: whether an evaluation before the first completed round met the target: the initial model did.
         rounds: the number of that round.
         time_s: by the run's clock, when that round had ended.
         server_bytes: between the server and all clients since the start of the run, failed rounds included.
@@ -69,6 +75,7 @@ class Reach:
     """
 
     reached: bool
+    met_at_start: bool
     rounds: int
     time_s: float
     server_bytes: int
@@ -79,7 +86,8 @@ def trajectory(run: RunRecords, metric: Metric = "accuracy", smooth: int = 1) ->
     """One row per evaluated round of a run, also of one that goes on.
 
     Columns: round; time_s, server_bytes, client_bytes since the start of the run, as of `Reach`; value (of the metric;
-    NaN where it is not a number, or smoothed over more evaluations than there are yet).
+    NaN where it is not a number, or smoothed over more evaluations than there are yet); changed (bool: whether a round
+    has changed the model by then, see `analysis.comparison.targets.model_changed`).
 
     Args:
         run: the records.
@@ -93,22 +101,30 @@ def trajectory(run: RunRecords, metric: Metric = "accuracy", smooth: int = 1) ->
         pki[found.index] = found
     frame = pd.DataFrame({"round": rounds["round"], "time_s": rounds["ended_s"], "server_bytes": server})
     frame["client_bytes"] = server + pki.cumsum().to_numpy()
-    return frame.loc[values.index].assign(value=values).reset_index(drop=True)
+    changed = model_changed(rounds)[values.index]
+    return frame.loc[values.index].assign(value=values, changed=changed).reset_index(drop=True)
 
 
 def reach(run: RunRecords, target: Target, smooth: int = 1) -> Reach:
-    """When a run reached a target: at the first evaluation that meets it (smoothed over so many, this one the last)."""
+    """When a run reached a target: at the first evaluation of a changed model that meets it.
+
+    Args:
+        run: the records.
+        target: to be reached.
+        smooth: the mean over so many evaluations, this one the last, has to meet it.
+    """
     return reached_in(trajectory(run, target.metric, smooth), target)
 
 
 def reached_in(frame: pd.DataFrame, target: Target) -> Reach:
     """`reach` of a trajectory; before the first evaluation nothing is known, so it is censored at 0."""
-    met = np.flatnonzero(target.met(frame["value"]))
     if frame.empty:
-        return Reach(False, 0, 0.0, 0, 0)
+        return Reach(False, False, 0, 0.0, 0, 0)
+    meets, changed = target.met(frame["value"]), frame["changed"].to_numpy(bool)
+    met = np.flatnonzero(meets & changed)
     row = frame.iloc[met[0] if len(met) else -1]
     values = int(row["round"]), float(row["time_s"]), int(row["server_bytes"]), int(row["client_bytes"])
-    return Reach(len(met) > 0, *values)
+    return Reach(len(met) > 0, bool((meets & ~changed).any()), *values)
 
 
 def compare_targets(
@@ -211,7 +227,16 @@ def _named(row: Row, base: Row | None) -> dict[str, Any]:
     }
 
 
-_SEEN = ("seeds", "reached", "unfinished", "estimator", "rounds_watched", "evaluated_every")
+_SEEN = (
+    "seeds",
+    "reached",
+    "unfinished",
+    "unchanged",
+    "met_at_start",
+    "estimator",
+    "rounds_watched",
+    "evaluated_every",
+)
 
 
 @dataclass(frozen=True)
@@ -266,6 +291,8 @@ class _Reached:
             "seeds": len(self.each),
             "reached": self.reached,
             "unfinished": sum(unfinished),
+            "unchanged": sum(len(run.rounds) > 0 and not model_changed(run.rounds).any() for run in self.row.runs),
+            "met_at_start": sum(at.met_at_start for at in self.each),
             "estimator": self.estimator,
             "rounds_watched": self.rounds_watched,
             "evaluated_every": max(gaps),

@@ -72,6 +72,11 @@ class Measured:
         return rows_of_every(frame, every).reset_index(drop=True)
 
 
+def has_sums(run: RunRecords) -> bool:
+    """Whether any round of the run has given a sum: `measured` has nothing to measure without one."""
+    return len(summed_clients(run)) > 0
+
+
 def measured(run: RunRecords, time_limit_s: float = TIME_LIMIT_S, progress: Progress = no_progress) -> Measured:
     """The metrics of a run, also of one that goes on.
 

@@ -239,10 +239,12 @@ def dropouts(found: Sequence[RunRecords]) -> Sheet | None:
         + [number(int(row[name])) for name in names]
         for row in frame.to_dict("records")
     ]
-    note = (
+    notes = [
         "A client that has gone and is asked again in the same round counts once. Only rounds with participants count."
-    )
-    return Sheet("Who was lost, and where", heads, rows, tuple(range(texts, len(heads))), [note])
+    ]
+    if (empty := frame.loc[frame["rounds"] == 0, "label"].drop_duplicates()).size:
+        notes.append(f"Nobody took part in any round of {', '.join(empty)}: all its rounds are counted.")
+    return Sheet("Who was lost, and where", heads, rows, tuple(range(texts, len(heads))), notes)
 
 
 def events(found: Sequence[RunRecords]) -> Sheet | None:

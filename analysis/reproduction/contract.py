@@ -91,6 +91,8 @@ class Reproduction:
         data_files: the real data that it can use, for people; empty when it needs none.
         scales: at which it can be made.
         takes_seeds: whether it heeds the context's `seeds`.
+        claims_of: the claims that follow from the table alone, all of them, so that ``--verify`` can compute each of
+            their numbers again from a kept table; None: they need more than the table.
     """
 
     name: str
@@ -101,3 +103,4 @@ class Reproduction:
     data_files: str = ""
     scales: Sequence[Scale] = ("small", "paper")
     takes_seeds: bool = False
+    claims_of: Callable[[pd.DataFrame], Sequence[Claim]] | None = None

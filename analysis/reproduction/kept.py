@@ -5,10 +5,11 @@ are computed again by `testbed reproduce --verify`, and `--list` shows them.
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pandas as pd
 
@@ -79,3 +80,37 @@ def differences(found: Kept) -> list[str]:
         for claim, written in zip(found.result.claims, found.written, strict=True)
         if claim.verdict != written
     ]
+
+
+def table_differences(found: Kept, claims_of: Callable[[pd.DataFrame], Sequence[Claim]]) -> list[str]:
+    """Claims that the file says and its table does not give, a line each: a number or a word that was typed.
+
+    Args:
+        found: a kept outcome.
+        claims_of: all claims of a table, see `analysis.reproduction.contract.Reproduction`.
+    """
+    try:
+        computed = claims_of(found.result.table)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return [f"{found.name}: no claim follows from its table ({type(error).__name__}: {error})"]
+    claims = found.result.claims
+    if len(claims) != len(computed):
+        return [f"{found.name}: {len(claims)} claims are written down, and its table gives {len(computed)}"]
+    return [
+        f"{found.name}: {claim.claim!r}: {place} is written down as {written!r}, and its table gives {here!r}"
+        for claim, again in zip(claims, computed, strict=True)
+        for place, written, here in _unequal(claim.as_data(), again.as_data())
+    ]
+
+
+def _unequal(written: Any, computed: Any, place: str = "") -> list[tuple[str, Any, Any]]:
+    """Where two pieces of plain data differ, and what stands there; numbers may differ in their last digits."""
+    if isinstance(written, dict) and isinstance(computed, dict) and written.keys() == computed.keys():
+        inner = [(f"{place}.{key}" if place else str(key), written[key], computed[key]) for key in written]
+    elif isinstance(written, list) and isinstance(computed, list) and len(written) == len(computed):
+        inner = [(f"{place}[{at}]", one, other) for at, (one, other) in enumerate(zip(written, computed, strict=True))]
+    else:
+        numbers = isinstance(written, int | float) and isinstance(computed, int | float)
+        close = numbers and math.isclose(written, computed, rel_tol=1e-9, abs_tol=1e-12)
+        return [] if close or written == computed else [(place, written, computed)]
+    return [line for at, one, other in inner for line in _unequal(one, other, at)]

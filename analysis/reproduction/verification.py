@@ -6,7 +6,7 @@ from pathlib import Path
 
 import analysis
 from analysis.reproduction.contract import Reproduction
-from analysis.reproduction.kept import Kept, differences, kept, read
+from analysis.reproduction.kept import Kept, differences, kept, read, table_differences
 from analysis.reproduction.pages import differing
 from analysis.reproduction.verdicts import VERDICTS, counts, total
 from analysis.tables import Table, render, to_json
@@ -23,16 +23,19 @@ class Verification:
     Attributes:
         outcomes: the results whose verdicts were computed again.
         missing: reproductions of which no result was there.
+        from_tables: names of those whose claims were computed again from the kept table, number by number; of the
+            others only the verdicts were.
         differing: what differs, a line each.
     """
 
     outcomes: list[Kept] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    from_tables: list[str] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
 
 
 def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Verification:
-    """Compute the verdicts of kept results again, or of those below a directory.
+    """Compute the verdicts of kept results again, or of those below a directory; claims, too, where a table gives them.
 
     Args:
         every: of which reproductions.
@@ -58,8 +61,12 @@ def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Veri
         found.outcomes = [of_it for of_it in outcomes if of_it.name in names]
         if not found.outcomes:
             raise ExperimentError(f"--out: {directory} has no result.json of {', '.join(sorted(names))}")
+    claims_of = {one.name: one.claims_of for one in every}
     for of_it in found.outcomes:
         found.differing += differences(of_it)
+        if (of_table := claims_of[of_it.name]) is not None:
+            found.from_tables.append(of_it.name)
+            found.differing += table_differences(of_it, of_table)
     return found
 
 
@@ -73,6 +80,7 @@ def shown(found: Verification, format: str) -> str:
                 "verdicts": {one.name: of_it for one, of_it in of_each},
                 "all": every,
                 "not_run": found.missing,
+                "from_tables": found.from_tables,
                 "differing": found.differing,
             }
         )
@@ -84,5 +92,9 @@ def shown(found: Verification, format: str) -> str:
     said = ", ".join(f"{count} {verdict}" for verdict, count in every.items())
     lines = [f"{sum(every.values())} claims: {said}"]
     lines += [f"no result is kept of {', '.join(found.missing)}"] if found.missing else []
+    number = len(found.from_tables)
+    lines += [
+        f"{number} of {len(found.outcomes)} results: every number of the claims computed again from the kept table"
+    ]
     lines += found.differing or ["every verdict is what its numbers say"]
     return table + "\n" + "".join(f"{line}\n" for line in lines)

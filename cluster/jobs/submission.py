@@ -339,7 +339,7 @@ def why_failed(job: Job) -> str:
     """Why a job has failed, in one line: its command's own last error if there is one, else what Ray says."""
     lines = [line.strip() for line in job.message.splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    if job.exit_code in (2, 3) and errors:
+    if job.exit_code in (2, 3, 4) and errors:
         return errors[-1]
     if job.exit_code == 1 and lines and lines[-1].startswith("ModuleNotFoundError: "):
         module = lines[-1].rpartition("No module named ")[2]

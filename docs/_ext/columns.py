@@ -175,6 +175,7 @@ SUMMARY: dict[str, tuple[str, str]] = {
     "late": ("answers", "Answers after the deadline."),
     "refusals": ("", "How many refusals are on record."),
     "unexpected_refusals": ("", "Which they were, where nobody was to be dishonest; null: none."),
+    "diverged": ("", "How many clients' update was not finite, in which rounds, what to change; null: none was."),
     "crashes": ("", "How often a client's code crashed (`on_crash: drop`)."),
     "reasons": ("", "Why rounds were skipped or aborted, in a line; null: none was."),
     "reasons.NAME": ("rounds", "How many for each reason."),

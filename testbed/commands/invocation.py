@@ -20,6 +20,8 @@ from testbed.errors import CodeCrashed, ExperimentError, TestbedError, TraceErro
 from testbed.plugins.classes import IMPORT_CLASSES, importing_classes
 
 BAD_INPUT, FAILED, STOPPED = 2, 3, 130
+NO_ROUND_COMPLETED = 4
+"""All runs have ended in good order, and no round of any of them has completed."""
 _NO_READER = 1  # what typer says too, when it is the one to notice
 _LEFT_OUT = ("ray", "torch", "torchvision")  # what runs no clients does without them
 

@@ -12,7 +12,9 @@ import typer
 from rich.text import Text
 
 from testbed.commands.invocation import (
+    BAD_INPUT,
     FAILED,
+    NO_ROUND_COMPLETED,
     STOPPED,
     Debug,
     ExperimentFile,
@@ -119,14 +121,14 @@ def end(job: "Job", resuming: str | None = None) -> None:
         console.print(f"{job.id}: succeeded")
         return
     again = f"; resume with: {resuming}" if resuming else "; submit again with --resume"
-    again = "" if job.exit_code == 2 else again
+    again = "" if job.exit_code in (BAD_INPUT, NO_ROUND_COMPLETED) else again
     if job.state == "STOPPED":
         console.print(f"{job.id}: stopped{again}")
         raise typer.Exit(STOPPED)
     from cluster.jobs.submission import why_failed
 
     console.print(Text.assemble(("error: ", "bold red"), f"{job.id}: failed: {why_failed(job)}{again}"))
-    raise typer.Exit(job.exit_code if job.exit_code in (2, STOPPED) else FAILED)
+    raise typer.Exit(job.exit_code if job.exit_code in (BAD_INPUT, NO_ROUND_COMPLETED, STOPPED) else FAILED)
 
 
 def _differing_ray(there: str) -> list[str]:

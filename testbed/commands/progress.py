@@ -171,6 +171,8 @@ def remarks(summary: Mapping[str, Any]) -> list[str]:
     lines = [summary["reasons"]] if summary["reasons"] else []
     if summary.get("unexpected_refusals"):
         lines.append(f"{summary['unexpected_refusals']}, though nobody was to be dishonest (see events.parquet)")
+    if summary.get("diverged"):
+        lines.append(f"training diverged: {summary['diverged']}")
     if summary["crashes"]:
         lines.append(f"{crashes_told(summary['crashes'])}, counted as lost (see log.jsonl and events.parquet)")
     if summary["behind_rounds"]:

@@ -84,8 +84,9 @@ def reproduce(
     verify: Annotated[
         bool,
         flag(
-            "Compute every verdict again from kept results (with --out: from result.json there), compare the pages of "
-            "docs/papers where they are, and exit with 1 where something differs.",
+            "Compute every verdict again from kept results (with --out: from result.json there), and every number of "
+            "the claims where these follow from the kept table; compare the pages of docs/papers where they are, and "
+            "exit with 1 where something differs.",
             "--verify",
         ),
     ] = False,

@@ -96,7 +96,11 @@ def metrics(
     from analysis.multi_round import report
 
     console = messages()
-    found = [_measured(run, time_limit, console, quiet) for run in runs]
+    with_sums = [run for run in runs if report.has_sums(run)]
+    for run in runs if with_sums else ():
+        if run not in with_sums:
+            console.print(f"note: {run.path}: no round of this run has given a sum; it is left out", markup=False)
+    found = [_measured(run, time_limit, console, quiet) for run in with_sums or runs]
     echo(report.render(found, format, every), nl=False)
     if out is not None:
         from analysis.multi_round.figures import Line, draw

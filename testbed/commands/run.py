@@ -1,11 +1,13 @@
 """``testbed run``: an experiment file becomes run directories and the overhead table."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.text import Text
 
 from testbed.commands.invocation import (
+    NO_ROUND_COMPLETED,
     STOPPED,
     Debug,
     ExperimentFile,
@@ -19,6 +21,9 @@ from testbed.commands.invocation import (
 )
 from testbed.commands.terminal import Console, echo, messages
 from testbed.errors import ExperimentError, TestbedError
+
+if TYPE_CHECKING:
+    from testbed.records import RunRecords
 
 RUN_EPILOG = examples(
     "testbed run examples/quickstart.yaml --out runs/quickstart",
@@ -72,7 +77,8 @@ def run(
 ) -> None:
     """Run an experiment, or all points of its sweep, several at a time where there is room; print the overhead table.
 
-    Points on the wall clock, and those without Ray, run one after the other.
+    Points on the wall clock, and those without Ray, run one after the other. The exit code is 4 where no round
+    of any run has completed, unless the experiment has an adversary: then that may be its result.
     """
     if accept_changed_code and not resume:
         raise ExperimentError("--accept-changed-code: says how a run is resumed; give --resume, too")
@@ -113,21 +119,48 @@ def run(
             )
         if not quiet:
             console.print()
-        _print_table(paths, where, console)
+        from testbed.running import runs_below
+
+        runs = runs_below(paths)
+        _print_table(runs, where, console)
+        _require_a_completed_round(runs, console)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
         console.print(f"stopped; resume with: {invocation.resuming}")
         raise typer.Exit(STOPPED) from None
 
 
-def _print_table(paths: list[Path], where: str | Path, console: Console) -> None:
+def _print_table(runs: "list[RunRecords]", where: str | Path, console: Console) -> None:
     from analysis.comparison import overhead, report
     from analysis.comparison.time_to_target import targets_beside
-    from testbed.running import runs_below
 
-    runs = runs_below(paths)
     try:
         echo(report.render(overhead.compare(runs), targets=targets_beside(runs)[0]), nl=False)
     except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
         console.print(f"no table: {error}; see `testbed compare --help`")
     console.print(f"\nrecords: {where}")
+
+
+def _require_a_completed_round(runs: "list[RunRecords]", console: Console) -> None:
+    """Say which runs have no completed round; exit with `NO_ROUND_COMPLETED` where that is all of them.
+
+    In a sweep a point without one may be what is looked for (the drop-out rate at which nothing works), and under an
+    adversary that all rounds are refused is a result: neither is a failure of the command.
+    """
+    from analysis.comparison.summary import diverged
+    from testbed.records.reader import summed_up
+
+    failed = [run for run in runs if run.rounds["outcome"].ne("completed").all()]
+    failed = [run for run in failed if not run.experiment.get("adversary")]
+    if not failed:
+        return
+    first = failed[0]
+    why = diverged(first) or summed_up(zip(first.rounds["outcome"], first.rounds["reason"], strict=True)) or "no rounds"
+    if len(failed) < len(runs):
+        example = f"e.g. {first.label}: {why}" if len(failed) > 1 else f"{first.label}: {why}"
+        console.print(f"note: no round completed in {len(failed)} of {len(runs)} runs ({example})", markup=False)
+        return
+    among = f"{first.label}: no round completed" if len(runs) == 1 else f"no round completed in any of {len(runs)} runs"
+    told = f"{among}: {why}" if len(runs) == 1 else f"{among}, e.g. {first.label}: {why}"
+    console.print(Text.assemble(("error: ", "bold red"), told))
+    raise typer.Exit(NO_ROUND_COMPLETED)

@@ -120,8 +120,10 @@ class Federation:
             )
         self._check_states()
         self.network.now_s = self.state.now_s
+        self._changed = False  # whether a completed round has changed the model; followed where a target ends the run
         if experiment.stop_at is not None and records is not None:
             self._reached = stopped(records.path, self.state.round_number)
+            self._changed = "completed" in records.table("rounds")["outcome"].to_pylist()
         self.privacy = open_ledger(plan, workload)
         self._recorder = None if records is None else RunRecorder(records, plan, self.network)
         if self._recorder is not None and records is not None:
@@ -190,6 +192,7 @@ class Federation:
         outcome = await self._outcome(start)
         if self.privacy is not None:
             privacy.append(self.privacy.enter(number, outcome, self.network.exchanges))
+        self._changed = self._changed or outcome.state == "completed"
         evaluation = self._evaluate(number, outcome.model, start.memory)
         self._reached = self._target_reached(number, evaluation)
         participations = before.participations.copy()
@@ -297,9 +300,9 @@ class Federation:
         return None if adversary is None or evaluation is None else adversary.success(self.workload, model)
 
     def _target_reached(self, number: int, evaluation: Evaluation | None) -> str:
-        """Which target ends the run now, and with which value; empty: none."""
+        """Which target ends the run now, and with which value; empty: none. An initial model does not reach any."""
         stop_at = self.plan.experiment.stop_at
-        if stop_at is None or evaluation is None:
+        if stop_at is None or evaluation is None or not self._changed:
             return ""
         target = stop_at.target
         value = measured(target.metric, float(evaluation.accuracy), float(evaluation.loss))

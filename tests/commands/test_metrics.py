@@ -20,10 +20,10 @@ from testbed.records import RunRecords
 def ran(call: Callable[..., Any], written: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
     """Runs the small experiment; returns the run's directory."""
 
-    def ran(name: str = "run", **changes: Any) -> Path:
+    def ran(name: str = "run", code: int = 0, **changes: Any) -> Path:
         path = tmp_path / name
         ended = call("run", written(**changes), "--out", path, "--quiet")
-        assert ended.code == 0, ended.err
+        assert ended.code == code, ended.err
         return path
 
     return ran
@@ -119,13 +119,24 @@ def test_where_figures_cannot_go_is_known_first(
 
 
 def test_a_run_without_sums_is_told_so(call: Callable[..., Any], ran: Callable[..., Path]) -> None:
-    path = ran(availability={"model": "bernoulli", "unavailable": 1.0})
+    path = ran(code=4, availability={"model": "bernoulli", "unavailable": 1.0})
     ended = call("metrics", path)
     assert ended.code == 2
     assert ended.errors == [
         f"error: {path}: no round of this run has given a sum, so there is nothing to measure; `testbed status` tells "
         "what became of its rounds"
     ]
+
+
+def test_a_run_without_sums_does_not_hide_the_others(call: Callable[..., Any], ran: Callable[..., Path]) -> None:
+    """One point of a sweep had none, and the command refused all of them."""
+    path = ran(sweep={"availability": [{"model": "bernoulli", "unavailable": share} for share in (1.0, 0.0)]})
+    ended = call("metrics", path, "--format", "csv")
+    assert ended.code == 0
+    assert len(list(csv.DictReader(io.StringIO(ended.out)))) == 1
+    (note,) = ended.err.splitlines()
+    assert note.startswith("note: ")
+    assert note.endswith(": no round of this run has given a sum; it is left out")
 
 
 def test_a_directory_without_runs_is_told_so(call: Callable[..., Any], tmp_path: Path) -> None:

@@ -63,3 +63,46 @@ def test_refusals_are_told_where_nobody_was_to_be_dishonest(call: Call, written:
     assert text in ran.err
     assert text in " ".join(ran.out.split())
     assert text in " ".join(call("compare", out, "--format", "markdown").out.split())
+
+
+class Diverging(Learning):
+    """No client's update is finite."""
+
+    def train(self, client: int, model: Any, round_number: int) -> Any:
+        return replace(super().train(client, model, round_number), delta=np.full(self.dimension, np.nan, np.float32))
+
+
+def test_training_that_diverges_is_told_as_such_and_ends_with_a_code(
+    call: Call, written: Written, tmp_path: Path
+) -> None:
+    """It was told as a threshold that was not met and as refusals without a dishonest client, with exit code 0."""
+    workload = {"dataset": f"{__name__}:Diverging", "learning_rate": 0.7}
+    everybody = {"protocol": "random", "participants": 5}
+    file, out = written(population=5, rounds=2, workload=workload, selection=everybody), tmp_path / "out"
+    ran = call("run", file, "--out", out)
+    assert ran.code == 4
+    text = "5 of 5 clients' update was not finite in rounds 1 to 2; lower the learning rate "
+    text += "(workload.learning_rate is 0.7)"
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["diverged"], summary["unexpected_refusals"], summary["rounds_completed"]) == (text, None, 0)
+    assert f"no round completed: {text}" in " ".join(ran.err.split())
+    assert "nobody was to be dishonest" not in ran.err.lower()
+    compared = " ".join(call("compare", out, "--format", "markdown").out.split())
+    assert text in compared
+    assert "there were refusals" not in compared
+    assert call("run", file, "--out", out, "--resume", "--quiet").code == 4
+
+
+def test_the_code_is_4_only_where_no_run_has_a_completed_round(call: Call, written: Written, tmp_path: Path) -> None:
+    away = {"model": "bernoulli", "unavailable": 1.0}
+    file = written(rounds=2, aggregation=SECAGG, availability=away)
+    ran = call("run", file, "--out", tmp_path / "away", "--quiet")
+    assert ran.code == 4
+    assert "no round completed: 2 " in ran.err
+    assert "too-few-available" in ran.err
+    swept = ["--set", "sweep={availability.unavailable: [0.0, 1.0]}"]
+    some = call("run", file, "--out", tmp_path / "some", "--quiet", *swept)
+    assert some.code == 0, some.err
+    assert "note: no round completed in 1 of 2 runs" in some.err
+    adversary = ["--set", "adversary.server=shrink-the-sum"]
+    assert call("run", file, "--out", tmp_path / "attacked", "--quiet", *adversary).code == 0

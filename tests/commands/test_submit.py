@@ -132,7 +132,7 @@ def test_records_lie_where_they_last(written: Callable[..., Path], tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("state", "exit_code", "code"),
-    [("FAILED", 2, 2), ("FAILED", 3, 3), ("FAILED", 130, 130), ("FAILED", 1, 3), ("FAILED", None, 3),
+    [("FAILED", 2, 2), ("FAILED", 3, 3), ("FAILED", 4, 4), ("FAILED", 130, 130), ("FAILED", 1, 3), ("FAILED", None, 3),
      ("FAILED", -9, 3), ("STOPPED", None, 130)],
 )  # fmt: skip
 def test_the_command_ends_as_the_job(
@@ -144,7 +144,7 @@ def test_the_command_ends_as_the_job(
     assert ended.value.exit_code == code
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
-    assert ("--resume" in said) == (code != 2)
+    assert ("--resume" in said) == (code not in (2, 4))
     end(replace(JOB, state="SUCCEEDED", exit_code=0))
 
 

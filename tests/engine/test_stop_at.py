@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from testbed.aggregation.plain import Plain
+from testbed.errors import RoundAborted
 from testbed.records.tables import SCHEMAS, STOPPED, stopped
 from tests.engine.federations import Pulling, Quality
 
@@ -70,6 +72,38 @@ def test_only_an_evaluation_can_meet_it(run: Callable[..., Any], keys: dict[str,
     assert meeting[0] == 3
     assert len(rows) == next(number for number in meeting if number % 2 == 0)
     assert [row["round"] for row in rows if row["accuracy"] is not None] == list(range(2, len(rows) + 1, 2))
+
+
+async def refuse(*_: Any) -> Any:
+    """Aggregation that ends every round."""
+    raise RoundAborted("refused", "for the test")
+
+
+EASY = KEYS | {"stop_at": {"loss": 1000.0}}
+"""With a target that the initial model meets."""
+
+
+def test_a_model_that_no_round_has_changed_does_not_meet_it(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Plain, "aggregate", refuse)
+        run(EASY, "run").rounds(2)
+        assert not run(EASY, "run", resume=True).rounds(1).federation.finished
+    resumed = run(EASY, "run", resume=True).rounds()
+    assert [row["outcome"] for row in resumed.rows("rounds")] == ["aborted", "aborted", "aborted", "completed"]
+    assert stopped(tmp_path / "run", 4).endswith("after round 4)")
+
+
+def test_a_resumed_run_knows_that_a_round_had_changed_its_model(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rare = EASY | {"workload": {"evaluate_every": 2}}
+    run(rare, "run").rounds(1)
+    monkeypatch.setattr(Plain, "aggregate", refuse)
+    resumed = run(rare, "run", resume=True).rounds()
+    assert [row["outcome"] for row in resumed.rows("rounds")] == ["completed", "aborted"]
+    assert stopped(tmp_path / "run", 2).endswith("after round 2)")
 
 
 def test_one_that_is_reached_in_the_last_round_has_not_stopped_the_run(

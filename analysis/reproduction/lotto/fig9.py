@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.comparison.targets import model_changed
 from analysis.marks import marks
 from analysis.reproduction.contract import ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.heterogeneous_clients import (
@@ -152,9 +153,10 @@ PERPLEXITY = Measure("perplexity", lambda run: np.exp(run.rounds["loss"].to_nump
 
 
 def time_to(run: RunRecords, target: float, measure: Measure = ACCURACY) -> float:
-    """Seconds of the run's clock until the first evaluation that meets `target`; NaN when there is none."""
+    """Seconds of the run's clock until the first evaluation of a changed model that meets `target`; NaN: none does."""
     found = measure.of(run)
-    reached = run.rounds.loc[found <= target if measure.least else found >= target, "ended_s"]
+    meets = (found <= target if measure.least else found >= target) & model_changed(run.rounds)
+    reached = run.rounds.loc[meets, "ended_s"]
     return float(reached.iloc[0]) if len(reached) else float("nan")
 
 

@@ -172,11 +172,13 @@ REPRODUCTIONS = (
         "Time and traffic of a round with random selection: Rand, client-centric and server-centric Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Table 2",
         run_table2,
+        claims_of=claims_of_table2,
     ),
     Reproduction(
         "lotto-table3",
         "Time and traffic of a round with informed selection: Oort, client-centric and server-centric Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Table 3",
         run_table3,
+        claims_of=claims_of_table3,
     ),
 )

@@ -99,7 +99,16 @@ def test_the_table_in_every_format(recorded: Callable) -> None:
     text = render(frame)
     assert "reuse-round (round=2) + inflate-utility" in text
     assert "lotto.round-used at lotto/announce" in text
-    assert "Pr[x/s > 3 c/n]" in text
+    assert "Above 3× expected" in text
+    first, second = (line.split("  ") for line in text.splitlines() if line.startswith("Adversary "))
+    assert [head.strip() for head in first if head.strip()] == [
+        "Adversary", "Rounds", "Attacked", "Attacks refused", "Completed unseen", "Seen by honest parties",
+    ]  # fmt: skip
+    assert [head.strip() for head in second if head.strip()][1:] == [
+        "Dishonest, mean", "most", "expected", "Above 3× expected", "95% interval", "Lotto's bound",
+    ]  # fmt: skip
+    for head in ("Attacks refused: ", "Completed unseen: ", "Expected: ", "Above 3× expected: ", "Lotto's bound: "):
+        assert head in " ".join(text.split())  # every head is explained
     assert render(frame, "markdown").startswith("| Adversary | Rounds |")
     assert render(frame, "csv").splitlines()[0].startswith("label,selection,aggregation,server,clients")
     with pytest.raises(ExperimentError, match="--format latex: unknown"):

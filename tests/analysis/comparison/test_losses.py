@@ -11,6 +11,7 @@ import pytest
 
 from analysis.comparison.losses import LOST, counts, dropouts, first_losses, render, somebody_was_lost
 from analysis.comparison.summary import summarise
+from analysis.report import sheets
 from testbed.errors import ExperimentError
 from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
@@ -127,11 +128,13 @@ def test_text_and_markdown_show_the_totals(lossy: RunRecords) -> None:
         render(frame, "latex")
 
 
-def test_rounds_without_participants_count_for_nothing(tmp_path: Path) -> None:
-    def check_in(sent_s: float) -> Any:
-        codes = [OUTCOMES.index(outcome) for outcome in ("answered", "offline")]
-        return recorded.asked("check-in", sent_s, [0, 1], [None, None], outcome=codes)
+def check_in(sent_s: float) -> Any:
+    """Two clients are asked, and the second is offline."""
+    codes = [OUTCOMES.index(outcome) for outcome in ("answered", "offline")]
+    return recorded.asked("check-in", sent_s, [0, 1], [None, None], outcome=codes)
 
+
+def test_rounds_without_participants_count_for_nothing(tmp_path: Path) -> None:
     rounds = [
         recorded.RecordedRound(0.0, 1.0, [check_in(0.0)], [0], [0]),
         *(recorded.RecordedRound(s, s + 1.0, [check_in(s)], outcome="skipped", reason="few") for s in (1.0, 2.0, 3.0)),
@@ -141,3 +144,23 @@ def test_rounds_without_participants_count_for_nothing(tmp_path: Path) -> None:
     assert frame[["rounds", "rounds_recorded", "asked", "asked_offline"]].values.tolist() == [[1, 4, 2, 1]]
     assert frame["asked_offline_per_round"].tolist() == [1.0]
     assert render(frame, "text").startswith("some: 1 round (and 3 in which nobody took part)\n")
+
+
+def test_without_any_participant_all_rounds_are_counted(tmp_path: Path) -> None:
+    """The questions are on record; the table once said that nobody was asked for anything."""
+    rounds = [
+        recorded.RecordedRound(s, s + 1.0, [check_in(s)], outcome="aborted", reason="too-few-candidates: 1 of 2")
+        for s in (0.0, 1.0, 2.0)
+    ]
+    run = recorded.write_run(tmp_path / "run", {"name": "none", "seed": 1, "population": 2}, rounds)
+    frame = dropouts([run])
+    assert frame[["rounds", "rounds_recorded", "participants", "asked", "asked_offline"]].values.tolist() == [
+        [0, 3, 0, 6, 3],
+    ]  # fmt: skip
+    assert frame["asked_offline_per_round"].tolist() == [1.0]
+    title, _, _, _, check_ins, *_ = render(frame, "text").splitlines()
+    assert title == "none: nobody took part in any of 3 rounds; all of them are counted"
+    assert check_ins.split() == ["check-in", *(5 * ["0"]), "0.00", "6", "3", "0", "0", "0", "1.00"]
+    sheet = sheets.dropouts([run])
+    assert sheet is not None
+    assert sheet.notes[-1] == "Nobody took part in any round of none: all its rounds are counted."

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.comparison import target_table
 from analysis.comparison.rows import rows_of
+from analysis.comparison.summary import summarise
 from analysis.comparison.targets import Target, default_target, named_targets
 from analysis.comparison.time_to_target import MEASURES, compare_targets, reach, reached_in, targets_beside, trajectory
 from analysis.statistics import mean_interval, ratio_interval
@@ -37,11 +39,51 @@ def test_a_trajectory_has_the_evaluated_rounds_and_all_that_was_sent_till_then(l
         "server_bytes": [440, 880],
         "client_bytes": [446, 892],
         "value": [0.2, 0.6],
+        "changed": [True, True],
     }
     found = reach(run, HALF)
     assert (found.reached, found.rounds, found.time_s, found.server_bytes, found.client_bytes) == (
         True, 4, 40.0, 880, 892,
     )  # fmt: skip
+
+
+def test_a_model_that_no_round_has_changed_reaches_nothing(learn: Learn) -> None:
+    """All rounds failed, and the initial model's accuracy counted as reached in round 1."""
+    run = learn([0.6, 0.6, 0.6], outcomes=["aborted", "skipped", "aborted"])
+    found = reach(run, HALF)
+    assert (found.reached, found.met_at_start, found.rounds, found.time_s) == (False, True, 3, 30.0)
+    row = only(compare_targets([run], [HALF]))
+    assert (row["reached"], row["unchanged"], row["met_at_start"], row["estimator"]) == (0, 1, 1, "not reached")
+    with pytest.raises(ExperimentError, match="no round has completed"):
+        default_target(rows_of([run]))
+    frame, why = targets_beside([run])
+    assert frame is None
+    assert "no round has completed" in why
+    summary = summarise(learn([0.6], outcomes=["aborted"], targets=["50%"]))
+    assert (summary["reached.accuracy>=0.5"], summary["rounds_to_target.accuracy>=0.5"]) == (False, None)
+
+
+def test_an_initial_model_that_meets_the_target_reaches_it_in_the_first_completed_round(learn: Learn) -> None:
+    run = learn([0.6, None, 0.7, 0.4], outcomes=["aborted", "completed", "completed", "completed"])
+    found = reach(run, HALF)
+    assert (found.reached, found.met_at_start, found.rounds) == (True, True, 3)
+    assert not reach(run, Target("accuracy", 0.65)).met_at_start
+    said = target_table.notes(compare_targets([run], [HALF]))
+    assert any("The initial model of 1 run met a target before any round had completed" in note for note in said)
+    assert not any("no round has changed the model" in note for note in said)
+
+
+def test_runs_without_a_completed_round_do_not_decide_what_all_reach(learn: Learn) -> None:
+    failed = learn([0.02, 0.02], protocol="lotto", outcomes=["aborted", "aborted"])
+    late = learn([0.9, 0.3, 0.4], protocol="batch-partition", outcomes=["aborted", "completed", "completed"])
+    frame = compare_targets([learn([0.1, 0.8]), failed, late])
+    assert frame["target"].unique().tolist() == ["accuracy>=0.4"]  # the initial model's 0.9 is nobody's
+    assert only(frame, "lotto")["reached"] == 0
+    said = target_table.notes(frame)
+    assert any(
+        note.startswith("In 1 run no round has changed the model: such a run has reached nothing.") for note in said
+    )
+    assert any("is that of the others" in note for note in said)
 
 
 def test_traffic_is_that_of_the_records(make_run: Callable[..., RunRecords]) -> None:
@@ -65,12 +107,17 @@ def test_smoothed_it_is_the_mean_with_the_evaluations_before(learn: Learn) -> No
 @given(
     st.lists(st.none() | st.sampled_from([0.1, 0.4, 0.5, 0.7, float("nan")]), min_size=1, max_size=8),
     st.integers(1, 4),
+    st.integers(0, 3),
 )
 @settings(max_examples=examples(60))
-def test_reach_is_what_a_person_finds_going_through_the_rounds(accuracies: list[float | None], smooth: int) -> None:
+def test_reach_is_what_a_person_finds_going_through_the_rounds(
+    accuracies: list[float | None], smooth: int, failed: int
+) -> None:
+    """The first rounds fail, so many as `failed` says."""
     rounds = pd.DataFrame(
         {
             "round": range(1, len(accuracies) + 1),
+            "outcome": ["aborted" if number <= failed else "completed" for number in range(1, len(accuracies) + 1)],
             "ended_s": np.cumsum(np.arange(1.0, len(accuracies) + 1)),
             "bytes_down": 5,
             "bytes_up": 2,
@@ -88,7 +135,7 @@ def test_reach_is_what_a_person_finds_going_through_the_rounds(accuracies: list[
             continue
         seen.append(value)
         last = number
-        if len(seen) >= smooth and np.mean(seen[-smooth:]) >= 0.5 - 1e-12:
+        if number > failed and len(seen) >= smooth and np.mean(seen[-smooth:]) >= 0.5 - 1e-12:
             assert (found.reached, found.rounds, found.server_bytes) == (True, number, 7 * number)
             break
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.reproduction import kept, pages, verification
+from analysis.reproduction import catalogue, kept, pages, verification
 from analysis.reproduction.contract import Origin, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.presentation import listed, outcome, write
 from analysis.reproduction.verdicts import Claim, below, counts, true
@@ -81,6 +81,43 @@ def test_a_number_that_was_changed_is_found(results: Path) -> None:
     check = data["claims"][0]["checks"][0] | {"value": 3.0, "low": 3.0, "high": 3.0}
     _changed(results, {"checks": [check]})
     assert len(kept.differences(kept.read(results / "paper-table9.json"))) == 1
+
+
+@pytest.mark.parametrize("name", ["lotto-table2", "lotto-table3"])
+def test_a_number_typed_into_a_claim_is_found_by_the_kept_table(tmp_path: Path, name: str) -> None:
+    """Its value and its band agree with one another, and the table says something else."""
+    (one,) = catalogue.named([name])
+    data = json.loads((kept.RESULTS / f"{name}.json").read_text())
+    file = tmp_path / "result.json"
+    file.write_text(json.dumps(data))
+    same = verification.verify([one], tmp_path)
+    assert (same.differing, same.from_tables) == ([], [name])
+    place, check = next(
+        (at, check)
+        for at, claim in enumerate(data["claims"])
+        for check in claim["checks"]
+        if claim["verdict"] == "agrees" and check["value"] is not None
+    )
+    inside = max(end for end in (check["least"], check["most"]) if end is not None)
+    check |= {"value": inside - 1e-3, "low": inside - 1e-3, "high": inside - 1e-3}
+    file.write_text(json.dumps(data))
+    found = verification.verify([one], tmp_path)
+    assert {line.split(" is written down as ")[0].rpartition(": ")[2] for line in found.differing} == {
+        "checks[0].value", "checks[0].low", "checks[0].high",
+    }  # fmt: skip
+    assert all(line.startswith(f"{name}: {data['claims'][place]['claim']!r}: ") for line in found.differing)
+    data["table"] = [{"protocol": "Rand"}]
+    file.write_text(json.dumps(data))
+    assert any("no claim follows from its table" in line for line in verification.verify([one], tmp_path).differing)
+
+
+def test_words_typed_into_a_claim_are_found_by_the_kept_table(tmp_path: Path) -> None:
+    (one,) = catalogue.named(["lotto-table2"])
+    data = json.loads((kept.RESULTS / "lotto-table2.json").read_text())
+    data["claims"][0]["measured"] += " or so"
+    (tmp_path / "result.json").write_text(json.dumps(data))
+    (line,) = verification.verify([one], tmp_path).differing
+    assert ": measured is written down as " in line
 
 
 @pytest.mark.parametrize(

@@ -95,12 +95,18 @@ def test_words_are_measured_by_perplexity_under_secure_aggregation(
 
 def test_a_perplexity_is_reached_from_above() -> None:
     rounds = pd.DataFrame(
-        {"loss": [5.0, np.nan, 2.0, 1.0], "accuracy": [0.1, np.nan, 0.3, 0.2], "ended_s": [1.0, 2, 3, 4]}
+        {
+            "loss": [5.0, np.nan, 2.0, 1.0],
+            "accuracy": [0.1, np.nan, 0.3, 0.2],
+            "ended_s": [1.0, 2, 3, 4],
+            "outcome": ["aborted", "skipped", "completed", "completed"],
+        }
     )
     run = SimpleNamespace(rounds=rounds)
     assert fig9.time_to(run, np.exp(2.0), fig9.PERPLEXITY) == 3
     assert np.isnan(fig9.time_to(run, 1.0, fig9.PERPLEXITY))
     assert fig9.time_to(run, 0.2, fig9.ACCURACY) == 3
+    assert fig9.time_to(run, 0.1, fig9.ACCURACY) == 3  # in round 1 nothing had changed the model yet
     found = fig9.measured_at(run, np.array([0.5, 1.5, 2.5, 9.0]), fig9.PERPLEXITY)
     assert np.array_equal(found, np.exp([np.nan, 5.0, 5.0, 1.0]), equal_nan=True)
     assert fig9.measured_at(run, np.array([0.5, 3.5]), fig9.ACCURACY).tolist() == [0.0, 0.3]
