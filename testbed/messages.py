@@ -10,9 +10,9 @@ replaced by a placeholder and says how long the full encoding is; the arrays tra
 """
 
 import hashlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
@@ -111,9 +111,27 @@ def _decode_extension(code: int, data: memoryview) -> Vector:
 _encoder = msgspec.msgpack.Encoder(enc_hook=_encode_vector)
 
 
-@cache
-def _decoder(kind: type[Message]) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(kind, ext_hook=_decode_extension)
+_decoders: dict[type[Message], msgspec.msgpack.Decoder[Any]] = {}
+_making_decoders = threading.Lock()
+
+
+def _decoder(
+    kind: type[Message], ext_hook: Callable[[int, memoryview], Vector] | None = None
+) -> msgspec.msgpack.Decoder[Any]:
+    """Return a decoder of `kind`: its own, kept one, or a new one with another hook.
+
+    The first decoder of a struct fills tables that belong to the type, also those of the types of its fields. msgspec
+    0.22 publishes a table before it is complete, so that a second thread that makes or uses a decoder of the same types
+    crashes the process. Therefore all decoders are made under one lock, and kept ones are found only once complete.
+    """
+    if ext_hook is None and (kept := _decoders.get(kind)) is not None:
+        return kept
+    with _making_decoders:
+        if ext_hook is not None:
+            return msgspec.msgpack.Decoder(kind, ext_hook=ext_hook)
+        if kind not in _decoders:
+            _decoders[kind] = msgspec.msgpack.Decoder(kind, ext_hook=_decode_extension)
+        return _decoders[kind]
 
 
 def encode(message: Message) -> bytes:
@@ -197,7 +215,7 @@ def attach(kind: type[MessageType], header: bytes, vectors: Sequence[Vector]) ->
             raise ProtocolError(f"a vector of {len(vector)} elements stands where the header has {length}")
         return RemoteVector(length, bits)
 
-    return _decode_with(msgspec.msgpack.Decoder(kind, ext_hook=restore), kind, header)
+    return _decode_with(_decoder(kind, restore), kind, header)
 
 
 def content_digest(message: Message, *, anew: bool = False) -> bytes:

@@ -28,6 +28,8 @@ MAXIMUM_BYTES = 100 * 1024**2
 
 _MAXIMUM_UNPACKED_BYTES = 64 * MAXIMUM_BYTES
 _MAXIMUM_FILES = 1_000_000
+_MAXIMUM_DEPTH = 100
+"""Folders within one another; a run has three: a sweep's point, parts, a round."""
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 57 * 1024  # a multiple of three: every line is whole base64
 _BEGIN, _END, _ERROR = "testbed-results begin", "testbed-results end", "testbed-results error:"
@@ -105,6 +107,11 @@ def unpacked(data: bytes, into: Path) -> None:
                 total += member.size
                 if not member.isreg():
                     raise RunError(f"the results hold {member.name!r}, which is no file of a run; nothing was kept")
+                if len(name.parts) > _MAXIMUM_DEPTH:
+                    raise RunError(
+                        f"the results hold folders within one another, {len(name.parts)} deep, and a run's are at most "
+                        f"{_MAXIMUM_DEPTH}; nothing was kept"
+                    )
                 if name in names or len(names) >= _MAXIMUM_FILES or total > _MAXIMUM_UNPACKED_BYTES:
                     raise RunError(f"the results do not look like a run's (at {member.name!r}); nothing was kept")
                 names.add(name)

@@ -28,6 +28,8 @@ EXPERIMENT = "experiment.yaml"
 INPUTS = "inputs"
 PACKAGES = ("testbed", "cluster", "workloads", "analysis")
 MAXIMUM_UPLOAD_BYTES = 100 * 1024**2  # what Ray's dashboard takes (ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
+MAXIMUM_UNPACKED_BYTES = 2 * 1024**3
+"""Of the user's files before they are compressed: the cluster unpacks them on every node, and zeros take no room."""
 _LEFT_OUT = {"__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 _NAMED = 3  # largest files that an error names
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
@@ -66,7 +68,7 @@ def pack(
         maximum: bytes that the zip may have; default: what Ray's dashboard takes.
 
     Raises:
-        ExperimentError: the experiment does not hold, a file is missing, or the zip is too large.
+        ExperimentError: the experiment does not hold, a file is missing or no regular file, or all is too large.
     """
     experiment = load(file, overrides)
     inputs = _Inputs(str(file), {path.expanduser() for path in on_cluster})
@@ -80,9 +82,10 @@ def pack(
     mine = {name: source for found in (inputs.packed, modules) for name, source in _files(found, links)}
     notes += [f"{link}: a symbolic link, not sent; put there what it stands for" for link in links]
     packed = validated(plain, str(file))
+    sizes = {name: _size(source) for name, source in mine.items()}
+    _check_unpacked(sizes)  # before minutes of compressing
     path = into / "job.zip"
     _write(path, {**_code(), **mine}, {EXPERIMENT: json.dumps(plain, indent=2, ensure_ascii=False) + "\n"})
-    sizes = {name: source.stat().st_size for name, source in mine.items()}
     _check_size(path.stat().st_size, MAXIMUM_UPLOAD_BYTES if maximum is None else maximum, sizes)
     return Packed(path, packed, sizes, tuple(notes))
 
@@ -268,14 +271,33 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
+def _size(path: Path) -> int:
+    """The bytes of a regular file. Raises `ExperimentError` for anything else, which may have no end or never begin."""
+    try:
+        if not path.is_file():
+            raise ExperimentError(f"{path}: is not a regular file but a pipe or a device; name a file")
+        return path.stat().st_size
+    except OSError as error:
+        raise ExperimentError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _check_unpacked(sizes: dict[str, int]) -> None:
+    total = sum(sizes.values())
+    if total > MAXIMUM_UNPACKED_BYTES:
+        raise _too_much(f"{_mebibytes(total)}, and at most {_mebibytes(MAXIMUM_UNPACKED_BYTES)} is sent", sizes)
+
+
 def _check_size(size: int, maximum: int, sizes: dict[str, int]) -> None:
-    if size < maximum:
-        return
+    if size >= maximum:
+        raise _too_much(f"{_mebibytes(size)} packed, and Ray takes less than {_mebibytes(maximum)}", sizes)
+
+
+def _too_much(why: str, sizes: dict[str, int]) -> ExperimentError:
     largest = sorted(sizes.items(), key=lambda item: -item[1])[:_NAMED]
     named = ", ".join(f"{name.removeprefix(f'{INPUTS}/')} ({_mebibytes(bytes_)})" for name, bytes_ in largest)
-    raise ExperimentError(
-        f"too much to upload: {_mebibytes(size)} packed, and Ray takes less than {_mebibytes(maximum)}; largest: "
-        f"{named}; put them on the cluster's nodes at the same path and say so with --on-cluster PATH"
+    return ExperimentError(
+        f"too much to upload: {why}; largest: {named}; put them on the cluster's nodes at the same path and say so "
+        "with --on-cluster PATH"
     )
 
 

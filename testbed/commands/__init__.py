@@ -35,8 +35,9 @@ from testbed.commands import (
     tune,
     validation,
 )
-from testbed.commands.invocation import Invocation, examples, option, reads_records, report_error
+from testbed.commands.invocation import Invocation, examples, option, report_error, runs_code
 from testbed.commands.terminal import echo
+from testbed.plugins.classes import importing_classes
 from testbed.signals import stopping_on_signals
 from testbed.version import VERSION
 
@@ -59,23 +60,23 @@ app = typer.Typer(
 RUNNING, LOOKING, ATTACKS = "Run", "Look at results", "Attack and bound"
 TRACES, CLUSTER = "Traces and costs", "Clusters"
 
-app.command(epilog=run.RUN_EPILOG, rich_help_panel=RUNNING)(run.run)
+app.command(epilog=run.RUN_EPILOG, rich_help_panel=RUNNING)(runs_code(run.run))
 app.command(epilog=validation.VALIDATE_EPILOG, rich_help_panel=RUNNING)(validation.validate)
 app.add_typer(data.data, rich_help_panel=RUNNING)
-app.command("list", epilog=listing.LIST_EPILOG, rich_help_panel=RUNNING)(listing.list_)
+app.command("list", epilog=listing.LIST_EPILOG, rich_help_panel=RUNNING)(runs_code(listing.list_))
 app.command(epilog=new.NEW_EPILOG, rich_help_panel=RUNNING)(new.new)
-app.command(epilog=flower.FLOWER_EPILOG, rich_help_panel=RUNNING)(flower.flower)
-app.command(epilog=status.STATUS_EPILOG, rich_help_panel=RUNNING)(reads_records(status.status))
-app.command(epilog=tune.TUNE_EPILOG, rich_help_panel=RUNNING)(tune.tune)
+app.command(epilog=flower.FLOWER_EPILOG, rich_help_panel=RUNNING)(runs_code(flower.flower))
+app.command(epilog=status.STATUS_EPILOG, rich_help_panel=RUNNING)(status.status)
+app.command(epilog=tune.TUNE_EPILOG, rich_help_panel=RUNNING)(runs_code(tune.tune))
 app.command(epilog=validation.SCHEMA_EPILOG, rich_help_panel=RUNNING)(validation.schema)
 
-app.command(epilog=compare.COMPARE_EPILOG, rich_help_panel=LOOKING)(reads_records(compare.compare))
-app.command(epilog=plot.PLOT_EPILOG, rich_help_panel=LOOKING)(reads_records(plot.plot))
-app.command(epilog=report.REPORT_EPILOG, rich_help_panel=LOOKING)(reads_records(report.report))
-app.command(epilog=results.DROPOUTS_EPILOG, rich_help_panel=LOOKING)(reads_records(results.dropouts))
-app.command(epilog=results.METRICS_EPILOG, rich_help_panel=LOOKING)(reads_records(results.metrics))
-app.command(epilog=privacy.PRIVACY_EPILOG, rich_help_panel=LOOKING)(reads_records(privacy.privacy))
-app.command(epilog=timeline.TIMELINE_EPILOG, rich_help_panel=LOOKING)(reads_records(timeline.timeline))
+app.command(epilog=compare.COMPARE_EPILOG, rich_help_panel=LOOKING)(compare.compare)
+app.command(epilog=plot.PLOT_EPILOG, rich_help_panel=LOOKING)(plot.plot)
+app.command(epilog=report.REPORT_EPILOG, rich_help_panel=LOOKING)(report.report)
+app.command(epilog=results.DROPOUTS_EPILOG, rich_help_panel=LOOKING)(results.dropouts)
+app.command(epilog=results.METRICS_EPILOG, rich_help_panel=LOOKING)(results.metrics)
+app.command(epilog=privacy.PRIVACY_EPILOG, rich_help_panel=LOOKING)(privacy.privacy)
+app.command(epilog=timeline.TIMELINE_EPILOG, rich_help_panel=LOOKING)(timeline.timeline)
 app.command(epilog=reproduce.REPRODUCE_EPILOG, rich_help_panel=LOOKING)(reproduce.reproduce)
 
 bound.bound.command("random-participation", epilog=bound.BOUND_RANDOM_PARTICIPATION_EPILOG)(
@@ -129,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         atexit.register(_end_sooner)
     invocation = Invocation(tuple(sys.argv[1:] if arguments is None else arguments))
     try:
-        with stopping_on_signals():
+        with stopping_on_signals(), importing_classes(False):  # but for `runs_code` and --import-classes
             return _invoked(invocation)
     except (Exception, KeyboardInterrupt) as error:
         return report_error(error, invocation)

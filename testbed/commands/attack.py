@@ -20,7 +20,7 @@ from testbed.commands.invocation import (
     group,
     option,
     quoted,
-    reads_records,
+    runs_code,
 )
 from testbed.commands.results import Directories, TableFormat, runs_in
 from testbed.commands.terminal import echo, messages
@@ -44,7 +44,6 @@ _REGISTRATIONS_EPILOG = examples("testbed attack registrations examples/adversar
 
 
 @attack.command(epilog=_SUMMARY_EPILOG)
-@reads_records
 def summary(
     directories: Directories,
     eta: Annotated[
@@ -64,6 +63,7 @@ def summary(
 def models(
     directories: Directories,
     format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="json holds every column.")] = "text",
+    import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
     """Print what a server has learned that sent other models: the victim's update, or single training samples.
@@ -125,6 +125,7 @@ def audit(
     confidence: Annotated[float, option("C", "Of each bound.", min=0.5, max=0.9999999)] = 0.95,
     figures: Annotated[Path | None, option("DIR", "Also draw it, as PNG and PDF.")] = None,
     format: Annotated[Literal["text", "markdown", "json"], typer.Option(help="json holds every column.")] = "text",
+    import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
     """Measure privacy: a lower bound on epsilon from which canaries were in, guessed from what was really seen.
@@ -152,6 +153,7 @@ _SURVEY_EPILOG = examples(
 
 
 @attack.command(epilog=_SURVEY_EPILOG)
+@runs_code
 def survey(
     file: ExperimentFile,
     overrides: Overrides = None,
@@ -220,7 +222,6 @@ Format = Annotated[Literal["text", "json"], typer.Option(help="json is one flat 
 
 
 @attack.command(epilog=_RECONSTRUCT_EPILOG)
-@reads_records
 def reconstruct(
     directory: Run,
     first: First,
@@ -249,7 +250,6 @@ def reconstruct(
 
 
 @attack.command(epilog=_DISAGGREGATE_EPILOG)
-@reads_records
 def disaggregate(
     directory: Run,
     first: First,
@@ -274,7 +274,6 @@ def disaggregate(
 
 
 @attack.command(epilog=_INVERT_EPILOG)
-@reads_records
 def invert(
     directory: Run,
     first: Annotated[int, option("R", "Round of the model.", "--round", min=1)],

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from testbed.commands.invocation import Debug, ImportClasses, check_folder, examples, option, reads_records
+from testbed.commands.invocation import Debug, ImportClasses, check_folder, examples, option
 from testbed.commands.results import Directories, TableFormat, runs_in
 from testbed.commands.terminal import echo, messages
 
@@ -28,7 +28,6 @@ PROPERTY_EPILOG = examples(
 )
 
 
-@reads_records
 def membership(
     directories: Directories,
     first: First = None,
@@ -62,7 +61,6 @@ def membership(
     )
 
 
-@reads_records
 def property_(
     directories: Directories,
     first: First = None,

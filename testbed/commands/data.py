@@ -8,6 +8,7 @@ import typer
 from testbed.commands.invocation import (
     Debug,
     ExperimentFile,
+    ImportClasses,
     Overrides,
     check_folder,
     examples,
@@ -38,11 +39,13 @@ def inspect(
         typer.Option(help="How to print it; csv and json have a row for each client."),
     ] = "text",
     columns: Annotated[int, typer.Option(metavar="1|2", min=1, max=2, help="Columns of a paper: 3.5 or 7.16 in.")] = 1,
+    import_classes: ImportClasses = False,
     debug: Debug = False,
 ) -> None:
     """Show how many samples of which labels each client of an experiment would hold, on which devices and links.
 
-    Data are read, or made, and models of your own are imported, as `testbed run` does; nothing is trained.
+    Data are read, or made, as `testbed run` does; nothing is trained. User-defined classes are imported, and a Flower
+    app is started, only with --import-classes.
     """
     from testbed.experiment import load
     from testbed.experiment.schema import points

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from testbed.commands.terminal import echo, messages
 from testbed.errors import CodeCrashed, ExperimentError, TestbedError, TraceError
-from testbed.plugins.classes import IMPORT_CLASSES, importing_classes
+from testbed.plugins.classes import IMPORT_CLASSES, allow_importing, importing_classes
 
 BAD_INPUT, FAILED, STOPPED = 2, 3, 130
 NO_ROUND_COMPLETED = 4
@@ -65,6 +65,12 @@ def flag(help: str, *names: str) -> Any:
     return typer.Option(*names, metavar="", help=help)
 
 
+def _allow_importing(wanted: bool) -> bool:
+    if wanted:
+        allow_importing()
+    return wanted
+
+
 def _set_debug(context: typer.Context, wanted: bool) -> None:
     context.obj.debug = context.obj.debug or wanted
 
@@ -86,22 +92,28 @@ Overrides = Annotated[
 
 ImportClasses = Annotated[
     bool,
-    flag(
-        "Import the user-defined classes that the experiment names, which runs the code of their modules.",
+    typer.Option(
         IMPORT_CLASSES,
+        metavar="",
+        callback=_allow_importing,
+        help="Import the user-defined classes that the experiment names, and start the Flower app, which runs their "
+        "code.",
     ),
 ]
 
 
-def reads_records(command: Callable[..., None]) -> Callable[..., None]:
-    """The same command, which imports classes that records name only if it has, and is given, `ImportClasses`."""
+def runs_code(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the same command, allowed to import and start code that its files name.
+
+    All other commands may not (`testbed.commands.main`), unless they have the option `ImportClasses`, and it is given.
+    """
 
     @functools.wraps(command)
-    def guarded(*arguments: Any, **options: Any) -> None:
-        with importing_classes(bool(options.get("import_classes"))):
+    def allowed(*arguments: Any, **options: Any) -> None:
+        with importing_classes(True):
             command(*arguments, **options)
 
-    return guarded
+    return allowed
 
 
 def examples(*commands: str, then: str = "") -> str:

@@ -35,7 +35,7 @@ def validate(
     """Check an experiment file, and every point of its sweep, without running it.
 
     Training data and traces are read, and checked, only by `testbed run`. User-defined classes are
-    imported, and checked, only with --import-classes.
+    imported, and checked, only with --import-classes; a Flower app is started only by `testbed run`.
     """
     from testbed.experiment import load
     from testbed.experiment.schema import points
@@ -50,6 +50,9 @@ def validate(
     if checked.not_imported:
         names = ", ".join(f"{key} {name}" for key, name in checked.not_imported)
         echo(f"  not imported, so not checked: {names}; {IMPORT_CLASSES} imports them")
+    if checked.not_started:
+        names = ", ".join(f"{key} {name}" for key, name in checked.not_started)
+        echo(f"  not started, so not checked: {names}; `testbed run` starts it")
     for line in checked.warnings:
         messages().print(f"warning: {line}")
 

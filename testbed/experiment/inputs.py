@@ -19,7 +19,7 @@ from testbed.aggregation.plain import robust_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
-from testbed.plugins.classes import IMPORT_CLASSES
+from testbed.plugins.classes import IMPORT_CLASSES, NotImportedError
 
 _WRITTEN = ("output",)  # sections whose paths are not read
 _DOMAIN = b"testbed/experiment/secrets/v1"
@@ -111,6 +111,8 @@ def _digest(path: Path) -> str:
         if path.is_dir():
             inside = (f"{file.relative_to(path)} {_digest(file)}" for file in sorted(path.rglob("*")) if file.is_file())
             return hashlib.sha256("\n".join(inside).encode()).hexdigest()
+        if path.exists() and not path.is_file():  # a pipe would wait, a device need not end
+            raise ExperimentError(f"{path}: is not a regular file but a pipe or a device; name a file")
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
@@ -138,14 +140,25 @@ def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
     return [(key, name) for key, name in named if ":" in name]
 
 
+def named_code(experiment: Experiment) -> list[tuple[str, str]]:
+    """The key and the name of all code that an experiment names: `plugin_classes`, and a Flower app.
+
+    Args:
+        experiment: a point of a sweep, or an experiment without one.
+    """
+    flower = experiment.workload.flower
+    return [*plugin_classes(experiment), *([] if flower is None else [("workload.flower", flower.named)])]
+
+
 def refuse_unless_imported(experiments: Iterable[Experiment], where: str, import_classes: bool) -> None:
-    """Raise `ExperimentError` for user-defined classes that may not be imported."""
-    names = list(dict.fromkeys(name for experiment in experiments for _, name in plugin_classes(experiment)))
-    if names and not import_classes:
-        raise ExperimentError(
-            f"{where}: names user-defined classes, whose modules this command imports only when asked: "
-            f"{', '.join(names)}; give {IMPORT_CLASSES}"
-        )
+    """Raise `NotImportedError` for user-defined classes, and Flower apps, whose code may not run."""
+    named = [one for experiment in experiments for one in named_code(experiment)]
+    if named and not import_classes:
+        kinds = "user-defined classes, whose modules this command imports"
+        if any(key == "workload.flower" for key, _ in named):
+            kinds = "user-defined classes or a Flower app, whose code this command runs"
+        names = ", ".join(dict.fromkeys(name for _, name in named))
+        raise NotImportedError(f"{where}: names {kinds} only when asked: {names}; give {IMPORT_CLASSES}")
 
 
 def secrets_context(experiment: Experiment) -> bytes:

@@ -5,6 +5,7 @@ A file that is larger is refused in one line before it is in memory. What is rea
 line by line goes through `lines`, what is read in stretches through `pieces`; what lies in a tar is of `SmallHeaders`.
 """
 
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,12 @@ TABLE_ROWS = 500_000_000
 """Rows of a table or a trace that is read as a whole; larger tables are read in stretches."""
 TABLE_VALUES = 2_000_000_000
 """Values of a foreign table (a matrix of latencies, a table of devices)."""
+TABLE_BYTES = 4 * GIB
+"""Memory of a Parquet table that is read as a whole, decoded, unless `TABLE_VARIABLE` says otherwise."""
+TABLE_VARIABLE = "TESTBED_TABLE_GIB"
+"""The environment variable that replaces `TABLE_BYTES`, in GiB, for large runs of one's own."""
+AS_OBJECTS = 16
+"""A table whose values become Python objects may have this part of it: each takes about as many times the room."""
 LISTED_FILES = 2_000_000
 """Files at a URI."""
 
@@ -66,6 +73,23 @@ NUMBERS_BYTES = 64 * MIB
 
 class TooLarge(ValueError):
     """Why a file is not read, as the end of a message."""
+
+
+def table_bytes(as_objects: bool = False) -> int:
+    """Return how many bytes of memory a Parquet table may take that is read as a whole.
+
+    Args:
+        as_objects: whether its values become Python objects afterwards.
+
+    Raises:
+        TooLarge: `TABLE_VARIABLE` is set to no number of GiB.
+    """
+    text = os.environ.get(TABLE_VARIABLE, "")
+    try:
+        most = round(float(text) * GIB) if text else TABLE_BYTES
+    except (ValueError, OverflowError):
+        raise TooLarge(f"{TABLE_VARIABLE}={text} is no number of GiB") from None
+    return most // AS_OBJECTS if as_objects else most
 
 
 def whole(path: Path, most: int) -> bytes:

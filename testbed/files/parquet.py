@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.files import limits
+from testbed.files import parquet_bounds as bounds
 
 KEY = b"testbed.sha256"
 _DIGITS = 64
@@ -87,22 +88,26 @@ def has_digest(path: Path) -> bool:
         return _place_of_digest(file) is not None
 
 
-def read_table(path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+def read_table(
+    path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None, *, as_objects: bool = False
+) -> pa.Table:
     """A file's rows, after its digest (if it has one) and the checksums of its pages (if they have any) were checked.
 
     Args:
         path: the file.
         schema: what its columns are to be; those that it lacks are null.
         columns: those wanted; default: all.
+        as_objects: whether its values become Python objects, which take more memory: fewer are read.
 
     Raises:
-        pyarrow.ArrowException, OSError: damaged, or cannot be read.
+        pyarrow.ArrowException, OSError: damaged, cannot be read, or takes too much memory (`check_rows`).
     """
     verified(path)
     wanted = None if columns is None else list(columns)
     with opened(path) as file:
         try:
-            check_rows(file)
+            check_rows(file, wanted, as_objects)
+            bounds.check_texts(path, file, wanted, as_objects)
         except limits.TooLarge as why:
             raise pa.ArrowInvalid(str(why)) from None
         if schema is None:
@@ -126,26 +131,41 @@ def opened(source: Any, **options: Any) -> pq.ParquetFile:
     return pq.ParquetFile(source, page_checksum_verification=True, **options)
 
 
-def read_opened(source: Any) -> pa.Table:
+def read_opened(source: Any, as_objects: bool = False) -> pa.Table:
     """All rows of a file of any origin, of which there must not be too many.
 
     A few bytes of Parquet can stand for any number of rows.
 
+    Args:
+        source: a path, or a file of pyarrow's.
+        as_objects: see `read_table`.
+
     Raises:
-        limits.TooLarge: more values than a table that is read as a whole may have.
+        limits.TooLarge: more values or bytes than a table that is read as a whole may have.
         pyarrow.ArrowException, OSError: damaged, or cannot be read.
     """
     with opened(source) as file:
-        check_rows(file)
+        check_rows(file, as_objects=as_objects)
+        bounds.check_texts(source, file, None, as_objects)
         return file.read()
 
 
-def check_rows(file: pq.ParquetFile) -> None:
-    """Raise `limits.TooLarge` when an open file says that it has more than can be read as a whole."""
-    rows, columns = file.metadata.num_rows, max(1, file.metadata.num_columns)
-    if rows > limits.TABLE_ROWS or rows * columns > limits.TABLE_VALUES:
+def check_rows(file: pq.ParquetFile, columns: Sequence[str] | None = None, as_objects: bool = False) -> None:
+    """Raise when an open file says in its footer that it has more than can be read as a whole.
+
+    Args:
+        file: nothing but its footer is read.
+        columns: those that will be read; default: all.
+        as_objects: see `read_table`.
+
+    Raises:
+        limits.TooLarge: too many rows, values or bytes.
+    """
+    bounds.check_bytes(file, columns, as_objects)
+    rows, width = file.metadata.num_rows, max(1, file.metadata.num_columns)
+    if rows > limits.TABLE_ROWS or rows * width > limits.TABLE_VALUES:
         most = f"{limits.TABLE_ROWS} rows and {limits.TABLE_VALUES} values"
-        raise limits.TooLarge(f"{rows} rows of {columns} columns; at most {most}")
+        raise limits.TooLarge(f"{rows} rows of {width} columns; at most {most}")
 
 
 def _place_of_digest(file: IO[bytes]) -> int | None:

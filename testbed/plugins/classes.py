@@ -33,7 +33,7 @@ def alternative_by(key: str, default: str) -> Callable[[Any], str]:
 
 
 class NotImportedError(ExperimentError):
-    """A user-defined class is needed, and nobody has said that its module may be imported."""
+    """Code that a file names is needed, and nobody has said that it may be imported or started."""
 
 
 _importing = True  # of the whole process: what reads records may do so in several threads
@@ -41,9 +41,13 @@ _importing = True  # of the whole process: what reads records may do so in sever
 
 @contextmanager
 def importing_classes(allowed: bool) -> Iterator[None]:
-    """Whether `plugin_class` imports, until the end of the context; outside of any, it does.
+    """Allow or refuse, until the end of the context, to run code that a file names; outside of any, it is allowed.
 
-    For what reads records that others have made: importing a module runs its code.
+    For programs that read files of others. See `check_allowed`, which refuses. The command `testbed` refuses unless a
+    command runs experiments, or `--import-classes` is given.
+
+    Args:
+        allowed: whether modules that an experiment names are imported, and programs that it names started.
     """
     global _importing
     before, _importing = _importing, allowed
@@ -51,6 +55,27 @@ def importing_classes(allowed: bool) -> Iterator[None]:
         yield
     finally:
         _importing = before
+
+
+def allow_importing() -> None:
+    """Allow it until the end of the innermost `importing_classes`: the option `IMPORT_CLASSES` was given."""
+    global _importing
+    _importing = True
+
+
+def check_allowed(key: str, name: str, what: str) -> None:
+    """Raise unless code that a file names may run. Everything that imports or starts such code calls this before.
+
+    Args:
+        key: where the name stands in the experiment.
+        name: the name.
+        what: the kind of code, and what is not done with it, e.g. "a Flower app, whose code is not run here".
+
+    Raises:
+        NotImportedError: see `importing_classes`.
+    """
+    if not _importing:
+        raise NotImportedError(f"{key}: {name}: {what} unless you trust it and give {IMPORT_CLASSES}")
 
 
 def plugin_class(name: str, key: str) -> Any:
@@ -65,11 +90,7 @@ def plugin_class(name: str, key: str) -> Any:
         ExperimentError: no such module or class, or an installed package's plug-in that cannot be imported. What goes
             wrong inside another module comes through unchanged.
     """
-    if not _importing:
-        raise NotImportedError(
-            f"{key}: {name}: a user-defined class, whose module is not imported here unless you trust it and give "
-            f"{IMPORT_CLASSES}"
-        )
+    check_allowed(key, name, "a user-defined class, whose module is not imported here")
     module_name, _, class_name = name.partition(":")
     sources.search_working_directory()
     new = module_name not in sys.modules

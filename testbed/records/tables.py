@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from testbed.errors import RunError, reason
+from testbed.files import limits
 from testbed.files import parquet as parquet_files
+from testbed.files.parquet_bounds import too_large
 from testbed.network.exchanges import OUTCOMES, Exchanges
 from testbed.network.recorder import Event
 from testbed.records.arrays import Checkpoint
@@ -235,10 +237,10 @@ def read_chunks(files: Sequence[Path], name: str, columns: Sequence[str] | None 
         columns: those wanted, ``round`` among them; default: all.
 
     Raises:
-        RunError: a file is damaged, or has gone.
+        RunError: a file is damaged, or has gone, or a single round takes more memory than `limits.table_bytes`.
     """
     pending: list[pa.Table] = []
-    rows = 0
+    rows, most = 0, limits.table_bytes()
     for file in files:
         try:
             for batch in _batches(file, name, columns):
@@ -249,6 +251,8 @@ def read_chunks(files: Sequence[Path], name: str, columns: Sequence[str] | None 
                     pending, rows, batch = [], 0, batch[begins:]
                 pending.append(batch)
                 rows += len(batch)
+                if (size := sum(one.nbytes for one in pending)) > most:  # a single round, which is never cut
+                    raise pa.ArrowInvalid(str(too_large(rows, size)))
         except (OSError, pa.ArrowException) as error:
             raise damaged(file, name, error) from None
     if pending:
@@ -386,9 +390,11 @@ def stopped(path: Path, last_round: int) -> str:
     columns = ["round", "kind", "detail"]
     try:
         try:
-            rows = parquet_files.read_table(part_of(path, last_round) / "events.parquet", columns=columns)
+            rows = parquet_files.read_table(
+                part_of(path, last_round) / "events.parquet", columns=columns, as_objects=True
+            )
         except FileNotFoundError:  # merged
-            rows = parquet_files.read_table(path / "events.parquet", columns=columns)
+            rows = parquet_files.read_table(path / "events.parquet", columns=columns, as_objects=True)
     except (OSError, pa.ArrowException) as error:
         raise damaged(path, "events", error) from None
     said = [row["detail"] for row in rows.to_pylist() if row["round"] == last_round and row["kind"] == STOPPED]

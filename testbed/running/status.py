@@ -294,11 +294,13 @@ def _rounds(path: Path, done: int, log: Sequence[Mapping[str, Any]]) -> list[dic
             found[entry["round"]] = {name: entry.get(name) for name in columns}
     merged = path / "rounds.parquet"
     if merged.is_file():
-        found |= {row["round"]: row for row in parquet_files.read_table(merged, columns=columns).to_pylist()}
+        found |= {
+            row["round"]: row for row in parquet_files.read_table(merged, columns=columns, as_objects=True).to_pylist()
+        }
     for number in range(1, done + 1):
         if number not in found:
             part = part_of(path, number) / "rounds.parquet"
-            (found[number],) = parquet_files.read_table(part, columns=columns).to_pylist()
+            (found[number],) = parquet_files.read_table(part, columns=columns, as_objects=True).to_pylist()
     return [found[number] for number in range(1, done + 1)]
 
 
@@ -307,13 +309,13 @@ def _events(path: Path, done: int) -> list[dict[str, Any]]:
     columns = ["round", "party", "kind"]
     merged, found, last = path / "events.parquet", [], 0
     if merged.is_file():
-        table = parquet_files.read_table(merged, columns=columns)
+        table = parquet_files.read_table(merged, columns=columns, as_objects=True)
         last = int((table.schema.metadata or {}).get(MERGED_UP_TO, 0))
         found += table.to_pylist()
     for number in range(last + 1, done + 1):
         part = part_of(path, number) / "events.parquet"
         if parquet_files.has_rows(part):
-            found += parquet_files.read_table(part, columns=columns).to_pylist()
+            found += parquet_files.read_table(part, columns=columns, as_objects=True).to_pylist()
     return found
 
 

@@ -16,7 +16,7 @@ from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import check_budget
 from testbed.errors import ExperimentError, TraceError
-from testbed.experiment.inputs import missing, plugin_classes
+from testbed.experiment.inputs import missing, named_code, plugin_classes
 from testbed.experiment.schema import Experiment, Point, check_points, check_schedule, stages_of
 from testbed.plugins import options as plugin_options
 from testbed.plugins import sources
@@ -31,11 +31,13 @@ class Checked:
     Attributes:
         imported: key and name of each user-defined class, and the file that it came from (None: from none).
         not_imported: key and name of those that were left alone.
+        not_started: key and name of Flower apps, which only a run starts.
         warnings: a line each.
     """
 
     imported: dict[tuple[str, str], Path | None] = field(default_factory=dict)
     not_imported: list[tuple[str, str]] = field(default_factory=list)
+    not_started: list[tuple[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -62,6 +64,8 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     for point in points:
         names = plugin_classes(point.experiment)
         checked.not_imported += [] if import_classes else [one for one in names if one not in checked.not_imported]
+        started = (one for one in named_code(point.experiment) if one not in (*names, *checked.not_started))
+        checked.not_started += started
         try:
             with locating_crashes(f"{point.where(where)}: its preparation", then=""):
                 plan = _plan(point.experiment, import_classes)

@@ -16,6 +16,7 @@ from testbed.files import limits
 from testbed.records import RunDirectory, uploads, writer
 from testbed.records.arrays import stamp_of
 from testbed.records.log import RunLog
+from testbed.records.tables import read_chunks
 from testbed.running.status import status
 from tests.records.rounds import record_round
 
@@ -114,3 +115,69 @@ def test_a_table_of_few_bytes_and_many_rows(recorded: Path, monkeypatch: pytest.
     assert file.stat().st_size < 10_000
     with pytest.raises(RunError, match="1000000 rows of 1 columns; at most 10000 rows"):
         RunDirectory(recorded).table("rounds")
+
+
+def test_rows_are_counted_in_bytes_before_they_are_read(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The footer says it: 10 MB of Parquet may stand for 80 million rows."""
+    monkeypatch.setattr(limits, "TABLE_BYTES", 8 << 20)
+    file = recorded / "parts" / "round-000001" / "rounds.parquet"
+    columns = {name: pa.array(np.ones(600_000)) for name in ("duration_s", "loss")}
+    pq.write_table(pa.table({"round": pa.array(np.ones(600_000, np.int32)), **columns}), file)
+    assert file.stat().st_size < 50_000
+    taken = pa.total_allocated_bytes()
+    with pytest.raises(RunError) as caught:
+        RunDirectory(recorded).table("rounds")
+    assert pa.total_allocated_bytes() <= taken + (1 << 20)
+    (line,) = str(caught.value).splitlines()
+    assert "600,000 rows, which take at least 11 MiB of memory; at most 8 MiB is read" in line
+    assert "for a file that you trust set TESTBED_TABLE_GIB=1" in line
+    monkeypatch.setenv(limits.TABLE_VARIABLE, "1")
+    assert len(RunDirectory(recorded).table("rounds")) == 600_000
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.string()), pa.list_(pa.float64())])
+def test_texts_and_lists_that_take_no_room_in_the_file(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch, kind: pa.DataType
+) -> None:
+    """A dictionary has a text of a megabyte once, and the rows have it a thousand times; the footer does not say so."""
+    monkeypatch.setattr(limits, "TABLE_BYTES", 64 << 20)
+    value: object = [0.0] * 4000 if pa.types.is_list(kind) else "x" * 100_000
+    file = recorded / "parts" / "round-000001" / "events.parquet"
+    rows = 3000
+    pq.write_table(
+        pa.table({"round": pa.array(np.ones(rows, np.int32)), "detail": pa.array([value] * rows, kind)}), file
+    )
+    assert file.stat().st_size < 1_000_000
+    taken = pa.total_allocated_bytes()
+    with pytest.raises(RunError, match=r"3,000 rows, which take at least [0-9]+ MiB of memory; at most 64 MiB"):
+        RunDirectory(recorded).table("events")
+    assert pa.total_allocated_bytes() <= taken + (8 << 20)
+
+
+def test_the_limit_is_a_number(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(limits.TABLE_VARIABLE, "many")
+    with pytest.raises(RunError, match="TESTBED_TABLE_GIB=many is no number of GiB"):
+        RunDirectory(recorded).table("rounds")
+
+
+def test_a_round_of_too_many_rows_in_stretches(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TABLE_BYTES", 4 << 20)
+    file = recorded / "exchanges.parquet"
+    count = 3_000_000
+    pq.write_table(
+        pa.table({"round": pa.array(np.ones(count, np.int32)), "client": pa.array(np.ones(count, int))}), file
+    )
+    with pytest.raises(RunError, match=r"rows, which take at least [0-9]+ MiB of memory; at most 4 MiB"):
+        list(read_chunks([file], "exchanges", ["round", "client"]))
+
+
+def test_fewer_rows_where_they_become_objects(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`status` makes a Python object of each value, which takes more memory than the table."""
+    monkeypatch.setattr(limits, "TABLE_BYTES", 160 << 20)
+    count = 1_000_000
+    columns = {"round": pa.array(np.ones(count, np.int32)), "accuracy": pa.array(np.ones(count))}
+    pq.write_table(
+        pa.table({**columns, "outcome": ["completed"] * count, "reason": [""] * count}), recorded / "rounds.parquet"
+    )
+    with pytest.raises(RunError, match=r"1,000,000 rows, which take at least [0-9]+ MiB of memory; at most 10 MiB"):
+        status(recorded)

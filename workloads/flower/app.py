@@ -21,13 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
+from testbed.plugins.classes import check_allowed
 from testbed.workload.flower import FlowerSection
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
 from workloads.flower.flower_bridge.frames import read_frame, write_frame
 
 _BRIDGE = (
-    f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); "
+    # `python -c` looks for modules in the working directory first: files there must not stand for flwr or numpy. The
+    # option -P does the same, but the app's interpreter may be older than 3.11, and -I would hide the user's packages.
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    f"sys.path.insert(0, {str(Path(__file__).parent)!r}); "
     "from flower_bridge.loop import main; del sys.path[0]; main()"
 )
 
@@ -51,9 +55,11 @@ class FlowerProcess:
 
     Raises:
         ExperimentError: no such interpreter, no flwr there, or an app that fails or cannot be carried over.
+        NotImportedError: code that a file names may not run (`testbed.plugins.classes.importing_classes`).
     """
 
     def __init__(self, section: FlowerSection, population: int | None, seed: int) -> None:
+        check_allowed("workload.flower", section.named, "a Flower app, whose code is not run here")
         self._section = section
         self._lock = threading.Lock()
         python = section.python or sys.executable

@@ -109,7 +109,7 @@ def _parquet_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
     try:
         with pa.OSFile(str(path)) as source:
             parquet_files.verified(path)
-            table = parquet_files.read_opened(source)
+            table = parquet_files.read_opened(source, as_objects=True)
         return _distinct(path, table.column_names), zip(*(column.to_pylist() for column in table.columns), strict=True)
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: not a Parquet file, or truncated: {reason(error)}") from None

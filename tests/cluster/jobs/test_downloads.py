@@ -197,3 +197,9 @@ def test_other_things_are_not_overwritten(tmp_path: Path) -> None:
         with pytest.raises(RunError, match="--to"):
             downloads.check_free(target)
     downloads.check_free(tmp_path / "new")
+
+
+def test_folders_within_one_another_without_end(tmp_path: Path) -> None:
+    """Short names, so that the file system would take them; `tarfile` makes each folder by a call of its own."""
+    with pytest.raises(RunError, match="3001 deep, and a run's are at most 100; nothing was kept"):
+        downloads.unpacked(tar((tarfile.TarInfo("a/" * 3000 + "b"), b"x")), tmp_path / "inside")

@@ -1,16 +1,19 @@
 """What is sent to a cluster: the same bytes for the same experiment, wherever it lies, and all that it needs."""
 
 import hashlib
+import os
+import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from cluster.jobs import package
 from cluster.jobs.package import EXPERIMENT, PACKAGES, Packed, own_modules, pack, pack_code
 from testbed.errors import ExperimentError
 from testbed.experiment import load
@@ -221,3 +224,49 @@ def test_a_link_that_the_experiment_names_is_followed(tmp_path: Path, packed: Ca
     (file.parent / "trace.csv").symlink_to(file.parent / "data" / "trace.csv")
     made = packed(file)
     assert (unzipped(made) / "inputs" / "trace.csv").read_text() == TRACE
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """End a test that hangs."""
+
+    def stop(*_: object) -> None:
+        raise AssertionError("it waits for what does not come")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(30)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("endless", ["pipe", "device"])
+def test_what_is_no_regular_file_is_refused_before_it_is_opened(
+    tmp_path: Path, packed: Callable[..., Packed], endless: str
+) -> None:
+    """A pipe without a writer would be waited for, and a device of zeros compressed for ever."""
+    named = "/dev/zero"
+    if endless == "pipe":
+        named = str(tmp_path / "pipe")
+        os.mkfifo(named)
+    file = folder(tmp_path, "piped", workload={"dataset": "mnist", "path": named})
+    with pytest.raises(ExperimentError) as caught:
+        packed(file)
+    assert str(caught.value) == f"{named}: is not a regular file but a pipe or a device; name a file"
+    with pytest.raises(ExperimentError, match="not a regular file"):
+        digests(load(file))
+
+
+def test_sizes_are_looked_at_before_anything_is_compressed(
+    tmp_path: Path, packed: Callable[..., Packed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "zeros").open("wb") as file:
+        file.truncate(4 * 1024**3)  # sparse: it takes no room here, and hours of compressing
+
+    def compress(*_: object) -> None:
+        raise AssertionError("compressed before its size was looked at")
+
+    monkeypatch.setattr(package, "_write", compress)
+    with pytest.raises(ExperimentError, match=r"too much to upload: 4096.0 MiB, and at most 2048.0 MiB is sent"):
+        packed(folder(tmp_path, "sparse", workload={"dataset": "mnist", "path": str(tmp_path / "zeros")}))

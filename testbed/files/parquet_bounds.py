@@ -1,0 +1,111 @@
+"""How much memory a Parquet file takes once it is decoded, looked at before it is.
+
+Ten megabytes of Parquet can stand for 80 million rows: equal values take no room in the file. So the footer's counts
+are multiplied by what each value takes in memory. Texts, of which a dictionary has each once, are measured by reading
+them as such a dictionary, a stretch at a time, which ends as soon as they are too many: the footer may lie.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from testbed.files import limits
+
+_STRETCH_ROWS = 1 << 16
+_BYTES = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8, "BYTE_ARRAY": 4}
+
+
+def check_bytes(file: pq.ParquetFile, columns: Sequence[str] | None, as_objects: bool) -> None:
+    """Raise when an open file, by its footer, takes too much memory.
+
+    Args:
+        file: nothing but its footer is read.
+        columns: those that will be read; None: all.
+        as_objects: see `limits.table_bytes`.
+
+    Raises:
+        limits.TooLarge: it takes more.
+    """
+    footer, size, rows = file.metadata, 0, 0
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        rows += group.num_rows
+        for place in range(group.num_columns):
+            chunk = group.column(place)
+            if columns is None or chunk.path_in_schema.partition(".")[0] in columns:
+                width = _BYTES.get(chunk.physical_type) or max(1, footer.schema.column(place).length)
+                size += max(chunk.num_values, group.num_rows) * width
+    if size > limits.table_bytes(as_objects):
+        raise too_large(rows, size, as_objects)
+
+
+def check_texts(source: Any, file: pq.ParquetFile, columns: Sequence[str] | None, as_objects: bool) -> None:
+    """Raise when the texts and lists of a file take too much memory, by what is in it.
+
+    Args:
+        source: the path, or the open file of pyarrow's, that `file` reads.
+        file: the same, opened.
+        columns: those that will be read; None: all.
+        as_objects: see `limits.table_bytes`.
+
+    Raises:
+        limits.TooLarge: they take more.
+        pyarrow.ArrowException, OSError: damaged, or cannot be read.
+    """
+    fields = [field for field in file.schema_arrow if columns is None or field.name in columns]
+    wanted = [field.name for field in fields if not _has_width(field.type)]
+    if not wanted:
+        return
+    texts = [field.name for field in fields if _is_text(field.type)]
+    size, rows, most = 0, 0, limits.table_bytes(as_objects)
+    with pq.ParquetFile(source, read_dictionary=texts) as again:
+        for batch in again.iter_batches(_STRETCH_ROWS, columns=wanted):
+            rows += len(batch)
+            size += sum(map(_decoded, batch.columns))
+            if size > most:
+                raise too_large(rows, size, as_objects)
+
+
+def too_large(rows: int, size: int, as_objects: bool = False) -> limits.TooLarge:
+    """Return the error for a table of so many rows, which take `size` bytes of memory, or more.
+
+    Args:
+        rows: so many, or more.
+        size: bytes.
+        as_objects: see `limits.table_bytes`.
+    """
+    most = limits.table_bytes(as_objects)
+    needed = -(-size * (limits.AS_OBJECTS if as_objects else 1) // limits.GIB)
+    return limits.TooLarge(
+        f"{rows:,} rows, which take at least {_rounded(size)} of memory; at most {limits.size(most)} is read as a "
+        f"whole; for a file that you trust set {limits.TABLE_VARIABLE}={needed}"
+    )
+
+
+def _rounded(size: int) -> str:
+    return f"{size / limits.GIB:,.1f} GiB" if size >= limits.GIB else f"{size / limits.MIB:,.0f} MiB"
+
+
+def _has_width(kind: pa.DataType) -> bool:
+    """Whether each value takes the same room, so that counting is enough."""
+    if pa.types.is_dictionary(kind):  # who reads may want its words written out
+        return False
+    try:
+        return bool(kind.bit_width)
+    except ValueError:
+        return False
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_binary))
+
+
+def _decoded(column: Any) -> int:
+    """Bytes of one column of a batch, its words written out."""
+    if not isinstance(column, pa.DictionaryArray):
+        return int(column.nbytes)
+    lengths = pc.take(pc.binary_length(column.dictionary), column.indices)
+    return 4 * len(column) + int(pc.sum(lengths).as_py() or 0)
