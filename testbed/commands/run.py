@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 import typer
 
 from testbed.commands.invocation import (
-    STOPPED,
     Debug,
     ExperimentFile,
     Invocation,
@@ -19,6 +18,7 @@ from testbed.commands.invocation import (
 )
 from testbed.commands.terminal import Console, echo, messages
 from testbed.errors import ExperimentError, TestbedError
+from testbed.signals import stop_code
 
 RUN_EPILOG = examples(
     "testbed run examples/quickstart.yaml --out runs/quickstart",
@@ -117,7 +117,7 @@ def run(
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
         console.print(f"stopped; resume with: {invocation.resuming}")
-        raise typer.Exit(STOPPED) from None
+        raise typer.Exit(stop_code()) from None
 
 
 def _print_table(paths: list[Path], where: str | Path, console: Console) -> None:
