@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 import traceback
@@ -24,6 +25,7 @@ import ray._private.services
 import ray._private.utils
 import ray._private.worker
 
+from cluster.hosts import leftovers
 from cluster.jobs import authentication
 from testbed.errors import ClusterError, reason
 
@@ -64,6 +66,7 @@ def connect(address: str | None, on_retry: Callable[[str], None] = lambda line: 
 def disconnect() -> None:
     """Leave Ray; stops it when `connect` has started it."""
     ray.shutdown()
+    _unwatch()
 
 
 # -- a cluster that runs already ---------------------------------------------------------------------------------------
@@ -138,7 +141,6 @@ def _start(on_retry: Callable[[str], None]) -> None:
     for attempt in range(1, STARTS + 1):
         try:
             _start_once()
-            return
         except KeyboardInterrupt as stopped:  # what has been started goes at once, and not when it notices
             _clear_away(stopped)
             raise
@@ -147,6 +149,9 @@ def _start(on_retry: Callable[[str], None]) -> None:
             why = _told(error)
             if isinstance(error, _NOT_WORTH_REPEATING):
                 raise ClusterError(f"Ray cannot be started here: {why}") from None
+        else:
+            _watch()
+            return
         if attempt < STARTS:
             on_retry(f"starting Ray again, attempt {attempt + 1} of {STARTS} ({why})")
     raise ClusterError(
@@ -198,6 +203,27 @@ def _dead_raylets() -> set[int]:
             if child.name() == "raylet" and child.status() == psutil.STATUS_ZOMBIE:
                 dead.add(child.pid)
     return dead
+
+
+_watchers: "list[subprocess.Popen[bytes]]" = []  # one: that of the last Ray that was started here
+
+
+def _watch() -> None:
+    """Have the agents of the Ray that has just been started ended with this process, in whatever way it ends."""
+    _unwatch()
+    if (node := ray._private.worker._global_node) is None:
+        return
+    session = os.path.basename(node.get_session_dir_path())
+    with contextlib.suppress(OSError):  # without it they end by themselves, a minute later
+        _watchers.append(leftovers.watch(session, os.path.dirname(ray.__file__)))
+
+
+def _unwatch() -> None:
+    while _watchers:
+        watcher = _watchers.pop()
+        assert watcher.stdin is not None
+        watcher.stdin.close()
+        threading.Thread(target=watcher.wait, daemon=True).start()  # or it would stay as a zombie
 
 
 def _clear_away(error: BaseException) -> None:
