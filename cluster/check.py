@@ -20,8 +20,8 @@ from typing import Any, Literal
 import psutil
 import ray
 
+from cluster.hosts.connection import connect, disconnect
 from cluster.hosts.placement import Node, hosts_for, runs_at_a_time, spread
-from cluster.hosts.session import connect, disconnect
 from cluster.probe import NodeFacts, facts_here, start_probes, understood
 from testbed.engine.plan import Plan
 from testbed.errors import ClusterError, ExperimentError, RunError, TraceError

@@ -3,9 +3,9 @@
 A crash is a bug, most often in a user-defined class (a workload, a client's role, a server, a model of devices or
 availability). It ends the run, unless the experiment says ``on_crash: drop``: then a client whose code crashes is
 lost for the stage, and counted. A refusal (`ProtocolError`) is no crash, nor is a client that kills its whole process.
+A crash that a live client reports over its connection counts as ``drop`` has it, unless its host confirms the crash.
 """
 
-import json
 import os
 import sysconfig
 import traceback
@@ -71,20 +71,6 @@ class Crash:
         lost = "on_crash: drop would count such clients as lost"
         line = f"client {self.client} crashed in round {round_number} at {stage}: {self.error}{_place(self)}"
         return CodeCrashed(f"{line}; fix it and rerun with --resume ({lost})", self.trace)
-
-    def encoded(self) -> bytes:
-        """As bytes for `decoded`, which need not trust them."""
-        parts = [self.error, self.file, self.line, self.function, self.trace]
-        return json.dumps(parts, ensure_ascii=False).encode(errors="replace")
-
-    @classmethod
-    def decoded(cls, client: int, data: bytes) -> "Crash":
-        """What `encoded` made of a crash of `client`; anything else is taken as the text of the error."""
-        try:
-            error, file, line, function, trace = json.loads(data)
-            return cls(client, reason(str(error)), str(file), int(line), str(function), str(trace))
-        except (ValueError, TypeError):
-            return cls(client, reason(data.decode(errors="replace")), "", 0, "", "")
 
 
 def is_crash(error: BaseException) -> bool:

@@ -46,7 +46,7 @@ def quick_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def ray_here() -> None:
     """A Ray of this process. The first test that asks for it starts it, and it stays for those after it."""
-    from cluster.hosts.session import connect
+    from cluster.hosts.connection import connect
 
     connect(None)
 

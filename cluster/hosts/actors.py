@@ -28,6 +28,7 @@ from testbed.messages import Vector
 from testbed.network.hosts import Delivery, HostAnswers
 from testbed.network.live import Address, LiveClients, LiveNetwork
 from testbed.network.live.admission import connecting_s
+from testbed.network.live.reports import HostReport
 from testbed.network.sums import Sum, merged
 from testbed.parties.host import Host, owned_by
 from testbed.parties.pki import Directory
@@ -106,6 +107,10 @@ class ClientHost:
         self._close_connections()
         self._live = LiveClients(self.host, address)
         self._live.start()
+
+    def crash_report(self, client: int, key: tuple[int, int]) -> HostReport | None:
+        """See `LiveClients.crash_report`."""
+        return None if self._live is None else self._live.crash_report(client, key)
 
     def alive(self) -> None:
         """Fails when this actor does not live any more."""
@@ -190,7 +195,10 @@ class Coordinator:
         plan.check_sums(workload)
         check_plugin_modules(experiment)
         live = functools.partial(
-            LiveNetwork, listen_host=ray.util.get_node_ip_address(), before_round=self._hosts.begin_live_round
+            LiveNetwork,
+            listen_host=ray.util.get_node_ip_address(),
+            before_round=self._hosts.begin_live_round,
+            confirming=self._hosts.crash_report,
         )
         self._metrics = RunMetrics(
             experiment.name if self._records is None else self._records.path.name, experiment.selection.protocol

@@ -32,6 +32,7 @@ from testbed.experiment.schema import Experiment
 from testbed.messages import Vector
 from testbed.network.hosts import Delivery, HostAnswers
 from testbed.network.live import Address
+from testbed.network.live.reports import HostReport
 from testbed.network.sums import Sum, merged
 from testbed.parties.host import chosen_on, owned_by, split
 from testbed.parties.pki import Directory
@@ -158,6 +159,14 @@ class RayHosts:
         self._last_round = round_number - 1
         self._restarts.clear()
         await self._everywhere(lambda index: self._actors[index].alive.remote())
+
+    async def crash_report(self, client: int, key: tuple[int, int]) -> HostReport | None:
+        """See `LiveClients.crash_report`; None, too, where the client's host has died meanwhile."""
+        try:
+            report: HostReport | None = await self._actors[client % len(self._actors)].crash_report.remote(client, key)
+        except LOST:
+            return None
+        return report
 
     async def deliver(self, delivery: Delivery) -> HostAnswers:
         """See `Hosts.deliver`."""

@@ -1,26 +1,22 @@
 """A session on Ray: the actors of one run at a time, made once and used for one experiment after the other.
 
-Before it, connecting to Ray or starting it here; and what Ray says when something is wrong, as the testbed's errors.
+And what Ray says when something is wrong, as the testbed's errors. Before a session, this process joins or starts Ray
+(`cluster.hosts.connection`).
 """
 
-import contextlib
-import logging
-import os
-import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import ray
-import ray._private.utils
-import ray._private.worker
 from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from cluster.hosts.actors import ClientHost, Coordinator
+from cluster.hosts.connection import connect, disconnect
 from cluster.hosts.pki import PKIActor
 from cluster.hosts.placement import alive_nodes, answers, living_nodes, spread
 from cluster.hosts.ray_hosts import PartyLost, start_host
@@ -29,89 +25,6 @@ from testbed.errors import ClusterError, TestbedError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory
 from testbed.records.log import RunLog
-
-CONNECT_TIMEOUT_S = 5.0
-
-
-def connect(address: str | None) -> bool:
-    """Connect to Ray, or start it here; whether it was started here.
-
-    Args:
-        address: a running cluster ("auto", "HEAD:6379", "HOST:PORT"); None starts Ray on this machine.
-
-    Raises:
-        ClusterError: no cluster there, a missing token, or Ray could not be started.
-    """
-    from cluster.jobs import authentication
-
-    if ray.is_initialized():
-        return False
-    if address is not None:
-        _check(address)
-        if authentication.asks_for_token(address):
-            authentication.use_token()
-            if refusal := authentication.refused(address):  # at once; Ray would try for a while and say less
-                raise ClusterError(refusal)
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    logging.getLogger("ray").setLevel(logging.ERROR)  # greetings are not results
-    ray._private.worker._worker_logs_enabled = False  # or each process that dies has a page on standard output
-    try:
-        if address is None:
-            # Inherited by the processes that Ray starts here. As `runtime_env`, Ray would start each actor in a process
-            # made for it, half a second later, instead of in one of those that wait.
-            with _environment_variable("OMP_NUM_THREADS", "1"), _sigterm_as_it_is():
-                ray.init(  # "local": without an address Ray would join whatever cluster was started here last
-                    address="local",
-                    include_dashboard=False,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                    configure_logging=False,
-                )
-            return True
-        one_thread = {"env_vars": {"OMP_NUM_THREADS": "1"}}
-        with _sigterm_as_it_is():
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, runtime_env=one_thread)
-    except KeyboardInterrupt:  # what has been started goes at once, and not when it notices
-        ray.shutdown()
-        raise
-    except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
-        where = f"no Ray cluster at {address!r}" if address is not None else "Ray cannot be started here"
-        advice = authentication.advice(str(error))
-        raise ClusterError(f"{where}: {advice or str(error).strip().splitlines()[0]}") from None
-    return False
-
-
-@contextlib.contextmanager
-def _environment_variable(name: str, value: str) -> Iterator[None]:
-    """Set a variable of this process for a while."""
-    former = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if former is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = former
-
-
-@contextlib.contextmanager
-def _sigterm_as_it_is() -> Iterator[None]:
-    """Keep the process's own handler of SIGTERM while Ray starts.
-
-    Ray's two handlers leave by `SystemExit` from wherever Ray is, and one of eleven was never heard of again.
-    """
-    theirs = ray._private.utils.set_sigterm_handler
-    ray._private.utils.set_sigterm_handler = lambda handler: None
-    try:
-        yield
-    finally:
-        ray._private.utils.set_sigterm_handler = theirs
-
-
-def disconnect() -> None:
-    """Leave Ray; stops it when `connect` has started it."""
-    ray.shutdown()
 
 
 def cpus() -> int:
@@ -136,24 +49,6 @@ def typed(error: RayError) -> TestbedError:
         return ClusterError(f"a process of the run was lost: {line}; rerun with --resume")
     line = "".join(traceback.format_exception_only(cause or error)).strip().splitlines()[-1]  # without Ray's wrapping
     return ClusterError(f"{type(error).__name__}: {line}; rerun with --resume")
-
-
-def _check(address: str) -> None:
-    """Raise `ClusterError` for Ray Client, and when nothing listens at HOST:PORT: Ray would keep trying for minutes."""
-    if address.startswith("ray://"):
-        raise ClusterError(
-            f"{address}: Ray Client keeps the run's driver away from the cluster and cannot record there; use "
-            "`testbed submit EXPERIMENT.yaml --address http://HEAD:8265`, or run on a node with --address auto"
-        )
-    if address.startswith(("http://", "https://")):
-        raise ClusterError(f"{address}: a dashboard's address; give HEAD:6379, or use `testbed submit`")
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit():
-        return  # "auto", "local": Ray finds out quickly itself
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
-    except OSError as error:
-        raise ClusterError(f"no Ray cluster at {address!r}: {error.strerror or error}; is the head running?") from None
 
 
 PROGRESS_EVERY_S = 0.2

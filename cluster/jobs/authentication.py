@@ -84,7 +84,17 @@ def asks_for_token(address: str) -> bool:
 
     False too when nothing answers there, or when `address` is not HOST:PORT: that is for others to find out.
     """
-    return _turned_away(address, ())
+    return _probe(address, (), _PROBE_TIMEOUT_S) is grpc.StatusCode.UNAUTHENTICATED
+
+
+def answers(address: str, timeout_s: float) -> bool:
+    """Whether the head of a Ray cluster answers at HOST:PORT, with or without a token, within `timeout_s` seconds.
+
+    Taken for granted with `RAY_USE_TLS`, whose certificates only Ray reads.
+    """
+    if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+        return True
+    return _probe(address, (), timeout_s) in (grpc.StatusCode.OK, grpc.StatusCode.UNAUTHENTICATED)
 
 
 def refused(address: str) -> str | None:
@@ -95,20 +105,23 @@ def refused(address: str) -> str | None:
     """
     loader = AuthenticationTokenLoader.instance()
     headers = tuple(loader.get_token_for_http_header().items()) if loader.has_token() else ()
-    return advice("InvalidAuthToken") if _turned_away(address, headers) else None
+    turned_away = _probe(address, headers, _PROBE_TIMEOUT_S) is grpc.StatusCode.UNAUTHENTICATED
+    return advice("InvalidAuthToken") if turned_away else None
 
 
-def _turned_away(address: str, headers: tuple[tuple[str, str], ...]) -> bool:
+def _probe(address: str, headers: tuple[tuple[str, str], ...], timeout_s: float) -> grpc.StatusCode:
+    """What HOST:PORT says to the first question of Ray's clients; UNAVAILABLE for an address of another kind."""
     host, colon, port = address.rpartition(":")
     if not host or not colon or not port.isdigit() or "://" in address:
-        return False
-    with grpc.insecure_channel(address) as channel:
+        return grpc.StatusCode.UNAVAILABLE
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:  # as Ray's own
         ask = channel.unary_unary(_CLUSTER_ID, request_serializer=None, response_deserializer=None)
         try:
-            ask(b"", timeout=_PROBE_TIMEOUT_S, metadata=headers)
+            ask(b"", timeout=timeout_s, metadata=headers)
         except grpc.RpcError as error:
-            return error.code() is grpc.StatusCode.UNAUTHENTICATED
-    return False
+            code: grpc.StatusCode = error.code()
+            return code
+    return grpc.StatusCode.OK
 
 
 def _token_source() -> str | None:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from testbed.commands.invocation import (
-    STOPPED,
     Debug,
     ExperimentFile,
     ImportClasses,
@@ -25,6 +24,7 @@ from testbed.commands.invocation import (
 from testbed.commands.results import Directories, TableFormat, runs_in
 from testbed.commands.terminal import echo, messages
 from testbed.errors import ExperimentError
+from testbed.signals import stop_code
 
 attack = group(name="attack", help="What malicious servers and dishonest clients have attained.")
 
@@ -192,7 +192,7 @@ def survey(
             printed = render(findings(experiment, tried, [RunRecords(path) for path in paths]), format)
     except KeyboardInterrupt:
         console.print("stopped; nothing is printed of an unfinished survey (--out DIR keeps its runs)")
-        raise typer.Exit(STOPPED) from None
+        raise typer.Exit(stop_code()) from None
     echo(printed, nl=False)
 
 

@@ -18,8 +18,9 @@ from rich.text import Text
 from testbed.commands.terminal import echo, messages
 from testbed.errors import CodeCrashed, ExperimentError, TestbedError, TraceError
 from testbed.plugins.classes import IMPORT_CLASSES, allow_importing, importing_classes
+from testbed.signals import stop_code
 
-BAD_INPUT, FAILED, STOPPED = 2, 3, 130
+BAD_INPUT, FAILED = 2, 3
 NO_ROUND_COMPLETED = 4
 """All runs have ended in good order, and no round of any of them has completed."""
 _NO_READER = 1  # what typer says too, when it is the one to notice
@@ -153,7 +154,7 @@ def report_error(error: BaseException, invocation: Invocation) -> int:
         return _NO_READER
     if isinstance(error, KeyboardInterrupt):
         _print(["stopped"], "")
-        return STOPPED
+        return stop_code()
     if invocation.debug:
         echo("".join(traceback.format_exception(error)), nl=False, err=True)
         if isinstance(error, CodeCrashed) and error.__cause__ is None:  # raised in another process

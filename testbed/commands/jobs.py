@@ -15,7 +15,6 @@ from testbed.commands.invocation import (
     BAD_INPUT,
     FAILED,
     NO_ROUND_COMPLETED,
-    STOPPED,
     Debug,
     ExperimentFile,
     Invocation,
@@ -28,6 +27,7 @@ from testbed.commands.invocation import (
 )
 from testbed.commands.terminal import clock_time, echo, messages, without_colours
 from testbed.errors import ExperimentError
+from testbed.signals import STOP_CODES, stop_code
 
 if TYPE_CHECKING:
     from cluster.jobs.submission import Job, Jobs
@@ -103,7 +103,7 @@ def submit(
     except KeyboardInterrupt:
         console.print("no longer following; the job goes on")
         _say_how_to_go_on(jobs, job)
-        raise typer.Exit(STOPPED) from None
+        raise typer.Exit(stop_code()) from None
     invocation: Invocation = context.obj
     end(ended, invocation.resuming)
     console.print(f"results: {jobs.fetch(job, results)}")
@@ -124,11 +124,11 @@ def end(job: "Job", resuming: str | None = None) -> None:
     again = "" if job.exit_code in (BAD_INPUT, NO_ROUND_COMPLETED) else again
     if job.state == "STOPPED":
         console.print(f"{job.id}: stopped{again}")
-        raise typer.Exit(STOPPED)
+        raise typer.Exit(STOP_CODES[0])
     from cluster.jobs.submission import why_failed
 
     console.print(Text.assemble(("error: ", "bold red"), f"{job.id}: failed: {why_failed(job)}{again}"))
-    raise typer.Exit(job.exit_code if job.exit_code in (BAD_INPUT, NO_ROUND_COMPLETED, STOPPED) else FAILED)
+    raise typer.Exit(job.exit_code if job.exit_code in (BAD_INPUT, NO_ROUND_COMPLETED, *STOP_CODES) else FAILED)
 
 
 def _differing_ray(there: str) -> list[str]:
@@ -195,7 +195,7 @@ def logs(
         ended = at.follow(id, lambda text: echo(without_colours(text), nl=False))
     except KeyboardInterrupt:
         messages().print(f"no longer following; the job goes on; stop it with: testbed jobs stop {id}")
-        raise typer.Exit(STOPPED) from None
+        raise typer.Exit(stop_code()) from None
     end(ended)
 
 

@@ -59,13 +59,19 @@ class Watched:
         """Finished rounds."""
         return self.outcomes.total()
 
+    @property
+    def _after_rounds(self) -> str:
+        """The work beside the rounds: none, and after the last round a merge, which takes minutes of a long run."""
+        return "merging the records of all rounds" if self.rounds_done >= self.rounds else ""
+
     def hear(self, standing: Standing, now_s: float) -> bool:
         """Take in what comes; whether a round has just ended (each counts once, however often its progress comes)."""
-        self.doing, self.standing = "", standing
+        self.doing, self.standing = self._after_rounds, standing
         self.pace.under_way(now_s)
         if not standing.outcome or standing.round_number != self.rounds_done + 1:
             return False
         self.outcomes[standing.outcome] += 1
+        self.doing = self._after_rounds
         self.accuracy = standing.accuracy
         self.pace.round_ended(now_s)
         return True

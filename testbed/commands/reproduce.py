@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from testbed.commands.invocation import (
-    STOPPED,
     Debug,
     Invocation,
     Overrides,
@@ -20,6 +19,7 @@ from testbed.commands.invocation import (
 )
 from testbed.commands.terminal import Console, echo, messages
 from testbed.errors import ExperimentError
+from testbed.signals import stop_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -133,7 +133,7 @@ def reproduce(
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
         console.print(f"stopped; resume with: {invocation.again}")
-        raise typer.Exit(STOPPED) from None
+        raise typer.Exit(stop_code()) from None
 
 
 def _check_scale(wanted: "list[Reproduction]", scale: "Scale", seeds: int | None) -> None:

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from testbed.commands.invocation import (
     NO_ROUND_COMPLETED,
-    STOPPED,
     Debug,
     ExperimentFile,
     Invocation,
@@ -21,6 +20,7 @@ from testbed.commands.invocation import (
 )
 from testbed.commands.terminal import Console, echo, messages
 from testbed.errors import ExperimentError, TestbedError
+from testbed.signals import stop_code
 
 if TYPE_CHECKING:
     from testbed.records import RunRecords
@@ -127,7 +127,7 @@ def run(
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
         console.print(f"stopped; resume with: {invocation.resuming}")
-        raise typer.Exit(STOPPED) from None
+        raise typer.Exit(stop_code()) from None
 
 
 def _print_table(runs: "list[RunRecords]", where: str | Path, console: Console) -> None:

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 import typer
 
 from testbed.commands.invocation import (
-    STOPPED,
     Debug,
     ExperimentFile,
     Invocation,
@@ -20,6 +19,7 @@ from testbed.commands.invocation import (
 )
 from testbed.commands.terminal import echo, messages
 from testbed.errors import ExperimentError
+from testbed.signals import stop_code
 
 TUNE_EPILOG = examples(
     "testbed tune experiment.yaml --grid workload.learning_rate=0.1,0.03,0.01,0.003,0.001,0.0003,0.0001",
@@ -93,7 +93,7 @@ def tune(
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
         console.print(f"stopped; resume with: {invocation.resuming}")
-        raise typer.Exit(STOPPED) from None
+        raise typer.Exit(stop_code()) from None
     if not quiet:
         console.print()
     echo(tuning.render(frame, keys, format), nl=False)

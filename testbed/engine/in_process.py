@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Callable
 
 from testbed.engine.federation import Federation, Progress
@@ -9,6 +10,7 @@ from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.network.live import LiveClients, LiveNetwork
 from testbed.network.live.admission import connecting_s
+from testbed.network.live.reports import HostReport
 from testbed.parties.host import LocalHosts
 from testbed.parties.pki import PKI, Directory
 from testbed.records import RunDirectory
@@ -54,10 +56,15 @@ async def live_in_process(
     """
     local, board = _registered(plan, workload, records, hosts)
     states = local.environment.client_states
-    federation = Federation(plan, local, workload, board, records, on_progress, LiveNetwork, states)
+    groups: list[LiveClients] = []
+
+    async def confirming(client: int, key: tuple[int, int]) -> HostReport | None:
+        return groups[client % len(groups)].crash_report(client, key)
+
+    live = functools.partial(LiveNetwork, confirming=confirming)
+    federation = Federation(plan, local, workload, board, records, on_progress, live, states)
     network = federation.network
     assert isinstance(network, LiveNetwork)
-    groups: list[LiveClients] = []
     try:
         address = await network.open()
         for host in local.hosts:

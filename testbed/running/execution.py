@@ -302,7 +302,7 @@ class WorkerPool:
         from testbed.running import ray_workers
 
         self._observer.doing("starting Ray" if address is None else f"joining Ray at {address}")
-        ray_workers.join(address, self._stack)
+        ray_workers.join(address, self._stack, lambda line: self._observer.warned(runs[0], line))
         self._connected = True
 
     def workers_for(

@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-from cluster.hosts import placement, session
+from cluster.hosts import connection, placement, session
 from cluster.hosts.session import RaySession
 from testbed.engine.federation import Progress
 from testbed.errors import ClusterError
@@ -19,10 +19,18 @@ from testbed.running.workers import OnProgress, PointWorker
 from testbed.signals import raise_if_stopped
 
 
-def join(address: str | None, stack: contextlib.ExitStack) -> None:
-    """Connect to Ray, or start it here until `stack` closes; raises `ClusterError` when that cannot be."""
-    if session.connect(address):
-        stack.callback(session.disconnect)
+def join(address: str | None, stack: contextlib.ExitStack, on_retry: Callable[[str], None]) -> None:
+    """Connect to Ray, or start it here until `stack` closes.
+
+    Args:
+        address, on_retry: see `connect`.
+        stack: what ends with the run.
+
+    Raises:
+        ClusterError: no cluster there, or Ray cannot be started.
+    """
+    if connection.connect(address, on_retry):
+        stack.callback(connection.disconnect)
     raise_if_stopped()  # where Ray was in a callback, which drops exceptions
 
 

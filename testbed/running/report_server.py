@@ -3,11 +3,17 @@
 The address has a random token, without which nothing is answered, and the server only ever reads. A request must also
 name the server as 127.0.0.1 or localhost, so that a page elsewhere cannot reach it under a name of its own (DNS
 rebinding). Nothing is looked at while nobody asks; a run is read again only when it has recorded something.
+
+Connections are bounded in number and time. One that says nothing, or that does not know the token, is closed soon;
+where there are too many, the oldest of those goes first, so that strangers keep no reader out.
 """
 
+import contextlib
+import functools
 import hmac
 import math
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -24,6 +30,9 @@ if TYPE_CHECKING:
     from analysis.report.live import LivePage
 
 HOST = "127.0.0.1"
+WAITING_CONNECTIONS = 1024  # that the machine keeps until they are accepted: many readers may come at once
+MOST_CONNECTIONS = 512  # each is a thread
+SILENT_S, KNOWN_S = 3.0, 30.0  # for a request of a connection that has not shown the token, and of one that has
 _LOOK_EVERY_S = 1.0
 _SHARE = 4  # of the time, at most every so-manieth second is spent on making the page
 _PAGE_HEADERS = {
@@ -57,10 +66,9 @@ class ReportServer:
         self._runs = _Runs(directories, LivePage(targets, baseline))
         self._runs.progress()  # what is wrong with the directories is said before anybody looks
         try:
-            self._server = ThreadingHTTPServer((HOST, port), _Handler)
+            self._server = _Server((HOST, port), _Handler)
         except OSError as error:
             raise ExperimentError(f"--port {port}: {error.strerror}; give another, or none for any free one") from None
-        self._server.daemon_threads = True
         self._server.RequestHandlerClass = _handler(self._runs, self._token, self.port)
 
     @property
@@ -85,6 +93,46 @@ class ReportServer:
         self._server.shutdown()
 
 
+class _Server(ThreadingHTTPServer):
+    """A thread for each connection, and no more than `MOST_CONNECTIONS` of them."""
+
+    daemon_threads = True
+    request_queue_size = WAITING_CONNECTIONS
+
+    def __init__(self, *arguments: Any) -> None:
+        self._turn = threading.Lock()
+        self._known: dict[socket.socket, bool] = {}  # the open connections, the oldest first: the token was shown
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Give a connection its thread; where there are too many, another one ends."""
+        with self._turn:
+            if len(self._known) >= MOST_CONNECTIONS:
+                last = min(self._known, key=lambda one: self._known[one])  # the first of the least known
+                del self._known[last]
+                _hang_up(last)
+            self._known[request] = False
+        super().process_request(request, client_address)
+
+    def note_known(self, connection: socket.socket) -> None:
+        """The connection has shown the token just now: it is the last to be ended."""
+        with self._turn:
+            if self._known.pop(connection, None) is not None:
+                self._known[connection] = True
+
+    def shutdown_request(self, request: Any) -> None:
+        """The connection has ended."""
+        with self._turn:
+            self._known.pop(request, None)
+        super().shutdown_request(request)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """End a connection that another thread uses: it reads the end, or fails to write, and closes the socket."""
+    with contextlib.suppress(OSError):  # has gone by itself
+        connection.shutdown(socket.SHUT_RDWR)
+
+
 class _Runs:
     """How the runs stand, and the page of them, looked at again when somebody asks and something has changed."""
 
@@ -97,6 +145,7 @@ class _Runs:
         self._statuses: dict[Path, tuple[str, RunStatus]] = {}
         self._stamps: tuple[str, ...] = ()
         self._made: Document | None = None
+        self._facts: bytes | None = None
         self._number = 0
         self._missing = ""  # why the directories cannot be looked at, as long as they cannot
         self._error = ""  # why the page could not be made
@@ -114,8 +163,7 @@ class _Runs:
 
     def facts(self) -> bytes | None:
         """JSON of what the page says; None: it is not made yet."""
-        made = self._made
-        return None if made is None else _json(made.facts)
+        return self._facts
 
     def rounds(self, place: int) -> bytes | None:
         """The round explorer's data of a run, by its place in the facts; None: there is none."""
@@ -164,7 +212,7 @@ class _Runs:
         except Exception as error:  # of ours: the page says so, and stays what it was
             self._error = f"the page could not be made ({type(error).__name__}: {reason(error)}); this is a bug"
         else:
-            self._made, self._error = made, ""
+            self._made, self._facts, self._error = made, _json(made.facts), ""
             self._number += 1
         self._not_before_s = time.monotonic() + (_SHARE - 1) * (time.monotonic() - began_s)
 
@@ -185,7 +233,8 @@ class _Handler(BaseHTTPRequestHandler):
     runs: _Runs
     token: str
     port: int
-    timeout = 30
+    timeout = SILENT_S
+    server: _Server
     server_version = "testbed"
     sys_version = ""
     protocol_version = "HTTP/1.1"
@@ -193,12 +242,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The page, or one of its data."""
         if self.headers.get("Host", "").lower() not in self._names():
+            self.close_connection = True
             self._answer(HTTPStatus.FORBIDDEN, b"this server answers as 127.0.0.1 only\n", "text/plain")
             return
         _, token, *rest = [*self.path.partition("?")[0].split("/", 2), ""][:3]
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
+            self.close_connection = True
             self._answer(HTTPStatus.NOT_FOUND, b"nothing here\n", "text/plain")
             return
+        self.connection.settimeout(KNOWN_S)
+        self.server.note_known(self.connection)
         if self.path.count("/") == 1:  # the page asks for its data below its own address
             self._answer(HTTPStatus.PERMANENT_REDIRECT, b"", "text/plain", {"Location": f"/{self.token}/"})
             return
@@ -230,6 +283,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, code: HTTPStatus, content: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
         self.send_response(code)
         own = {"Content-Type": kind, "Content-Length": str(len(content))}
+        if self.close_connection:
+            own["Connection"] = "close"
         for name, value in (_PAGE_HEADERS | own | dict(more or {})).items():
             self.send_header(name, value)
         self.end_headers()
@@ -247,6 +302,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing is printed: requests have the token in them."""
 
 
+@functools.cache
 def _page() -> bytes:
     from analysis.report.document import Document
     from analysis.report.render import render

@@ -95,7 +95,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_signals(number: signal.Signals, call: Call, written: Written, tmp_path: Path) -> None:
     """Stopped in the middle of the second point of a sweep, the first is left alone and the second goes on."""
     file = written(workload=LIGHT, sweep=SWEEP)
@@ -106,7 +106,7 @@ def test_signals(number: signal.Signals, call: Call, written: Written, tmp_path:
     if number == signal.SIGKILL:
         assert done.returncode == -signal.SIGKILL
     else:
-        assert done.returncode == 130
+        assert done.returncode == 128 + number
         last = done.stderr.splitlines()[-1]
         assert last == f"stopped; resume with: {shlex.join(['testbed', *arguments])} --resume"
     random, batches = (tmp_path / "stopped" / name for name in ("random", "batch-partition"))
@@ -249,9 +249,9 @@ def test_a_directory_that_cannot_be_written(call: Call, written: Written, tmp_pa
 
 
 def test_handlers_of_signals_are_put_back(written: Written, tmp_path: Path) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     run(written(rounds=1), out=tmp_path / "out")
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

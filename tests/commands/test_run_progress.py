@@ -97,6 +97,21 @@ def test_a_bar_for_the_sweep_and_one_for_each_run(width: int) -> None:
     assert max(map(len, picture)) <= width
 
 
+def test_after_its_last_round_a_run_merges_its_records() -> None:
+    """A minute or two where there are thousands of rounds, in which nothing else is heard of it."""
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    bars, (one,) = Bars(console), runs(1)
+    bars.planned([one])
+    bars.started(one, ["completed"] * 2)
+    shown = []
+    for number in (3, 4, 4):  # on Ray, progress comes more than once
+        bars.progressed(one, ended(number))
+        with console.capture() as capture:
+            console.print(bars.picture())
+        shown.append("merging the records of all rounds" in capture.get())
+    assert shown == [False, True, True]
+
+
 def test_more_runs_than_lines() -> None:
     bars = Bars(Console(file=io.StringIO(), width=100, height=12))
     bars.planned(runs(9))

@@ -2,16 +2,19 @@
 
 import http.client
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from testbed.commands import main
 from testbed.errors import ExperimentError, RunError
-from testbed.running.report_server import ReportServer, _Handler
+from testbed.running import report_server
+from testbed.running.report_server import SILENT_S, ReportServer, _Handler
 from tests.analysis.recorded import synthetic_run
 
 
@@ -30,6 +33,19 @@ def server(runs: Path) -> Iterator[ReportServer]:
     yield made
     made.stop()
     serving.join(10)
+
+
+@contextmanager
+def served(runs: Path) -> Iterator[ReportServer]:
+    """A server of its own, while the block runs."""
+    made = ReportServer([str(runs)])
+    serving = threading.Thread(target=made.serve)
+    serving.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+        serving.join(10)
 
 
 def ask(server: ReportServer, path: str, method: str = "GET", host: str | None = None) -> tuple[int, bytes]:
@@ -62,6 +78,78 @@ def test_nothing_without_the_token(server: ReportServer) -> None:
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "localhost:1", ""])
 def test_another_name_is_refused(server: ReportServer, host: str) -> None:
     assert ask(server, f"/{token(server)}/", host=host.format(port=server.port))[0] == 403
+
+
+def test_many_readers_who_come_at_once_are_all_answered(runs: Path) -> None:
+    """They wait until they are accepted; a queue that is full drops them, and they come again after seconds."""
+    made = ReportServer([str(runs)])
+    readers = [socket.create_connection(("127.0.0.1", made.port), timeout=2) for _ in range(200)]
+    serving = threading.Thread(target=made.serve)
+    serving.start()
+    try:
+        for reader in readers:
+            reader.settimeout(60)
+            reader.sendall(f"GET /{token(made)}/ HTTP/1.1\r\nHost: 127.0.0.1:{made.port}\r\n\r\n".encode())
+        pages = {read_answer(reader) for reader in readers}
+    finally:
+        made.stop()
+        serving.join(10)
+    (page,) = pages
+    assert b"Runs under way" in page
+    for reader in readers:
+        reader.close()
+
+
+def read_answer(reader: socket.socket) -> bytes:
+    """The body of an answer on a connection that stays open."""
+    answer = http.client.HTTPResponse(reader)
+    answer.begin()
+    assert answer.status == 200
+    return answer.read()
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Wait until the server has closed the connection."""
+    connection.settimeout(30)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_a_connection_that_says_nothing_is_closed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _Handler.timeout == SILENT_S <= 5
+    monkeypatch.setattr(_Handler, "timeout", 0.05)
+    with served(runs) as made, socket.create_connection(("127.0.0.1", made.port)) as silent:
+        assert is_closed(silent)
+
+
+def test_who_does_not_know_the_token_is_asked_no_more(server: ReportServer) -> None:
+    for path, host in (("/x/", "127.0.0.1"), (f"/{token(server)}/", "evil.example")):
+        with socket.create_connection(("127.0.0.1", server.port)) as stranger:
+            stranger.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}:{server.port}\r\n\r\n".encode())
+            answer = http.client.HTTPResponse(stranger)
+            answer.begin()
+            assert (answer.status in (403, 404), answer.headers["Connection"]) == (True, "close")
+            answer.read()
+            assert is_closed(stranger)
+
+
+def test_strangers_who_are_too_many_keep_no_reader_out(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_server, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(_Handler, "timeout", 600)
+    with served(runs) as made:
+        reader = http.client.HTTPConnection("127.0.0.1", made.port, timeout=30)
+        reader.request("GET", f"/{token(made)}/progress")
+        assert reader.getresponse().read()
+        strangers = [socket.create_connection(("127.0.0.1", made.port)) for _ in range(5)]
+        assert all(is_closed(stranger) for stranger in strangers[:3])  # the oldest first
+        reader.request("GET", f"/{token(made)}/progress")  # on the same connection
+        assert reader.getresponse().read()
+        assert ask(made, f"/{token(made)}/")[0] == 200
+        for stranger in strangers:
+            stranger.close()
+        reader.close()
 
 
 def test_it_only_reads(server: ReportServer) -> None:

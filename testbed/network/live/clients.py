@@ -23,10 +23,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from testbed.crashes import Crash
 from testbed.errors import ProtocolError
 from testbed.messages import Message, RefusalNotice, attach, decode, detach, encode
 from testbed.network.hosts import Delivery, HostAnswers
 from testbed.network.live import wire
+from testbed.network.live.reports import HostReport
 from testbed.network.live.wire import Address, AnswerHeader, FramingError, QuestionHeader
 from testbed.parties.host import OTHER_PROTOCOL, Host
 
@@ -73,6 +75,7 @@ class LiveClients:
         self._kinds = host.questions
         self._round = 0
         self._owed_s = 0.0  # by how much an answer that was cut off was late already, for want of time
+        self._reports: dict[int, HostReport] = {}  # the last crash of each client in this round
         self._handlers = ThreadPoolExecutor(1, thread_name_prefix="handlers")
         self._thread = threading.Thread(target=self._run, name="live clients", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -98,6 +101,15 @@ class LiveClients:
         if self._thread.ident is not None:
             self._thread.join()
         self._handlers.shutdown(cancel_futures=True)
+
+    def crash_report(self, client: int, key: tuple[int, int]) -> HostReport | None:
+        """This host's own word about a crash of `client` at the question `key`; None: it knows of none.
+
+        Whoever has started the host gives it to the server (`LiveNetwork`'s `confirming`): it does not go over the
+        client's connection, on which anybody with the run's token can say anything.
+        """
+        report = self._reports.get(client)
+        return report if report is not None and report.key == key else None
 
     # -- the event loop's thread -------------------------------------------------------------------------------
 
@@ -216,7 +228,7 @@ class LiveClients:
         try:
             return self._said(client, question)
         except Exception as error:  # of the run, not of this client
-            return wire.FAILED, f"{type(error).__name__}: {error}".encode()[:_LONGEST_LINE], _NO_WORK
+            return *self._crashed(question, Crash.of(client, error), fatal=True), _NO_WORK
 
     def _said(self, client: int, question: ReceivedQuestion) -> HandlerResult:
         if question.name not in self._kinds:
@@ -227,18 +239,25 @@ class LiveClients:
             return wire.ANSWERED, answers.shared.header, (answers.shared.compute_s, 0, 0)
         work = (float(answers.compute_s[0]), int(answers.pki_up[0]), int(answers.pki_down[0]))
         if answers.crashes:
-            return wire.CRASHED, answers.crashes[0].encoded(), work
+            return *self._crashed(question, answers.crashes[0]), work
         if not answers.answered[0]:
             return wire.SILENT, b"", work
         if answers.refusals:
             return wire.REFUSED, answers.headers[client], work
         return wire.ANSWERED, self._encoded(kind, answers.headers[client], key, client), work
 
+    def _crashed(self, question: ReceivedQuestion, crash: Crash, *, fatal: bool = False) -> tuple[int, bytes]:
+        """Keep the crash for `crash_report`, and say over the connection that there is one: status and body."""
+        key = (question.header.round_number, question.header.number)
+        self._reports[crash.client] = HostReport(key, crash, fatal)
+        return wire.FAILED if fatal else wire.CRASHED, crash.detail.encode(errors="replace")[:_LONGEST_LINE]
+
     def _delivered(self, client: int, question: ReceivedQuestion) -> tuple[HostAnswers, type[Message], tuple[int, int]]:
         round_number = question.header.round_number
         if round_number > self._round:
             self._host.begin_round()
             self._round = round_number
+            self._reports.clear()
         elif round_number < self._round:
             raise ProtocolError(f"round {round_number} is over")
         kind = self._kinds[question.name]

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from testbed.arrays import Ids
-from testbed.crashes import Crash
 from testbed.errors import RunError
 from testbed.network.exchanges import ANSWERED, DROPPED, REFUSED, SILENT
 from testbed.network.live import wire
 from testbed.network.live.admission import Admission, Connection
 from testbed.network.live.links import ThrottledLinks, sleep_until
+from testbed.network.live.reports import ClientReports
 from testbed.network.live.stage import Exchange, StageProgress
 from testbed.network.live.windows import StageSenders
 from testbed.network.live.wire import FramingError, QuestionHeader
@@ -27,6 +27,7 @@ class OutgoingQuestion:
         private: the encoded private part of each client; None: there are none.
         senders: who connects first, and how messages go.
         last_announced: `(m,)` int64, see `Delivery`; None: up to the round before.
+        cut_off_s: seconds of the longest stage so far in which answers were cut off.
     """
 
     key: tuple[int, int]
@@ -35,6 +36,7 @@ class OutgoingQuestion:
     private: Mapping[int, bytes] | None
     senders: StageSenders
     last_announced: Ids | None
+    cut_off_s: float = 0.0
 
     def parts_for(self, client: int) -> tuple[bytes, ...]:
         """The encoded parts for one client, in the order in which they are sent."""
@@ -50,7 +52,7 @@ class Conversation:
         clock: seconds since the run began.
         largest_answer: bytes that an answer may have.
         on_misbehaviour: called with (client, one line) when a client has been cut off for what it sent.
-        on_crash: called when a client's code has crashed; raises `RunError` if that is to end the run.
+        reports: judges what clients say of themselves.
     """
 
     def __init__(
@@ -61,14 +63,14 @@ class Conversation:
         *,
         largest_answer: int,
         on_misbehaviour: Callable[[int, str], None],
-        on_crash: Callable[[Crash], None],
+        reports: ClientReports,
     ) -> None:
         self._admission = admission
         self._links = links
         self._clock = clock
         self._largest_answer = largest_answer
         self._on_misbehaviour = on_misbehaviour
-        self._on_crash = on_crash
+        self._reports = reports
 
     async def with_client(
         self, progress: StageProgress, exchange: Exchange, question: OutgoingQuestion, speed_factor: float
@@ -124,20 +126,23 @@ class Conversation:
             private_bytes=None if question.private is None else len(parts[1]),
             last_announced=question.key[0] - 1 if known is None else int(known[exchange.position]),
         )
-        size = sum(map(len, parts))
-        pacing = senders.question(exchange.position, size, self._clock())
+        size, began_s = sum(map(len, parts)), self._clock()
+        pacing = senders.question(exchange.position, size, began_s)
         passage = links.downwards(client, size, ready_s, pacing)
         await exchange.send_question(connection, header, name, parts, passage)
-        answer = await exchange.receive_header(connection, question.key, self._largest_answer)
+        answer = await exchange.receive_header(
+            connection,
+            question.key,
+            self._largest_answer,
+            lambda header: self._reports.bounded(header, self._clock() - began_s, speed_factor, question.cut_off_s),
+        )
         await sleep_until(links.looked_up_s(client, self._clock(), answer.pki_up, answer.pki_down), self._clock)
         if answer.status in (wire.ANSWERED, wire.REFUSED):
             pacing = senders.answer(exchange.position, answer.length, self._clock())
             passage = links.upwards(client, answer.length, pacing)
             await exchange.receive_answer(connection, answer.length, passage)
             return ANSWERED if answer.status == wire.ANSWERED else REFUSED
-        line = await exchange.receive_line(connection, answer.length)
-        if answer.status == wire.FAILED:
-            raise RunError(f"client {client}'s host cannot go on: {line.decode(errors='replace')}")
-        if answer.status == wire.CRASHED:
-            self._on_crash(Crash.decoded(client, line))
+        await exchange.receive_line(connection, answer.length)
+        if exchange.reports_crash:
+            await self._reports.judge_crash(exchange, question.key)
         return SILENT

@@ -41,12 +41,13 @@ from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
 from testbed.messages import Vector, encode, question_name
 from testbed.network.contract import Ask, Replies, Timing
-from testbed.network.exchanges import DROPPED, OFFLINE
+from testbed.network.exchanges import DROPPED, LATE, OFFLINE
 from testbed.network.hosts import HostAnswers
 from testbed.network.live import wire
 from testbed.network.live.admission import STRANGERS, Admission
 from testbed.network.live.conversation import Conversation, OutgoingQuestion
 from testbed.network.live.links import RealLinks, ThrottledLinks, sleep_until
+from testbed.network.live.reports import ClientReports, Confirming, unconfirmed
 from testbed.network.live.stage import Exchange, StageProgress, collected, summed
 from testbed.network.live.windows import StageSenders
 from testbed.network.live.wire import Address
@@ -67,6 +68,8 @@ class LiveNetwork(RoundRecorder):
         throttled: emulate the links; False: the real network is the link.
         largest_answer: bytes; a client that announces more is cut off.
         before_round: awaited before each round, outside of the clock, e.g. to bring lost hosts back.
+        confirming: asks a client's own host about a crash that the client reports (`reports`); default: nobody can say,
+            and a reported crash costs the client alone.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class LiveNetwork(RoundRecorder):
         throttled: bool = True,
         largest_answer: int = wire.LARGEST_PART,
         before_round: Callable[[int], Awaitable[None]] | None = None,
+        confirming: Confirming = unconfirmed,
     ) -> None:
         self._base_s = 0.0
         self._running_since: float | None = None
@@ -92,14 +96,16 @@ class LiveNetwork(RoundRecorder):
         self._throttled = throttled
         self._carrying = (ThrottledLinks if throttled else RealLinks)(links, self._clock)
         self._admission = Admission(len(speed_factors), self._turned_away)
+        self._reports = ClientReports(confirming, self._check, len(speed_factors), self._misbehaves)
         self._conversation = Conversation(
             self._admission,
             self._carrying,
             self._clock,
             largest_answer=largest_answer,
-            on_misbehaviour=lambda client, line: self.record_event(f"client:{client}", "misbehaviour", line),
-            on_crash=lambda crash: self._check([crash]),
+            on_misbehaviour=self._misbehaves,
+            reports=self._reports,
         )
+        self._cut_off_s = 0.0
         self._server_busy_until_s = 0.0
         self._strangers = 0
 
@@ -122,6 +128,9 @@ class LiveNetwork(RoundRecorder):
     async def close(self) -> None:
         """Tell the clients that the run is over and stop listening."""
         await self._admission.close()
+
+    def _misbehaves(self, client: int, line: str) -> None:
+        self.record_event(f"client:{client}", "misbehaviour", line)
 
     def _turned_away(self, line: str) -> None:
         self._strangers += 1
@@ -215,12 +224,15 @@ class LiveNetwork(RoundRecorder):
             private=private,
             senders=senders,
             last_announced=self._last_announced(kind, recipients),
+            cut_off_s=self._cut_off_s,
         )
         await self._run(progress, presence, question, sent_s + self.timing.limit_s(kind.stage, asked.deadline_s))
         end_s = self._clock()
+        await self._reports.judge_late_crashes(progress.exchanges, key)
         self._start_server_work()
         answers, vectors = collected(kind, progress.exchanges)
-        self._check(answers.crashes)
+        if len(stage.who(LATE)):
+            self._cut_off_s = max(self._cut_off_s, end_s - sent_s)
         self._place(stage, progress, answers, senders)
         if senders.opening is not None:
             elapsed_s = np.minimum(presence.leaves_s, end_s) - sent_s
@@ -318,6 +330,7 @@ class LiveNetwork(RoundRecorder):
 
     def _tell_behind(self) -> None:
         lasted_s = self._clock() - self._round_began_s
+        self.behind_s = min(self.behind_s, lasted_s)  # clients say a part of it themselves
         if self.behind_s > max(BEHIND_S, BEHIND_SHARE * lasted_s):
             line = f"{self.behind_s:.2f} of {lasted_s:.2f} s were the machine's, and not those of links and devices"
             self.record_event("machine", "behind", f"{line}; most at {self._most_behind[1]}")

@@ -46,6 +46,7 @@ class Exchange:
         links_behind_s: how long its links stood idle because the machine had more to do than it can.
         header: what precedes the answer, once that is there.
         body: the answer, once it is complete.
+        crash: what the client's report of a crash stands for (`reports.ClientReports`), once that is known.
     """
 
     client: int
@@ -58,6 +59,7 @@ class Exchange:
     links_behind_s: float = 0.0
     header: AnswerHeader | None = None
     body: bytearray | None = field(default=None, repr=False)
+    crash: Crash | None = None
 
     async def send_question(
         self, connection: Connection, header: QuestionHeader, name: bytes, parts: tuple[bytes, ...], passage: Transfer
@@ -78,6 +80,11 @@ class Exchange:
         self.asked = True
 
     @property
+    def reports_crash(self) -> bool:
+        """The client has said, completely, that its code has crashed or that its host cannot go on."""
+        return self.body is not None and self.header is not None and self.header.status in (wire.CRASHED, wire.FAILED)
+
+    @property
     def may_have_refused(self) -> bool:
         """The client has the question, and has not said that it accepts it: its answer may have been a refusal."""
         return self.asked and not self.losing and (self.header is None or self.header.status == wire.REFUSED)
@@ -96,8 +103,23 @@ class Exchange:
         """How much later the answer was complete than links and device would have had it."""
         return self.links_behind_s + (0.0 if self.header is None else self.header.behind_s)
 
-    async def receive_header(self, connection: Connection, key: tuple[int, int], largest: int) -> AnswerHeader:
+    async def receive_header(
+        self,
+        connection: Connection,
+        key: tuple[int, int],
+        largest: int,
+        bounded: Callable[[AnswerHeader], AnswerHeader],
+    ) -> AnswerHeader:
         """Wait for the answer to begin.
+
+        Args:
+            connection: the client's.
+            key: of the question.
+            largest: bytes that an answer may have.
+            bounded: takes from a header what cannot be true; may raise `FramingError`.
+
+        Returns:
+            the header as it counts.
 
         Raises:
             FramingError: what comes is no answer of this client at stage `key`, or has more than `largest` bytes.
@@ -111,8 +133,8 @@ class Exchange:
             raise FramingError(f"answers stage {header.number} of round {header.round_number}, when asked {key}")
         if self.losing:
             raise FramingError("answers although it was to be lost")
-        self.header = header
-        return header
+        self.header = bounded(header)
+        return self.header
 
     async def receive_answer(self, connection: Connection, size: int, passage: Transfer) -> None:
         """Receive the `size` bytes of the answer; raises `ConnectionError` when the client hangs up before."""
@@ -128,12 +150,11 @@ class Exchange:
                 body += piece
         self.body = body
 
-    async def receive_line(self, connection: Connection, size: int) -> bytes:
+    async def receive_line(self, connection: Connection, size: int) -> None:
         """Receive what a client that has no answer says about itself: not a protocol message, and not counted."""
         if size > LONGEST_LINE:
             raise FramingError(f"a line of {size} bytes")
         self.body = await wire.receive_exactly(connection.stream, size)
-        return bytes(self.body)
 
     def hang_up(self, connection: Connection) -> None:
         """Cut the connection; what it has not delivered of the question did not get through."""
@@ -259,8 +280,8 @@ def collected(kind: type[Message], exchanges: list[Exchange]) -> tuple[HostAnswe
             continue
         client, body = exchange.client, bytes(exchange.body)
         exchange.body = None  # the vectors hold what is needed
-        if header.status == wire.CRASHED:
-            answers.crashes.append(Crash.decoded(client, body))
+        if exchange.crash is not None:
+            answers.crashes.append(exchange.crash)
         elif header.status == wire.REFUSED:
             answers.headers[client] = body
             answers.refusals.append(_refusal(client, body))

@@ -46,7 +46,7 @@ WELCOME, QUESTION, LOSING, GOODBYE = range(4)
 
 ANSWERED, SILENT, REFUSED, CRASHED, FAILED = range(5)
 """What a client says: an answer; nothing (not a protocol message); a refusal; its handler crashed; its host cannot go
-on. The body of the last two is a `Crash`, encoded, and a line of text."""
+on. The body of the last two is a line of text."""
 
 
 class FramingError(ProtocolError):

@@ -11,7 +11,8 @@ import ray
 import workloads
 from benchmarks import faulty_code
 from benchmarks.faults import identical, undisturbed
-from cluster.hosts.session import RaySession, connect
+from cluster.hosts.connection import connect
+from cluster.hosts.session import RaySession
 from testbed.engine.in_process import run_in_process
 from testbed.errors import CodeCrashed
 from testbed.experiment.schema import Experiment

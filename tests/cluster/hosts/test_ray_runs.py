@@ -11,7 +11,8 @@ import pytest
 import ray
 
 from benchmarks.faults import undisturbed
-from cluster.hosts.session import RaySession, connect
+from cluster.hosts.connection import connect
+from cluster.hosts.session import RaySession
 from testbed.engine.federation import Progress
 from testbed.errors import ClusterError, ExperimentError
 from testbed.experiment.schema import Experiment

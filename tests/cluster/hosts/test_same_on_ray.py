@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from benchmarks.faults import undisturbed
-from cluster.hosts.session import RaySession, connect
+from cluster.hosts.connection import connect
+from cluster.hosts.session import RaySession
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
 

@@ -66,6 +66,6 @@ def test_a_lost_connection_stops_the_run_and_it_can_be_resumed(home: Path) -> No
             script.send_signal(signal.SIGHUP)
             break
     rest, _ = script.communicate(timeout=120)
-    assert script.returncode == 130, rest
+    assert script.returncode == 129, rest
     assert "--resume" in rest
     assert len(list((home / "sortition-testbed/runs/long").glob("checkpoint*"))) == 1

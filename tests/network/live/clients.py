@@ -8,6 +8,7 @@ from testbed.messages import Message
 from testbed.network.contract import Replies
 from testbed.network.exchanges import OUTCOMES, Exchanges
 from testbed.network.live import Address, LiveClients, LiveNetwork, wire
+from testbed.network.live.reports import HostReport
 
 CONNECT_S = 30.0
 
@@ -27,7 +28,8 @@ class LiveWorld:
         self.stages: list[tuple[str, float]] = []
         self.network = LiveNetwork(
             reference.links, reference.speed_factors, reference.availability, reference.timing, reference.compute,
-            lambda stage, now_s: self.stages.append((stage, now_s)), reference.on_crash, **options,
+            lambda stage, now_s: self.stages.append((stage, now_s)), reference.on_crash,
+            **{"confirming": self.confirming} | options,
         )  # fmt: skip
         self._hosts = reference.hosts.hosts
         self._absent = absent
@@ -41,6 +43,10 @@ class LiveWorld:
         group.start()
         self.groups.append(group)
         return group
+
+    async def confirming(self, client: int, key: tuple[int, int]) -> HostReport | None:
+        """What the hosts that have connected say of a client."""
+        return next((one for group in self.groups if (one := group.crash_report(client, key))), None)
 
     def on_delivery(self, host: int, call: Callable[[], None]) -> None:
         """Call this in the event loop each time that a question has reached a handler of the host."""

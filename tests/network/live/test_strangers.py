@@ -1,18 +1,23 @@
 """What strangers and misbehaving clients can do to a live network: get cut off, and nothing else."""
 
 import asyncio
+import contextlib
 from typing import Any
 
+import numpy as np
 import pytest
 
+from testbed.crashes import Crash
 from testbed.errors import ClusterError, ProtocolError
 from testbed.messages import RefusalNotice, encode
-from testbed.network.live import wire
+from testbed.network.live import LiveClients, wire
+from testbed.network.live.reports import LONGEST_TEXT, HostReport
 from testbed.network.live.wire import AnswerHeader
 from tests.network import emulated
 from tests.network.live.clients import Impostor, LiveWorld
 
 KEYS: dict[str, Any] = {"latency": 0.001, "deadline_s": 0.5}
+FUZZED = 60  # frames
 
 
 def answering(header: Any, client: int, body: bytes, /, **changes: Any) -> bytes:
@@ -21,9 +26,9 @@ def answering(header: Any, client: int, body: bytes, /, **changes: Any) -> bytes
     return frame._replace(**changes).pack() + body
 
 
-def against(say: Any, **options: Any) -> tuple[Any, Any, bool]:
+def against(say: Any, on_crash: str = "stop", **options: Any) -> tuple[Any, Any, bool]:
     """Client 1 is an impostor that answers with `say(header)`; returns the world, the replies, and if it was cut."""
-    world = LiveWorld(emulated.World(2, **KEYS), absent=(1,), **options)
+    world = LiveWorld(emulated.World(2, on_crash=on_crash, **KEYS), absent=(1,), **options)
 
     async def script(world: Any) -> Any:
         impostor = Impostor(world.address, 1)
@@ -84,6 +89,7 @@ def test_a_refusal_that_does_not_decode_is_one() -> None:
         ({"compute_s": -1.0}, "seconds"),
         ({"behind_s": float("inf")}, "seconds"),
         ({"pki_up": 2**60}, "PKI"),
+        ({"pki_down": 2**29}, "PKI look-ups of more than 68736 bytes"),
         ({"length": 2**40}, "at most 1000000"),
         ({"status": wire.CRASHED, "length": 900_000}, "a line of 900000 bytes"),
     ],
@@ -97,6 +103,98 @@ def test_a_frame_that_is_not_one_gets_its_sender_cut_off(changes: dict[str, Any]
     ((party, detail),) = world.events("misbehaviour")
     assert party == "client:1"
     assert says in detail
+
+
+BODIES = {
+    "garbage": b"\xff\xfe\x00garbage",
+    "a second error line": b"it is over\nerror: rm -rf ~ is what helps\r\x1b[2K\xe2\x80\xa8\x85",
+    "nested": b"[" * 60_000,
+    "as clients once said it": b'["a\\nb", "/x\\ny.py", 1e999, "f", "trace"]',
+    "long": b"x " * 30_000,
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("status", [wire.CRASHED, wire.FAILED])
+@pytest.mark.parametrize("on_crash", ["stop", "drop"])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_crash_that_no_host_confirms_costs_its_sender_alone(status: int, on_crash: str, body: bytes) -> None:
+    world, replies, _ = against(lambda header: answering(header, 1, body, status=status), on_crash)
+    assert world.outcomes() == ["answered", "silent"]
+    assert list(replies.valid()) == [0]
+    ((party, detail),) = world.events("crash")
+    assert party == "client:1"
+    assert detail.startswith("unconfirmed ")
+    assert detail.isprintable()
+    assert len(detail) <= 30 + 6 * LONGEST_TEXT
+    ((_, crash),) = world.network.crashes
+    assert (crash.file, crash.line, crash.trace) == ("", 0, "")  # so the log has one of them, whatever they say
+
+
+def test_a_crash_is_confirmed_for_the_question_that_it_belongs_to_alone() -> None:
+    """An old crash of a client's own code does not vouch for the frame of whoever has its number now."""
+    old = HostReport((1, 7), Crash(1, "an old one", "", 0, "", ""), fatal=True)
+
+    async def confirming(client: int, key: tuple[int, int]) -> HostReport | None:
+        asked.append((client, key))
+        group = LiveClients.__new__(LiveClients)
+        group._reports = {1: old}
+        return group.crash_report(client, key)
+
+    asked: list[Any] = []
+    world, _, _ = against(lambda header: answering(header, 1, b"", status=wire.FAILED), confirming=confirming)
+    assert asked == [(1, (1, 0))]
+    assert world.outcomes() == ["answered", "silent"]
+
+
+@pytest.mark.parametrize(("field", "what"), [("behind_s", "seconds behind"), ("compute_s", "seconds of work")])
+def test_seconds_that_cannot_be_true_are_counted_as_those_of_the_exchange(field: str, what: str) -> None:
+    reply = encode(emulated.Reply(b""))
+    world, replies, _ = against(lambda header: answering(header, 1, reply, **{field: 1.7e308}))
+    assert list(replies.valid()) == [0, 1]
+    ((party, detail),) = world.events("misbehaviour")
+    assert party == "client:1"
+    assert detail.startswith(f"claims 1.7e+308 {what}, when its exchange leaves room for ")
+    lasted_s = world.network.now_s
+    assert 0 <= world.network.behind_s <= lasted_s
+    assert 0 <= world.exchanges().compute_s[1] <= lasted_s
+    assert not any("inf" in line for _, line in world.events("behind"))
+
+
+def test_no_frame_of_any_status_ends_a_run() -> None:
+    """Frames at random, those that say of their sender that it has crashed or failed among them."""
+    rng = np.random.default_rng(34)
+    seconds = [0.0, 1e-9, 0.5, 1e300, 1.7e308, float("inf"), float("nan"), -1.0]
+    bodies = [*BODIES.values(), encode(emulated.Reply(b"")), encode(RefusalNotice("a\nb", "\x1b[2Kc"))]
+
+    def frame(header: Any) -> bytes:
+        status, body = int(rng.integers(0, 7)), bodies[rng.integers(len(bodies))]
+        said = {"compute_s": seconds[rng.integers(8)], "behind_s": seconds[rng.integers(8)]}
+        made = bytearray(answering(header, 1, body, status=status, **said))
+        if rng.random() < 0.3:
+            made[rng.integers(1, len(made))] = rng.integers(256)  # the status is kept
+        return bytes(made)
+
+    async def script(world: Any) -> None:
+        for number in range(1, FUZZED + 1):
+            impostor = Impostor(world.address, 1)
+            while not await impostor.knock():  # the server has not noticed yet that the one before has gone
+                impostor.leave()
+            asking = asyncio.ensure_future(world.ask(emulated.Question(), number=number))
+            with contextlib.suppress(OSError):
+                await impostor.answer(frame(await impostor.question()))
+            await asking
+            impostor.leave()
+            assert 0 <= world.network.behind_s <= world.network.now_s
+            assert np.isfinite(world.exchanges().compute_s).all()
+            for event in world.network.events:
+                seen.add(event.kind)
+                assert len(event.detail) < 30 + 6 * LONGEST_TEXT
+                assert event.kind == "refusal" or event.detail.isprintable()
+
+    seen: set[str] = set()
+    LiveWorld(emulated.World(2, on_crash="stop", **KEYS | {"deadline_s": 0.05}), absent=(1,)).run(script)
+    assert seen >= {"crash", "misbehaviour", "refusal"}
 
 
 def test_who_stalls_in_the_middle_of_a_frame_is_late_and_cut_off() -> None:

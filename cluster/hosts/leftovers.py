@@ -1,0 +1,64 @@
+"""Ends what is left of a Ray that this machine's driver has started, when the driver is gone.
+
+With the driver Linux kills the processes that Ray has started directly. Their own children, Ray's agents, try to reach
+them for a minute or more before they give up. So a small process waits for the driver's end, in whatever way it comes,
+and ends these. It knows them by two things that no other process's command line has together: a program of the
+installed package `ray`, and the name of the one session that the driver has started.
+
+Run as a script it is that process: ``python -I -S leftovers.py SESSION PACKAGE``, with the driver at the other end of
+its standard input.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+PASSES, EVERY_S = 10, 0.5  # a process that is being started may appear a little later
+
+
+def processes_of(session: str, package: str) -> list[int]:
+    """Process ids of this user's programs of `package` (a folder) that belong to a session of Ray.
+
+    Args:
+        session: the name of its folder, e.g. ``session_2026-11-27_14-32-48_794348_1963``.
+        package: the folder of the installed package `ray`.
+    """
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            if os.stat(f"/proc/{name}").st_uid != os.getuid():
+                continue
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                arguments = os.fsdecode(file.read()).split("\0")
+        except OSError:  # has ended meanwhile
+            continue
+        ours = any(argument.startswith(package.rstrip("/") + "/") for argument in arguments[:4])
+        if ours and any(f"/{session}/" in f"{argument}/" for argument in arguments):
+            found.append(int(name))
+    return found
+
+
+def watch(session: str, package: str) -> "subprocess.Popen[bytes]":
+    """Start the process that waits for the end of this one, or of its standard input; arguments: `processes_of`."""
+    command = [sys.executable, "-I", "-S", __file__, session, package]
+    output = subprocess.DEVNULL  # a session of its own: Ctrl-C in a terminal, or its end, is not meant for it
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True)
+
+
+def main(session: str, package: str) -> None:
+    """Wait until standard input ends, and end what belongs to the session."""
+    sys.stdin.buffer.read()
+    for _ in range(PASSES):
+        for process in processes_of(session, package):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(EVERY_S)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
