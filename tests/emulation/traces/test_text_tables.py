@@ -195,7 +195,7 @@ def test_moments_of_one_file_have_one_form() -> None:
 )
 def test_decimal_marks(cell: str, as_seen: str, comma: str, point: str) -> None:
     for decimal, expected in ((None, as_seen), ("comma", comma), ("point", point)):
-        marks = DecimalMarks(decimal)  # type: ignore[arg-type]
+        marks = DecimalMarks(decimal)
         if " " in expected:
             with pytest.raises(ValueError, match=expected):
                 marks.plain(cell)
@@ -221,6 +221,6 @@ def test_thousands_are_not_taken_for_decimals(tmp_path: Path) -> None:
     columns = SeriesColumns("t", "v", "ms")
     assert "row 1: '1,500' can be 1.500 or 1500" in refused(csv_series.convert, path, LATENCY, columns)
     for decimal, values in (("comma", [1.5, 2.5]), ("point", [1500, 2500])):
-        form = TableForm(decimal=decimal)  # type: ignore[arg-type]
+        form = TableForm(decimal=decimal)
         traces, _ = csv_series.convert(path, LATENCY, SeriesColumns("t", "v", "ms", form=form))
         assert traces[""].value.tolist() == values
