@@ -237,9 +237,8 @@ def test_convert_a_folder_of_wide_logs_and_run_it(written: Callable[..., Path], 
 
 def test_a_run_says_what_it_makes_of_repeated_times(written: Callable[..., Path], tmp_path: Path, call: Call) -> None:
     (tmp_path / "a.txt").write_text("0 5\n1 5\n1 7\n2 5\n")
-    ended = call(
-        "run", written(links={"up_mbit_s": {"trace": str(tmp_path / "a.txt")}}), "--out", tmp_path / "run", "--quiet"
-    )
+    links = {"up_mbit_s": {"trace": str(tmp_path / "a.txt"), "rows": "until-next"}}
+    ended = call("run", written(links=links), "--out", tmp_path / "run", "--quiet")
     assert ended.code == 0
     (line,) = (line for line in ended.errors if "warning" in line)
     assert "1 row has the time of the row before" in line

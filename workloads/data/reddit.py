@@ -64,7 +64,8 @@ def _users(folder: Path, words: text.WordIndex) -> Iterator[tuple[str, Numbers]]
         return found
 
     if leaf.json_files(folder):
-        yield from leaf.read_users(folder, numbered)
+        # LEAF's files of Reddit have the numbers of before its split.
+        yield from leaf.read_users(folder, numbered, counts_hold=False)
         return
     for file in _texts(folder):
         try:

@@ -116,7 +116,7 @@ class TorchWorkload:
     @property
     def notes(self) -> list[str]:
         """See `testbed.workload.contract.NotedWorkload`."""
-        return adapters.notes(self._network)
+        return [*self.data.notes, *adapters.notes(self._network)]
 
     @property
     def corrected(self) -> int:

@@ -52,9 +52,12 @@ def inspect(
     out: Annotated[Path | None, option("PICTURE.png", "Draw it, as PNG and as PDF.")] = None,
     format: Annotated[Literal["text", "json"], typer.Option(help="json holds seconds and Mbit/s.")] = "text",
     rows: Annotated[
-        Literal["until-next", "interval-before"],
-        typer.Option(help="What a row of bandwidth, latency or loss means; as in an experiment."),
-    ] = "until-next",
+        Literal["until-next", "interval-before"] | None,
+        typer.Option(
+            help="As in an experiment: a row of bandwidth, latency or loss holds until the next, or was measured since "
+            "the row before, as in Pensieve's files.  \\[default: until-next]"
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Print what is in a trace, and draw it: who is online when, how fast links are, who was lost in which round.
@@ -63,11 +66,17 @@ def inspect(
     """
     from analysis import trace_report
     from testbed.emulation.traces.inspection import facts, names_of, open_trace
+    from testbed.emulation.traces.series import ROWS_NOTE, Series, folders_in
 
     if out is not None and out.suffix not in ("", ".png", ".pdf"):
         raise ExperimentError(f"--out: {out}: pictures are .png and .pdf")
-    traced = open_trace(file, rows)
+    traced = open_trace(file, rows or "until-next")
     echo(trace_report.render(facts(traced), format, names_of(traced)), nl=False)
+    if folders := folders_in(file):
+        messages().print(f"note: files in its folders are not read, e.g. in {folders[0]}", markup=False)
+    if isinstance(traced, Series) and traced.needs_rows and rows is None:
+        how = "--rows interval-before here, and `rows: interval-before` in an experiment"
+        messages().print(f"note: {ROWS_NOTE.format(how)}", markup=False)
     if out is not None:
         from analysis.figures import traces as trace_figures
 

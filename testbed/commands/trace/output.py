@@ -45,12 +45,22 @@ def check_target(out: Path, force: bool, source: Path | None = None, suffixes: t
     make_folder(out.parent)
 
 
-def check_target_folder(out: Path, force: bool, source: Path) -> None:
-    """Raise `ExperimentError` unless `out` is a folder that may be written to, and make it."""
-    if out.exists() and not out.is_dir():
-        raise ExperimentError(f"--out: {out}: a file; {source} is a folder, so give a folder")
+def check_target_folder(out: Path, force: bool, source: Path, why: str, files: tuple[str, ...] = ()) -> None:
+    """Raise `ExperimentError` unless `out` is a folder that may be written to, and make it.
+
+    Args:
+        out: the folder.
+        force: write into it even if it is not empty.
+        source: the file or folder that is converted.
+        why: a folder is needed, for messages.
+        files: the suffixes of files, which the folder must not have.
+    """
+    if (out.exists() and not out.is_dir()) or out.suffix in files:
+        raise ExperimentError(f"--out: {out}: a file; {why}, so give a folder")
     if out.is_dir() and out.samefile(source):
         raise ExperimentError(f"--out: {out}: the source itself; write somewhere else")
+    if source.is_dir() and source.resolve() in out.resolve().parents:
+        raise ExperimentError(f"--out: {out}: in the source, below which all files are read; write somewhere else")
     if out.is_dir() and any(out.iterdir()) and not force:
         raise ExperimentError(f"--out: {out}: not empty; --force overwrites what has the same names")
     make_folder(out)

@@ -164,7 +164,7 @@ class _OverTime(_Assigned):
     rows: Rows = Field(
         "until-next",
         description="What a row of the file means: its value holds until the next row; interval-before: it was "
-        "measured since the row before",
+        "measured since the row before, as in Pensieve's files (Norway, FCC, Oboe, Puffer) and logs of bytes",
     )
 
 

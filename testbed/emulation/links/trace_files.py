@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from testbed.emulation.links.section import Followed, FollowedDelay, FollowedShare
-from testbed.emulation.traces.series import Kind, Rows, Series, read_series
+from testbed.emulation.traces.series import ROWS_NOTE, Kind, Rows, Series, folders_in, read_series
 
 
 class TraceFiles:
@@ -11,19 +11,29 @@ class TraceFiles:
 
     def __init__(self) -> None:
         self._read: dict[tuple[Path, str, Rows], Series] = {}
+        self._by_default: set[tuple[Path, str, Rows]] = set()
 
     def read(self, setting: Followed | FollowedDelay | FollowedShare, kind: Kind) -> Series:
         """The traces that a setting names; raises `TraceError` as `read_series`."""
         key = setting.trace, kind.name, setting.rows
         if key not in self._read:
             self._read[key] = read_series(setting.trace, kind, setting.rows)
+        if "rows" not in setting.model_fields_set:
+            self._by_default.add(key)
         return self._read[key]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A line for each file or folder in which times are repeated."""
+        """A line for each file or folder in which times are repeated, or for which nobody says what rows mean."""
         told = []
-        for (path, kind, _), series in self._read.items():
+        for key, series in self._read.items():
+            path, kind, _ = key
+            if series.needs_rows and key in self._by_default:
+                told.append(f"{path}: {ROWS_NOTE.format('`rows: interval-before`, else `rows: until-next`')}")
+            if folders := folders_in(path):
+                told.append(
+                    f"{path}: files in its folders are not read, e.g. in {folders[0]}; name one, or move them up"
+                )
             rows, files = int(series.repeated.sum()), int((series.repeated > 0).sum())
             if rows:
                 where = f"{files} of its {len(series)} files" if len(series) > 1 else "it"

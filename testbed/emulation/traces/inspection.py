@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.arrays import Floats
+from testbed.emulation.traces.interval_files import COLUMNS
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import FATES, Schedule
 from testbed.emulation.traces.series import BANDWIDTH, Rows, Series, kind_of, read_series
@@ -176,6 +177,14 @@ def open_trace(path: Path, rows: Rows = "until-next") -> Traced:
             f"{path}: the columns are {', '.join(sorted(names))}; an availability trace has client, online_from_s, "
             "online_until_s, a schedule round, client, stage, fate, bandwidth two numbers in each row"
         ) from error
+
+
+def trace_in(path: Path) -> str:
+    """What a file that experiments read as it is holds: an availability trace or a schedule; else nothing."""
+    names = _column_names(path)
+    if names == set(COLUMNS):
+        return "an availability trace"
+    return "a schedule" if "fate" in names else ""
 
 
 def facts(traced: Traced) -> Facts:

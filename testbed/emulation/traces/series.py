@@ -3,15 +3,16 @@
 Two columns, separated by white space or a comma: seconds, and the number. Lines that begin with ``#`` and empty ones
 are skipped (row numbers in messages count every line); a file that ends in ``.gz`` is unpacked::
 
-    0.0     2.29
-    1.01    1.36
-    2.011   2.92
+    0.0     2.5
+    1.0     1.5
+    2.0     3.0
 
 What a row means is the reader's to say (`Rows`), because files do not:
 
 - ``until-next``: the number holds from its time until the next row's; the last one for the median step of its file;
 - ``interval-before``: the number is what was measured since the row before; the first one for the median step. That is
-  how loggers write ("bytes since the last line").
+  how loggers write ("bytes since the last line"), and how Pensieve's simulator (`sim/fixed_env.py`) reads its files of
+  two columns: Norway, FCC, Oboe, Puffer.
 
 Then the trace begins again. The first time, or where its interval begins, is taken as 0. Rows with one and the same
 time become one with their mean, and are counted.
@@ -23,7 +24,7 @@ What `testbed trace convert` writes begins with lines that say what it is, and w
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -41,6 +42,11 @@ Rows = Literal["until-next", "interval-before"]
 _FARTHEST_S = 1e12
 _NO_TRACES = ("readme", "license", "licence")
 _HEAD, _PERIOD = re.compile(r"#\s*testbed trace:\s*(\w+)"), re.compile(r"#\s*period_s:\s*(\S+)\s*")
+ROWS_NOTE = (
+    "each row was taken to hold until the next; if it was measured since the row before, as in Pensieve's files "
+    "(Norway, FCC, Oboe, Puffer), say {}"
+)
+"""What people should know of bandwidth whose rows nobody has explained; `{}` is how to do so."""
 CONVERTER = "`testbed trace convert --kind {}` reads other formats"
 
 
@@ -81,12 +87,14 @@ class Steps:
         value: `(m,)` float64, in the kind's unit.
         period_s: when the trace begins again, later than the last step.
         repeated: rows whose time was that of the row before; they are part of its mean.
+        says_rows: whether the file says what its rows mean, as those of `testbed trace convert` do.
     """
 
     time_s: Floats
     value: Floats
     period_s: float
     repeated: int = 0
+    says_rows: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +138,11 @@ class Series:
     def repeated(self) -> Ids:
         """`(k,)` int64 rows of each file whose time was that of the row before."""
         return np.array([one.repeated for one in self.steps], np.int64)
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether somebody has to say what rows mean: rates are often of the time before, and a file does not say."""
+        return self.kind is BANDWIDTH and not all(one.says_rows for one in self.steps)
 
 
 def shaped(where: str, times: Floats, values: Floats, rows: Rows, first_s: float | None = None) -> Steps:
@@ -189,21 +202,49 @@ def series_files(path: Path, kind: Kind) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
-        files = [file for file in path.iterdir() if file.is_file()]
+        inside = list(path.iterdir())
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    files = [file for file in files if not file.name.startswith(".") and not file.name.lower().startswith(_NO_TRACES)]
+    files = [file for file in inside if file.is_file() and is_trace_file(Path(file.name))]
     if not files:
+        if folders := folders_in(path):
+            raise TraceError(
+                f"{path}: no {kind.name} traces in this folder itself, and those below it are not read: name one of "
+                f"its {len(folders)} folders, e.g. {folders[0]}"
+            )
         raise TraceError(f"{path}: no {kind.name} traces in this directory; {kind.needed}")
     return sorted(files, key=lambda file: file.name)
 
 
+def folders_in(path: Path) -> list[str]:
+    """The names of the folders in a folder, which `read_series` passes over; none in a file."""
+    if not path.is_dir():
+        return []
+    return sorted(one.name for one in path.iterdir() if one.is_dir() and not one.name.startswith("."))
+
+
+def is_trace_file(name: Path) -> bool:
+    """Whether a file of this name, in a folder, is read; hidden ones, readmes and licences are not."""
+    hidden = any(part.startswith(".") for part in name.parts)
+    return not hidden and not name.name.lower().startswith(_NO_TRACES)
+
+
 def kind_of(path: Path) -> Kind | None:
     """What the first line of a file, or of the first file of a folder, says that it is; None if it says nothing."""
-    first = series_files(path, BANDWIDTH)[0]
-    with text_lines(first, "a trace") as lines:
+    return declared_kind(series_files(path, BANDWIDTH)[0])
+
+
+def declared_kind(file: Path) -> Kind | None:
+    """What the first line of a file says that it is; None if it says nothing."""
+    with text_lines(file, "a trace was expected") as lines:
         head = _HEAD.match(next(lines, ""))
     return KINDS.get(head[1]) if head else None
+
+
+def is_trace_row(line: str) -> bool:
+    """Whether a line is a row of a trace: two numbers."""
+    cells = line.replace(",", " ").split()
+    return len(cells) == 2 and all(map(is_number, cells))
 
 
 def write_series(path: Path, kind: Kind, steps: Steps, remark: str = "") -> None:
@@ -234,9 +275,11 @@ def _read_file(path: Path, kind: Kind, rows: Rows) -> Steps:
     times: list[float] = []
     values: list[float] = []
     period_s: float | None = None
+    says_rows = False
     with text_lines(path, kind.needed) as lines:
         for row, line in enumerate(lines, start=1):
             if line.startswith("#"):
+                says_rows = says_rows or _HEAD.match(line) is not None
                 period_s = _directive(path, row, line, kind, rows, period_s)
             elif line.strip():
                 moment, value = _numbers(path, row, line, kind)
@@ -247,12 +290,17 @@ def _read_file(path: Path, kind: Kind, rows: Rows) -> Steps:
     if not times:
         raise TraceError(f"{path}: no rows; {kind.needed}")
     if period_s is None:
-        return shaped(str(path), np.array(times), np.array(values), rows)
+        return replace(shaped(str(path), np.array(times), np.array(values), rows), says_rows=says_rows)
+    if rows != "until-next":
+        raise TraceError(
+            f"{path}: its line `# period_s` says when the last row ends, so rows hold until the next; remove the line, "
+            f"or `rows: {rows}`"
+        )
     last_s = period_s - (times[-1] - times[0])
     if not last_s > 0:
         raise TraceError(f"{path}: period_s is {period_s}, and the last row begins at {times[-1]}; correct one of them")
     found = shaped(str(path), np.array(times), np.array(values), "until-next", last_s)
-    return Steps(found.time_s, found.value, period_s, found.repeated)
+    return Steps(found.time_s, found.value, period_s, found.repeated, says_rows=True)
 
 
 def _directive(path: Path, row: int, line: str, kind: Kind, rows: Rows, period_s: float | None) -> float | None:

@@ -8,6 +8,7 @@ import pytest
 
 from testbed.emulation.links import ClientLinks, Links, client_links
 from testbed.emulation.links.section import MOST_LOSS
+from testbed.emulation.traces.series import BANDWIDTH, read_series, write_series
 from testbed.emulation.transport.section import PRESETS
 from testbed.errors import TraceError
 
@@ -114,14 +115,36 @@ def test_files_of_one_name_are_one_recording(tmp_path: Path) -> None:
 
 def test_repeated_times_are_noted_once(tmp_path: Path) -> None:
     folder = write_traces(tmp_path / "rates", a="0 1\n1 2\n1 4\n", b="0 1\n1 2\n")
-    links = drawn(2, down_mbit_s={"trace": folder, **STEADY}, up_mbit_s={"trace": folder, **STEADY})
+    rates = {"trace": folder, "rows": "until-next", **STEADY}
+    links = drawn(2, down_mbit_s=rates, up_mbit_s=rates)
     assert links.notes == (
         f"{folder}: 1 row has the time of the row before, in 1 of its 2 files; the mean bandwidth of a time is taken",
     )
     assert links.down.at(1.0).tolist() == [3 * 125_000, 2 * 125_000]
     alone = drawn(2, latency_ms={"trace": folder / "a.txt"})
     assert "1 row has the time of the row before, in it; the mean latency" in alone.notes[0]
-    assert drawn(2, down_mbit_s={"trace": folder / "b.txt"}).notes == ()
+    assert drawn(2, latency_ms={"trace": folder / "b.txt"}).notes == ()
+
+
+def test_rates_whose_rows_nobody_explains_are_noted(tmp_path: Path) -> None:
+    """Pensieve's files look like the testbed's own, and mean the time before each row."""
+    folder = write_traces(tmp_path / "rates", a="0 1\n1 2\n2 4\n")
+    (note,) = drawn(2, down_mbit_s={"trace": folder}, up_mbit_s={"trace": folder}).notes
+    assert note.startswith(
+        f"{folder}: each row was taken to hold until the next; if it was measured since the row before"
+    )
+    assert "Pensieve" in note
+    for rows in ("until-next", "interval-before"):
+        assert drawn(2, down_mbit_s={"trace": folder, "rows": rows}).notes == ()
+    write_series(folder / "a.txt", BANDWIDTH, read_series(folder, BANDWIDTH).steps[0])
+    assert drawn(2, down_mbit_s={"trace": folder}).notes == ()
+
+
+def test_folders_in_a_folder_of_traces_are_noted(tmp_path: Path) -> None:
+    folder = write_traces(tmp_path / "rates", a="0 1\n1 2\n")
+    write_traces(folder / "more", b="0 1\n1 2\n")
+    (note,) = drawn(2, latency_ms={"trace": folder}).notes
+    assert note == f"{folder}: files in its folders are not read, e.g. in more; name one, or move them up"
 
 
 def test_a_trace_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from testbed.emulation.traces.interval_files import read_batches
 from testbed.emulation.traces.latency import read_latency_matrix
 from testbed.emulation.traces.schedule import Schedule
 from testbed.emulation.traces.series import BANDWIDTH
+from testbed.emulation.traces.text_tables import TableForm
 from testbed.errors import TraceError
 from testbed.files import limits
 
@@ -50,12 +51,13 @@ def test_larger_than_the_limit(name: str, content: bytes, tmp_path: Path, monkey
     assert "\n" not in str(error.value)
 
 
-COLUMNS = csv_series.SeriesColumns("1", "2", "Mbit/s")
+WITHOUT_NAMES = TableForm(header=False)
+COLUMNS = csv_series.SeriesColumns("1", "2", "Mbit/s", form=WITHOUT_NAMES)
 LINES: dict[str, tuple[Callable[[Path], object], bytes]] = {
     "mahimahi.down": (mahimahi.convert, b"1\n"),
     "bus.log": (hsdpa.convert, b"1 1 1 1 1 0\n"),
     "wide.csv": (lambda path: csv_series.convert(path, BANDWIDTH, COLUMNS), b"1,1\n"),
-    "log.csv": (lambda path: csv_intervals.convert(path, "a", "1", "2"), b"a,1,2\n"),
+    "log.csv": (lambda path: csv_intervals.convert(path, "1", "2", "3", form=WITHOUT_NAMES), b"a,1,2\n"),
     "event_trace.tab": (failure_archive.convert, b"1 1 1 1 a 1 0 1 0\n"),
     "spot.json": (spot.convert, b"[1]"),
 }

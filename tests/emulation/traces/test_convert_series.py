@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.emulation.traces.conversion import csv_series, hsdpa, mahimahi
+from testbed.emulation.traces.conversion.collector import Counts
 from testbed.emulation.traces.conversion.series_formats import convert_all, converter, detected
-from testbed.emulation.traces.series import BANDWIDTH, LATENCY, LOSS, Steps, read_series
+from testbed.emulation.traces.series import BANDWIDTH, LATENCY, LOSS, Kind, Steps, read_series
+from testbed.emulation.traces.text_tables import TableForm
 from testbed.emulation.traces.timestamps import Timestamps
 from tests.emulation.traces.conversions import refused
 from tests.thoroughness import examples
@@ -122,6 +124,13 @@ def test_bad_3g_logs_are_one_line(row: str, said: str, tmp_path: Path) -> None:
 # -- columns of tables ----------------------------------------------------------------------------------------------
 
 
+def converted(path: Path, kind: Kind, of: csv_series.SeriesColumns) -> tuple[Steps, Counts]:
+    """The one trace in a table, and the counts."""
+    traces, counts = csv_series.convert(path, kind, of)
+    (steps,) = traces.values()
+    return steps, counts
+
+
 def columns(value: str = "rate", unit: str = "Mbit/s", **more: Any) -> csv_series.SeriesColumns:
     return csv_series.SeriesColumns(more.pop("time", "t"), value, unit, **more)
 
@@ -130,18 +139,20 @@ def columns(value: str = "rate", unit: str = "Mbit/s", **more: Any) -> csv_serie
 def test_any_separator(separator: str, tmp_path: Path) -> None:
     lines = ["# made by hand", "t,note,rate", "0,x,1", "", "2,x,3.5", "3,x,4"]
     (tmp_path / "a.csv").write_text("\n".join(lines).replace(",", separator))
-    steps, counts = csv_series.convert(tmp_path / "a.csv", BANDWIDTH, columns())
+    steps, counts = converted(tmp_path / "a.csv", BANDWIDTH, columns())
     assert steps.time_s.tolist() == [0.0, 2.0, 3.0]
     assert steps.value.tolist() == [1.0, 3.5, 4.0]
     assert counts == {"rows": 3, "rows_without_a_value": 0, "rows_with_repeated_times": 0, "steps": 3}
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
-    assert csv_series.convert(tmp_path / "a.csv.gz", BANDWIDTH, columns())[0].value.tolist() == [1.0, 3.5, 4.0]
+    assert converted(tmp_path / "a.csv.gz", BANDWIDTH, columns())[0].value.tolist() == [1.0, 3.5, 4.0]
 
 
 def test_columns_by_number_and_commas_in_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("0;1,5\n1000;2,5\n")
-    steps, _ = csv_series.convert(
-        tmp_path / "a.csv", BANDWIDTH, columns("2", "kbit/s", time="1", time_unit="ms", rows="interval-before")
+    steps, _ = converted(
+        tmp_path / "a.csv",
+        BANDWIDTH,
+        columns("2", "kbit/s", time="1", time_unit="ms", rows="interval-before", form=TableForm(header=False)),
     )
     assert steps.time_s.tolist() == [0.0, 1.0]
     assert steps.value.tolist() == [0.0015, 0.0025]
@@ -158,13 +169,13 @@ def test_columns_by_number_and_commas_in_numbers(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_units(kind: Any, unit: str, factor: float, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("t,rate\n0,0.5\n1,0.25\n")
-    steps, _ = csv_series.convert(tmp_path / "a.csv", kind, columns(unit=unit))
+    steps, _ = converted(tmp_path / "a.csv", kind, columns(unit=unit))
     assert steps.value == pytest.approx([0.5 * factor, 0.25 * factor])
 
 
 def test_a_round_trip_is_twice_the_latency(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("t,rate\n0,80\n1,-\n2,40\n2,60\n")
-    steps, counts = csv_series.convert(tmp_path / "a.csv", LATENCY, columns(unit="ms", round_trip=True))
+    steps, counts = converted(tmp_path / "a.csv", LATENCY, columns(unit="ms", round_trip=True))
     assert steps.value.tolist() == [40.0, 25.0]
     assert steps.time_s.tolist() == [0.0, 2.0]
     assert counts == {"rows": 4, "rows_without_a_value": 1, "rows_with_repeated_times": 1, "steps": 2}
@@ -181,7 +192,7 @@ def test_a_round_trip_is_twice_the_latency(tmp_path: Path) -> None:
 )
 def test_dates(first: str, second: str, apart_s: float, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"t,rate\n{first},1\n{second},2\n")
-    steps, _ = csv_series.convert(tmp_path / "a.csv", BANDWIDTH, columns())
+    steps, _ = converted(tmp_path / "a.csv", BANDWIDTH, columns())
     assert steps.time_s == pytest.approx([0, apart_s])
     moments = Timestamps()
     assert moments.seconds(second) - moments.seconds(first) == pytest.approx(apart_s)
@@ -200,7 +211,7 @@ def test_dates(first: str, second: str, apart_s: float, tmp_path: Path) -> None:
         ("t,rate\n0,1\n1,-2\n", "row 2: rate -2.0 Mbit/s; it must be from 0"),
         ("t,rate\n0,-\n1,nan\n", "not one of 2 rows has a value in column 'rate'"),
         ("t,speed\n0,1\n", "no column 'rate'; its columns are 't', 'speed'"),
-        ("0,1\n1,2\n", "no line of column names; give the column's number, from 1, not 't'"),
+        ("0,1\n1,2\n", "no line of column names: its first row begins with '0'; call the columns by number"),
         ("t,t\n0,1\n", "the column 't' stands twice"),
         ("t,rate\n0,1\n", "a single row"),
         ("", "no rows; the file is empty"),
@@ -208,7 +219,7 @@ def test_dates(first: str, second: str, apart_s: float, tmp_path: Path) -> None:
 )
 def test_bad_tables_are_one_line(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(text)
-    line = refused(csv_series.convert, tmp_path / "a.csv", BANDWIDTH, columns())
+    line = refused(converted, tmp_path / "a.csv", BANDWIDTH, columns())
     assert line.startswith(f"{tmp_path / 'a.csv'}: ")
     assert said in line
 
@@ -229,14 +240,15 @@ def test_a_folder_becomes_a_folder_of_the_same_names(tmp_path: Path) -> None:
     out.mkdir()
     for name in ("b.up", "a.up", "a.down"):
         (source / name).write_text("0\n200\n")
-    counts = convert_all(source, None, out, BANDWIDTH, converter(BANDWIDTH, "mahimahi"))
-    assert counts == {"files": 3, "opportunities": 6, "bins": 6, "steps": 3}
+    written, counts = convert_all(source, None, out, BANDWIDTH, converter(BANDWIDTH, "mahimahi"))
+    assert (written, counts) == (3, {"files": 3, "opportunities": 6, "bins": 6, "steps": 3})
     assert read_series(out, BANDWIDTH).names == ("a.down.txt", "a.up.txt", "b.up.txt")
     for file in out.iterdir():
         file.unlink()
     convert_all(source, "*.up", out, BANDWIDTH, converter(BANDWIDTH, "mahimahi", bin_s=0.05))
     assert read_series(out, BANDWIDTH).names == ("a.up.txt", "b.up.txt")
-    assert "no file in it is called like *.log" in refused(convert_all, source, "*.log", out, BANDWIDTH, None)
+    said = refused(convert_all, source, "*.log", out, BANDWIDTH, None)
+    assert "none of the 3 files below it is called like *.log" in said
 
 
 def test_a_bad_file_in_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -248,7 +260,8 @@ def test_a_bad_file_in_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
     convert = converter(BANDWIDTH, "csv", columns())
     assert "b.csv: row 2: 'x' is not a number" in refused(convert_all, source, None, out, BANDWIDTH, convert)
     assert not list(out.iterdir())
-    (source / "b.csv").rename(source / "a.log")
+    (source / "b.csv").unlink()
+    (source / "a.log").write_text("t,rate\n0,1\n1,2\n")
     assert "would be written as a.txt, as a.csv; rename one" in refused(
         convert_all, source, None, out, BANDWIDTH, convert
     )
@@ -275,9 +288,9 @@ def test_the_published_5g_logs(shared: Path) -> None:
     if not path.exists():
         pytest.skip("no 5G logs here")
     for value, most in (("DL_bitrate", 300), ("UL_bitrate", 60)):
-        steps, counts = csv_series.convert(path, BANDWIDTH, columns(value, "kbit/s", time="Timestamp"))
+        steps, counts = converted(path, BANDWIDTH, columns(value, "kbit/s", time="Timestamp"))
         assert counts["rows_with_repeated_times"] == 57
         assert counts["steps"] == counts["rows"] - 57
         assert 0 < steps.value.max() < most
-    said = refused(csv_series.convert, path, LATENCY, columns("PINGAVG", "ms", time="Timestamp"))
+    said = refused(converted, path, LATENCY, columns("PINGAVG", "ms", time="Timestamp"))
     assert "not one of 615 rows has a value in column 'PINGAVG'" in said

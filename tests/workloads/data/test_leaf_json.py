@@ -78,6 +78,13 @@ def test_a_file_that_ends_early_is_never_taken(tmp_path_factory: pytest.TempPath
         ('{"users": ["a"], "user_data": {1: {"x": []}}}', "(a name in double quotes is expected at"),
         ('{"users": ["a"], "user_data": [1]}', "users or user_data of another kind"),
         ('{"users": ["a", "a"], "user_data": {}}', "user a is there twice; keep one of the two"),
+        (
+            '{"users": ["a", "b"], "num_samples": [1, 3], "user_data": {"a": {"x": [0], "y": [0]}, "b": {"x": [0, 0], '
+            '"y": [0, 0]}}}',
+            "user b has 2 samples, and num_samples says 3; preprocess the data again, or take num_samples out",
+        ),
+        ('{"users": [], "user_data": {}, "num_samples": [1]}', "num_samples has 1 numbers for 0 users"),
+        ('{"users": [], "user_data": {}, "num_samples": 5}', "num_samples has no list of numbers for 0 users"),
         ("[" * 100_000, "cannot be read as LEAF's json"),
         ("3", "lacks users and user_data"),
     ],

@@ -295,3 +295,14 @@ def test_by_column_a_value_is_one_clients(wards: list[str], population: int, see
         assert owners == [{ward} for ward in sorted(set(wards))]
     sizes = [len(owner) for owner in owners]
     assert max(sizes) - min(sizes) <= 1
+
+
+def test_labels_from_one_on_leave_a_class_that_nobody_has() -> None:
+    """The class 0 is an output of the model that no sample trains; it may be meant, so it is a note."""
+    data = arrays([1, 2] * 4)
+    assert data.classes == 3
+    (note,) = data.notes
+    assert note.startswith("workload.dataset: labels are 1 to 2, so class 0 has no sample and a model of 3 classes; if")
+    for labels in ([0, 1], [0, 2]):
+        assert arrays(labels * 4).notes == ()
+    assert arrays([1, 2] * 4, loss="mse").notes == ()

@@ -1,7 +1,7 @@
 """What a data set gives: the samples of a population of clients, with a held-out part."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,10 +27,12 @@ class ClientData(ABC):
     Attributes:
         description: one line for a person.
         sample_counts: (population,) int64, the training samples of each client.
+        notes: lines on what is odd in the data, for people.
     """
 
     description: str
     sample_counts: NDArray[np.int64]
+    notes: Sequence[str] = ()
 
     @abstractmethod
     def shard(self, client: int) -> Batch:

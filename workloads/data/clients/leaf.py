@@ -33,7 +33,9 @@ def json_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.json")) if folder.is_dir() else []
 
 
-def read_users(folder: Path, convert: Callable[[Any, Any], Data]) -> Iterator[tuple[str, Data]]:
+def read_users(
+    folder: Path, convert: Callable[[Any, Any], Data], *, counts_hold: bool = True
+) -> Iterator[tuple[str, Data]]:
     """(user, data) of all users in a folder's files; see `leaf_json.users_of`.
 
     Raises:
@@ -41,7 +43,7 @@ def read_users(folder: Path, convert: Callable[[Any, Any], Data]) -> Iterator[tu
     """
     seen: dict[str, Path] = {}
     for file in json_files(folder):
-        for user, data in leaf_json.users_of(file, convert):
+        for user, data in leaf_json.users_of(file, convert, counts_hold=counts_hold):
             if user in seen:
                 raise ExperimentError(
                     f"workload.path: {file}: user {user} is there and in {seen[user].name}; keep one of the two"

@@ -4,7 +4,8 @@ A file has some of a data set's users::
 
     {"users": ["f0001_41", ...], "num_samples": [226, ...], "user_data": {"f0001_41": {"x": [...], "y": [...]}, ...}}
 
-Beside it there may be ``hierarchies``, and in a user's data ``raw``; neither is read. Files have hundreds of MB: of a
+``num_samples`` may be left out; where it is there, it must be what the data hold. Beside it there may be
+``hierarchies``, and in a user's data ``raw``; neither is read. Files have hundreds of MB: of a
 file's text there are never more than a stretch, and the user who is being read. LEAF's split by sample leaves users
 with one sample in ``user_data``, with empty lists and without a place in ``users``: these are nobody.
 """
@@ -36,25 +37,31 @@ class _Made(Generic[Data]):
         data: what was made of them; None: nothing, see `problem`.
         problem: why.
         is_empty: whether there is no sample.
+        samples: number of labels.
     """
 
     data: Data | None
     problem: str = ""
     is_empty: bool = False
+    samples: int = 0
 
 
-def users_of(file: Path, convert: Callable[[Any, Any], Data]) -> Iterator[tuple[str, Data]]:
+def users_of(
+    file: Path, convert: Callable[[Any, Any], Data], *, counts_hold: bool = True
+) -> Iterator[tuple[str, Data]]:
     """(user, data) of everybody in a file, in the order of ``users``.
 
     Args:
         file: of LEAF's form; where ``users`` comes before ``user_data``, as LEAF writes it, nobody is kept waiting.
         convert: from a user's ``x`` and ``y`` to what is kept; raises ValueError with what is wrong and what to do.
+        counts_hold: whether ``num_samples`` must be what the data hold.
 
     Raises:
-        ExperimentError: a file that is damaged or lacks a key, a user without data or who is there twice.
+        ExperimentError: a file that is damaged or lacks a key, a user without data or who is there twice, numbers of
+            samples that are not those of the data.
     """
     with _opened(file) as reader:
-        yield from _users(reader, f"workload.path: {file}", convert)
+        yield from _users(reader, f"workload.path: {file}", convert, counts_hold)
 
 
 def names_of(file: Path) -> list[str]:
@@ -82,9 +89,13 @@ def _opened(file: Path) -> "Iterator[_Reader]":
         ) from None
 
 
-def _users(reader: "_Reader", where: str, convert: Callable[[Any, Any], Data]) -> Iterator[tuple[str, Data]]:
+def _users(
+    reader: "_Reader", where: str, convert: Callable[[Any, Any], Data], counts_hold: bool
+) -> Iterator[tuple[str, Data]]:
     names: list[str] | None = None
     made: dict[str, _Made[Data]] = {}
+    samples: dict[str, int] = {}
+    announced: Any = None
     given, has_data = 0, False
     for key in reader.names() if reader.next_character() == "{" else _none(reader.value()):
         if key == "users":
@@ -96,9 +107,12 @@ def _users(reader: "_Reader", where: str, convert: Callable[[Any, Any], Data]) -
             has_data = True
             for user in reader.names():
                 made[user] = _made(reader.value(), convert)
+                samples[user] = made[user].samples
                 while names is not None and given < len(names) and names[given] in made:
                     yield names[given], _kept(made.pop(names[given]), names[given], where)
                     given += 1
+        elif key == "num_samples":
+            announced = reader.value()
         else:
             reader.value()
     reader.end()
@@ -110,6 +124,21 @@ def _users(reader: "_Reader", where: str, convert: Callable[[Any, Any], Data]) -
     for user, left in made.items():
         if not left.is_empty:
             raise ExperimentError(f"{where}: user {user} is in user_data and not in users; preprocess the data again")
+    if counts_hold and announced is not None:
+        _check_announced(announced, names, samples, where)
+
+
+def _check_announced(announced: Any, names: list[str], samples: dict[str, int], where: str) -> None:
+    """Raise `ExperimentError` unless ``num_samples`` says of each user what ``user_data`` holds."""
+    remedy = "preprocess the data again, or take num_samples out of the file"
+    if not isinstance(announced, list) or len(announced) != len(names):
+        count = len(announced) if isinstance(announced, list) else "no list of"
+        raise ExperimentError(f"{where}: num_samples has {count} numbers for {len(names)} users; {remedy}")
+    for name, number in zip(names, announced, strict=True):
+        if number != samples[name]:
+            raise ExperimentError(
+                f"{where}: user {name} has {samples[name]} samples, and num_samples says {number}; {remedy}"
+            )
 
 
 def _none(_: Any) -> Iterator[str]:
@@ -132,10 +161,11 @@ def _made(value: Any, convert: Callable[[Any, Any], Data]) -> _Made[Data]:
     if not isinstance(value, dict) or not value.keys() >= {"x", "y"}:
         return _Made(None)
     is_empty = value["x"] == [] and value["y"] == []
+    samples = len(value["y"]) if isinstance(value["y"], list) else 0
     try:
-        return _Made(convert(value["x"], value["y"]), is_empty=is_empty)
+        return _Made(convert(value["x"], value["y"]), is_empty=is_empty, samples=samples)
     except ValueError as error:
-        return _Made(None, str(error), is_empty)
+        return _Made(None, str(error), is_empty, samples)
 
 
 def _kept(made: _Made[Data], user: str, where: str) -> Data:

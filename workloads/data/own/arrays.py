@@ -32,6 +32,7 @@ class ClientArrays(ClientData):
         shape: of one sample.
         classes: number of classes; None: labels are values, or one for each position.
         outputs: how many numbers a model gives for each sample.
+        notes: a line where no training sample is of class 0, as if classes were numbered from 1.
 
     Raises:
         ExperimentError: labels that the loss does not take, or a client would hold too few samples.
@@ -83,6 +84,11 @@ class ClientArrays(ClientData):
         self.shape = tuple(self._inputs.shape[1:])
         width = int(np.prod(self._labels.shape[1:]))
         self.outputs = self.classes if self.classes is not None and section.loss != "bce" else width
+        if self.classes is not None and section.loss == "cross_entropy" and classed.min(initial=1) > 0:
+            self.notes = (
+                f"{where}: labels are {int(classed.min())} to {int(classed.max())}, so class 0 has no sample and a "
+                f"model of {self.classes} classes; if they are numbered from 1, subtract 1 in the loader",
+            )
         kind = f"{self.classes} classes" if self.classes is not None else f"labels {_told(labels[0])}"
         self.description = (
             f"{section.dataset}: samples of shape {self.shape} {self._inputs.dtype}, {kind}, {len(here)} for training, "

@@ -3,7 +3,7 @@
 Clients may be named by numbers, which are kept, or by anything else: then all are numbered in order of appearance, and
 their names are kept beside. Rows may be in any order; overlapping ones are merged, empty and reversed ones dropped; all
 of that is counted. Times are numbers of a unit, or dates (`timestamps`), which count from the midnight (UTC) before the
-first.
+first. A table without a line of names, as Google's and Alibaba's, has its columns by number, from 1 (`text_tables`).
 """
 
 import math
@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from testbed.emulation.traces.conversion.collector import DAY_S, Collected, Counts, Outside
+from testbed.emulation.traces.interval_files import row_error
 from testbed.emulation.traces.intervals import AvailabilityTrace
-from testbed.emulation.traces.text_files import TextTable, shown, table_of, text_lines
+from testbed.emulation.traces.text_files import MISSING, shown, text_lines
+from testbed.emulation.traces.text_tables import TableForm, TextTable, table_of
 from testbed.emulation.traces.timestamps import Timestamps, TimeUnit
 from testbed.errors import TraceError
 
@@ -26,33 +28,44 @@ def convert(
     client_column: str,
     from_column: str,
     until_column: str,
-    unit: TimeUnit = "s",
+    unit: TimeUnit | None = None,
     *,
     recorded_columns: tuple[str, str] | None = None,
     outside: Outside | None = None,
+    form: TableForm | None = None,
+    skip_incomplete: bool = False,
 ) -> tuple[AvailabilityTrace, Counts]:
-    """The trace in a table of text with a line of column names; also `.gz`.
+    """The trace in a table of text; also `.gz`.
 
     Args:
         path: the file.
-        client_column, from_column, until_column: names of the columns.
-        unit: of times that are numbers.
-        recorded_columns: names of those that say from when until when the row's client was watched.
+        client_column, from_column, until_column: the columns, by name or by number from 1.
+        unit: of times that are numbers; None: seconds, as nobody has said.
+        recorded_columns: those that say from when until when the row's client was watched, likewise.
         outside: what a client is outside of its own recording, which without `recorded_columns` goes from its first
             interval to its last. None: as recorded again if there are such columns, else offline.
+        form: what people say of the table.
+        skip_incomplete: leave out rows without a client or a time, and count them; else they are refused.
 
     Returns:
         the trace, times in s (numbers as in the file), and the counts of devices and intervals seen, dropped and kept.
 
     Raises:
-        TraceError: not such a file, a column is missing, a time is not a number, or nobody is ever online.
+        TraceError: one line with file and row: not such a file, a column is missing, a first row that can be names or
+            data, a time that is none or seems to be of another unit, or nobody is ever online.
     """
     collected = Collected(str(path))
-    moments = Timestamps(unit)
+    moments = Timestamps(unit, "--unit")
     with text_lines(path, "a table of text was expected") as lines:
-        table = table_of(str(path), lines, header=True)
-        columns = (client_column, from_column, until_column, *(recorded_columns or ()))
-        seen, recorded = _collect(collected, table, [table.place(column) for column in columns], moments)
+        times = (from_column, until_column, *(recorded_columns or ()))
+        table = table_of(str(path), lines, times, (client_column,), form)
+        places = table.places((client_column, from_column, until_column))
+        places += [table.place(column) for column in recorded_columns or ()]
+        seen, recorded = _collect(collected, table, places, moments, skip_incomplete)
+    try:
+        moments.check()
+    except ValueError as why:
+        raise TraceError(f"{path}: {why}") from None
     for device, span in (recorded if recorded_columns else seen).items():
         collected.record(device, *span)
     first = min((begin for begin, _ in (*seen.values(), *recorded.values())), default=0.0)
@@ -68,16 +81,22 @@ def convert(
 
 
 def _collect(
-    collected: Collected, table: TextTable, places: list[int], moments: Timestamps
+    collected: Collected, table: TextTable, places: list[int], moments: Timestamps, skip_incomplete: bool
 ) -> tuple[dict[int, Ends], dict[int, Ends]]:
     """Enter all rows; by device, from when until when its intervals go, and its recordings, as far as there are any."""
     devices: dict[str, int] = {}
     seen: dict[int, Ends] = {}
     recorded: dict[int, Ends] = {}
+    if skip_incomplete:
+        collected.counts["rows_incomplete"] = 0
     for row, cells in table.rows:
         name = cells[places[0]]
-        if not name:
-            raise TraceError(f"{table.where}: row {row}: no client; correct it")
+        if (missing := _missing(cells, places)) is not None:
+            if not skip_incomplete:
+                what = "no client" if missing == places[0] else f"no time in column {_called(table, missing)}"
+                raise row_error(table.where, row, f"{what}; --skip-incomplete leaves such rows out")
+            collected.counts["rows_incomplete"] += 1
+            continue
         device = devices.get(name)
         if device is None:
             device = devices[name] = collected.device(name)
@@ -90,6 +109,17 @@ def _collect(
     return seen, recorded
 
 
+def _missing(cells: list[str], places: list[int]) -> int | None:
+    """The place of a client or time that a row lacks; clients may be called ``-`` or ``none``."""
+    if not cells[places[0]]:
+        return places[0]
+    return next((place for place in places[1:] if cells[place].lower() in MISSING), None)
+
+
+def _called(table: TextTable, place: int) -> str:
+    return shown(table.names[place]) if table.names else str(place + 1)
+
+
 def _widen(spans: dict[int, Ends], device: int, begin: float, end: float) -> None:
     first, last = spans.get(device, NOWHERE)
     spans[device] = min(first, begin), max(last, end)
@@ -100,7 +130,7 @@ def _time(table: TextTable, row: int, cells: list[str], place: int, moments: Tim
     try:
         value = moments.seconds(cell)
     except ValueError as why:
-        raise TraceError(f"{table.where}: row {row}: {why}") from None
+        raise row_error(table.where, row, str(why)) from None
     if not math.isfinite(value):
-        raise TraceError(f"{table.where}: row {row}: {shown(cell)} is not a time; correct it")
+        raise row_error(table.where, row, f"{shown(cell)} is not a time; correct it")
     return value

@@ -1,20 +1,26 @@
 """Bandwidth, latency or loss in a column of any text table: which columns, and in which units, is said by arguments.
 
-Whatever separates the cells is found out; a table without a line of names has its columns by number, from 1. Times are
-numbers of a unit, or dates (`timestamps`). So the logs of the 5G data set of University College Cork are read
-(Raca et al., MMSys 2020; columns `Timestamp`, `DL_bitrate` and `UL_bitrate` in kbit/s, `PINGAVG` in ms there and back):
-some seconds have two rows there, many cells are ``-``.
+Whatever separates the cells is found out; a table without a line of names has its columns by number, from 1
+(`text_tables`). Times are numbers of a unit, or dates (`timestamps`). So the logs of the 5G data set of University
+College Cork are read (Raca et al., MMSys 2020; columns `Timestamp`, `DL_bitrate` and `UL_bitrate` in kbit/s, `PINGAVG`
+in ms there and back): some seconds have two rows there, many cells are ``-``.
+
+A table that holds several runs or clients is no trace: their rows would be averaged. `split_column` makes a trace of
+each; without it a table in which many rows have the time of the row before is refused.
 """
 
-from dataclasses import dataclass
+from array import array
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from testbed.emulation.traces.conversion.collector import Counts
+from testbed.arrays import Floats
+from testbed.emulation.traces.conversion.collector import DAY_S, Counts
 from testbed.emulation.traces.interval_files import row_error
 from testbed.emulation.traces.series import BANDWIDTH, LATENCY, LOSS, Kind, Rows, Steps, check_row, shaped
-from testbed.emulation.traces.text_files import is_number, shown, table_of, text_lines
+from testbed.emulation.traces.text_files import MISSING, is_number, shown, text_lines
+from testbed.emulation.traces.text_tables import TableForm, TextTable, table_of
 from testbed.emulation.traces.timestamps import Timestamps
 from testbed.errors import TraceError
 
@@ -33,7 +39,14 @@ UNITS = {
 }
 """What a number of each unit is in the kind's own; k, M and G are powers of 1000."""
 
-_MISSING = frozenset({"", "-", "--", "na", "n/a", "nan", "null", "none"})
+MOST_REPEATED, FEW_REPEATED = 0.2, 2
+"""The largest share of rows with the time of the row before that is averaged without being asked, or their number.
+
+Loggers of phones write two rows in some seconds (9 % of Cork's); of two runs in one table it is half of the rows.
+"""
+
+MOST_TRACES = 10_000
+_NO_TIMES = 0.25  # share of rows that go back in time, from which on a column is none of times
 
 
 @dataclass(frozen=True)
@@ -43,59 +56,157 @@ class SeriesColumns:
     Attributes:
         time, value: the columns' names, or numbers from 1.
         unit: of the values, one of `UNITS`.
-        time_unit: of times that are numbers.
+        time_unit: of times that are numbers; None: seconds, as nobody has said.
         rows: what a row means.
         round_trip: latencies are there and back; half of them is one way.
+        split: the column whose values tell runs or clients apart; None: there is one.
+        average_repeated: take the mean of rows with one time, however many they are.
+        form: what people say of the table.
     """
 
     time: str
     value: str
     unit: str
-    time_unit: str = "s"
+    time_unit: str | None = None
     rows: Rows = "until-next"
     round_trip: bool = False
+    split: str | None = None
+    average_repeated: bool = False
+    form: TableForm = field(default_factory=TableForm)
 
 
-def convert(path: Path, kind: Kind, columns: SeriesColumns) -> tuple[Steps, Counts]:
-    """The trace in two columns of a text table; also `.gz`.
+@dataclass
+class _Readings:
+    """The rows of one trace, in the order of the file.
+
+    Attributes:
+        times, values: in seconds and in the kind's unit.
+        descents: number of rows whose time is before that of the row above.
+        first_descent: row and cell of the first of them.
+        restarts: whether it goes back to the trace's first time, or before it.
+    """
+
+    times: "array[float]" = field(default_factory=lambda: array("d"))
+    values: "array[float]" = field(default_factory=lambda: array("d"))
+    descents: int = 0
+    first_descent: tuple[int, str] = (0, "")
+    restarts: bool = False
+
+    def add(self, row: int, cell: str, time_s: float, value: float) -> None:
+        if self.times and time_s < self.times[-1]:
+            if not self.descents:
+                self.first_descent, self.restarts = (row, cell), time_s <= self.times[0]
+            self.descents += 1
+        self.times.append(time_s)
+        self.values.append(value)
+
+
+def convert(path: Path, kind: Kind, columns: SeriesColumns) -> tuple[dict[str, Steps], Counts]:
+    """The traces in two columns of a text table; also `.gz`.
 
     A row without a value is left out: what holds before it goes on. Rows with one time become one with their mean.
 
     Returns:
-        The steps in the kind's unit, and the counts: rows, those without a value, repeated times, steps.
+        The steps in the kind's unit, by the value of the column that tells traces apart (without one: by ""), and the
+        counts: rows, those without a value, repeated times, steps.
 
     Raises:
-        TraceError: one line with file and row: no such column, what is no number or time, a time that is earlier than
-            the one before, no row with a value.
+        TraceError: one line with file and row: no such column, a first row that can be names or data, what is no
+            number or time, a time that is earlier than the one before, more repeated times than `MOST_REPEATED`, no
+            row with a value.
     """
-    factor = UNITS[kind.name][columns.unit] * (0.5 if columns.round_trip else 1.0)
-    times: list[float] = []
-    values: list[float] = []
-    total, missing = 0, 0
     moments = Timestamps(columns.time_unit)
     with text_lines(path, "a table of text was expected") as lines:
-        table = table_of(str(path), lines)
-        at, of = table.place(columns.time), table.place(columns.value)
-        for row, cells in table.rows:
-            total += 1
-            cell = table.cell(row, cells, of)
-            if cell.lower() in _MISSING:
-                missing += 1
-                continue
-            if not is_number(cell):
-                raise row_error(str(path), row, f"{shown(cell)} is not a number")
-            try:
-                moment_s = moments.seconds(table.cell(row, cells, at))
-            except ValueError as why:
-                raise row_error(str(path), row, str(why)) from None
-            value = float(cell) * factor
-            check_row(str(path), row, moment_s, value, kind)
-            if times and moment_s < times[-1]:
-                raise row_error(str(path), row, f"the time {shown(cells[at])} is before the one above; sort them")
-            times.append(moment_s)
-            values.append(value)
-    if not times:
-        raise TraceError(f"{path}: not one of {total} rows has a value in column {shown(columns.value)}")
-    steps = shaped(str(path), np.array(times), np.array(values), columns.rows)
-    counts = {"rows": total, "rows_without_a_value": missing, "rows_with_repeated_times": steps.repeated}
-    return Steps(steps.time_s, steps.value, steps.period_s), counts | {"steps": len(steps.time_s)}
+        split = () if columns.split is None else (columns.split,)
+        table = table_of(str(path), lines, (columns.time, columns.value), split, columns.form)
+        readings, counts = _read(table, kind, columns, moments)
+    try:
+        moments.check()
+    except ValueError as why:
+        raise TraceError(f"{path}: {why}") from None
+    traces: dict[str, Steps] = {}
+    for name, one in readings.items():
+        where = str(path) if columns.split is None else f"{path}: {columns.split} {shown(name)}"
+        _check_order(where, one, columns)
+        times = np.array(one.times)
+        if not columns.average_repeated:
+            _check_repeated(where, times, columns, moments)
+        steps = shaped(where, times, np.array(one.values), columns.rows)
+        counts["rows_with_repeated_times"] += steps.repeated
+        counts["steps"] += len(steps.time_s)
+        traces[name] = Steps(steps.time_s, steps.value, steps.period_s)
+    return traces, counts
+
+
+def _read(
+    table: TextTable, kind: Kind, columns: SeriesColumns, moments: Timestamps
+) -> tuple[dict[str, _Readings], Counts]:
+    """All rows with a value, by trace."""
+    factor = UNITS[kind.name][columns.unit] * (0.5 if columns.round_trip else 1.0)
+    at, of = table.places((columns.time, columns.value))
+    by = None if columns.split is None else table.place(columns.split)
+    readings: dict[str, _Readings] = {}
+    counts = {"rows": 0, "rows_without_a_value": 0, "rows_with_repeated_times": 0, "steps": 0}
+    for row, cells in table.rows:
+        counts["rows"] += 1
+        if cells[of].lower() in MISSING:
+            counts["rows_without_a_value"] += 1
+            continue
+        cell = table.cell(row, cells, of)
+        if not is_number(cell):
+            raise row_error(table.where, row, f"{shown(cell)} is not a number")
+        try:
+            time_s = moments.seconds(table.cell(row, cells, at))
+        except ValueError as why:
+            raise row_error(table.where, row, str(why)) from None
+        value = float(cell) * factor
+        check_row(table.where, row, time_s, value, kind)
+        name = "" if by is None else cells[by]
+        if by is not None and not name:
+            raise row_error(table.where, row, f"nothing in column {columns.split}, which tells the traces apart")
+        if name not in readings and len(readings) == MOST_TRACES:
+            raise TraceError(
+                f"{table.where}: more than {MOST_TRACES:,} values in {columns.split}; split by another one"
+            )
+        readings.setdefault(name, _Readings()).add(row, cells[at], time_s, value)
+    if not readings:
+        raise TraceError(
+            f"{table.where}: not one of {counts['rows']} rows has a value in column {shown(columns.value)}"
+        )
+    return readings, counts
+
+
+def _check_order(where: str, one: _Readings, columns: SeriesColumns) -> None:
+    """Raise `TraceError` for times that go back, with what the table seems to hold."""
+    if not one.descents:
+        return
+    several = "--split-column NAME makes a trace of each"
+    if one.descents > 2 and one.descents > _NO_TIMES * len(one.times):
+        raise TraceError(
+            f"{where}: column {shown(columns.time)} goes back in {one.descents} of {len(one.times)} rows, so it holds "
+            "no times, which a trace needs: name the column that does, or add one; or it holds those of several runs "
+            f"or clients, and {several}"
+        )
+    row, cell = one.first_descent
+    if one.restarts:
+        advice = f"the times begin again there: if it is another run or client, {several}; if not, sort the rows"
+    else:
+        advice = f"sort the rows; if they are of several runs or clients, {several}"
+    raise row_error(where, row, f"the time {shown(cell)} is before the one above; {advice}")
+
+
+def _check_repeated(where: str, times: Floats, columns: SeriesColumns, moments: Timestamps) -> None:
+    """Raise `TraceError` where so many rows share their times that they are hardly of one recording."""
+    repeated = int((np.diff(times) == 0).sum())
+    if repeated <= max(FEW_REPEATED, MOST_REPEATED * len(times)):
+        return
+    of_all = f"{where}: {repeated} of {len(times)} rows have the"
+    if moments.are_dates and not (times % DAY_S).any():
+        raise TraceError(
+            f"{of_all} day of the row before, and column {shown(columns.time)} has no time of day; date and time must "
+            "be in one column"
+        )
+    raise TraceError(
+        f"{of_all} time of the row before; if they are of several runs or clients, --split-column NAME makes a trace "
+        "of each; --average-repeated takes the mean of rows with one time"
+    )

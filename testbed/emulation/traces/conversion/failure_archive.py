@@ -6,6 +6,9 @@ event_start_time, event_stop_time, event_end_reason`, tab-separated, with a firs
 counted. Times are Unix seconds. As events of both types are written down, a node's recording goes from its first event
 to its last.
 
+Copies of the archive have rows with two tabs between cells. Without its empty cells such a row must have as many as
+the first, so that each stands in its column; it is counted.
+
 Kondo et al., The Failure Trace Archive: Enabling Comparative Analysis of Failures in Diverse Distributed Systems
 (CCGrid 2010), and the archive's page "FTAFormat" (event_end_time there).
 """
@@ -32,6 +35,7 @@ _COLUMNS = (
 )
 _OTHER_NAMES = {"event_end_time": "event_stop_time"}
 _NEEDED = ("node_id", "event_type", "event_start_time", "event_stop_time")
+_MOST_TYPES = 3  # digits; a time that stands in this column has ten
 _WHAT = "an event_trace.tab has the columns " + ", ".join(_COLUMNS)
 
 Key = tuple[str, str]
@@ -47,30 +51,36 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
         outside: what a node is outside its own recording.
 
     Returns:
-        The trace, its time 0 the midnight (UTC) before the first event, and the counts: events, those of other types
-        and those without an end, devices and intervals.
+        The trace, its time 0 the midnight (UTC) before the first event, and the counts: events, those of other types,
+        those without an end and those with doubled tabs, devices and intervals.
 
     Raises:
-        TraceError: one line with file and row: not such a file, a time that is none, or nobody is ever available.
+        TraceError: one line with file and row: not such a file, a row of another width than the first, a time that is
+            none, or nobody is ever available.
     """
     file = path / "event_trace.tab" if path.is_dir() else path
     spans: dict[Key, tuple[float, float]] = {}
     online: list[tuple[Key, float, float]] = []
-    counts = {"events": 0, "events_of_other_types": 0, "events_without_an_end": 0}
+    counts = {"events": 0, "events_of_other_types": 0, "events_without_an_end": 0, "events_with_doubled_tabs": 0}
     with text_lines(file, _WHAT) as lines:
         places: dict[str, int] = {}
-        row = 0
+        row, width = 0, 0
         for line in lines:
             if not line.strip() or (not places and line.startswith("#") and "event_type" not in line):
                 continue
             cells = [cell.strip() for cell in (line.split("\t") if "\t" in line else line.split())]
             if not places:
                 places = _places(str(file), cells)
+                width = len(places)
                 if not cells[places["event_type"]].isdigit():
                     continue
+                width = len(cells)  # without a line of names: the archive's columns, and what it adds to them
             elif line.startswith("#"):
                 continue
             row += 1
+            if len(cells) != width:
+                cells = _in_columns(str(file), row, cells, width)
+                counts["events_with_doubled_tabs"] += len(cells) == width
             _event(str(file), row, cells, places, spans, online, counts)
     if not spans:
         raise TraceError(f"{file}: no events; {_WHAT}")
@@ -104,6 +114,20 @@ def _places(where: str, first: list[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
+def _in_columns(where: str, row: int, cells: list[str], width: int) -> list[str]:
+    """The cells of a row that is wider or narrower than the first, each in its column.
+
+    A row may lack its last cell, the reason of the end. A wider one has doubled tabs, if as many cells as there are
+    columns are left without the empty ones.
+    """
+    if len(cells) == width - 1 and all(cells):
+        return cells
+    filled = [cell for cell in cells if cell]
+    if len(cells) > width and len(filled) == width:
+        return filled
+    raise row_error(where, row, f"{len(cells)} values, not {width}; {_WHAT}")
+
+
 def _event(
     where: str,
     row: int,
@@ -117,6 +141,11 @@ def _event(
         raise row_error(where, row, f"{len(cells)} values; {_WHAT}")
     counts["events"] += 1
     kind, begin, end = (cells[places[name]] for name in _NEEDED[1:])
+    if not kind.isdigit() or len(kind) > _MOST_TYPES:
+        raise row_error(where, row, f"the event_type {shown(kind)} is no small whole number; {_WHAT}")
+    following = cells[places["event_stop_time"] + 1 :]
+    if not end and following and is_number(begin) and is_number(following[0]) and float(following[0]) >= float(begin):
+        raise row_error(where, row, f"no event_stop_time, and a time in the next column; {_WHAT}")
     if end.upper() in ("", "NULL", "NA", "-1", "\\N"):
         counts["events_without_an_end"] += 1
         return

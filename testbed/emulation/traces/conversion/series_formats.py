@@ -1,28 +1,38 @@
 """Formats of bandwidth, latency and loss: which are read, how one is found out, files and folders converted."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
 from testbed.emulation.traces.conversion import csv_series, hsdpa, mahimahi
 from testbed.emulation.traces.conversion.collector import Counts
-from testbed.emulation.traces.series import BANDWIDTH, Kind, Steps, series_files, write_series
-from testbed.emulation.traces.text_files import is_number, text_lines
+from testbed.emulation.traces.series import (
+    BANDWIDTH,
+    Kind,
+    Steps,
+    declared_kind,
+    is_trace_file,
+    is_trace_row,
+    write_series,
+)
+from testbed.emulation.traces.text_files import is_number, shown, text_lines
 from testbed.errors import TraceError
 
 SeriesFormat = Literal["mahimahi", "3g-log", "csv"]
 FORMATS: tuple[SeriesFormat, ...] = get_args(SeriesFormat)
-Convert = Callable[[Path], tuple[Steps, Counts]]
+Traces = Mapping[str, Steps]  # by the value that tells them apart; one alone is called ""
+Convert = Callable[[Path], tuple[Traces, Counts]]
 
 _TEXT = (".csv", ".txt", ".log", ".tsv", ".dat")
+_UNSAFE = re.compile(r"[^\w.+-]+")
+_LONGEST_NAME = 100  # characters that a value adds to a file's name
+_NATIVE = "experiments read it as it is, and `testbed trace inspect` shows it"
 
 
 def detected(source: Path, match: str | None, kind: Kind) -> SeriesFormat:
     """The format of a file, or of the first of a folder, by its first row: a whole number, six numbers, or a table."""
-    first = _files(source, match, kind)[0]
-    with text_lines(first, "a trace") as lines:
-        line = next((line for line in lines if line.strip() and not line.startswith("#")), "")
-    cells = line.replace(",", " ").split()
+    cells = _first_row(_files(source, match)[0]).replace(",", " ").split()
     if kind is BANDWIDTH and len(cells) == 1 and cells[0].isdigit():
         return "mahimahi"
     if kind is BANDWIDTH and len(cells) == 6 and all(map(is_number, cells)):
@@ -30,20 +40,51 @@ def detected(source: Path, match: str | None, kind: Kind) -> SeriesFormat:
     return "csv"
 
 
+def refuse_traces(source: Path, match: str | None, kind: Kind, *, has_columns: bool) -> None:
+    """Raise `TraceError` for a source that experiments read without a conversion.
+
+    Args:
+        source: a file or a folder.
+        match: of a folder, only the files that this pattern fits.
+        kind: what the traces are of.
+        has_columns: whether somebody has said which columns hold times and values; then two numbers in each row are
+            a table like any other.
+    """
+    first = _files(source, match)[0]
+    if declared := declared_kind(first):
+        raise TraceError(f"{first}: a trace of {declared.name} already; {_NATIVE}")
+    if not has_columns and is_trace_row(_first_row(first)):
+        raise TraceError(
+            f"{first}: two numbers in each line, which is the format of traces already: if they are seconds and "
+            f"{kind.unit}, {_NATIVE} (`rows` says what a row means); if not, name columns and unit (--from csv "
+            "--no-header --time-column 1 --value-column 2 --unit ...)"
+        )
+
+
 def converter(
     kind: Kind, format: SeriesFormat, columns: csv_series.SeriesColumns | None = None, bin_s: float | None = None
 ) -> Convert:
     """What converts one file of a format; `columns` are for ``csv``, `bin_s` is for ``mahimahi``."""
     if format == "mahimahi":
-        return lambda path: mahimahi.convert(path) if bin_s is None else mahimahi.convert(path, bin_s)
+        return lambda path: _alone(mahimahi.convert(path) if bin_s is None else mahimahi.convert(path, bin_s))
     if format == "3g-log":
-        return hsdpa.convert
+        return lambda path: _alone(hsdpa.convert(path))
     assert columns is not None
     return lambda path: csv_series.convert(path, kind, columns)
 
 
-def convert_all(source: Path, match: str | None, out: Path, kind: Kind, convert: Convert) -> Counts:
-    """Convert a file to `out`, or the files of a folder into the folder `out`, each under its own name.
+def _alone(converted: tuple[Steps, Counts]) -> tuple[Traces, Counts]:
+    return {"": converted[0]}, converted[1]
+
+
+def convert_all(
+    source: Path, match: str | None, out: Path, kind: Kind, convert: Convert, *, into_folder: bool = False
+) -> tuple[int, Counts]:
+    """Convert a file to `out`, or the files below a folder into the folder `out`.
+
+    In a folder, traces are called like the files that they come from: ``drive.txt`` of ``drive.csv``,
+    ``Netflix-drive.txt`` of one in a folder ``Netflix``, ``drive-A.txt`` of one in which a column tells ``A`` and
+    others apart; of a single file, ``A.txt``.
 
     Args:
         source: the file or folder.
@@ -51,46 +92,68 @@ def convert_all(source: Path, match: str | None, out: Path, kind: Kind, convert:
         out: the file or folder to write.
         kind: what the traces are of.
         convert: one file.
+        into_folder: `out` is a folder even if `source` is a file.
 
     Returns:
-        The counts of all files together, with `files` first if there are several.
+        The number of traces written, and the counts of all files together, with `files` first if there are several.
 
     Raises:
         TraceError: a file cannot be converted (nothing is written then), or written, or two have one name.
     """
-    if not source.is_dir():
-        steps, counts = convert(source)
+    if not source.is_dir() and not into_folder:
+        traces, counts = convert(source)
+        (steps,) = traces.values()
         write_series(out, kind, steps, _remark(source, counts))
-        return counts
-    files = _files(source, match, kind)
-    targets: dict[Path, Path] = {}
-    for file in files:
-        target = out / _name(file)
-        if target in targets:
-            raise TraceError(
-                f"{file}: would be written as {target.name}, as {targets[target].name}; rename one of them"
-            )
-        targets[target] = file
-    found = {target: convert(file) for target, file in targets.items()}
-    total: Counts = {"files": len(files)}
-    for target, (steps, counts) in found.items():
-        write_series(target, kind, steps, _remark(targets[target], counts))
-        for key, value in counts.items():
-            total[key] = total.get(key, 0) + value
-    return total
+        return 1, counts
+    total: Counts = {"files": 0} if source.is_dir() else {}
+    written: dict[Path, tuple[Path, Steps, Counts]] = {}
+    for file in _files(source, match):
+        traces, counts = convert(file)
+        for value, steps in traces.items():
+            target = out / _name(file, source, value)
+            if target in written:
+                other = written[target][0].name
+                raise TraceError(f"{file}: would be written as {target.name}, as {other}; rename one of them")
+            written[target] = file, steps, counts
+        for key, number in {"files": 1, **counts}.items() if source.is_dir() else counts.items():
+            total[key] = total.get(key, 0) + number
+    for target, (file, steps, counts) in written.items():
+        write_series(target, kind, steps, _remark(file, counts))
+    return len(written), total
 
 
-def _files(source: Path, match: str | None, kind: Kind) -> list[Path]:
-    files = series_files(source, kind)
-    matching = [file for file in files if match is None or not source.is_dir() or file.match(match)]
+def _files(source: Path, match: str | None) -> list[Path]:
+    """The source, or the files below it, in the order of their paths."""
+    if not source.is_dir():
+        return [source]
+    try:
+        below = [path for path in source.rglob("*") if path.is_file()]
+    except OSError as error:
+        raise TraceError(f"{source}: cannot be read: {error.strerror}") from None
+    files = [file for file in below if is_trace_file(file.relative_to(source))]
+    if not files:
+        raise TraceError(f"{source}: no files below this folder")
+    matching = sorted(file for file in files if match is None or file.match(match))
     if not matching:
-        raise TraceError(f"{source}: no file in it is called like {match}")
+        raise TraceError(f"{source}: none of the {len(files)} files below it is called like {match}")
     return matching
 
 
-def _name(file: Path) -> str:
-    name = file.name.removesuffix(".gz")
-    return f"{Path(name).stem}.txt" if Path(name).suffix in _TEXT else f"{name}.txt"
+def _first_row(file: Path) -> str:
+    with text_lines(file, "a trace, or a table of text, was expected") as lines:
+        return next((line for line in lines if line.strip() and not line.startswith("#")), "")
+
+
+def _name(file: Path, source: Path, value: str) -> str:
+    of_value = _UNSAFE.sub("_", value)[:_LONGEST_NAME].lstrip(".")
+    if value and not of_value:
+        raise TraceError(f"{file}: {shown(value)} can be no file's name; split by another column")
+    if not source.is_dir():
+        return f"{of_value}.txt"
+    *folders, name = file.relative_to(source).parts
+    name = name.removesuffix(".gz")
+    stem = Path(name).stem if Path(name).suffix in _TEXT else name
+    return f"{'-'.join([*folders, stem, *([of_value] if value else [])])}.txt"
 
 
 def _remark(source: Path, counts: Counts) -> str:

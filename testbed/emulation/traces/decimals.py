@@ -1,0 +1,77 @@
+"""Numbers as people write them: with a decimal point or comma, and with the other one between thousands.
+
+``1,5`` is one and a half wherever it stands alone in a cell. ``1,500`` can be one and a half or fifteen hundred: a
+reader that is not told which of the two refuses it.
+"""
+
+import re
+from typing import Literal, get_args
+
+Decimal = Literal["comma", "point"]
+DECIMALS: tuple[Decimal, ...] = get_args(Decimal)
+
+_WITH_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_WITH_POINT = re.compile(r"[+-]?(\d+\.\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_COMMAS_BETWEEN_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", re.ASCII)
+_POINTS_BETWEEN_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d*)?", re.ASCII)
+
+
+class DecimalMarks:
+    """Reads the numbers of one file.
+
+    Args:
+        decimal: the mark before a number's decimals; None: as the cells show, which must then all have the same.
+    """
+
+    def __init__(self, decimal: Decimal | None = None) -> None:
+        self._decimal = decimal
+        self._seen: Decimal | None = None
+
+    def plain(self, cell: str) -> str:
+        """The cell as Python reads numbers; what is no number is returned as it is.
+
+        Raises:
+            ValueError: what is wrong, and the option that settles it.
+        """
+        if "," not in cell and "." not in cell:
+            return cell
+        if self._decimal == "point":
+            return cell.replace(",", "") if _COMMAS_BETWEEN_THOUSANDS.fullmatch(cell) else cell
+        if self._decimal == "comma":
+            return _of_commas(cell)
+        return self._as_seen(cell)
+
+    def _as_seen(self, cell: str) -> str:
+        if _WITH_POINT.fullmatch(cell):
+            self._note("point", cell)
+            return cell
+        grouped = _COMMAS_BETWEEN_THOUSANDS.fullmatch(cell)
+        if _WITH_COMMA.fullmatch(cell) and (not grouped or self._seen == "comma"):
+            self._note("comma", cell)
+            return cell.replace(",", ".")
+        if grouped and cell.count(",") == 1 and "." not in cell:
+            parts = cell.split(",")
+            raise ValueError(
+                f"{cell!r} can be {parts[0]}.{parts[1]} or {''.join(parts)}; say --decimal comma or --decimal point"
+            )
+        if grouped:
+            raise ValueError(f"{cell!r} has commas between thousands; say --decimal point")
+        if _POINTS_BETWEEN_THOUSANDS.fullmatch(cell):
+            raise ValueError(f"{cell!r} has points between thousands; say --decimal comma")
+        return cell
+
+    def _note(self, mark: Decimal, cell: str) -> None:
+        if self._seen not in (None, mark):
+            raise ValueError(
+                f"{cell!r} has a decimal {mark}, and a number before it a {self._seen}; say --decimal comma or "
+                "--decimal point, whichever stands before the decimals"
+            )
+        self._seen = mark
+
+
+def _of_commas(cell: str) -> str:
+    if _POINTS_BETWEEN_THOUSANDS.fullmatch(cell):
+        return cell.replace(".", "").replace(",", ".")
+    if _WITH_POINT.fullmatch(cell):
+        raise ValueError(f"{cell!r} has a decimal point, and --decimal comma was given")
+    return cell.replace(",", ".") if _WITH_COMMA.fullmatch(cell) else cell

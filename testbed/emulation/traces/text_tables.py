@@ -1,0 +1,190 @@
+"""Tables of text: cells by whatever separates them, with or without a line of column names.
+
+Nothing in a file says whether its first row is names or data. Where the columns are called by their names, the row
+that holds these names is the line of names. Where they are called by number, the first row is taken for names only if
+it cannot be data; a row that can be either is refused, with the options that settle it.
+"""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from testbed.emulation.traces.decimals import Decimal, DecimalMarks
+from testbed.emulation.traces.text_files import MISSING, is_number, shown
+from testbed.emulation.traces.timestamps import is_moment
+from testbed.errors import TraceError
+
+_SEPARATORS = "\t;,|"
+_NAMES_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class TableForm:
+    """What people say of a table that its file does not.
+
+    Attributes:
+        header: whether the first row holds names; None: as the module's docstring says.
+        decimal: the mark before a number's decimals; None: as the cells show.
+    """
+
+    header: bool | None = None
+    decimal: Decimal | None = None
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """The rows of a text file.
+
+    Attributes:
+        where: the file, for messages.
+        names: of the columns; empty if the first row is data.
+        width: number of columns.
+        rows: their numbers, from 1 without the line of names, and their cells, all as many.
+        form: what was said of the table.
+    """
+
+    where: str
+    names: Sequence[str]
+    width: int
+    rows: Iterator[tuple[int, list[str]]]
+    form: TableForm = TableForm()
+    _marks: DecimalMarks = field(default_factory=DecimalMarks)
+
+    def place(self, wanted: str) -> int:
+        """Where the column is that is called `wanted`, or has that number (from 1); raises `TraceError`."""
+        number = _column_number(wanted)
+        if wanted in self.names:
+            named = list(self.names).index(wanted)
+            if number not in (None, named + 1) and self.form.header is None:
+                raise TraceError(
+                    f"{self.where}: {wanted} is the name of column {named + 1}, and a column's number; say --header if "
+                    "the name is meant, --no-header if the number is"
+                )
+            return named
+        if number is not None and number <= self.width:
+            return number - 1
+        if not self.names:
+            raise TraceError(
+                f"{self.where}: no line of column names; give the column's number, 1 to {self.width}, not {wanted!r}"
+            )
+        more = ", …" if len(self.names) > _NAMES_SHOWN else ""
+        names = ", ".join(map(shown, self.names[:_NAMES_SHOWN])) + more
+        raise TraceError(f"{self.where}: no column {shown(wanted)}; its columns are {names}")
+
+    def places(self, wanted: Sequence[str]) -> list[int]:
+        """Where several columns are; raises `TraceError` as `place`, and where two of them are one."""
+        places: list[int] = []
+        for name in wanted:
+            place = self.place(name)
+            if place in places:
+                other = wanted[places.index(place)]
+                raise TraceError(f"{self.where}: {other!r} and {name!r} are one column; name two")
+            places.append(place)
+        return places
+
+    def cell(self, row: int, cells: list[str], place: int) -> str:
+        """The cell at a place, a number in it as Python reads numbers; raises `TraceError` where that is not sure."""
+        try:
+            return self._marks.plain(cells[place])
+        except ValueError as why:
+            raise TraceError(f"{self.where}: row {row}: {why}") from None
+
+
+def table_of(
+    where: str, lines: Iterator[str], measured: Sequence[str], others: Sequence[str] = (), form: TableForm | None = None
+) -> TextTable:
+    """The table in the lines of a text file.
+
+    The cells are separated by the tab, semicolon, comma or bar that is most frequent in the first line, else by white
+    space. Empty lines are skipped, and lines before the first that begin with ``#``, unless they name a column.
+
+    Args:
+        where: the file, for messages.
+        lines: of the file.
+        measured: the columns that will be asked for and hold times or numbers, by name or number from 1.
+        others: the other columns that will be asked for.
+        form: what people say of the table.
+
+    Raises:
+        TraceError: an empty file, a first row that can be names or data, a name that stands twice, rows that differ
+            in length; csv.Error as `csv` does.
+    """
+    form = form or TableForm()
+    kept = (line for line in lines if line.strip())
+    wanted = () if form.header is False else (*measured, *others)
+    first = next((line for line in kept if not line.startswith("#") or _names_one(line, wanted)), None)
+    if first is None:
+        raise TraceError(f"{where}: no rows; the file is empty")
+    parsed = _parsed(first, kept)
+    cells = [cell.strip() for cell in next(parsed)]
+    has_names = _has_names(where, cells, measured, others) if form.header is None else form.header
+    names = tuple(cells) if has_names else ()
+    for place, name in enumerate(names):
+        if name and name in names[:place]:
+            raise TraceError(f"{where}: the column {shown(name)} stands twice")
+    rows = _rows(where, None if names else cells, parsed, len(cells))
+    return TextTable(where, names, len(cells), rows, form, DecimalMarks(form.decimal))
+
+
+def _parsed(first: str, others: Iterator[str]) -> Iterator[list[str]]:
+    """The cells of lines, by the separator of the first one."""
+    separator = max(_SEPARATORS, key=first.count)
+    if separator in first:
+        yield from csv.reader(_chained(first, others), delimiter=separator, skipinitialspace=True)
+    else:
+        yield from (line.split() for line in _chained(first, others))
+
+
+def _names_one(line: str, wanted: Sequence[str]) -> bool:
+    """Whether a line that begins with ``#`` is the line of names: one of the wanted names stands in it."""
+    names = {name for name in wanted if _column_number(name) is None}
+    return any(cell.strip() in names for cell in next(_parsed(line, iter(())), []))
+
+
+def _has_names(where: str, cells: Sequence[str], measured: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether the first row holds the columns' names; raises `TraceError` where it can also be data."""
+    if any(name in cells for name in measured if not _can_be_data(name)):
+        return True  # "time" stands where times do: that row is no data
+    numbers = [number for name in measured if (number := _column_number(name)) is not None]
+    if not numbers:
+        if any(map(_can_be_data, cells)) and not any(name in cells for name in others):
+            raise TraceError(
+                f"{where}: no line of column names: its first row begins with {shown(cells[0])}; call the columns by "
+                f"number, from 1, not {measured[0]!r}, and say --no-header"
+            )
+        return True
+    for number in numbers:
+        if number <= len(cells) and _can_be_data(cells[number - 1]):
+            raise TraceError(
+                f"{where}: the first row has {shown(cells[number - 1])} in column {number}, so it can be data or a "
+                "line of column names; say --no-header if it is data, --header if it is names"
+            )
+    return True
+
+
+def _can_be_data(cell: str) -> bool:
+    return cell.lower() in MISSING or is_number(cell) or is_number(cell.replace(",", "")) or is_moment(cell)
+
+
+def _column_number(name: str) -> int | None:
+    """The number of a column, from 1, that a name may be."""
+    return int(name) if name.isascii() and name.isdigit() and len(name) < 10 and int(name) > 0 else None
+
+
+def _chained(first: str, lines: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from lines
+
+
+def _rows(
+    where: str, first: list[str] | None, parsed: Iterator[list[str]], width: int
+) -> Iterator[tuple[int, list[str]]]:
+    row = 0
+    if first is not None:
+        row = 1
+        yield row, first
+    for cells in parsed:
+        row += 1
+        if len(cells) != width:
+            raise TraceError(f"{where}: row {row}: {len(cells)} values, not {width}; correct it")
+        yield row, [cell.strip() for cell in cells]
