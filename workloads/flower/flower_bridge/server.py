@@ -128,6 +128,8 @@ class RecordingGrid(Grid):
         if len(written) == 1:
             self.participants += len(asked)
         self.arrays = self.arrays or arrays_of(asked[0].content)
+        if not any(array.dtype.kind == "f" for array in self.arrays.values()):
+            self._refuse("sends a model without parameters of floating point, such as trees; only floats are averaged")
 
     def _refuse(self, why: str) -> None:
         self.unfit = f"the app's server {why}"
