@@ -59,6 +59,13 @@ class FlowerSection(BaseModel):
         "only metric whose name contains loss; an app without one has none recorded).",
     )
 
+    discard_state: bool = Field(
+        default=False,
+        exclude_if=lambda discard: not discard,
+        description="Run an app whose clients keep something in context.state for later rounds: each call begins with "
+        "an empty state, as a client's first one does (unset: such an app is refused).",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, value: Any) -> Any:

@@ -92,6 +92,7 @@ class FlowerProcess:
                     "server": section.server,
                     "run_config": dict(section.run_config),
                     "population": population,
+                    "discard_state": section.discard_state,
                     "seed": _derived(seed, "open"),
                 }
             )

@@ -73,8 +73,7 @@ def written(section: FlowerSection, population: int | None) -> str:
     return comments + yaml.safe_dump(experiment, sort_keys=False, default_flow_style=False, allow_unicode=True)
 
 
-def folder_or_name(app: str, python: str | None) -> FlowerSection:
+def folder_or_name(app: str, python: str | None, discard_state: bool = False) -> FlowerSection:
     """What a person writes: a folder, or ``module:app``."""
-    return FlowerSection.model_validate(
-        {("app" if Path(app).is_dir() or ":" not in app else "client"): app, "python": python}
-    )
+    key = "app" if Path(app).is_dir() or ":" not in app else "client"
+    return FlowerSection.model_validate({key: app, "python": python, "discard_state": discard_state})

@@ -118,6 +118,18 @@ def test_what_cannot_be_carried_over_is_refused(line: str, app: AppWriter, flowe
     assert "\n" not in str(caught.value)
 
 
+def test_a_state_that_is_discarded(app: AppWriter, flower_python: str) -> None:
+    """Each training adds 1 and what it finds in the state; without the key it is refused."""
+    counting = "arrays['weight'] += 1 + len(context.state); context.state['mine'] = MetricRecord({'a': 1})"
+    flower = app(newer(train=counting)) | {"python": flower_python}
+    with pytest.raises(ExperimentError, match=r"in context.state .*; workload.flower.discard_state: true runs the app"):
+        workload(flower)
+    found = workload(flower | {"discard_state": True})
+    assert found.notes[0] == "workload.flower: what clients keep in context.state is discarded after each call"
+    for _ in range(2):
+        np.testing.assert_array_equal(found.train(0, found.initial_model(), 1).delta, np.ones(3))
+
+
 def test_an_app_that_fails_in_a_round_is_located(app: AppWriter, flower_python: str) -> None:
     text = newer(train="assert message.content['config']['server-round'] < 2, 'too late'")
     with pytest.raises(CodeCrashed, match=r"round 2.*AssertionError: too late \(.*theirs.py:14\)"):

@@ -25,7 +25,7 @@ class App:
     Args:
         request: ``folder``, or ``client`` (and perhaps ``server``) as ``module:attribute``; ``run_config`` that
             replaces values of the app's own; ``population`` (None: what the app's simulation has, or 10); ``seed``
-            (64 digits in hex).
+            (64 digits in hex); ``discard_state``, whether clients may keep something in their context, for nothing.
 
     Raises:
         Unfit: an app that cannot be carried over.
@@ -45,6 +45,7 @@ class App:
         sys.path.insert(0, os.getcwd())
         self._population = int(request["population"] or supernodes or _USUAL_POPULATION)
         self._run_config = config | request["run_config"]
+        self._discard_state = bool(request["discard_state"])
         identify()
         logging.getLogger("flwr").setLevel(logging.ERROR)
         seed_generators(request["seed"])
@@ -66,6 +67,8 @@ class App:
         self._arrays = self._grid.arrays
         self._floats = {name: array for name, array in self._arrays.items() if array.dtype.kind == "f"}
         self._notes = [note] if note else []
+        if self._discard_state:
+            self._notes.append("what clients keep in context.state is discarded after each call")
         self._check_arrays()
 
     def _check_arrays(self) -> None:
@@ -154,10 +157,11 @@ class App:
         reply = self._client(Message(content, dst_node_id=client + 1, message_type=kind), context)
         if reply.has_error():
             raise RuntimeError(f"client {client} answers {kind} with an error: {reply.error.reason}")
-        if len(context.state):
+        if len(context.state) and not self._discard_state:
             raise Unfit(
                 f"client {client} keeps {', '.join(context.state)} in context.state for later rounds, which is not "
-                "carried over: what a client does here depends on the model, its data and the round alone"
+                "carried over: what a client does here depends on the model, its data and the round alone; "
+                "workload.flower.discard_state: true runs the app with an empty state in each call"
             )
         return reply.content
 
