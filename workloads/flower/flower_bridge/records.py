@@ -6,10 +6,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from flwr.app import RecordDict
-from flwr.compat.common import recorddict_compat as compat
-from flwr.compat.common.typing import Code, EvaluateRes, FitRes, Status
 
 from .environment import Unfit
+from .older_api import Code, EvaluateRes, FitRes, Status, compat
 
 Configuration: TypeAlias = "dict[str, dict[str, Any]]"
 """The configuration records of a message, by name."""
