@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from testbed.training import Trainer as Trainer
     from testbed.training import trained_update as trained_update
     from testbed.workload.contract import Evaluation as Evaluation
+    from testbed.workload.contract import EvaluationWithoutLoss as EvaluationWithoutLoss
     from testbed.workload.contract import LabelledEvaluation as LabelledEvaluation
     from testbed.workload.contract import LocalUpdate as LocalUpdate
     from testbed.workload.contract import Workload as Workload
@@ -106,7 +107,7 @@ _NAMES = {
     "testbed.running.observers": "Exporter",
     "testbed.selection.contract": "Selection SelectionParameters SelectionProtocol SelectionRound TrainingReports",
     "testbed.training": "Broadcast Train Trainer trained_update",
-    "testbed.workload.contract": "Evaluation LabelledEvaluation LocalUpdate Workload",
+    "testbed.workload.contract": "Evaluation EvaluationWithoutLoss LabelledEvaluation LocalUpdate Workload",
 }
 _FROM = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", *sorted(_FROM)]  # what `_FROM` has, and no second list of it

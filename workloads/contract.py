@@ -35,6 +35,6 @@ A complete one, every client estimating a mean by gradient steps:
             return Evaluation(loss=error, accuracy=float(error < 0.1), samples=1)
 """
 
-from testbed.workload.contract import Evaluation, LabelledEvaluation, LocalUpdate, Workload
+from testbed.workload.contract import Evaluation, EvaluationWithoutLoss, LabelledEvaluation, LocalUpdate, Workload
 
-__all__ = ["Evaluation", "LabelledEvaluation", "LocalUpdate", "Workload"]
+__all__ = ["Evaluation", "EvaluationWithoutLoss", "LabelledEvaluation", "LocalUpdate", "Workload"]

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from testbed.commands.invocation import Debug, argument, examples, option
+from testbed.commands.invocation import Debug, argument, examples, flag, option
 from testbed.commands.terminal import echo
 
 FLOWER_EPILOG = examples(
@@ -20,12 +20,16 @@ def flower(
     population: Annotated[
         int | None, option("N", "Clients; default: what the app's simulation has, or 10.", min=1)
     ] = None,
+    discard_state: Annotated[
+        bool, flag("Let clients that keep something in context.state begin each call without it.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Print an experiment file for an existing Flower app, whose clients then train here, unchanged.
 
-    The app's server is run once, against clients that answer what they were sent, for its model and configuration.
+    The app's server is run once, against clients that answer what they were sent, for its model and configuration; and
+    each client trains once, up to 100 of them, to know how many samples they have.
     """
     from workloads.flower.conversion import folder_or_name, written
 
-    echo(written(folder_or_name(app, python), population), nl=False)
+    echo(written(folder_or_name(app, python, discard_state), population), nl=False)

@@ -24,6 +24,7 @@ from testbed.emulation.links import ClientLinks, LinkGroup, client_links
 from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.canaries import canary_roles
 from testbed.engine.registry import aggregation_protocol, selection_protocol
+from testbed.engine.reported_losses import check_losses, needing_losses
 from testbed.errors import ExperimentError
 from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import Experiment, check_schedule, check_stages
@@ -200,10 +201,7 @@ class Plan:
         section = self.experiment.privacy or PrivacySection()
         if section.report_losses or self.noise_plan(dimension) is None:
             return True
-        needs = self.experiment.selection.by_losses
-        if ":" in self.experiment.selection.protocol and self.selection.by_losses:
-            needs = f"protocol: {self.experiment.selection.protocol}"
-        if needs:
+        if needs := needing_losses(self.experiment, self.selection):
             raise ExperimentError(f"privacy.report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
         return False
 
@@ -350,6 +348,7 @@ class Plan:
         """
         self.aggregation_parameters.check_workload(workload)
         self._check_training(workload)
+        check_losses(self.experiment, self.selection, workload)
         heaviest = int(workload.sample_counts.max(initial=1))
         self.aggregation_parameters.check_weights(self.maximum_participants, heaviest)
         self.aggregation_parameters.check_dimension(self.maximum_participants, workload.dimension)

@@ -29,7 +29,7 @@ from testbed.records.tables import (
     staleness_table,
 )
 from testbed.records.writer import changed_after
-from testbed.workload.contract import Evaluation, LabelledEvaluation
+from testbed.workload.contract import Evaluation, EvaluationWithoutLoss, LabelledEvaluation
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ class RunRecorder:
 
     def _rounds_table(self, number: int, ended: EndedRound) -> pa.Table:
         network, outcome, evaluation = self._network, ended.outcome, ended.evaluation
+        without_loss = isinstance(evaluation, EvaluationWithoutLoss)
         row = {
             "round": number,
             "outcome": outcome.state,
@@ -128,7 +129,7 @@ class RunRecorder:
             "beacon_bytes_down": network.beacon_bytes_down,
             "beacon_bytes_up": network.beacon_bytes_up,
             "accuracy": None if evaluation is None or math.isnan(evaluation.accuracy) else float(evaluation.accuracy),
-            "loss": None if evaluation is None else float(evaluation.loss),
+            "loss": None if evaluation is None or without_loss else float(evaluation.loss),
             "recalls": list(evaluation.recalls) if isinstance(evaluation, LabelledEvaluation) else None,
             "metrics": list(evaluation.metrics) or None if isinstance(evaluation, Evaluation) else None,
             "attack_success": ended.attack_success,

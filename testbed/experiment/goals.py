@@ -81,6 +81,10 @@ def check_goals(targets: tuple[str, ...], stop_at: StopAt | None, workload: Work
             raise ValueError(f"{key}: {target.column} is there twice")
         if workload.training == "simulated":
             raise ValueError(f"{key}: workload.training: simulated evaluates nothing; train for real, or leave it out")
+        if workload.flower is not None and not workload.flower.evaluate_clients:
+            raise ValueError(
+                f"{key}: workload.flower.evaluate_clients: 0 evaluates nothing; raise it, or leave this out"
+            )
         try:
             target.check_workload(workload.dataset)
         except ExperimentError as error:

@@ -19,7 +19,7 @@ class LocalUpdate:
         delta: (d,) float32, the local model minus the model that was given.
         samples: training samples that the client holds, FedAvg's weight n_k (McMahan et al. 2017).
         loss: mean training loss over all examples processed, each measured before its own step; 0.0 for a
-            client without samples.
+            client without samples; NaN where the workload measures none.
         examples_processed: samples times epochs, what modelled compute is charged for.
         squared_loss: mean of the squared loss over the same examples; None: the workload does not say.
     """
@@ -37,7 +37,7 @@ class Evaluation:
 
     Attributes:
         loss: mean loss over the held-out samples.
-        accuracy: share of them classified correctly, 0 to 1; NaN where values are learned, which are never right.
+        accuracy: share of them classified correctly, 0 to 1; NaN where none is measured, as where values are learned.
         samples: how many were held out.
         metrics: those of ``workload.metrics``, in their order.
     """
@@ -58,6 +58,11 @@ class LabelledEvaluation(Evaluation):
     """
 
     recalls: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationWithoutLoss(Evaluation):
+    """The same where no loss is measured, as with some Flower apps: ``loss`` is NaN, and null in the records."""
 
 
 @runtime_checkable
@@ -233,6 +238,15 @@ class PartlyFrozenWorkload(Protocol):
         """How many parameters modelled compute charges an example for: those that are trained, and two thirds of the
         frozen ones, which have no gradient of their own.
         """
+
+
+@runtime_checkable
+class LossReportingWorkload(Protocol):
+    """A workload that can say whether its clients measure the loss of their training; others always measure it."""
+
+    @property
+    def reports_losses(self) -> bool:
+        """Whether `LocalUpdate.loss` is a number."""
 
 
 @runtime_checkable

@@ -36,13 +36,34 @@ class FlowerSection(BaseModel):
     )
     evaluate_clients: int = Field(
         default=10,
-        ge=1,
+        ge=0,
         le=1_000_000,
-        description="So many clients evaluate the model, spread evenly over all; their mean by samples counts.",
+        description="So many clients evaluate the model, spread evenly over all; their mean by samples counts. 0: the "
+        "model is not evaluated.",
+    )
+    loss: str = Field(
+        default="",
+        exclude_if=lambda name: not name,
+        description="The metric of an evaluation that is its loss (unset: eval_loss, eval-loss, loss or test_loss, or "
+        "else the only metric whose name contains loss; an app without one has none recorded).",
     )
     accuracy: str = Field(
         default="",
-        description="The name under which clients report accuracy (unset: accuracy, eval_acc, eval_accuracy, acc...).",
+        description="The metric of an evaluation that is its accuracy (unset: accuracy, eval_acc, eval_accuracy, "
+        "acc..., or else the only metric whose name contains acc; an app without one has none recorded).",
+    )
+    train_loss: str = Field(
+        default="",
+        exclude_if=lambda name: not name,
+        description="The metric of a training that is its loss (unset: train_loss, train-loss or loss, or else the "
+        "only metric whose name contains loss; an app without one has none recorded).",
+    )
+
+    discard_state: bool = Field(
+        default=False,
+        exclude_if=lambda discard: not discard,
+        description="Run an app whose clients keep something in context.state for later rounds: each call begins with "
+        "an empty state, as a client's first one does (unset: such an app is refused).",
     )
 
     @model_validator(mode="before")

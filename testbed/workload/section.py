@@ -121,7 +121,8 @@ class WorkloadSection(BaseModel):
         le=1_000_000,
         description="Generated data that have owners: training samples of every client (unset: varying, mean 225 for "
         "synthetic-femnist, 100 for the others). Others: a client's share, shared samples included, is cut to at most "
-        "this many samples (unset: all data are spread).",
+        "this many samples (unset: all data are spread). A Flower app: the most samples that a client announces, for "
+        "all (unset: each is trained once before the first round, which tells); updates weigh what clients report.",
     )
     test_samples: int | None = Field(
         default=None,

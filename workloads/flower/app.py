@@ -6,14 +6,16 @@ this testbed's: the app's strategy is not run.
 """
 
 import contextlib
+import functools
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,14 @@ from testbed.workload.flower import FlowerSection
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate
 from workloads.flower.flower_bridge.frames import read_frame, write_frame
+from workloads.flower.reports import (
+    ClientEvaluation,
+    announced_samples,
+    counted_clients,
+    evaluation_notes,
+    mean_evaluation,
+    spread,
+)
 
 _BRIDGE = (
     # `python -c` looks for modules in the working directory first: files there must not stand for flwr or numpy. The
@@ -88,6 +98,7 @@ class FlowerProcess:
                     "server": section.server,
                     "run_config": dict(section.run_config),
                     "population": population,
+                    "discard_state": section.discard_state,
                     "seed": _derived(seed, "open"),
                 }
             )
@@ -104,14 +115,22 @@ class FlowerProcess:
     ) -> tuple[NDArray[np.float32], int, float]:
         """A client's model after its training, (d,) float32; its samples; and the loss that it reports, or NaN."""
         place = {"client": client, "round": round_number, "seed": _derived(seed, "train", client, round_number)}
-        said, local = self._ask({"do": "train", **place}, model)
+        said, local = self._ask({"do": "train", "loss": self._section.train_loss, **place}, model)
         return local, int(said["samples"]), float("nan") if said["loss"] is None else float(said["loss"])
 
-    def evaluate(self, client: int, model: NDArray[np.float32], seed: int) -> Mapping[str, float]:
-        """Loss, accuracy and samples by a client's own evaluation; empty where the app has none."""
+    def evaluate(self, client: int, model: NDArray[np.float32], seed: int) -> ClientEvaluation:
+        """A client's own evaluation of a model, (d,) float32; without anything where the app has none."""
         place = {"client": client, "round": 1, "seed": _derived(seed, "evaluate", client)}
-        said, _ = self._ask({"do": "evaluate", "accuracy": self._section.accuracy, **place}, model)
-        return {key: said[key] for key in ("loss", "accuracy", "samples") if key in said}
+        names = {"loss": self._section.loss, "accuracy": self._section.accuracy}
+        said, _ = self._ask({"do": "evaluate", "names": names, **place}, model)
+        if "reported" not in said:
+            return ClientEvaluation()
+        reported = tuple(said["reported"])
+        return ClientEvaluation(said["samples"], said.get("loss"), said.get("accuracy"), said["names"], reported)
+
+    def count(self, clients: Sequence[int], seed: int) -> dict[int, int]:
+        """The samples of some clients, by client, as each reports them after training the first model once."""
+        return {client: self.train(client, self.initial, 1, seed)[1] for client in clients}
 
     def close(self) -> None:
         """End the process."""
@@ -168,9 +187,6 @@ class FlowerWorkload:
         section: the experiment's ``workload``, with ``flower``.
         population, seed: of the experiment.
 
-    Attributes:
-        sample_counts: (population,) int64: ``samples_per_client``, or what client 0 reports, for all.
-
     Raises:
         ExperimentError: as `FlowerProcess`, and for an app whose clients keep something from call to call.
     """
@@ -179,14 +195,31 @@ class FlowerWorkload:
         assert section.flower is not None
         self._section, self._population, self._seed = section, population, seed
         self._process = FlowerProcess(section.flower, population, seed)
+        self._evaluation: ClientEvaluation | None = None
         try:
-            counted = self._check_stateless()
+            self._first_samples, self.reports_losses = self._check_stateless()
+            if section.flower.evaluate_clients:
+                self._evaluation = self._process.evaluate(0, self._process.initial, seed)
         except FlowerAppError as error:
-            raise ExperimentError(f"workload.flower: {section.flower.named}: {error}") from None
+            raise self._failed(error) from None
         self.description = self._process.description
         self.dimension = len(self._process.initial)
-        self._most = section.samples_per_client or counted
-        self.sample_counts = np.full(population, self._most, np.int64)
+
+    @functools.cached_property
+    def sample_counts(self) -> NDArray[np.int64]:
+        """(population,) int64: ``samples_per_client``; unset: the samples that each client reports after one training,
+        `reports.MOST_COUNTED` clients at most, and for the others the largest number of these.
+
+        A client's update weighs what the client reports with it, whatever is announced here.
+        """
+        if self._section.samples_per_client is not None:
+            return np.full(self._population, self._section.samples_per_client, np.int64)
+        clients = [client for client in counted_clients(self._population) if client]
+        try:
+            counts = {0: self._first_samples} | self._process.count(clients, self._seed)
+        except FlowerAppError as error:
+            raise self._failed(error) from None
+        return announced_samples(counts, self._population)
 
     @property
     def notes(self) -> list[str]:
@@ -194,6 +227,8 @@ class FlowerWorkload:
         lines, strategy = list(self.description["notes"]), self.description["strategy"]
         if strategy not in ("", "FedAvg"):
             lines.append(f"the app's strategy, {strategy}, is not run; selection and aggregation are this experiment's")
+        if self._evaluation is not None:
+            lines += evaluation_notes(self._evaluation)
         return [f"workload.flower: {line}" for line in lines]
 
     def initial_model(self) -> NDArray[np.float32]:
@@ -203,31 +238,23 @@ class FlowerWorkload:
     def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:
         """See `Workload.train`; modelled compute is charged for samples times ``workload.epochs``."""
         local, samples, loss = self._process.train(client, model, round_number, self._seed)
-        if samples > self._most:
-            raise ExperimentError(
-                f"workload.flower: client {client} trains on {samples} samples, and {self._most} are announced; set "
-                "workload.samples_per_client to the most that a client has"
-            )
         return LocalUpdate(local - model, samples, loss, samples * self._section.epochs)
 
     def evaluate(self, model: NDArray[np.float32]) -> Evaluation | None:
         """The mean over the evaluations of some clients, spread evenly over all; weighted by their samples."""
         assert self._section.flower is not None
-        asked = min(self._section.flower.evaluate_clients, self._population)
-        found = []
-        for client in np.linspace(0, self._population - 1, asked).round().astype(int).tolist():
-            found.append(self._process.evaluate(client, model, self._seed))
-            if not found[-1]:
-                return None
-        total = sum(one["samples"] for one in found)
-        if not total:
-            return None
-        loss, accuracy = (sum(one[key] * one["samples"] for one in found) / total for key in ("loss", "accuracy"))
-        return Evaluation(loss, accuracy, int(total))
+        clients = spread(self._population, self._section.flower.evaluate_clients)
+        return mean_evaluation({client: self._process.evaluate(client, model, self._seed) for client in clients})
 
-    def _check_stateless(self) -> int:
-        """The samples of client 0; raises where training depends on what was trained before."""
-        first, samples, _ = self._process.train(0, self._process.initial, 1, self._seed)
+    def _failed(self, error: FlowerAppError) -> ExperimentError:
+        assert self._section.flower is not None
+        return ExperimentError(f"workload.flower: {self._section.flower.named}: {error}")
+
+    def _check_stateless(self) -> tuple[int, bool]:
+        """The samples of client 0, and whether it reports a loss of its training; raises where training depends on what
+        was trained before.
+        """
+        first, samples, loss = self._process.train(0, self._process.initial, 1, self._seed)
         self._process.train(self._population - 1, self._process.initial, 1, self._seed)
         again, counted, _ = self._process.train(0, self._process.initial, 1, self._seed)
         if not np.array_equal(first, again, equal_nan=True) or samples != counted:
@@ -237,7 +264,7 @@ class FlowerWorkload:
                 "same model and the same seed: it keeps something in globals or files, or draws from a generator that "
                 "it seeds itself by the time; results would depend on which process trains whom"
             )
-        return samples
+        return samples, not math.isnan(loss)
 
 
 def _derived(seed: int, *place: object) -> str:

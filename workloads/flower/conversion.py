@@ -2,11 +2,14 @@
 has them (random, plain), for people to go on from.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from testbed.errors import ExperimentError
 from testbed.workload.flower import FlowerSection
-from workloads.flower.app import FlowerProcess
+from workloads.flower.app import FlowerAppError, FlowerProcess
+from workloads.flower.reports import counted_clients, evaluation_notes, recorded_names
 
 
 def experiment_of(section: FlowerSection, population: int | None) -> tuple[dict[str, Any], list[str]]:
@@ -20,8 +23,14 @@ def experiment_of(section: FlowerSection, population: int | None) -> tuple[dict[
         ExperimentError: as `FlowerProcess`.
     """
     process = FlowerProcess(section, population, seed=1)
-    process.close()
-    said, clients = process.description, process.description["population"]
+    try:
+        said, clients = process.description, process.description["population"]
+        counts = process.count(counted_clients(clients), seed=1)
+        evaluation = process.evaluate(0, process.initial, seed=1)
+    except FlowerAppError as error:
+        raise ExperimentError(f"workload.flower: {section.named}: {error}") from None
+    finally:
+        process.close()
     name = section.app.absolute().name if section.app is not None else str(section.client).partition(":")[0]
     flower = section.model_dump(mode="json", exclude_defaults=True)
     experiment = {
@@ -29,20 +38,30 @@ def experiment_of(section: FlowerSection, population: int | None) -> tuple[dict[
         "seed": 1,
         "rounds": max(1, said["rounds"]),
         "population": clients,
-        "workload": {"flower": flower},
+        "workload": {"samples_per_client": max(1, *counts.values()), "flower": flower},
         "selection": {"protocol": "random", "participants": min(clients, said["participants"] or clients)},
         "aggregation": {"protocol": "plain"},
     }
     lines = [
         f"From the Flower app {section.named} (flwr {said['flwr']}): {len(process.initial):,} parameters in "
         f"{len(said['shapes'])} arrays.",
+        _samples_line(counts, clients),
         *said["notes"],
+        *(recorded_names(evaluation) or evaluation_notes(evaluation)),
     ]
     if said["strategy"]:
         lines.append(
             f"Its strategy, {said['strategy']}, is not run: who is selected, and how updates are summed, is said here."
         )
     return experiment, lines
+
+
+def _samples_line(counts: Mapping[int, int], population: int) -> str:
+    """How many samples the clients train on, and how many of the clients were asked."""
+    least, most = min(counts.values()), max(counts.values())
+    sizes = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    asked = "" if len(counts) == population else f" ({len(counts):,} of {population:,} clients were asked)"
+    return f"Training samples of a client: {sizes}{asked}; samples_per_client is the most that one has."
 
 
 def written(section: FlowerSection, population: int | None) -> str:
@@ -54,8 +73,7 @@ def written(section: FlowerSection, population: int | None) -> str:
     return comments + yaml.safe_dump(experiment, sort_keys=False, default_flow_style=False, allow_unicode=True)
 
 
-def folder_or_name(app: str, python: str | None) -> FlowerSection:
+def folder_or_name(app: str, python: str | None, discard_state: bool = False) -> FlowerSection:
     """What a person writes: a folder, or ``module:app``."""
-    return FlowerSection.model_validate(
-        {("app" if Path(app).is_dir() or ":" not in app else "client"): app, "python": python}
-    )
+    key = "app" if Path(app).is_dir() or ":" not in app else "client"
+    return FlowerSection.model_validate({key: app, "python": python, "discard_state": discard_state})

@@ -6,8 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
 from testbed.experiment.schema import Experiment
+from testbed.workload.section import WorkloadSection
+from workloads.flower.app import FlowerWorkload
+
+AppWriter = Callable[[str], dict[str, Any]]
 
 OLDER = '''
 import numpy as np
@@ -68,6 +73,15 @@ def evaluate(message, context):
 """
 
 
+def evaluating(metrics: str) -> str:
+    """An evaluation of the newer API that reports these metrics, a dictionary in Python, of a client's `number`."""
+    return (
+        "@client.evaluate()\ndef evaluate(message, context):\n"
+        "    number = context.node_config['partition-id']\n"
+        f"    return Message(RecordDict({{'metrics': MetricRecord({metrics})}}), reply_to=message)\n"
+    )
+
+
 def newer(**parts: str) -> str:
     """An app of the newer API, in which some parts are other than usual."""
     usual = {
@@ -102,6 +116,17 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict
         return {"client": "theirs:client", "server": "theirs:server"}
 
     return app
+
+
+def workload(flower: dict[str, Any], population: int = 6, **more: Any) -> FlowerWorkload:
+    """The workload of an app's clients."""
+    return FlowerWorkload(WorkloadSection.model_validate({"flower": flower, **more}), population, 1)
+
+
+def rounds_of(out: Path, *columns: str) -> list[tuple[Any, ...]]:
+    """Some columns of a run's rounds, with None for null; a frame would make NaN of both."""
+    table = parquet.read_table(out / "rounds.parquet", columns=list(columns))
+    return list(zip(*(table[column].to_pylist() for column in columns), strict=True))
 
 
 def experiment(flower: dict[str, Any], **more: Any) -> Experiment:

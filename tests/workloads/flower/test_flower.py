@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,10 @@ from testbed.workload.flower import FlowerSection
 from testbed.workload.section import WorkloadSection
 from tests.fingerprints import fingerprint
 from tests.repository import ROOT
-from tests.workloads.flower.conftest import EVALUATE, OLDER, experiment, newer
-from workloads.flower.app import FlowerProcess, FlowerWorkload
+from tests.workloads.flower.conftest import EVALUATE, OLDER, AppWriter, experiment, newer, workload
+from workloads.flower.app import FlowerProcess
 
-AppWriter = Callable[[str], dict[str, Any]]
 DIGITS = ROOT / "examples" / "flower"
-
-
-def workload(flower: dict[str, Any], population: int = 6, **more: Any) -> FlowerWorkload:
-    """Of these clients."""
-    return FlowerWorkload(WorkloadSection.model_validate({"flower": flower, **more}), population, 1)
 
 
 def test_the_older_api_in_numbers(app: AppWriter, flower_python: str) -> None:
@@ -99,8 +92,8 @@ DIFFERENT = """type('Own', (FedAvg,), {'_construct_messages': lambda self, recor
 REFUSED = {
     "client 0 trains differently the second time, from the same model and the same seed": newer(train=GLOBAL),
     "keeps mine in context.state for later rounds": newer(train="context.state['mine'] = MetricRecord({'a': 1})"),
-    "array table has 9 elements of type int64": newer(arrays="{'table': np.zeros(9, np.int64)}"),
-    "the model has no parameters of floating point": newer(arrays="{'counter': np.int64(9)}"),
+    "array table has 9 elements of type int64": newer(arrays="{'a': np.zeros(1), 'table': np.zeros(9, np.int64)}"),
+    "sends a model without parameters of floating point, such as trees": newer(arrays="{'counter': np.int64(9)}"),
     "returns arrays of other shapes": newer(train="arrays['weight'] = np.zeros(4, np.float32)"),
     "client 0 reports num-examples = None; a whole number is needed": newer(metrics="{'loss': 1.0}"),
     "client 0 reports num-examples = 2.5; a whole number is needed": newer(metrics="{'num-examples': 2.5}"),
@@ -125,24 +118,16 @@ def test_what_cannot_be_carried_over_is_refused(line: str, app: AppWriter, flowe
     assert "\n" not in str(caught.value)
 
 
-def test_more_samples_than_announced(app: AppWriter, flower_python: str) -> None:
-    found = workload(app(newer(metrics="{'num-examples': 4 + number}")) | {"python": flower_python})
-    assert found.sample_counts.tolist() == [4] * 6
-    with pytest.raises(ExperimentError, match="client 2 trains on 6 samples, and 4 are announced; set "):
-        found.train(2, found.initial_model(), 1)
-
-
-def test_the_name_of_the_accuracy(app: AppWriter, flower_python: str) -> None:
-    flower = app(newer(evaluate=EVALUATE)) | {"python": flower_python}
-    unnamed = workload(flower)
-    with pytest.raises(
-        ExperimentError, match=r"eval_loss, num-examples, share-right; num-examples, a loss and an accur"
-    ):
-        unnamed.evaluate(unnamed.initial_model())
-    found = workload(flower | {"accuracy": "share-right"})
-    evaluation = found.evaluate(found.initial_model())
-    assert evaluation is not None
-    assert (evaluation.loss, evaluation.accuracy, evaluation.samples) == (1.5, 0.25, 24)
+def test_a_state_that_is_discarded(app: AppWriter, flower_python: str) -> None:
+    """Each training adds 1 and what it finds in the state; without the key it is refused."""
+    counting = "arrays['weight'] += 1 + len(context.state); context.state['mine'] = MetricRecord({'a': 1})"
+    flower = app(newer(train=counting)) | {"python": flower_python}
+    with pytest.raises(ExperimentError, match=r"in context.state .*; workload.flower.discard_state: true runs the app"):
+        workload(flower)
+    found = workload(flower | {"discard_state": True})
+    assert found.notes[0] == "workload.flower: what clients keep in context.state is discarded after each call"
+    for _ in range(2):
+        np.testing.assert_array_equal(found.train(0, found.initial_model(), 1).delta, np.ones(3))
 
 
 def test_an_app_that_fails_in_a_round_is_located(app: AppWriter, flower_python: str) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
 from .environment import Unfit, attribute, components, identify, one_thread, seed_generators
-from .records import ACCURACY, EXAMPLES, LOSS, TRAIN_LOSS, Configuration, metrics_of, named, only
+from .records import ACCURACY, EXAMPLES, LOSS, TRAIN_LOSS, Configuration, metric_name, metrics_of, named, only
 from .server import RecordingGrid, record
 
 _USUAL_POPULATION = 10
@@ -25,7 +25,7 @@ class App:
     Args:
         request: ``folder``, or ``client`` (and perhaps ``server``) as ``module:attribute``; ``run_config`` that
             replaces values of the app's own; ``population`` (None: what the app's simulation has, or 10); ``seed``
-            (64 digits in hex).
+            (64 digits in hex); ``discard_state``, whether clients may keep something in their context, for nothing.
 
     Raises:
         Unfit: an app that cannot be carried over.
@@ -45,6 +45,7 @@ class App:
         sys.path.insert(0, os.getcwd())
         self._population = int(request["population"] or supernodes or _USUAL_POPULATION)
         self._run_config = config | request["run_config"]
+        self._discard_state = bool(request["discard_state"])
         identify()
         logging.getLogger("flwr").setLevel(logging.ERROR)
         seed_generators(request["seed"])
@@ -66,6 +67,8 @@ class App:
         self._arrays = self._grid.arrays
         self._floats = {name: array for name, array in self._arrays.items() if array.dtype.kind == "f"}
         self._notes = [note] if note else []
+        if self._discard_state:
+            self._notes.append("what clients keep in context.state is discarded after each call")
         self._check_arrays()
 
     def _check_arrays(self) -> None:
@@ -100,9 +103,9 @@ class App:
         return _vector(self._floats)
 
     def train(
-        self, client: int, round_number: int, seed: str, model: npt.NDArray[np.float32]
+        self, client: int, round_number: int, seed: str, model: npt.NDArray[np.float32], loss: str
     ) -> tuple[dict[str, Any], npt.NDArray[np.float32]]:
-        """One client's training: what it reports, and its model, (d,) float32."""
+        """One client's training: the samples and the loss (None: none) that it reports, and its model, (d,) float32."""
         reply = self._ask("train", client, seed, self._content(self._grid.configuration(round_number), model))
         local = {name: value.numpy() for name, value in only(reply.array_records, "reply").items()}
         if set(local) != set(self._arrays) and len(local) == len(self._arrays):  # the older API's have no names
@@ -114,15 +117,21 @@ class App:
         examples = named(metrics, EXAMPLES)
         if examples is None or examples != int(examples) or examples < 0:
             raise Unfit(f"client {client} reports num-examples = {examples}; a whole number is needed")
+        found = metric_name(metrics, "train_loss", loss, TRAIN_LOSS, "loss")
         return (
-            {"samples": int(examples), "loss": named(metrics, TRAIN_LOSS)},
+            {"samples": int(examples), "loss": None if found is None else metrics[found]},
             _vector({name: local[name] for name in self._floats}),
         )
 
     def evaluate(
-        self, client: int, round_number: int, seed: str, model: npt.NDArray[np.float32], accuracy: str
+        self, client: int, round_number: int, seed: str, model: npt.NDArray[np.float32], names: Mapping[str, str]
     ) -> dict[str, Any]:
-        """One client's evaluation: loss, accuracy, samples; nothing where the app evaluates nothing."""
+        """One client's evaluation: its samples, and loss and accuracy where it reports them; nothing where the app
+        evaluates nothing.
+
+        Args:
+            names: ``loss`` and ``accuracy``, the names of its metrics; empty: they are looked for.
+        """
         content = self._content(self._grid.evaluation(round_number), model)
         try:
             reply = self._ask("evaluate", client, seed, content)
@@ -131,14 +140,16 @@ class App:
                 return {}
             raise
         metrics = metrics_of(reply)
-        examples, loss = named(metrics, EXAMPLES), named(metrics, LOSS)
-        right = named(metrics, (accuracy,) if accuracy else ACCURACY)
-        if examples is None or loss is None or right is None:
+        usual = {"loss": (LOSS, "loss"), "accuracy": (ACCURACY, "acc")}
+        found = {key: metric_name(metrics, key, names[key], *usual[key]) for key in usual}
+        report = {key: float(metrics[name]) for key, name in found.items() if name is not None}
+        examples = named(metrics, EXAMPLES)
+        if report and examples is None:
             raise Unfit(
-                f"client {client} reports of its evaluation: {', '.join(sorted(metrics)) or 'nothing'}; "
-                "num-examples, a loss and an accuracy are needed (name the latter with workload.flower.accuracy)"
+                f"client {client} reports {', '.join(sorted(metrics))} of its evaluation, and no num-examples; a mean "
+                "over clients is weighted by them"
             )
-        return {"samples": int(examples), "loss": float(loss), "accuracy": float(right)}
+        return {"samples": int(examples or 0), "names": found, "reported": sorted(metrics), **report}
 
     def _ask(self, kind: str, client: int, seed: str, content: RecordDict) -> RecordDict:
         seed_generators(seed)
@@ -146,10 +157,11 @@ class App:
         reply = self._client(Message(content, dst_node_id=client + 1, message_type=kind), context)
         if reply.has_error():
             raise RuntimeError(f"client {client} answers {kind} with an error: {reply.error.reason}")
-        if len(context.state):
+        if len(context.state) and not self._discard_state:
             raise Unfit(
                 f"client {client} keeps {', '.join(context.state)} in context.state for later rounds, which is not "
-                "carried over: what a client does here depends on the model, its data and the round alone"
+                "carried over: what a client does here depends on the model, its data and the round alone; "
+                "workload.flower.discard_state: true runs the app with an empty state in each call"
             )
         return reply.content
 

@@ -26,10 +26,10 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
                 continue
             place = (request["client"], request["round"], request["seed"])
             if request["do"] == "train":
-                reported, local = app.train(*place, model)
+                reported, local = app.train(*place, model, request["loss"])
                 write_frame(replies, reported, local.tobytes())
             else:
-                write_frame(replies, app.evaluate(*place, model, request["accuracy"]))
+                write_frame(replies, app.evaluate(*place, model, request["names"]))
         except Unfit as error:
             write_frame(replies, {"unfit": str(error)})
         except ImportError as error:

@@ -6,10 +6,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from flwr.app import RecordDict
-from flwr.compat.common import recorddict_compat as compat
-from flwr.compat.common.typing import Code, EvaluateRes, FitRes, Status
 
 from .environment import Unfit
+from .older_api import Code, EvaluateRes, FitRes, Status, compat
 
 Configuration: TypeAlias = "dict[str, dict[str, Any]]"
 """The configuration records of a message, by name."""
@@ -21,7 +20,7 @@ EXAMPLES = ("num-examples", "num_examples")
 TRAIN_LOSS = ("train_loss", "train-loss", "loss")
 LOSS = ("eval_loss", "eval-loss", "loss", "test_loss")
 ACCURACY = ("accuracy", "eval_acc", "eval-acc", "eval_accuracy", "acc", "test_accuracy")
-"""Under which names clients report; the first that is there counts."""
+"""Usual names of what clients report; the first that a client reports counts."""
 
 
 def configuration_of(content: RecordDict) -> Configuration:
@@ -53,6 +52,33 @@ def metrics_of(content: RecordDict) -> dict[str, float]:
 def named(metrics: Mapping[str, float], names: Sequence[str]) -> float | None:
     """What is reported under the first of these names that is there."""
     return next((metrics[name] for name in names if name in metrics), None)
+
+
+def metric_name(metrics: Mapping[str, float], key: str, name: str, usual: Sequence[str], part: str) -> str | None:
+    """The name under which a client reports a loss or an accuracy; None: it reports none.
+
+    Args:
+        metrics: all that it reports, by name.
+        key: of ``workload.flower``, for messages.
+        name: the key's value; empty: the name is looked for, first among the usual ones, then as the only name that
+            contains `part`.
+        usual: names, the first that is there counts.
+        part: in small letters.
+
+    Raises:
+        Unfit: no metric has this name, or several names contain `part`.
+    """
+    reported = ", ".join(sorted(metrics)) or "no numbers"
+    if name:
+        if name not in metrics:
+            raise Unfit(f"workload.flower.{key}: clients report no {name}, but {reported}; name one of these")
+        return name
+    common = next((one for one in usual if one in metrics), None)
+    candidates = [one for one in metrics if part in one.lower()] if common is None else [common]
+    if len(candidates) > 1:
+        listed = ", ".join(sorted(candidates))
+        raise Unfit(f"clients report {listed}; name the one that counts with workload.flower.{key}")
+    return candidates[0] if candidates else None
 
 
 def is_legacy(content: RecordDict) -> bool:

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy.typing as npt
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.compat.common.recorddict_compat import getparametersins_to_recorddict
-from flwr.compat.common.typing import GetParametersIns
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from .environment import Unfit
+from .older_api import GetParametersIns, compat
 from .records import EVALUATE_INS, FIT_INS, Configuration, arrays_of, configuration_of, is_legacy, legacy_echo
 
 RECORDED_ROUNDS = 50
@@ -128,6 +127,8 @@ class RecordingGrid(Grid):
         if len(written) == 1:
             self.participants += len(asked)
         self.arrays = self.arrays or arrays_of(asked[0].content)
+        if not any(array.dtype.kind == "f" for array in self.arrays.values()):
+            self._refuse("sends a model without parameters of floating point, such as trees; only floats are averaged")
 
     def _refuse(self, why: str) -> None:
         self.unfit = f"the app's server {why}"
@@ -147,7 +148,7 @@ class RecordingGrid(Grid):
 
     def ask_for_parameters(self) -> None:
         """Take the first model from the first client (older API), where the server sends none."""
-        content = getparametersins_to_recorddict(GetParametersIns({}))
+        content = compat.getparametersins_to_recorddict(GetParametersIns({}))
         message = Message(content, dst_node_id=1, message_type="get_parameters")
         try:
             self.arrays = arrays_of(self._client(message, 0).content)
