@@ -157,6 +157,13 @@ def test_a_member_that_rejects_all_shares_loses_its_place_and_no_client() -> Non
     assert small.misbehaviour() == [(2, said)]
 
 
+def test_a_client_cannot_have_a_member_blamed_for_its_wrong_sum() -> None:
+    """A share that is wrong for one member alone is rejected by it, and not summed: nobody's sum is wrong."""
+    small, outcome = with_clients(DealOtherShares, {11}, 6, DealOptions(holders=1))
+    assert 11 not in outcome.survivors
+    assert [client for client, _ in small.misbehaviour()] == [11]
+
+
 class FramingSum(AnswerWrongSum):
     """Adds, at its own place, a codeword that is zero at all but three places: its own, an accomplice's, a victim's."""
 

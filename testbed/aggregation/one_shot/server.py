@@ -278,7 +278,7 @@ class OneShot(AggregationProtocol):
         if int(np.abs(key).max()) > clients * LARGEST:
             raise RoundAborted("wrong-shares", f"the sums give no sum of {clients} keys, which are small numbers")
         for point in wrong:  # only now: more wrong sums than are found can fit each other, and honest ones not fit them
-            state.misbehaved(point - 1, "summed shares: not what fits the others' sums, or a survivor has dealt it so")
+            state.misbehaved(point - 1, "summed shares: not what fits the others' sums")
         return key
 
     # -- the sum ------------------------------------------------------------------------------------------------------

@@ -50,6 +50,14 @@ def test_members_that_reject_everybody_cost_themselves_and_no_client(liars: int)
     assert [party for party, _ in settled.blamed] == MEMBERS[:liars]
 
 
+def test_a_member_that_rejects_one_client_alone_has_it_left_out_and_is_named_beside_it() -> None:
+    settled = settle(rejecting({(3, 117), (8, 150)}), CLIENTS, CODE)
+    assert settled.clients == [client for client in CLIENTS if client not in (117, 150)]
+    assert settled.members == MEMBERS
+    names = {117: "members 3 alone", 150: "members 8 alone"}
+    assert all(names[client] in said for client, said in settled.blamed)
+
+
 def test_the_check_that_most_members_name_is_recorded() -> None:
     rejected = rejecting({(member, 117) for member in range(30)})
     for member in range(20):
