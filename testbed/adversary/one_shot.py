@@ -10,22 +10,30 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
 from testbed.adversary.victims import VictimOptions, drawn_victim, recovery_told
 from testbed.aggregation.one_shot.client import OneShotClient
-from testbed.aggregation.one_shot.member import OneShotMember
-from testbed.aggregation.one_shot.messages import OpenShares, SummedShares, SumShares
+from testbed.aggregation.one_shot.member import INCONSISTENT, OneShotMember
+from testbed.aggregation.one_shot.messages import (
+    OpenShares,
+    Rejection,
+    ShareFrom,
+    SignSurvivors,
+    SummedShares,
+    SumShares,
+)
 from testbed.aggregation.one_shot.server import OneShot, OneShotRound
 from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.arrays import Ids
-from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.prime_field import Elements, elements_to_bytes, uniform
+from testbed.crypto.share_test import ShareTest
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.parties.client import Role, RoleSpec, Row, StageTable, handles
 
-_ALWAYS = {"new", "signed", "summed", "refused"}
+_ALWAYS = {"new", "opened", "signed", "summed", "refused"}
 
 
 class OneShotAccomplice(OneShotMember):
@@ -33,7 +41,8 @@ class OneShotAccomplice(OneShotMember):
 
     STAGES: ClassVar[StageTable] = OneShotMember.STAGES.extended(
         {
-            OpenShares: Row(after=_ALWAYS, then="signed", check="one-shot.out-of-order", begins=True),
+            OpenShares: Row(after=_ALWAYS, then="opened", check="one-shot.out-of-order", begins=True),
+            SignSurvivors: Row(after=_ALWAYS, then="signed", check="one-shot.out-of-order"),
             SumShares: Row(after=_ALWAYS, then="summed", check="one-shot.out-of-order"),
         }
     )
@@ -43,7 +52,7 @@ class OneShotAccomplice(OneShotMember):
         self.client.last_served = message.round - 1
         super().begin_service(message)
 
-    def check_survivors(self, message: OpenShares) -> None:
+    def check_survivors(self, named: list[int], asked: OpenShares) -> None:
         """Any set will do."""
 
     def check_signatures_of(self, rows: list[SignatureOf]) -> None:
@@ -117,20 +126,50 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
         return drawn_victim(named, state.survivors.tolist(), self.dishonest, start.randomness, start.number)
 
 
+class DealOptions(MisbehaviourOptions):
+    """How many shares are wrong."""
+
+    holders: int | None = Field(
+        None, ge=1, description="So many members get a share that belongs to no key; by default all of them"
+    )
+
+
 class DealOtherShares(ClientMisbehaviour, OneShotClient):
-    """Seals shares that belong to no key, so that nobody can take its mask from the sum."""
+    """Seals shares that belong to no key, so that nobody could take its mask from the sum; the rest of what it says is
+    as it has to be for these shares.
+    """
 
     name: ClassVar[str] = "deal-inconsistent-shares"
     applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
     extends: ClassVar[type[Role]] = OneShotClient
+    Options: ClassVar[type[MisbehaviourOptions]] = DealOptions
 
-    def shares(self, key: npt.NDArray[np.int64], members: tuple[int, ...], code: MaskCode) -> Elements:
-        """Uniform elements."""
+    def rows(self, polynomials: Elements, members: tuple[int, ...], test: ShareTest) -> Elements:
+        """Uniform elements for the first members, and honest shares for the rest."""
+        rows = super().rows(polynomials, members, test)
         if not self.attacks(self.round):
-            return super().shares(key, members, code)
-        self.record_attack(DealOtherShares, f"{len(members)} shares that belong to no key")
-        drawn = uniform(self.secret("other shares"), len(members) * code.piece_length)
-        return drawn.reshape(len(members), code.piece_length)
+            return rows
+        wanted: int | None = self.context.options_of(DealOtherShares).holders
+        count = len(members) if wanted is None else min(wanted, len(members))
+        self.record_attack(DealOtherShares, f"{count} shares that belong to no key")
+        made_up = uniform(self.secret("other shares"), count * test.row_length).reshape(count, -1)
+        return np.concatenate([made_up, rows[count:]])
+
+
+class RejectShares(ClientMisbehaviour, OneShotMember):
+    """Rejects, on the committee, the shares of all clients, which are as they have to be."""
+
+    name: ClassVar[str] = "reject-shares"
+    applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
+    extends: ClassVar[type[Role]] = OneShotMember
+
+    def rejected(self, shares: list[ShareFrom]) -> list[Rejection]:
+        """Every client's."""
+        honest = super().rejected(shares)
+        if not self.attacks(self.round):
+            return honest
+        self.record_attack(RejectShares, f"the shares of {len(shares)} clients")
+        return [Rejection(share.client, INCONSISTENT) for share in shares]
 
 
 class AnswerWrongSum(ClientMisbehaviour, OneShotMember):
@@ -146,5 +185,6 @@ class AnswerWrongSum(ClientMisbehaviour, OneShotMember):
         answer = super().on_sum_shares(message)
         if not self.attacks(message.round):
             return answer
-        self.record_attack(AnswerWrongSum, f"a sum of {len(self.summed)} elements that it has made up")
-        return SummedShares(elements_to_bytes(uniform(self.secret("wrong sum"), len(self.summed))))
+        length = self.test.code.piece_length
+        self.record_attack(AnswerWrongSum, f"a sum of {length} elements that it has made up")
+        return SummedShares(elements_to_bytes(uniform(self.secret("wrong sum"), length)))

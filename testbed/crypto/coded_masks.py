@@ -68,7 +68,7 @@ class MaskCode:
         Raises:
             InvalidShares: points that are not so: modulo the prime one would have a piece of the mask itself.
         """
-        return self._evaluated(self.pieces(seed), points)
+        return self.evaluated(self.pieces(seed), points)
 
     def shared(self, elements: Elements, seed: bytes, points: tuple[int, ...]) -> Elements:
         """`(n, piece_length)` the share of each holder of `(d,)` elements that are given: packed secret sharing.
@@ -81,9 +81,22 @@ class MaskCode:
             seed: 32 secret bytes, for these elements alone: of the uniform pieces.
             points: of the holders, as in `coded`.
         """
-        return self._evaluated(self._stacked(elements, uniform(seed, self.private * self.piece_length)), points)
+        return self.evaluated(self.polynomials(elements, seed), points)
 
-    def _evaluated(self, pieces: Elements, points: tuple[int, ...]) -> Elements:
+    def polynomials(self, elements: Elements, seed: bytes) -> Elements:
+        """`(U, piece_length)` the coefficients, lowest first, of the polynomials that `shared` evaluates.
+
+        Args:
+            elements, seed: as in `shared`.
+        """
+        return self._stacked(elements, uniform(seed, self.private * self.piece_length))
+
+    def evaluated(self, pieces: Elements, points: tuple[int, ...]) -> Elements:
+        """`(n, c)` the values, at n holders' points, of c polynomials of which `(U, c)` are the coefficients.
+
+        Raises:
+            InvalidShares: points as in `coded`.
+        """
         if len(set(points)) < len(points) or not all(0 < point < PRIME for point in points):
             raise InvalidShares(f"holders' points must be distinct, from 1 to {PRIME - 1}")
         return product(vandermonde(points, self.needed).T, pieces)
@@ -109,7 +122,7 @@ class MaskCode:
         points = sorted(coded)
         others = tuple(points[self.needed :])
         pieces = self._interpolated(coded, self.needed)
-        if not others or np.array_equal(self._evaluated(pieces, others), [coded[point] for point in others]):
+        if not others or np.array_equal(self.evaluated(pieces, others), [coded[point] for point in others]):
             return []
         every = np.stack([coded[point] for point in points])
         coins = uniform(hashlib.sha256(_COINS_DOMAIN + every.tobytes()).digest(), self.piece_length)

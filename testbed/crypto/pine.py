@@ -2,9 +2,11 @@
 
 Rothblum, Omri, Chen and Talwar, PINE: Efficient Verification of a Euclidean Norm Bound of a Secret-Shared Vector
 (USENIX Security 2024, arXiv 2311.10237), in the form of draft-chen-cfrg-vdaf-pine-01, a Verifiable Distributed
-Aggregation Function as Prio3 of draft-irtf-cfrg-vdaf is, for two aggregators, a leader (0) and a helper (1). It is the
-draft's `Pine64` with what its reference implementation has had since: the XOF of `Pine64HmacSha256Aes128`, and a gadget
-of squares for the norm; and the joint randomness is bound to the random vectors (`PineVdaf._joint_seed`).
+Aggregation Function as Prio3 of draft-irtf-cfrg-vdaf is, for two aggregators, a leader (0) and a helper (1). It is
+`Pine64HmacSha256Aes128` of the draft's repository (commit 1cd0a0b) in all but two derivations: the seed of the random
+vectors and the seed of the joint randomness bind more (`PineVdaf._wraparound_seed`, `PineVdaf._joint_seed`). So the
+function has an identifier of its own. With the draft's two derivations and the draft's identifier it reproduces the
+draft's eight vectors (tests/crypto/test_pine_draft_vectors.py).
 
 A client shares its vector of integers, the bits of its squared norm V and of B**2 - V, and for each of 100 random
 vectors of -1, 0 and 1 the bits of its product with the client's. The aggregators check, on their shares, that bits are
@@ -34,8 +36,14 @@ from testbed.crypto.pine_circuits import NormEquality, RemainingChecks
 from testbed.crypto.ternary_products import ternary_products
 from testbed.crypto.xof import Xof, XofHmacSha256Aes128, derived_seed, elements
 
+IDENTIFIER = 0xFFFF5354
+"""Of this function, in the range for private use: the draft's 0xFFFF1004 names a function with other bytes."""
 CHECKS = 100
 """Wraparound checks, all of which are to succeed."""
+PROOFS = 2
+"""Of all checks but the norm's equality."""
+NORM_PROOFS = 1
+"""Of the norm's equality."""
 ALPHA = 8.7
 NONCE_BYTES = 16
 SHARES = 2
@@ -79,15 +87,20 @@ class PineVdaf:
     """The function for vectors of one length and bound.
 
     Args:
-        dimension: d, a multiple of 4: random vectors begin with a byte then.
+        dimension: d.
         norm_bound: B, the largest norm, of vectors of integers.
         chunk: products that a gadget of the checks of bits sums.
         norm_chunk: squares that one of the norm's sums.
         xof: expands seeds.
         identifier: of the function, in what seeds are expanded for.
+        proofs: of all checks but the norm's equality. The bounds on errors above are for the default; so they are of
+            the next two. The draft's vectors have others.
+        checks: of wraparound.
+        successes: checks that a valid report passes, exactly so many.
 
     Raises:
-        ValueError: the dimension is another, or the norm none whose wraparound is found out (`largest_norm_bound`).
+        ValueError: a size below 1, more successes than checks, or a norm whose wraparound might not be found out
+            (`largest_norm_bound`).
     """
 
     dimension: int
@@ -95,16 +108,18 @@ class PineVdaf:
     chunk: int
     norm_chunk: int
     xof: type[Xof] = XofHmacSha256Aes128
-    identifier: int = 0xFFFF1004
+    identifier: int = IDENTIFIER
+    proofs: int = PROOFS
+    checks: int = CHECKS
+    successes: int = CHECKS
 
     VERSION: ClassVar[int] = 1
-    PROOFS: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if self.dimension < 1 or self.chunk < 1 or self.norm_chunk < 1:
             raise ValueError("a dimension and chunks of at least 1 are needed")
-        if self.dimension % 4:
-            raise ValueError(f"a dimension that is a multiple of 4 is needed, not {self.dimension}")
+        if self.proofs < 1 or not 1 <= self.successes <= self.checks:
+            raise ValueError("a proof and a success are needed at least, and no more successes than checks")
         if not 1 <= self.norm_bound <= largest_norm_bound():
             raise ValueError(f"a norm of 1 to {largest_norm_bound()} is needed, not {self.norm_bound}")
 
@@ -114,15 +129,16 @@ class PineVdaf:
     def circuits(self) -> tuple[NormEquality, RemainingChecks]:
         """What the one proof of the norm and the others are about."""
         norm = NormEquality(
-            self.dimension, self.norm_bound, self.norm_chunk, CHECKS, _wraparound_bound(self.norm_bound)
-        )
+            self.dimension, self.norm_bound, self.norm_chunk, self.checks, _wraparound_bound(self.norm_bound),
+            self.successes,
+        )  # fmt: skip
         return norm, RemainingChecks(norm, self.chunk)
 
     @property
     def proven(self) -> list[Circuit]:
         """What each of the proofs is about, in order."""
         norm, rest = self.circuits
-        return [norm, *[rest] * self.PROOFS]
+        return [*[norm] * NORM_PROOFS, *[rest] * self.proofs]
 
     @property
     def measurement_length(self) -> int:
@@ -158,7 +174,7 @@ class PineVdaf:
     @property
     def entries_bytes(self) -> int:
         """Of the random vectors of a report."""
-        return CHECKS * -(-self.dimension // 4)
+        return self.checks * -(-self.dimension // 4)
 
     # -- the client (the draft's `shard`) -----------------------------------------------------------------------------
 
@@ -180,7 +196,7 @@ class PineVdaf:
         leader_begun = field64.subtract(begun, helper_share[: len(begun)])
         blinds = leader_blinds[0], helper_blinds[0]
         parts = self._parts(_WRAPAROUND_PART, blinds, nonce, leader_begun, helper_share[: len(begun)])
-        products = self._products(vector, norm.magnitude(vector), self._seed(_WRAPAROUND_SEED, parts))
+        products = self._products(vector, norm.magnitude(vector), self._wraparound_seed(parts))
         bits = norm.product_bits(products)
         leader_share = np.concatenate([leader_begun, field64.subtract(bits, helper_share[len(begun) :])])
         blinds = leader_blinds[1], helper_blinds[1]
@@ -193,7 +209,7 @@ class PineVdaf:
 
     def _proofs(self, measurement: Elements, seed: bytes, joint: list[Elements]) -> Elements:
         lengths = [linear_proofs.prove_rand_length(circuit) for circuit in self.proven]
-        stream = self.xof(seed, self._domain(_PROVE), bytes([self.PROOFS]))
+        stream = self.xof(seed, self._domain(_PROVE), self._proof_counts)
         rand = np.split(elements(stream, sum(lengths)), np.cumsum(lengths)[:-1])
         each = zip(self.proven, rand, joint, strict=True)
         return np.concatenate([linear_proofs.prove(circuit, measurement, some, more) for circuit, some, more in each])
@@ -221,11 +237,11 @@ class PineVdaf:
         begun = measurement[: self.dimension + self.circuits[0].norm_bits_length]
         parts[aggregator] = self._part(_WRAPAROUND_PART, aggregator, blinds[0], nonce, begun)
         parts[2 + aggregator] = self._part(_JOINT_PART, aggregator, blinds[1], nonce, measurement)
-        seeds = self._seed(_WRAPAROUND_SEED, parts[:2]), self._joint_seed(parts)
+        seeds = self._wraparound_seed(parts[:2]), self._joint_seed(parts)
         output = measurement[: self.dimension]
         products = self._products(output, 64, seeds[0])
         shared = np.concatenate([measurement, _reduced(products)])
-        points = elements(self.xof(verify_key, self._domain(_QUERY), bytes([self.PROOFS]), nonce), 1 + self.PROOFS)
+        points = elements(self.xof(verify_key, self._domain(_QUERY), self._proof_counts, nonce), len(self.proven))
         verifiers = []
         for circuit, point, joint in zip(self.proven, points.tolist(), self._joint(seeds[1]), strict=True):
             proof, proofs = np.split(proofs, [linear_proofs.proof_length(circuit)])
@@ -250,11 +266,12 @@ class PineVdaf:
         for number, circuit in enumerate(self.proven):
             verifier, verifiers = np.split(verifiers, [linear_proofs.verifier_length(circuit)])
             if not linear_proofs.decide(circuit, verifier):
-                what = "its norm is not what it says" if number == 0 else "a bit, its norm or a wraparound check"
+                of_norm = number < NORM_PROOFS
+                what = "its norm is not what it says" if of_norm else "a bit, its norm or a wraparound check"
                 raise InvalidProof(f"not valid: {what}")
         both = [share[len(share) - 2 * size :] for share in (leader, helper)]
         parts = [part[:size] for part in both] + [part[size:] for part in both]
-        return self._seed(_WRAPAROUND_SEED, parts[:2]) + self._joint_seed(parts)
+        return self._wraparound_seed(parts[:2]) + self._joint_seed(parts)
 
     def helper_output(self, share: bytes) -> Elements:
         """`(d,)` what `prepare` finds of the vector in the helper's share."""
@@ -282,17 +299,17 @@ class PineVdaf:
         return elements(self.xof(seed, self._domain(_MEASUREMENT), b"\x01"), self.measurement_length)
 
     def _helper_proofs(self, seed: bytes) -> Elements:
-        return elements(self.xof(seed, self._domain(_PROOF), bytes([self.PROOFS, 1])), self.proofs_length)
+        return elements(self.xof(seed, self._domain(_PROOF), self._proof_counts, b"\x01"), self.proofs_length)
 
     def _joint(self, seed: bytes) -> list[Elements]:
-        """Of each proof, that of the norm's has none."""
+        """Of each proof; those of the norm have none."""
         _, rest = self.circuits
-        drawn = elements(self.xof(seed, self._domain(_JOINT), bytes([self.PROOFS])), self.PROOFS * rest.joint)
-        return [drawn[:0], *np.split(drawn, self.PROOFS)]
+        drawn = elements(self.xof(seed, self._domain(_JOINT), bytes([self.proofs])), self.proofs * rest.joint)
+        return [*[drawn[:0]] * NORM_PROOFS, *np.split(drawn, self.proofs)]
 
     def _products(self, vector: npt.NDArray[np.int64] | Elements, bits: int, seed: bytes) -> list[int]:
         entries = self.xof(seed, self._domain(_WRAPAROUND)).read(self.entries_bytes)
-        return ternary_products(vector, bits, entries, CHECKS)
+        return ternary_products(vector, bits, entries, self.checks)
 
     def _parts(self, usage: int, blinds: tuple[bytes, bytes], nonce: bytes, *shares: Elements) -> list[bytes]:
         return [self._part(usage, i, blinds[i], nonce, share) for i, share in enumerate(shares)]
@@ -304,14 +321,34 @@ class PineVdaf:
     def _seed(self, usage: int, parts: list[bytes]) -> bytes:
         return derived_seed(self.xof, bytes(self.xof.seed_bytes), self._domain(usage), *parts)
 
-    def _joint_seed(self, parts: list[bytes]) -> bytes:
-        """From all four parts.
+    def _wraparound_seed(self, parts: list[bytes]) -> bytes:
+        """The seed of the random vectors, from the statement and the first two parts; the draft takes the parts alone.
 
-        The draft takes the last two alone. A client could then choose the random vectors and the joint randomness
+        Aggregators with other parameters so derive another seed, and reject the report.
+        """
+        return self._seed(_WRAPAROUND_SEED, [self._statement, *parts])
+
+    def _joint_seed(self, parts: list[bytes]) -> bytes:
+        """The seed of the joint randomness, from the statement and all four parts.
+
+        The draft takes the last two parts alone. A client could then choose the random vectors and the joint randomness
         independently of each other: with 2**k tries of either there are 2**(2 k) pairs, and a polynomial's roots among
         2**k tries are looked up.
         """
-        return self._seed(_JOINT_SEED, parts)
+        return self._seed(_JOINT_SEED, [self._statement, *parts])
+
+    @property
+    def _statement(self) -> bytes:
+        """What is proven, and with how many proofs: each number in eight bytes."""
+        numbers = (
+            self.dimension, self.norm_bound, self.chunk, self.norm_chunk, NORM_PROOFS, self.proofs, self.checks,
+            self.successes,
+        )  # fmt: skip
+        return b"".join(number.to_bytes(8, "big") for number in numbers)
+
+    @property
+    def _proof_counts(self) -> bytes:
+        return bytes([NORM_PROOFS, self.proofs])
 
     def _domain(self, usage: int) -> bytes:
         return bytes([self.VERSION]) + self.identifier.to_bytes(4, "big") + usage.to_bytes(2, "big")

@@ -27,6 +27,7 @@ class NormEquality:
         chunk: squares to a gadget.
         checks: of wraparound.
         check_bound: what a product is at most; it is above the negative of that. A power of two.
+        successes: checks that a valid measurement says to have passed.
     """
 
     dimension: int
@@ -34,6 +35,7 @@ class NormEquality:
     chunk: int
     checks: int
     check_bound: int
+    successes: int
 
     @cached_property
     def gadget(self) -> Squares:
@@ -82,10 +84,14 @@ class NormEquality:
         return np.concatenate([bits_of(value, self.norm_width) for value in both])
 
     def product_bits(self, products: list[int]) -> Elements:
-        """`(checks (check_width + 1),)` those of each check; of what does not fit, the lowest bits."""
-        one = np.ones(1, np.uint64)
-        rows = [[bits_of(product + self.check_bound - 1, self.check_width), one] for product in products]
-        return np.concatenate([part for row in rows for part in row])
+        """`(checks (check_width + 1),)` those of each check; of what does not fit, the lowest bits.
+
+        The last bit of a check says that it has succeeded: of the first `successes` whose product is in range.
+        """
+        in_range = np.array([-self.check_bound < product <= self.check_bound for product in products])
+        succeeded = (in_range & (np.cumsum(in_range) <= self.successes)).astype(np.uint64)
+        rows = [bits_of(product + self.check_bound - 1, self.check_width) for product in products]
+        return np.concatenate([np.append(row, bit) for row, bit in zip(rows, succeeded, strict=True)])
 
     def magnitude(self, vector: npt.NDArray[np.int64]) -> int:
         """Bits of the vector's elements, with their sign."""
@@ -94,7 +100,7 @@ class NormEquality:
 
 @dataclass(frozen=True)
 class RemainingChecks:
-    """Bits are bits, V is at most B**2, products are in range, and all checks have succeeded.
+    """Bits are bits, V is at most B**2, products are in range, and as many checks as there must have succeeded.
 
     Attributes:
         norm: what the measurement consists of.
@@ -146,7 +152,7 @@ class RemainingChecks:
             int(field64.total(of_bits)),
             both - norm.norm_bound**2 * share,
             int(field64.total(of_checks)),
-            int(field64.total(self._successes(bits))) - norm.checks * share,
+            int(field64.total(self._successes(bits))) - norm.successes * share,
         )
         return sum(pow(final, power, PRIME) * value for power, value in enumerate(to_be_zero)) % PRIME
 

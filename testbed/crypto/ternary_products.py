@@ -1,7 +1,7 @@
 """Dot products of a long vector with random vectors of -1, 0 and 1: Rothblum, Omri, Chen and Talwar, PINE: Efficient
 Verification of a Euclidean Norm Bound of a Secret-Shared Vector (USENIX Security 2024, arXiv 2311.10237), figure 2.
 
-An entry is two bits of a stream, a byte's highest first: 00 is -1, 11 is 1, 01 and 10 are 0. So it is one less than how
+An entry is two bits of a stream, a byte's lowest first: 00 is -1, 11 is 1, 01 and 10 are 0. So it is one less than how
 many of them are set, and a product is that of the counts less the sum of the vector.
 
 Products are made in float32, which BLAS multiplies at the speed of the machine: the vector is cut into limbs of 11
@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 _LIMB = 11  # bits
 _TOGETHER = 256  # bytes of each random vector at once, four entries to a byte: they stay in a core's cache
-_MASKS = (0xC0, 0x30, 0x0C, 0x03)
-_SCALES = np.array([1 / 64, 1 / 16, 1 / 4, 1], np.float32)[:, None]
+_MASKS = (0x03, 0x0C, 0x30, 0xC0)
+_SCALES = np.array([1, 1 / 4, 1 / 16, 1 / 64], np.float32)[:, None]
 
 
 def ternary_products(vector: npt.NDArray[Any], bits: int, entries: bytes | bytearray, count: int) -> list[int]:

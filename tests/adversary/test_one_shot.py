@@ -8,7 +8,13 @@ import pytest
 
 from testbed.adversary.committees import ForgeCommittee, ForgeOptions
 from testbed.adversary.misbehaviour import AttackContext, dishonest_role, malicious_server
-from testbed.adversary.one_shot import AnswerWrongSum, ContradictCommittee, DealOtherShares
+from testbed.adversary.one_shot import (
+    AnswerWrongSum,
+    ContradictCommittee,
+    DealOptions,
+    DealOtherShares,
+    RejectShares,
+)
 from testbed.adversary.victims import VictimOptions
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import SummedShares, SumShares
@@ -93,8 +99,9 @@ def test_without_an_accomplice_outside_there_is_no_other_committee_to_name() -> 
     assert small.refusals() == []
 
 
-def with_clients(kind: Any, dishonest: set[int], threshold: int) -> tuple[SmallFederation, Any]:
-    given, context = parameters(threshold), AttackContext(frozenset(dishonest))
+def with_clients(kind: Any, dishonest: set[int], threshold: int, options: Any = None) -> tuple[SmallFederation, Any]:
+    given = parameters(threshold)
+    context = AttackContext(frozenset(dishonest), {} if options is None else {kind: options})
     role = dishonest_role(kind.extends, [kind], context)
     small = SmallFederation(DELTAS, given, protocol=OneShot, roles=[RoleSpec(role, given, frozenset(dishonest))])
     try:
@@ -123,13 +130,38 @@ def test_where_all_members_are_needed_a_wrong_sum_ends_the_round() -> None:
     assert "no sum of 12 keys" in outcome.detail
 
 
-def test_shares_of_no_key_end_the_round() -> None:
-    small, outcome = with_clients(DealOtherShares, {11}, 6)
-    assert outcome.reason == "wrong-shares"
+@pytest.mark.parametrize("holders", [1, 2, 3, 7, None])
+def test_a_client_whose_shares_belong_to_no_key_is_left_out_and_the_round_goes_on(holders: int | None) -> None:
+    """Whether it deals so to one member, to more than may be lost, or to all: T = 1, and 6 of 8 members must sum."""
+    small, outcome = with_clients(DealOtherShares, {11}, 6, DealOptions(holders=holders))
+    assert outcome.survivors.tolist() == list(range(11))
+    assert np.abs(outcome.mean - np.float32(DELTAS)[:11].mean(0)).max() < 1e-4
     assert small.refusals() == []
     assert [event.detail for event in small.network.events if event.kind == "attack"] == [
-        "deal-inconsistent-shares: 8 shares that belong to no key"
+        f"deal-inconsistent-shares: {holders or 8} shares that belong to no key"
     ]
+    alone = "one-shot.inconsistent-share: for members 2 alone, who may have rejected it in vain"
+    assert small.misbehaviour() == [(11, alone if holders == 1 else "one-shot.inconsistent-share")]
+
+
+def test_several_dealers_of_no_key_are_left_out() -> None:
+    small, outcome = with_clients(DealOtherShares, {0, 5, 11}, 6, DealOptions(holders=4))
+    assert outcome.survivors.tolist() == [client for client in range(12) if client not in (0, 5, 11)]
+    assert sorted(client for client, _ in small.misbehaviour()) == [0, 5, 11]
+
+
+def test_a_member_that_rejects_all_shares_loses_its_place_and_no_client() -> None:
+    small, outcome = with_clients(RejectShares, {2}, 6)
+    assert len(outcome.survivors) == 12
+    said = "opened shares: rejects those of 12 clients, or these have dealt them so"
+    assert small.misbehaviour() == [(2, said)]
+
+
+def test_a_client_cannot_have_a_member_blamed_for_its_wrong_sum() -> None:
+    """A share that is wrong for one member alone is rejected by it, and not summed: nobody's sum is wrong."""
+    small, outcome = with_clients(DealOtherShares, {11}, 6, DealOptions(holders=1))
+    assert 11 not in outcome.survivors
+    assert [client for client, _ in small.misbehaviour()] == [11]
 
 
 class FramingSum(AnswerWrongSum):

@@ -1,8 +1,6 @@
-"""PINE: the published vector, honest reports, and those that are not valid."""
+"""PINE: honest reports, and those that are not valid; the published vectors are in test_pine_draft_vectors.py."""
 
 import math
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,81 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.crypto import InvalidProof, InvalidShares, field64
-from testbed.crypto.field64 import PRIME, Elements
-from testbed.crypto.linear_proofs import Products
+from testbed.crypto.field64 import PRIME
 from testbed.crypto.pine import PineVdaf, Prepared, Report, largest_norm_bound
-from testbed.crypto.pine_circuits import NormEquality, RemainingChecks
 from testbed.crypto.ternary_products import ternary_products
-from tests.crypto.published import vectors
-from tests.crypto.turboshake import XofTurboShake128
+from tests.crypto.draft_pine import DraftPine
 from tests.thoroughness import examples
 
 KEY, NONCE = bytes(range(32)), bytes(range(16))
-VECTOR = vectors("pine/draft_chen_cfrg_vdaf_pine_01")
-
-
-class NormOfProducts(NormEquality):
-    """The vector was made before squares had a gadget of their own: x x is a product there."""
-
-    @cached_property
-    def gadget(self) -> Any:
-        return Products(self.chunk)
-
-    def inputs(self, measurement: Elements, joint: Elements, shares: int) -> Elements:
-        return np.repeat(super().inputs(measurement, joint, shares), 2, axis=1)
-
-
-class PublishedPine(PineVdaf):
-    @cached_property
-    def circuits(self) -> tuple[NormEquality, RemainingChecks]:
-        norm, _ = super().circuits
-        older = NormOfProducts(norm.dimension, norm.norm_bound, norm.chunk, norm.checks, norm.check_bound)
-        return older, RemainingChecks(older, self.chunk)
-
-    def _joint_seed(self, parts: list[bytes]) -> bytes:
-        return super()._joint_seed(parts[2:])  # of the wraparound checks' seed, nothing
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_the_published_vector(number: int) -> None:
-    expected = VECTOR["reports"][number]
-    pine = PublishedPine(
-        VECTOR["dimension"], VECTOR["l2_norm_bound"], VECTOR["chunk_length"], VECTOR["chunk_length_norm_equality"],
-        XofTurboShake128, 0xFFFFFFFF,
-    )  # fmt: skip
-    key, nonce, rand = (bytes.fromhex(VECTOR[name]) for name in ("verify_key", "nonce", "rand"))
-    vector = np.zeros(pine.dimension, np.int64)
-    vector[expected["one_at"]] = 2 ** VECTOR["num_frac_bits"]
-    report = pine.shard(vector, nonce, [rand[first : first + 16] for first in range(0, len(rand), 16)])
-    assert report.leader.hex().startswith(expected.get("leader_share_begins", ""))
-    assert report.leader.hex().endswith(expected["leader_share_ends"])
-    assert report.helper.hex() == VECTOR["helper_share"]
-    assert report.public.hex() == expected.get("public_share", report.public.hex())
-    shares = [report.leader, report.helper]
-    prepared = [pine.prepare(i, key, nonce, report.public, share) for i, share in enumerate(shares)]
-    for i, one in enumerate(prepared):
-        assert len(one.share) == pine.prepare_bytes
-        assert one.share.hex().startswith(expected["prep_shares_begin"][i])
-        assert one.share.hex().endswith(expected.get("prep_shares_end", ["", ""])[i])
-    message = pine.combined(prepared[0].share, prepared[1].share)
-    assert message.hex() == expected["prep_message"]
-    assert message == prepared[0].seeds == prepared[1].seeds
-
-
-def test_the_published_sum() -> None:
-    pine = PublishedPine(20, 65536, 150, 4, XofTurboShake128, 0xFFFFFFFF)
-    rand = bytes.fromhex(VECTOR["rand"])
-    shares: list[list[Elements]] = [[], []]
-    for place in (0, 1):
-        vector = np.zeros(20, np.int64)
-        vector[place] = 16
-        report = pine.shard(vector, NONCE, [rand[first : first + 16] for first in range(0, len(rand), 16)])
-        for i, share in enumerate([report.leader, report.helper]):
-            shares[i].append(pine.prepare(i, KEY[:16], NONCE, report.public, share).output)
-    totals = [field64.add(*outputs) for outputs in shares]
-    assert [field64.to_bytes(total).hex() for total in totals] == VECTOR["agg_shares"]
-    assert (field64.to_signed(field64.add(*totals))[:2] / 16).tolist() == VECTOR["agg_result"]
-
 
 # -- the function as it is used ----------------------------------------------------------------------------------------
 
@@ -117,8 +47,8 @@ def within(bound: int, dimension: int, seed: int) -> npt.NDArray[np.int64]:
 @given(st.integers(1, 90), st.integers(0, 25), st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 40))
 def test_honest_reports_are_valid_and_open_to_the_vector(d: int, bits: int, seed: int, chunk: int, norm: int) -> None:
     bound = min(2**bits, largest_norm_bound())
-    pine = PineVdaf(4 * d, bound, chunk, norm)
-    vector = within(bound, 4 * d, seed)
+    pine = PineVdaf(d, bound, chunk, norm)
+    vector = within(bound, d, seed)
     report = pine.shard(vector, NONCE, seeds(1))
     assert (len(report.leader), len(report.helper), len(report.public)) == (pine.leader_bytes, 128, 128)
     leader, helper = decided(pine, report)
@@ -210,11 +140,25 @@ def test_other_random_vectors_come_with_other_joint_randomness() -> None:
     """Else a client could look for the two apart from each other, as in the draft: 2**120 pairs of 2**60 tries each."""
     report = PineVdaf(20, 1000, 50, 4).shard(within(1000, 20, 1), NONCE, seeds(4))
     other = bytes(32) + report.public[32:]  # the leader's part of the random vectors' seed, as the helper is told it
-    for kind, same in ((PineVdaf, False), (PublishedPine, True)):
+    for kind, same in ((PineVdaf, False), (DraftPine, True)):
         pine = kind(20, 1000, 50, 4)
         told = [pine.prepare(1, KEY, NONCE, public, report.helper).seeds for public in (report.public, other)]
         assert told[0][:32] != told[1][:32]
         assert (told[0][32:] == told[1][32:]) is same
+
+
+@pytest.mark.parametrize("other", [{"norm_bound": 1001}, {"chunk": 51}, {"norm_chunk": 5}, {"successes": 99}])
+def test_another_statement_comes_with_other_seeds(other: dict[str, int]) -> None:
+    """As the draft has it, one share gives the same seeds under another bound, or with other proofs."""
+    given = {"norm_bound": 1000, "chunk": 50, "norm_chunk": 4}
+    report = PineVdaf(20, **given).shard(within(1000, 20, 1), NONCE, seeds(4))
+    for kind, same in ((PineVdaf, False), (DraftPine, True)):
+        found = [
+            kind(20, **numbers).prepare(1, KEY, NONCE, report.public, report.helper).seeds
+            for numbers in (given, given | other)
+        ]
+        assert (found[0][:32] == found[1][:32]) is same
+        assert (found[0][32:] == found[1][32:]) is same
 
 
 @pytest.mark.parametrize("place", [0, 30, 8 * 20 + 8 * 70, -100, -40])
@@ -271,5 +215,5 @@ def test_bounds_that_the_field_cannot_hold_are_refused() -> None:
         PineVdaf(20, largest_norm_bound() + 1, 50, 4)
     with pytest.raises(ValueError, match="norm"):
         PineVdaf(20, 0, 50, 4)
-    with pytest.raises(ValueError, match="multiple of 4"):
-        PineVdaf(21, 1000, 50, 4)
+    with pytest.raises(ValueError, match="no more successes than checks"):
+        PineVdaf(21, 1000, 50, 4, successes=101)

@@ -12,8 +12,7 @@ def slow(vector: list[int], entries: bytes, count: int) -> list[int]:
     length = -(-len(vector) // 4)
     rows = [entries[first : first + length] for first in range(0, count * length, length)]
     return [
-        sum(value * ENTRY[row[place // 4] >> (6 - 2 * (place % 4)) & 3] for place, value in enumerate(vector))
-        for row in rows
+        sum(value * ENTRY[row[place // 4] >> 2 * (place % 4) & 3] for place, value in enumerate(vector)) for row in rows
     ]
 
 

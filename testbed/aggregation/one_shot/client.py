@@ -5,10 +5,13 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from testbed.aggregation.one_shot.charges import charge_shares
 from testbed.aggregation.one_shot.messages import (
     SEALING_PURPOSE,
     Submission,
     Submit,
+    challenge_context,
+    commitment_to,
     context_digest,
     public_seed,
     seal_share,
@@ -23,8 +26,9 @@ from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import NONCE_BYTES
 from testbed.crypto.negacyclic_ntt import DEGREE
 from testbed.crypto.packed_sums import key_of
-from testbed.crypto.prime_field import ELEMENT_BYTES, PRIME, Elements
+from testbed.crypto.prime_field import PRIME, Elements, elements_to_bytes
 from testbed.crypto.ring_lwe import PRIMES
+from testbed.crypto.share_test import ShareTest, root_of
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.parties.client import StageTable, handles
@@ -67,8 +71,8 @@ class OneShotClient(Participant):
                 code,
                 self.parameters.bits,
             )
-            key = self.mask_key()
-            return Submission(self.masked(key), self.sealed_shares(key, message.committee, code, context))
+            key, test = self.mask_key(), ShareTest(code, len(message.committee.members))
+            return self.submission(self.masked(key), key, message.committee.clients, test, context)
 
     def mask_key(self) -> npt.NDArray[np.int64]:
         """`(4096,)` the key of the mask."""
@@ -93,27 +97,47 @@ class OneShotClient(Participant):
         coins = self.environment.randomness.simulation_key(self.number, self.round, "stochastic rounding")
         return self.parameters.quantisation.encode(np.asarray(update.delta, np.float32), weight, coins)
 
-    def sealed_shares(
-        self, key: npt.NDArray[np.int64], committee: CommitteeList, code: MaskCode, context: bytes
-    ) -> list[bytes]:
-        """A share of the key for each member, in the committee's order, sealed."""
-        members = committee.clients
-        directory = self.environment.look_up(members)
-        identity = self.client.identity
-        assert identity is not None
-        nonce = self.secret("one-shot nonce")[:NONCE_BYTES]
-        sealed = []
-        for member, share in zip(members, self.shares(key, members, code), strict=True):
-            pair_key = remembered.agree(identity.agreement, directory.agreement_key(member), SEALING_PURPOSE)
-            sealed.append(seal_share(pair_key, nonce, self.number, member, share, context))
-        meter("x25519.agree", len(members))
-        meter("aead.seal", len(members))
-        meter("aead.byte", len(members) * ELEMENT_BYTES * code.piece_length)
-        return sealed
+    def submission(
+        self,
+        masked: IntegerVector,
+        key: npt.NDArray[np.int64],
+        members: tuple[int, ...],
+        test: ShareTest,
+        context: bytes,
+    ) -> Submission:
+        """The masked update, with a sealed share of the key for each member, and what shows that they belong together.
 
-    def shares(self, key: npt.NDArray[np.int64], members: tuple[int, ...], code: MaskCode) -> Elements:
-        """`(members, piece_length)` the shares of the key, as elements of the field."""
-        points = tuple(point_of(member) for member in members)
-        meter("mask.element", code.private * code.piece_length)
-        meter("field.multiply", len(members) * code.needed * code.piece_length)
-        return code.shared((key % PRIME).astype(np.uint32), self.secret("one-shot shares"), points)
+        Args:
+            members: in the committee's order.
+            test: of their shares.
+            context: what shares are bound to.
+        """
+        pair_keys = self.pair_keys(members)
+        nonce = self.secret("one-shot nonce")[:NONCE_BYTES]
+        polynomials = self.polynomials(key, test)
+        rows = self.rows(polynomials, members, test)
+        whom = list(zip(members, pair_keys, rows, strict=True))
+        commitments = [commitment_to(pair, nonce, self.number, member, row, context) for member, pair, row in whom]
+        root = root_of(commitments)
+        challenge = test.challenge(root, challenge_context(self.number, context))
+        responses = elements_to_bytes(test.response(polynomials, challenge))
+        sealed = [seal_share(pair, nonce, self.number, member, row, context, root) for member, pair, row in whom]
+        charge_shares(test)
+        return Submission(masked, sealed, b"".join(commitments), responses)
+
+    def pair_keys(self, members: tuple[int, ...]) -> list[bytes]:
+        """The key that this client has in common with each member."""
+        directory, identity = self.environment.look_up(members), self.client.identity
+        assert identity is not None
+        return [
+            remembered.agree(identity.agreement, directory.agreement_key(member), SEALING_PURPOSE) for member in members
+        ]
+
+    def polynomials(self, key: npt.NDArray[np.int64], test: ShareTest) -> Elements:
+        """`(U, row_length)` the coefficients of the polynomials that share the key."""
+        secrets = self.secret("one-shot shares"), self.secret("one-shot blinds")
+        return test.polynomials((key % PRIME).astype(np.uint32), *secrets)
+
+    def rows(self, polynomials: Elements, members: tuple[int, ...], test: ShareTest) -> Elements:
+        """`(members, row_length)` the shares of the key with their blinds, as elements of the field."""
+        return test.code.evaluated(polynomials, tuple(point_of(member) for member in members))

@@ -1,4 +1,5 @@
-"""The side of `one-shot` that serves on the committee: open the shares of one set of clients, and sum them.
+"""The side of `one-shot` that serves on the committee: open and test clients' shares, sign one set of clients, and sum
+their shares.
 
 It may be no participant of the round itself, so all that it knows of the clients is what the server says, and that
 their shares open: only for what those clients were told, too (`context_digest`).
@@ -6,16 +7,24 @@ their shares open: only for what those clients were told, too (`context_digest`)
 
 from typing import ClassVar
 
+import numpy as np
+
+from testbed.aggregation.one_shot.charges import charge_opening
 from testbed.aggregation.one_shot.client import ORDER, code_of
 from testbed.aggregation.one_shot.messages import (
     SEALING_PURPOSE,
     SURVIVORS_DOMAIN,
+    OpenedShares,
     OpenShares,
+    Rejection,
     ShareFrom,
     SharesFromSurvivors,
     SignedSurvivors,
+    SignSurvivors,
     SummedShares,
     SumShares,
+    challenge_context,
+    commitment_to,
     context_digest,
     open_share,
     survivors_content,
@@ -25,31 +34,46 @@ from testbed.aggregation.participant import Participant, row
 from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.committee.choice import verified
 from testbed.crypto import OpeningFailed, remembered
-from testbed.crypto.coded_masks import MaskCode
-from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, elements_to_bytes, total
+from testbed.crypto.encryption import NONCE_BYTES
+from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, elements_from_bytes, elements_to_bytes, total
+from testbed.crypto.share_test import ShareTest
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.parties.client import Client, StageTable, handles
+
+UNOPENED = "one-shot.bad-share"
+"""The check of shares that do not open, or are not what their client has committed to."""
+INCONSISTENT = "one-shot.inconsistent-share"
+"""The check of shares that do not belong to those of the other members."""
 
 
 class OneShotMember(Participant):
     """One member of the committee in one round.
 
     Attributes:
-        opened: the question that named the survivors.
-        code: how keys are shared.
+        asked: the question that brought the shares.
+        test: of the shares, and how keys are shared.
+        bound_to: what the shares open with.
+        opened: by client whose share has passed, the share.
+        survivors: the clients whose shares it will sum.
         signed: what it has signed of the survivors.
-        summed: the sum of the survivors' shares.
     """
 
     STAGES: ClassVar[StageTable] = StageTable(
-        start="new", rows={OpenShares: row("new", "signed", ORDER), SumShares: row("signed", "summed", ORDER)}
+        start="new",
+        rows={
+            OpenShares: row("new", "opened", ORDER),
+            SignSurvivors: row("opened", "signed", ORDER),
+            SumShares: row("signed", "summed", ORDER),
+        },
     )
     parameters: OneShotParameters
-    opened: OpenShares
-    code: MaskCode
+    asked: OpenShares
+    test: ShareTest
+    bound_to: bytes
+    opened: dict[int, Elements]
+    survivors: list[int]
     signed: bytes
-    summed: Elements
 
     def __init__(self, client: Client, parameters: OneShotParameters) -> None:
         super().__init__(client, parameters)
@@ -58,21 +82,21 @@ class OneShotMember(Participant):
     # -- OpenShares ---------------------------------------------------------------------------------------------------
 
     @handles(OpenShares)
-    def on_open_shares(self, message: OpenShares, private: SharesFromSurvivors) -> SignedSurvivors:
-        """Sign the one set of survivors whose shares this member will sum, once they have all opened."""
+    def on_open_shares(self, message: OpenShares, private: SharesFromSurvivors) -> OpenedShares:
+        """Open and test the shares of those whose input has arrived; nothing is signed yet."""
         with self.progress.answering(message, message.round):
             self.begin_service(message)
             self.check_told(message)
-            self.check_survivors(message)
-            environment, committee = self.environment, message.committee
-            context = context_digest(
-                environment.experiment_id, self.round, message.participants, message.training, message.agreed,
-                committee, self.code, self.parameters.bits,
+            self.check_survivors(message.survivors, message)
+            self.asked = message
+            self.bound_to = context_digest(
+                self.environment.experiment_id, self.round, message.participants, message.training, message.agreed,
+                message.committee, self.test.code, self.parameters.bits,
             )  # fmt: skip
-            self.opened, survivors = message, sorted(message.survivors)
-            self.summed = self.sum_of(survivors, private.shares, context)
-            self.signed = survivors_content(self.round, survivors, context)
-            return SignedSurvivors(self.sign(SURVIVORS_DOMAIN, self.signed))
+            shares = {share.client: share for share in private.shares}
+            if len(shares) != len(private.shares) or shares.keys() != set(message.survivors):
+                raise Refusal("one-shot.foreign-shares", "not one share of each survivor")
+            return OpenedShares(self.rejected([shares[client] for client in sorted(shares)]))
 
     def begin_service(self, message: OpenShares) -> None:
         """Refuse a round in which it does not serve, or has served before: two sums' difference is an update."""
@@ -83,7 +107,7 @@ class OneShotMember(Participant):
         if self.number not in message.committee.clients:
             raise Refusal("one-shot.not-a-member", "asked to serve on a committee that it is not on")
         verified(self.parameters.committee, message.committee, message.round, self.environment)
-        self.code = code_of(self.parameters, message.committee)
+        self.test = ShareTest(code_of(self.parameters, message.committee), len(message.committee.members))
         self.round = client.last_served = message.round
 
     def check_told(self, message: OpenShares) -> None:
@@ -102,38 +126,75 @@ class OneShotMember(Participant):
         if not fewest <= participants <= most:
             raise Refusal("one-shot.wrong-size", f"{participants} announced, never fewer than {fewest} or over {most}")
 
-    def check_survivors(self, message: OpenShares) -> None:
+    def check_survivors(self, named: list[int], asked: OpenShares) -> None:
         """Refuse a set that no honest server sums."""
-        survivors, fewest = set(message.survivors), self.parameters.fewest(message.participants)
-        if len(survivors) != len(message.survivors):
+        survivors, fewest = set(named), self.parameters.fewest(asked.participants)
+        if len(survivors) != len(named):
             raise Refusal("one-shot.foreign-survivor", "a survivor twice")
-        if message.agreed and not survivors <= set(message.agreed):
+        if asked.agreed and not survivors <= set(asked.agreed):
             raise Refusal("one-shot.foreign-survivor", "a survivor that is not on the agreed list")
-        if not fewest <= len(survivors) <= message.participants:
-            detail = f"{len(survivors)} of {message.participants} survive, never fewer than {fewest}"
+        if not fewest <= len(survivors) <= asked.participants:
+            detail = f"{len(survivors)} of {asked.participants} survive, never fewer than {fewest}"
             raise Refusal("one-shot.too-few", detail)
-        self.batches.check_survivors(message.survivors)
+        self.batches.check_survivors(named)
 
-    def sum_of(self, survivors: list[int], shares: list[ShareFrom], context: bytes) -> Elements:
-        """`(piece_length,)` the sum of the survivors' shares; refuses unless each has sealed one, in this context."""
-        sealed = {share.client: share.sealed for share in shares}
-        if len(sealed) != len(shares) or sealed.keys() != set(survivors):
-            raise Refusal("one-shot.foreign-shares", "not one share of each survivor")
-        directory, identity = self.environment.look_up(survivors), self.client.identity
-        assert identity is not None
-        opened = []
-        for client in survivors:
-            pair_key = remembered.agree(identity.agreement, directory.agreement_key(client), SEALING_PURPOSE)
+    def rejected(self, shares: list[ShareFrom]) -> list[Rejection]:
+        """The clients whose shares do not open in this context, or do not belong together; keeps all other shares."""
+        directory = self.environment.look_up([share.client for share in shares])
+        charge_opening(self.test, len(shares))
+        rows: dict[int, Elements] = {}
+        for share in shares:
             try:
-                opened.append(open_share(pair_key, client, self.number, sealed[client], context, self.code))
-            except OpeningFailed as error:
-                raise Refusal("one-shot.bad-share", f"client {client}: {error}") from None
-        elements = len(survivors) * self.code.piece_length
-        meter("x25519.agree", len(survivors))
-        meter("aead.open", len(survivors))
-        meter("aead.byte", ELEMENT_BYTES * elements)
-        meter("field.add.element", elements)
-        return total(opened)
+                rows[share.client] = self.row_of(share, directory.agreement_key(share.client))
+            except OpeningFailed:
+                continue
+        passed = self.passing([share for share in shares if share.client in rows], rows)
+        self.opened = {client: rows[client][: self.test.code.piece_length] for client in sorted(passed)}
+        checks = {share.client: INCONSISTENT if share.client in rows else UNOPENED for share in shares}
+        return [Rejection(client, check) for client, check in checks.items() if client not in passed]
+
+    def row_of(self, share: ShareFrom, agreement_key: bytes) -> Elements:
+        """`(row_length,)` a client's share with its blinds; raises `OpeningFailed`."""
+        identity = self.client.identity
+        assert identity is not None
+        pair_key = remembered.agree(identity.agreement, agreement_key, SEALING_PURPOSE)
+        row = open_share(pair_key, share.client, self.number, share, self.bound_to, self.test)
+        nonce = share.sealed[:NONCE_BYTES]
+        if commitment_to(pair_key, nonce, share.client, self.number, row, self.bound_to) != share.commitment:
+            raise OpeningFailed("not what the client has committed to")
+        return row
+
+    def passing(self, shares: list[ShareFrom], rows: dict[int, Elements]) -> set[int]:
+        """The clients whose rows pass the test."""
+        if not shares:
+            return set()
+        shape = len(shares), self.test.combinations
+        values = elements_from_bytes(b"".join(share.values for share in shares))
+        if {len(share.values) for share in shares} != {ELEMENT_BYTES * shape[1]} or values is None:
+            raise Refusal("one-shot.foreign-shares", "values of a client's responses that are none")
+        roots = tuple((share.client, share.root) for share in shares)
+        challenges = remembered.latest(
+            "one-shot challenges",
+            (self.test, self.bound_to, roots),
+            lambda: [self.test.challenge(root, challenge_context(client, self.bound_to)) for client, root in roots],
+        )
+        held = np.stack([rows[share.client] for share in shares])
+        passed = self.test.passes(held, challenges, values.reshape(shape))
+        return {share.client for share, good in zip(shares, passed, strict=True) if good}
+
+    # -- SignSurvivors ------------------------------------------------------------------------------------------------
+
+    @handles(SignSurvivors)
+    def on_sign_survivors(self, message: SignSurvivors) -> SignedSurvivors:
+        """Sign the one set of survivors whose shares this member will sum, all of which it has opened."""
+        with self.progress.answering(message, message.round):
+            self.check_survivors(message.survivors, self.asked)
+            self.survivors = sorted(message.survivors)
+            for client in self.survivors:
+                if client not in self.opened:
+                    raise Refusal(UNOPENED, f"client {client}: its share has not been opened, or has not passed")
+            self.signed = survivors_content(self.round, self.survivors, self.bound_to)
+            return SignedSurvivors(self.sign(SURVIVORS_DOMAIN, self.signed))
 
     # -- SumShares ----------------------------------------------------------------------------------------------------
 
@@ -142,15 +203,20 @@ class OneShotMember(Participant):
         """The sum of the survivors' shares, once U members have signed that set."""
         with self.progress.answering(message, message.round):
             self.check_signatures_of(message.signatures)
-            return SummedShares(elements_to_bytes(self.summed))
+            return SummedShares(elements_to_bytes(self.sum_of_shares()))
+
+    def sum_of_shares(self) -> Elements:
+        """`(piece_length,)` the sum of the survivors' shares."""
+        meter("field.add.element", len(self.survivors) * self.test.code.piece_length)
+        return total([self.opened[client] for client in self.survivors])
 
     def check_signatures_of(self, rows: list[SignatureOf]) -> None:
         """Refuse unless U members have signed the same: then no other set can have as many."""
         signed = {row.client: (row.signature,) for row in rows}
-        if len(signed) != len(rows) or not signed.keys() <= set(self.opened.committee.clients):
+        if len(signed) != len(rows) or not signed.keys() <= set(self.asked.committee.clients):
             raise Refusal("one-shot.foreign-signature", "a signature twice, or of somebody who is no member")
-        if len(signed) < self.code.needed:
-            raise Refusal("one-shot.too-few-signatures", f"{len(signed)} signatures, threshold {self.code.needed}")
+        if len(signed) < self.test.code.needed:
+            raise Refusal("one-shot.too-few-signatures", f"{len(signed)} signatures, threshold {self.test.code.needed}")
         self.environment.look_up(signed)
 
         def other_set(client: int) -> Refusal:

@@ -18,26 +18,33 @@ from testbed.crypto import OpeningFailed, encryption, prf
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import NONCE_BYTES, TAG_BYTES
 from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, elements_from_bytes, elements_to_bytes
+from testbed.crypto.share_test import ROOT_BYTES, ShareTest
 from testbed.messages import ClientId, Count, Message, RoundNumber, Signature64, Vector, signed_content
 
 SURVIVORS_DOMAIN = b"testbed/one-shot/survivors/v1"
 SEALING_PURPOSE = b"testbed/one-shot/sealing/v1"
 _SHARE_DOMAIN = b"testbed/one-shot/key-share/v1"
+_COMMITMENT_DOMAIN = b"testbed/one-shot/commitment/v1"
+COMMITMENT_BYTES = 32
 _CONTEXT_DOMAIN = b"testbed/one-shot/context/v1"
 _PUBLIC_DOMAIN = b"testbed/one-shot/public-polynomials/v1"
 
 _Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
 _Members = msgspec.Meta(max_length=MOST_MEMBERS)
+Digest32 = Annotated[bytes, msgspec.Meta(min_length=ROOT_BYTES, max_length=ROOT_BYTES)]
 
 
 class Submission(Message, frozen=True):
     """All that a client says: its masked update, and for each member of the committee a sealed share of the mask's key.
 
-    The update is `(3 C,)`: C coefficients modulo each of the three primes, four bytes each.
+    The update is `(3 C,)`: C coefficients modulo each of the three primes, four bytes each. That the shares belong
+    together is shown by commitments to them, 32 bytes for each member, and by the responses of `ShareTest`.
     """
 
     input: Vector
     shares: Annotated[list[bytes], _Members]
+    commitments: bytes
+    responses: bytes
 
 
 class Submit(Message, frozen=True):
@@ -52,33 +59,47 @@ class Submit(Message, frozen=True):
 
 
 class ShareFrom(Message, frozen=True):
-    """One client's sealed share, passed on."""
+    """One client's sealed share, passed on, and what it is tested with.
+
+    `root` is that of the client's commitments, `commitment` the one to this share, and `values` those of the client's
+    responses at the member's point.
+    """
 
     client: ClientId
     sealed: bytes
+    root: Digest32
+    commitment: Digest32
+    values: bytes
 
 
 class SharesFromSurvivors(Message, frozen=True):
-    """What the survivors have sealed for one member."""
+    """What those whose input has arrived have sealed for one member."""
 
     shares: Annotated[list[ShareFrom], _Many]
 
 
-class SignedSurvivors(Message, frozen=True):
-    """A member has opened all shares: its signature on whose they are."""
+class Rejection(Message, frozen=True):
+    """A client whose share a member will not sum, and the check that the share fails."""
 
-    signature: Signature64
+    client: ClientId
+    check: Annotated[str, msgspec.Meta(max_length=100)]
+
+
+class OpenedShares(Message, frozen=True):
+    """A member has opened and tested all shares: those that it will not sum."""
+
+    rejected: Annotated[list[Rejection], _Many]
 
 
 class OpenShares(Message, frozen=True):
-    """To the committee: whose updates are to be summed, and what these clients were told.
+    """To the committee: whose updates could be summed, and what these clients were told.
 
     `training` is the digest of what they were asked to train, empty with ``model_binding: none``; `agreed` the list of
     participants that they have verified, empty where they verify none.
     """
 
     stage: ClassVar[str] = "one-shot/open-shares"
-    Answer: ClassVar[type[Message] | None] = SignedSurvivors
+    Answer: ClassVar[type[Message] | None] = OpenedShares
     Private: ClassVar[type[Message] | None] = SharesFromSurvivors
     as_participant: ClassVar[bool] = False
 
@@ -87,6 +108,23 @@ class OpenShares(Message, frozen=True):
     training: Annotated[bytes, msgspec.Meta(max_length=32)]
     agreed: Annotated[list[ClientId], _Many]
     committee: CommitteeList
+    survivors: Annotated[list[ClientId], _Many]
+
+
+class SignedSurvivors(Message, frozen=True):
+    """A member's signature on the one set whose shares it will sum."""
+
+    signature: Signature64
+
+
+class SignSurvivors(Message, frozen=True):
+    """To the committee: whose updates are to be summed, all of whose shares have passed."""
+
+    stage: ClassVar[str] = "one-shot/sign-survivors"
+    Answer: ClassVar[type[Message] | None] = SignedSurvivors
+    as_participant: ClassVar[bool] = False
+
+    round: RoundNumber
     survivors: Annotated[list[ClientId], _Many]
 
 
@@ -144,33 +182,55 @@ def public_seed(experiment_id: bytes, round_number: int) -> bytes:
     return hashlib.sha256(_PUBLIC_DOMAIN + experiment_id + round_number.to_bytes(8, "big")).digest()
 
 
-def sealed_bytes(code: MaskCode) -> int:
-    """How long a sealed share is."""
-    return NONCE_BYTES + ELEMENT_BYTES * code.piece_length + TAG_BYTES
+def sealed_bytes(test: ShareTest) -> int:
+    """How long a sealed share is, with its blinds."""
+    return NONCE_BYTES + ELEMENT_BYTES * test.row_length + TAG_BYTES
 
 
-def seal_share(pair_key: bytes, nonce: bytes, dealer: int, holder: int, share: Elements, context: bytes) -> bytes:
+def commitment_to(pair_key: bytes, nonce: bytes, dealer: int, holder: int, row: Elements, context: bytes) -> bytes:
+    """32 bytes that bind the dealer to a row, and say nothing of it to others: HMAC under a key that both know.
+
+    Args:
+        pair_key, nonce, dealer, holder, context: as in `seal_share`.
+        row: `(row_length,)`.
+    """
+    key = prf.evaluate(pair_key, _COMMITMENT_DOMAIN + signed_content(dealer, holder))
+    return prf.evaluate(key, context + nonce + elements_to_bytes(row))
+
+
+def challenge_context(client: int, context: bytes) -> bytes:
+    """What the challenge to a client's shares is bound to, beside their root."""
+    return context + client.to_bytes(8, "big")
+
+
+def seal_share(
+    pair_key: bytes, nonce: bytes, dealer: int, holder: int, row: Elements, context: bytes, root: bytes
+) -> bytes:
     """A share as it goes through the server.
 
     Args:
         pair_key: 32 bytes that the two have agreed on, once and for all rounds.
         nonce: 12 bytes, another one in each round.
         dealer, holder: client numbers.
-        share: `(piece_length,)`.
+        row: `(row_length,)` the share, and its blinds.
         context: it opens with the same one (`context_digest`).
+        root: of the dealer's commitments; it opens with the same one.
     """
-    return nonce + encryption.seal(_share_key(pair_key, dealer, holder), nonce, elements_to_bytes(share), context)
+    key = _share_key(pair_key, dealer, holder)
+    return nonce + encryption.seal(key, nonce, elements_to_bytes(row), context + root)
 
 
-def open_share(pair_key: bytes, dealer: int, holder: int, sealed: bytes, context: bytes, code: MaskCode) -> Elements:
+def open_share(
+    pair_key: bytes, dealer: int, holder: int, share: ShareFrom, context: bytes, test: ShareTest
+) -> Elements:
     """Inverse of `seal_share`; raises `OpeningFailed`, also for what are no elements of the field, or too many."""
-    if len(sealed) != sealed_bytes(code):
+    if len(share.sealed) != sealed_bytes(test):
         raise OpeningFailed("a share of another length")
-    key, nonce = _share_key(pair_key, dealer, holder), sealed[:NONCE_BYTES]
-    share = elements_from_bytes(encryption.open_sealed(key, nonce, sealed[NONCE_BYTES:], context))
-    if share is None:
+    key, nonce = _share_key(pair_key, dealer, holder), share.sealed[:NONCE_BYTES]
+    row = elements_from_bytes(encryption.open_sealed(key, nonce, share.sealed[NONCE_BYTES:], context + share.root))
+    if row is None:
         raise OpeningFailed("a share that is not made of elements of the field")
-    return share
+    return row
 
 
 def _share_key(pair_key: bytes, dealer: int, holder: int) -> bytes:

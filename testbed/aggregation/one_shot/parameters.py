@@ -44,7 +44,9 @@ class PackedQuantisation(Quantisation):
 class OneShotParameters(AggregationParameters):
     """Sums that hide every single update, from clients that say one thing once, and a committee that unmasks."""
 
-    stages: ClassVar[tuple[str, ...]] = ("one-shot/masked-input", "one-shot/open-shares", "one-shot/sum-shares")
+    stages: ClassVar[tuple[str, ...]] = (
+        "one-shot/masked-input", "one-shot/open-shares", "one-shot/sign-survivors", "one-shot/sum-shares",
+    )  # fmt: skip
     further_stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["one-shot"] = "one-shot"
     committee: CommitteeSection = Field(

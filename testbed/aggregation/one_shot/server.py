@@ -14,13 +14,15 @@ Where this deviates:
 - Members sign the survivors to each other before they answer, as the paper has it against a malicious server: it may
   otherwise have two sums. Any two sets of U signers have T + 1 members in common, of whom one is honest. So 2 U - N >
   T.
-- The paper's client proves to the committee that its shares belong together (SCRAPE's test, of commitments). Ours does
-  not: one whose shares do not can end the round, and be told from nobody.
+- The paper's client proves that its shares belong together by SCRAPE's test of commitments in a group. Ours commits by
+  hashes, and shows random combinations of its polynomials (`testbed.crypto.share_test`). Each member tests its own
+  share and says which clients' shares fail, before anything is signed; the server leaves these clients out, or the
+  members (`complaints`). That is one question more to the committee than without the test.
 - The committee is drawn before the round (`testbed.committee`), and its members' long-term keys are the PKI's: sharing
   to it takes no word of theirs. What a client was told is bound to the shares it seals (`messages.context_digest`).
 
-It protects against a malicious server with T members of the committee, as long as two clients in a sum are honest; and
-against clients as far as an end of the round goes. See docs/explanation/one-shot.md.
+It protects against a malicious server with T members of the committee, as long as two clients in a sum are honest; and,
+with an honest server, against clients that share no key. See docs/explanation/one-shot.md.
 """
 
 from collections.abc import Mapping
@@ -30,18 +32,19 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.one_shot.charges import charge_values
 from testbed.aggregation.one_shot.client import OneShotClient
+from testbed.aggregation.one_shot.complaints import flaw_of, settle, shares_for_members
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import (
     SURVIVORS_DOMAIN,
     OpenShares,
-    ShareFrom,
-    SharesFromSurvivors,
+    SignSurvivors,
+    Submission,
     Submit,
     SumShares,
     context_digest,
     public_seed,
-    sealed_bytes,
     survivors_content,
 )
 from testbed.aggregation.one_shot.parameters import OneShotParameters
@@ -55,6 +58,7 @@ from testbed.crypto import InvalidShares, OpeningFailed
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.prime_field import PRIME, Elements, elements_from_bytes
 from testbed.crypto.ring_lwe import LARGEST, PRIMES
+from testbed.crypto.share_test import ShareTest
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.network import Replies
@@ -76,8 +80,9 @@ class OneShotRound:
         training: digest of what the clients were asked to train; empty with ``model_binding: none``.
         agreed: the participants, where the clients have verified who they are; else empty.
         uploads: the answers with the masked inputs.
-        shares: by client whose upload is as it should be, a sealed share for each member.
+        shares: by client whose upload is as it should be, a sealed share for each member, and what they are tested by.
         survivors: whose inputs are summed.
+        members: the committee, sorted; once the shares are opened, the members whose opened shares are summed.
     """
 
     start: AggregationRound
@@ -87,13 +92,17 @@ class OneShotRound:
     training: bytes = b""
     agreed: list[int] = field(default_factory=list)
     uploads: Replies = field(init=False)
-    shares: dict[int, list[bytes]] = field(default_factory=dict)
+    shares: dict[int, Submission] = field(default_factory=dict)
     survivors: Ids = field(default_factory=no_ids)
+    members: Ids = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.members = ids(self.committee.clients)
 
     @property
-    def members(self) -> Ids:
-        """The committee, sorted."""
-        return ids(self.committee.clients)
+    def test(self) -> ShareTest:
+        """How it is tested that shares belong together."""
+        return ShareTest(self.code, len(self.committee.members))
 
     def misbehaved(self, client: int, detail: str) -> None:
         """Record what a client has done."""
@@ -132,6 +141,7 @@ class OneShot(AggregationProtocol):
         """See `AggregationProtocol.aggregate`. The sum over all whose upload arrives, or `RoundAborted`."""
         state = await self.begin(round_)
         await self.collect_submissions(state)
+        await self.test_shares(state)
         key = await self.summed_key(state)
         total = await self.unmasked(state, key)
         mean, weight = self.parameters.quantisation.decode(total, len(state.survivors))
@@ -168,14 +178,13 @@ class OneShot(AggregationProtocol):
         answers = state.uploads.valid()
         length = None if start.dimension is None else self.input_length(start.dimension)
         fitting = set(of_shape({c: answer.input for c, answer in answers.items()}, INTEGERS, length).tolist())
-        members, size = len(state.committee.members), sealed_bytes(state.code)
         for client, answer in answers.items():
             if client not in fitting:
                 state.misbehaved(client, f"masked input: {answer.input}")
-            elif len(answer.shares) != members or {len(sealed) for sealed in answer.shares} != {size}:
-                state.misbehaved(client, "masked input: not a share for every member of the committee")
+            elif flaw := flaw_of(answer, state.test):
+                state.misbehaved(client, f"masked input: {flaw}")
             else:
-                state.shares[client] = answer.shares
+                state.shares[client] = answer
         fewest = self.parameters.fewest(participants)
         at_least(fewest, len(state.shares), state.uploads, "sent their input")
         batches = self.parameters.batch_policy(start.batches)
@@ -186,6 +195,25 @@ class OneShot(AggregationProtocol):
         return len(PRIMES) * self.parameters.packing.coefficients(dimension + 1)
 
     # -- what the committee says --------------------------------------------------------------------------------------
+
+    async def test_shares(self, state: OneShotRound) -> None:
+        """Leave out the clients whose shares the committee rejects, or the members that reject others' in vain."""
+        private = shares_for_members(state.shares, state.survivors, state.committee.clients, state.test)
+        meter("message", len(state.members) * len(state.survivors))
+        charge_values(state.test, len(state.survivors))
+        replies = await state.start.network.ask(state.members, self.opening(state, state.survivors), private=private)
+        rejected = {
+            member: {one.client: one.check for one in answer.rejected} for member, answer in replies.valid().items()
+        }
+        at_least(state.code.needed, len(rejected), replies, "members opened the shares")
+        settled = settle(rejected, state.survivors.tolist(), state.code)
+        for party, detail in settled.blamed:
+            state.misbehaved(party, detail)
+        fewest = self.parameters.fewest(len(state.start.participants))
+        kept, passed = ids(settled.clients), "dealt shares that belong together"
+        at_least(fewest, len(kept), state.uploads, passed)
+        batches = self.parameters.batch_policy(state.start.batches)
+        state.survivors, state.members = batches.require_complete_batches(kept, fewest, passed), ids(settled.members)
 
     async def summed_key(self, state: OneShotRound) -> npt.NDArray[np.int64]:
         """`(4096,)` the sum of the survivors' keys, from what the committee answers."""
@@ -203,15 +231,9 @@ class OneShot(AggregationProtocol):
         )  # fmt: skip
 
     async def signatures(self, state: OneShotRound, members: Ids, survivors: Ids) -> tuple[Replies, dict[int, bytes]]:
-        """The members that have opened the shares of these survivors, and their signatures."""
+        """The members that will sum the shares of these survivors, and their signatures."""
         start = state.start
-        places = {member: place for place, member in enumerate(state.committee.clients)}
-        private = {
-            member: SharesFromSurvivors([ShareFrom(c, state.shares[c][places[member]]) for c in survivors.tolist()])
-            for member in members.tolist()
-        }
-        meter("message", len(members) * len(survivors))
-        replies = await start.network.ask(members, self.opening(state, survivors), private=private)
+        replies = await start.network.ask(members, SignSurvivors(start.number, survivors.tolist()))
         context = context_digest(
             state.experiment_id, start.number, len(start.participants), state.training, state.agreed, state.committee,
             state.code, self.parameters.bits,
@@ -256,7 +278,7 @@ class OneShot(AggregationProtocol):
         if int(np.abs(key).max()) > clients * LARGEST:
             raise RoundAborted("wrong-shares", f"the sums give no sum of {clients} keys, which are small numbers")
         for point in wrong:  # only now: more wrong sums than are found can fit each other, and honest ones not fit them
-            state.misbehaved(point - 1, "summed shares: not what fits the others' sums, or a survivor has dealt it so")
+            state.misbehaved(point - 1, "summed shares: not what fits the others' sums")
         return key
 
     # -- the sum ------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from testbed.crypto import linear_proofs
 from testbed.crypto.field64 import ELEMENT_BYTES
-from testbed.crypto.pine import CHECKS, SHARES, PineVdaf
+from testbed.crypto.pine import SHARES, PineVdaf
 from testbed.emulation.compute.cost import meter
 
 
@@ -13,7 +13,7 @@ def charge_shard(vdaf: PineVdaf) -> None:
     meter("xof.byte", ELEMENT_BYTES * (size + vdaf.proofs_length + rand) + vdaf.entries_bytes)
     meter("sha256.byte", 2 * SHARES * ELEMENT_BYTES * size)
     meter("field64.add", size + vdaf.proofs_length)
-    meter("ternary.element", CHECKS * vdaf.dimension)
+    meter("ternary.element", vdaf.checks * vdaf.dimension)
     for circuit in vdaf.proven:
         points = linear_proofs.points(circuit)
         wires, levels = points * circuit.gadget.arity, points.bit_length() - 1
@@ -28,7 +28,7 @@ def charge_prepare(vdaf: PineVdaf, aggregator: int) -> None:
     expanded = size + vdaf.proofs_length if aggregator else 0
     meter("xof.byte", ELEMENT_BYTES * expanded + vdaf.entries_bytes)
     meter("sha256.byte", 2 * ELEMENT_BYTES * size)
-    meter("ternary.element", CHECKS * vdaf.dimension)
+    meter("ternary.element", vdaf.checks * vdaf.dimension)
     for circuit in vdaf.proven:
         wires = linear_proofs.points(circuit) * circuit.gadget.arity
         meter("field64.multiply", wires)

@@ -74,25 +74,22 @@ class PineParameters(AggregationParameters):
         return math.floor(self.norm_bound * (1 << self.fraction_bits))
 
     def vdaf(self, dimension: int) -> PineVdaf:
-        """The function for updates of so many parameters; up to three zeros are added to them."""
-        return _function(-(-dimension // 4) * 4, self.integer_bound)
+        """The function for updates of so many parameters."""
+        return _function(dimension, self.integer_bound)
 
     def encode(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-        """`(D,)` integers: the update, scaled down to the bound where it is longer, rounded to the nearest.
+        """`(d,)` integers: the update, scaled down to the bound where it is longer, rounded to the nearest.
 
         What rounding may add to the norm is left room for.
         """
         exact = delta.astype(np.float64)
-        length = self.vdaf(len(delta)).dimension
-        meter("quantise.element", length)
-        room = (self.integer_bound - math.sqrt(length) / 2) * (1 - 2**-40)
+        meter("quantise.element", len(exact))
+        room = (self.integer_bound - math.sqrt(len(exact)) / 2) * (1 - 2**-40)
         exact *= 2**self.fraction_bits
         norm = math.sqrt(float(np.square(exact).sum()))
         if norm > room:
             exact *= max(0.0, room) / norm
-        vector = np.zeros(length, np.int64)
-        vector[: len(exact)] = np.rint(exact)
-        return vector
+        return np.rint(exact).astype(np.int64)
 
     def batch_policy(self, batches: Batches | None) -> BatchPolicy:
         """Who may be summed with whom."""
@@ -119,7 +116,7 @@ class PineParameters(AggregationParameters):
 
     def check_dimension(self, participants: int, dimension: int) -> None:
         """What rounding adds to the norm must leave most of the bound."""
-        rounding = math.sqrt(self.vdaf(dimension).dimension) / 2
+        rounding = math.sqrt(dimension) / 2
         if rounding > self.integer_bound / 8:
             needed = math.ceil(math.log2(8 * rounding / self.norm_bound))
             raise ExperimentError(

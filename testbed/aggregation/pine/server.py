@@ -226,7 +226,7 @@ class Pine(AggregationProtocol):
         if float(np.square(exact).sum()) > (len(survivors) * self.parameters.integer_bound) ** 2 * (1 + 2**-40):
             state.misbehaved(state.helper, "aggregate share: gives a sum that is longer than valid reports' can be")
             raise RoundAborted("implausible-sum", "the aggregators' shares do not belong together")
-        mean = exact[: state.dimension] / (2**self.parameters.fraction_bits * len(survivors))
+        mean = exact / (2**self.parameters.fraction_bits * len(survivors))
         return Aggregate(mean, float(len(survivors)), survivors)
 
 

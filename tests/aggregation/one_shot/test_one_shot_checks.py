@@ -9,11 +9,13 @@ import pytest
 from msgspec.structs import replace as changed
 
 from testbed.aggregation.one_shot.client import OneShotClient
+from testbed.aggregation.one_shot.complaints import shares_for_members
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import (
-    OpenShares,
+    ShareFrom,
     SharesFromSurvivors,
     SignedSurvivors,
+    SignSurvivors,
     Submission,
     Submit,
     SummedShares,
@@ -64,11 +66,11 @@ class Stand:
 
     def shares(self, survivors: list[int], **fields: Any) -> SharesFromSurvivors:
         """What survivors have sealed for the member; something else in the first row."""
-        from testbed.aggregation.one_shot.messages import ShareFrom
-
-        place = MEMBERS.index(MEMBER)
-        sealed = self.state.shares
-        rows = [ShareFrom(c, sealed[c][place] if c in sealed else b"") for c in survivors]
+        known = ids([client for client in survivors if client in self.state.shares])
+        all_shares = shares_for_members(self.state.shares, known, MEMBERS, self.state.test)[MEMBER].shares
+        of_client = {share.client: share for share in all_shares}
+        unknown = ShareFrom(STRANGER, b"", bytes(32), bytes(32), all_shares[0].values)
+        rows = [changed(of_client.get(client, unknown), client=client) for client in survivors]
         return SharesFromSurvivors([changed(rows[0], **fields), *rows[1:]] if rows else [])
 
     async def signatures(self, survivors: list[int], members: list[int]) -> list[SignatureOf]:
@@ -85,16 +87,19 @@ async def stand_before(stage: str, **keywords: Any) -> Stand:
     state = await protocol.begin(await small.begin())
     if stage != "submit":
         await protocol.collect_submissions(state)
+    if stage == "sign":
+        await protocol.test_shares(state)
     return Stand(small, state)
 
 
 async def ask(stand: Stand, client: int, question: Question) -> list[str]:
-    """The checks with which a client refuses a question."""
+    """The checks with which a client refuses a question, or a share."""
     message, alone = question
     private = None if alone is None else {client: alone}
     replies = await stand.small.network.ask(np.array([client]), message, private=private)
     assert len(replies) + len(replies.missing.refused) == 1
-    return [refusal.check for refusal in replies.missing.refusals]
+    rejected = {one.check for answer in replies.valid().values() for one in getattr(answer, "rejected", [])}
+    return [refusal.check for refusal in replies.missing.refusals] + sorted(rejected)
 
 
 def refused(stage: str, client: int, question: Callable[[Stand], Question], **keywords: Any) -> list[str]:
@@ -154,18 +159,62 @@ def test_a_client_speaks_once() -> None:
         (lambda s: (s.opening()[0], s.shares([0, 1, 2, 3])), "one-shot.foreign-shares"),
         (lambda s: (s.opening()[0], s.shares([*EVERYBODY, 0])), "one-shot.foreign-shares"),
         (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], sealed=b"short")), "one-shot.bad-share"),
-        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], sealed=s.state.shares[0][0])),
+        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], sealed=s.state.shares[0].shares[0])),
          "one-shot.bad-share"),  # what the client has sealed for another member
+        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], root=bytes(32))), "one-shot.bad-share"),
+        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], commitment=bytes(32))), "one-shot.bad-share"),
+        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], values=bytes(16))),
+         "one-shot.inconsistent-share"),
+        (lambda s: (s.opening([0, 1, 2, 3])[0], s.shares([0, 1, 2, 3], values=bytes(12))), "one-shot.foreign-shares"),
         (lambda s: s.opening([0, 1, 2, STRANGER]), "pki.unknown-client"),
         (lambda s: (SumShares(1, []), None), "one-shot.out-of-order"),
+        (lambda s: (SignSurvivors(1, EVERYBODY), None), "one-shot.out-of-order"),
     ],
 )  # fmt: skip
 def test_what_the_server_tells_members_is_checked(question: Callable[[Stand], Question], check: str | None) -> None:
     assert refused("open", MEMBER, question) == ([] if check is None else [check])
 
 
+@pytest.mark.parametrize(
+    ("survivors", "check"),
+    [
+        (EVERYBODY, None),
+        ([0, 1, 2, 3], None),
+        ([0, 1, 2], "one-shot.too-few"),
+        ([0, 1, 2, 3, 3], "one-shot.foreign-survivor"),
+        ([0, 1, 2, STRANGER], "one-shot.bad-share"),
+    ],
+)
+def test_the_survivors_that_a_member_signs_are_checked(survivors: list[int], check: str | None) -> None:
+    found = refused("sign", MEMBER, lambda s: (SignSurvivors(1, survivors), None))
+    assert found == ([] if check is None else [check])
+
+
+def test_a_member_signs_no_client_whose_share_has_not_passed() -> None:
+    async def play() -> list[str]:
+        stand = await stand_before("open")
+        message, _ = stand.opening()
+        assert await ask(stand, MEMBER, (message, stand.shares(EVERYBODY, values=bytes(16))))
+        return await ask(stand, MEMBER, (SignSurvivors(1, EVERYBODY), None))
+
+    assert asyncio.run(play()) == ["one-shot.bad-share"]
+
+
+def test_a_member_signs_one_set() -> None:
+    """The signed sets of two sums have T + 1 members in common, one of whom is honest."""
+
+    async def play() -> list[str]:
+        stand = await stand_before("sign")
+        assert await ask(stand, MEMBER, (SignSurvivors(1, EVERYBODY), None)) == []
+        return await ask(stand, MEMBER, (SignSurvivors(1, EVERYBODY[:-1]), None))
+
+    assert asyncio.run(play()) == ["one-shot.out-of-order"]
+
+
 def test_a_part_of_a_batch_is_refused() -> None:
     batches = Batches(np.repeat(np.arange(3), 3))
+    part = (SignSurvivors(1, [0, 1, 2, 3, 4]), None)
+    assert refused("sign", MEMBER, lambda s: part, batches=batches) == ["secagg.partial-batch"]
     assert refused("open", MEMBER, lambda s: s.opening([0, 1, 2, 3, 4]), batches=batches) == ["secagg.partial-batch"]
     assert refused("open", MEMBER, lambda s: s.opening([0, 1, 2, 3, 4, 5]), batches=batches) == []
 
@@ -226,7 +275,7 @@ def test_a_member_sums_what_enough_have_signed(rows: Any, check: str | None) -> 
     """Members 0, 1, 2 and 4 have signed everybody, and 3 all but the last."""
 
     async def play() -> list[str]:
-        stand = await stand_before("open")
+        stand = await stand_before("sign")
         same = await stand.signatures(EVERYBODY, [0, 1, 2, 4])
         other = await stand.signatures(EVERYBODY[:-1], [3])
         assert (len(same), len(other)) == (4, 1)
@@ -254,9 +303,33 @@ class ShortInput(OneShotClient):
         return changed(said, input=IntegerVector(said.input.values[3:]))
 
 
+class FewCommitments(OneShotClient):
+    def on_submit(self, message: Submit) -> Submission:
+        return changed(said := super().on_submit(message), commitments=said.commitments[1:])
+
+
+class NoResponses(OneShotClient):
+    def on_submit(self, message: Submit) -> Submission:
+        return changed(said := super().on_submit(message), responses=b"\xff" * len(said.responses))
+
+
+class BadShares(OneShotClient):
+    """Seals shares that do not open."""
+
+    def on_submit(self, message: Submit) -> Submission:
+        return changed(said := super().on_submit(message), shares=[bytes(len(sealed)) for sealed in said.shares])
+
+
+class OtherResponses(OneShotClient):
+    """Shows the responses to another challenge."""
+
+    def on_submit(self, message: Submit) -> Submission:
+        return changed(said := super().on_submit(message), responses=bytes(len(said.responses)))
+
+
 class WrongSignature(OneShotMember):
-    def on_open_shares(self, message: OpenShares, private: SharesFromSurvivors) -> SignedSurvivors:
-        return changed(super().on_open_shares(message, private), signature=bytes(64))
+    def on_sign_survivors(self, message: SignSurvivors) -> SignedSurvivors:
+        return changed(super().on_sign_survivors(message), signature=bytes(64))
 
 
 class NoElements(OneShotMember):
@@ -281,6 +354,10 @@ class WrongSum(OneShotMember):
         (OneShareTooFew, "masked input: not a share for every member", True),
         (ShortShares, "masked input: not a share for every member", True),
         (ShortInput, "masked input: ", True),
+        (FewCommitments, "masked input: not a commitment to every member's share", True),
+        (NoResponses, "masked input: no responses to the test of its shares", True),
+        (BadShares, "one-shot.bad-share", True),
+        (OtherResponses, "one-shot.inconsistent-share", True),
         (WrongSignature, "signature on the survivors: ", False),
         (NoElements, "summed shares: ", False),
         (TooLong, "summed shares: ", False),
@@ -297,23 +374,16 @@ def test_one_that_the_server_sees_through_is_left_out(kind: Any, noticed: str, l
     assert np.abs(aggregate.mean - np.float32(DELTAS)[aggregate.survivors].mean(0)).max() < 1e-4
 
 
-class BadShares(OneShotClient):
-    """Seals shares that do not open."""
-
-    def on_submit(self, message: Submit) -> Submission:
-        return changed(said := super().on_submit(message), shares=[bytes(len(sealed)) for sealed in said.shares])
-
-
 @pytest.mark.parametrize(
     ("kind", "dishonest", "reason"),
     [
-        (BadShares, {0}, "below-threshold"),
+        (BadShares, {0, 1, 2, 3, 4, 5}, "below-threshold"),
         (WrongSum, {0, 1}, "wrong-shares"),
         (WrongSum, set(MEMBERS), "wrong-shares"),
     ],
 )
 def test_what_ends_the_round_does_not_change_the_model(kind: Any, dishonest: set[int], reason: str) -> None:
-    """As the documentation says: a client that seals what does not open, and more wrong sums than can be found."""
+    """More clients that seal what does not open than a sum may lose, and more wrong sums than can be found."""
     roles = [RoleSpec(kind, PARAMETERS, frozenset(dishonest))]
     small = SmallFederation(DELTAS, PARAMETERS, protocol=OneShot, roles=roles)
     with pytest.raises(RoundAborted) as ended:

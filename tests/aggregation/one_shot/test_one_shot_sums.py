@@ -188,16 +188,19 @@ def test_everybody_is_charged_for_its_work() -> None:
     small.run()
     of_stage = {exchange.stage: exchange for exchange in small.network.exchanges}
     members, needed, piece, coefficients = 6, 4, 1366, 7  # two elements a coefficient; 4,096 / (4 - 1)
+    tested, row = 4, 1366 + 4  # binomial(6, 5) sets of rows: 2**-100 takes four combinations
     client = {
-        "quantise.element": 12, "sha256.byte": 4 * 12, "ring_lwe.error": 4096 + coefficients,
+        "quantise.element": 12, "sha256.byte": 4 * 12 + members * 4 * row, "ring_lwe.error": 4096 + coefficients,
         "ring_lwe.multiply": 3 * coefficients, "ring_lwe.add": 3 * (coefficients + 13),
-        "mask.element": 3 * coefficients + piece, "field.multiply": members * needed * piece,
-        "x25519.agree": members, "aead.seal": members, "aead.byte": members * 4 * piece,
+        "mask.element": 3 * coefficients + piece + tested * (needed + piece),
+        "field.multiply": members * needed * row + tested * needed * piece,
+        "x25519.agree": members, "aead.seal": members, "aead.byte": members * 4 * row,
     }  # fmt: skip
-    member = {
-        "x25519.agree": 9, "aead.open": 9, "aead.byte": 9 * 4 * piece, "field.add.element": 9 * piece,
-        "ed25519.sign": 1,
+    opening = {
+        "x25519.agree": 9, "aead.open": 9, "aead.byte": 9 * 4 * row, "sha256.byte": 9 * 4 * row,
+        "mask.element": 9 * tested * piece, "field.multiply": 9 * tested * piece,
     }  # fmt: skip
-    for stage, counts in zip(parameters.stages, (client, member, {"ed25519.verify": needed}), strict=True):
+    summing = {"ed25519.verify": needed, "field.add.element": 9 * piece}
+    for stage, counts in zip(parameters.stages, (client, opening, {"ed25519.sign": 1}, summing), strict=True):
         expected = small.compute.modelled_s(counts)
         assert of_stage[stage].compute_s == pytest.approx(expected, rel=1e-9), stage

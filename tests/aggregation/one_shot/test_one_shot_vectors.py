@@ -37,6 +37,7 @@ def round_of_four() -> dict[str, Any]:
         state = await protocol.begin(await small.begin())
         await protocol.collect_submissions(state)
         uploads = {client: await state.uploads.total(ids([client])) for client in range(4)}
+        await protocol.test_shares(state)
         replies, signatures = await protocol.signatures(state, state.members, state.survivors)
         assert len(replies) == 4
         _, held = await protocol.summed_shares(state, state.members, signatures)
@@ -52,8 +53,12 @@ def round_of_four() -> dict[str, Any]:
             "context": context.hex(),
             "signed": digest(survivors_content(1, [0, 1, 2, 3], context)),
             "inputs": {str(client): values.tolist() for client, values in uploads.items()},
-            "sealed": {str(client): [digest(sealed) for sealed in rows] for client, rows in state.shares.items()},
-            "sealed_bytes": len(state.shares[0][0]),
+            "sealed": {
+                str(client): [digest(sealed) for sealed in said.shares] for client, said in state.shares.items()
+            },
+            "sealed_bytes": len(state.shares[0].shares[0]),
+            "commitments": {str(client): digest(said.commitments) for client, said in state.shares.items()},
+            "responses": {str(client): digest(said.responses) for client, said in state.shares.items()},
             "signatures": {str(member): signature.hex() for member, signature in signatures.items()},
             "sums": {str(point): digest(share.astype("<u4").tobytes()) for point, share in held.items()},
             "key": digest(key.astype("<i8").tobytes()),

@@ -1,0 +1,59 @@
+"""PINE as draft-chen-cfrg-vdaf-pine-01 has it: the shipped function with the draft's derivations of two seeds.
+
+The draft's vectors check the shipped arithmetic so. What differs is what the two seeds bind, nothing else.
+"""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from testbed.crypto.field64 import Elements
+from testbed.crypto.linear_proofs import Products
+from testbed.crypto.pine import PineVdaf
+from testbed.crypto.pine_circuits import NormEquality, RemainingChecks
+from testbed.crypto.ternary_products import ternary_products
+
+_JOINT_SEED, _WRAPAROUND_SEED = 6, 9
+
+
+class DraftPine(PineVdaf):
+    """The draft's repository since 4f24d76 of 12 September 2024."""
+
+    def _wraparound_seed(self, parts: list[bytes]) -> bytes:
+        return self._seed(_WRAPAROUND_SEED, parts)
+
+    def _joint_seed(self, parts: list[bytes]) -> bytes:
+        return self._seed(_JOINT_SEED, parts[2:])
+
+
+class OlderDraftPine(DraftPine):
+    """The draft's repository at 81808e4 of 12 August 2024, of which the other published vector is."""
+
+    @property
+    def _proof_counts(self) -> bytes:
+        return bytes([self.proofs])  # the number of proofs of the norm was bound later
+
+    @cached_property
+    def circuits(self) -> tuple[NormEquality, RemainingChecks]:
+        norm, _ = super().circuits
+        older = NormOfProducts(
+            norm.dimension, norm.norm_bound, norm.chunk, norm.checks, norm.check_bound, norm.successes
+        )
+        return older, RemainingChecks(older, self.chunk)
+
+    def _products(self, vector: Any, bits: int, seed: bytes) -> list[int]:
+        entries = np.frombuffer(bytes(self.xof(seed, self._domain(8)).read(self.entries_bytes)), np.uint8)
+        highest_first = (entries & 3) << 6 | (entries & 12) << 2 | (entries & 48) >> 2 | (entries & 192) >> 6
+        return ternary_products(vector, bits, highest_first.tobytes(), self.checks)
+
+
+class NormOfProducts(NormEquality):
+    """The older vector was made before squares had a gadget of their own: x x is a product there."""
+
+    @cached_property
+    def gadget(self) -> Any:
+        return Products(self.chunk)
+
+    def inputs(self, measurement: Elements, joint: Elements, shares: int) -> Elements:
+        return np.repeat(super().inputs(measurement, joint, shares), 2, axis=1)
