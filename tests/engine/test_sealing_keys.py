@@ -1,11 +1,11 @@
 """No two messages are sealed under one AES-256-GCM key and nonce, in a run or over two points of a seeded sweep.
 
-Whoever sees two ciphertexts of one key and nonce has the XOR of the plaintexts, and can forge. Messages are noted at the
-primitive, so that nothing that seals is left out, whoever calls it.
+Whoever sees two ciphertexts of one key and nonce has the XOR of the plaintexts, and can forge. Messages are noted at
+the primitive, so that nothing that seals is left out, whoever calls it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,7 +41,7 @@ Sealed = dict[tuple[bytes, bytes], list[bytes]]
 
 
 @pytest.fixture
-def sealed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sealed]:
+def sealed(monkeypatch: pytest.MonkeyPatch) -> Sealed:
     """By key and nonce, the ciphertexts of everything that is sealed during the test."""
     notes: Sealed = defaultdict(list)
     cipher = encryption.AESGCM
@@ -61,7 +61,7 @@ def sealed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sealed]:
             return self._cipher.decrypt(*given)
 
     monkeypatch.setattr(encryption, "AESGCM", Noting)
-    yield notes
+    return notes
 
 
 def test_every_protocol_whose_clients_have_keys_is_here() -> None:
