@@ -88,7 +88,9 @@ def committed_at(committed: Sequence[bytes], point: int) -> bytes:
 
 
 def is_share(share: bytes, committed: Sequence[bytes], point: int) -> bool:
-    """Whether this is the share of the holder at this point, by the polynomial's commitments."""
+    """Whether this is the share of the holder at this point, by the polynomial's commitments, in canonical form."""
+    if int.from_bytes(share, "little") >= ORDER:
+        return False
     try:
         return edwards25519.multiply_base(share) == committed_at(committed, point)
     except (ValueError, InvalidShares):

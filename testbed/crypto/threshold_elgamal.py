@@ -3,8 +3,10 @@ DHIES (Abdalla, Bellare, Rogaway, CT-RSA 2001), decrypted by shares (Desmedt, Fr
 
 To the public key s B, a message is encrypted as (w B, AES-256-GCM under a key derived from w B and w s B). A holder of
 a share s_u answers with s_u (w B), its partial decryption; t of them give s (w B) by Lagrange interpolation in the
-exponent, and nobody learns s. A partial decryption carries no proof: a wrong one gives a key that opens nothing, which
-is noticed, and does not tell whose it was.
+exponent, and nobody learns s. A wrong partial decryption gives a key that opens nothing. That does not tell whose it
+was, nor whether the ciphertext opens at all: whoever has sealed it may have done so under the key that comes of an
+accomplice's wrong answer and of some holders' right ones. So each holder proves its answers (`equal_logarithms`), and
+a ciphertext that does not open with proven answers was never encrypted to the key.
 
 A holder that is asked for the product of any point has no way to see what it decrypts: somebody may have taken the
 first half of another's ciphertext for its own, or that and a multiple of B. Whoever uses this must let holders check
@@ -66,7 +68,19 @@ def encrypt_and_prove(public: bytes, plaintext: bytes, associated: bytes, entrop
     except ValueError as error:
         raise InvalidKey(f"the public key: {error}") from None
     proof = signatures.sign_with_scalar(scalar, KNOWN_DOMAIN, associated)
-    return point, encryption.seal(_key(point, shared), _NONCE, plaintext, associated), proof
+    return point, seal_with(point, shared, plaintext, associated), proof
+
+
+def seal_with(point: bytes, shared: bytes, plaintext: bytes, associated: bytes) -> bytes:
+    """A ciphertext's second half, 16 bytes longer than the plaintext.
+
+    Args:
+        point: the first half, w B; each is used once.
+        shared: w s B, 32 secret bytes.
+        plaintext: any length.
+        associated: authenticated, not sent.
+    """
+    return encryption.seal(_key(point, shared), _NONCE, plaintext, associated)
 
 
 def partial_decryption(share: bytes, point: bytes) -> bytes:

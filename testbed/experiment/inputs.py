@@ -1,8 +1,9 @@
 """What an experiment depends on: the files that it reads, the user-defined classes that it names, its own settings.
 
-The digest of the settings tells experiments apart whose secrets must be unrelated. Two runs with one seed that differ
-in anything, be it the learning rate of two points of one sweep, must not mask (or add noise) alike: the difference of a
-client's two inputs would be that of its updates, bare, for anybody to see.
+The digest of the settings, and of the files, tells experiments apart whose secrets must be unrelated. Two runs with
+one seed that differ in anything, be it the learning rate of two points of one sweep or the content of a trace, must not
+mask (or add noise) alike: the difference of a client's two inputs would be that of its updates, bare, for anybody to
+see.
 """
 
 import hashlib
@@ -16,7 +17,6 @@ from pydantic import BaseModel
 
 from testbed.adversary.section import name_of
 from testbed.aggregation.plain import robust_of
-from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.plugins.classes import IMPORT_CLASSES, NotImportedError
@@ -43,10 +43,23 @@ def digests(experiment: Experiment) -> dict[str, str]:
     """
     found = {}
     plain = experiment.model_dump(mode="python")
-    for path in sorted({*_paths(plain), *_files_in_options(plain)}):
+    in_options = (path for _, path in _texts_in_options(plain, ()) if _is_file(path))
+    for path in sorted({*_paths(plain), *in_options}):
         if path.exists():
             found[str(path)] = _digest(path)
     return found
+
+
+def with_digests(experiment: Experiment, files: Mapping[str, str]) -> Experiment:
+    """The experiment as a run has it whose files have these digests: `secrets_context` depends on them.
+
+    Args:
+        experiment: one point, with absolute paths or as it was written.
+        files: `digests` when the run began, as it has recorded them.
+    """
+    absolute = {str(Path(path).absolute()): digest for path, digest in files.items()}
+    more = {"files": absolute | dict(files)} if files else {}
+    return experiment.model_copy(update={"provenance": (experiment.provenance or {}) | more})
 
 
 def missing(experiment: Experiment) -> Iterator[str]:
@@ -92,18 +105,22 @@ def _keyed_paths(value: Any, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
             yield from _keyed_paths(more, key)
 
 
-def _files_in_options(value: Any, inside: bool = False) -> Iterator[Path]:
-    """Texts within `options`, `model_options` and the like that are the names of files."""
+def _texts_in_options(value: Any, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Path]]:
+    """Texts within `options`, `model_options` and the like, which may be the names of files, with their keys."""
     if isinstance(value, dict):
-        for key, more in value.items():
-            yield from _files_in_options(more, inside or str(key).endswith("options"))
+        for inner, more in value.items():
+            yield from _texts_in_options(more, (*key, str(inner)))
     elif isinstance(value, list | tuple):
         for more in value:
-            yield from _files_in_options(more, inside)
-    elif inside and isinstance(value, str):
-        with suppress(OSError, ValueError):  # of a text that no file can be called
-            if Path(value).is_file():
-                yield Path(value)
+            yield from _texts_in_options(more, key)
+    elif isinstance(value, str) and any(name.endswith("options") for name in key):
+        yield key, Path(value)
+
+
+def _is_file(path: Path) -> bool:
+    with suppress(OSError, ValueError):  # of a text that no file can be called
+        return path.is_file()
+    return False
 
 
 def _digest(path: Path) -> str:
@@ -165,15 +182,30 @@ def secrets_context(experiment: Experiment) -> bytes:
     """32 bytes, the same wherever and whenever this point of an experiment is run, or resumed.
 
     What is left at its default does not count, so that a key that a later version adds changes nothing; nor do paths,
-    which differ from machine to machine. Runs that differ in nothing but where their files lie have the same secrets.
+    which differ from machine to machine. Of files the content counts, as far as the run has recorded digests of them
+    (`with_digests`). Runs that differ in nothing but where their files lie have the same secrets.
     """
-    if isinstance(experiment.aggregation, SecAggParameters):  # how masks are emulated has no effect either
+    if experiment.aggregation.keeps_masks:  # how masks are emulated has no effect either
         as_usual = experiment.aggregation.model_copy(update={"masks": None})
         experiment = experiment.model_copy(update={"aggregation": as_usual})
     one_by_one = experiment.workload.model_copy(update={"clients_at_once": 1})  # but for rounding, nor has this
     experiment = experiment.model_copy(update={"workload": one_by_one})
     plain = {name: _plain(value) for name, value in _chosen(experiment) if name not in _WITHOUT_EFFECT}
-    return hashlib.sha256(_DOMAIN + json.dumps(_without_paths(plain), sort_keys=True).encode()).digest()
+    content = json.dumps(_without_paths(plain), sort_keys=True)
+    if files := _recorded_files(experiment):
+        content += "\0" + json.dumps(files)
+    return hashlib.sha256(_DOMAIN + content.encode()).digest()
+
+
+def _recorded_files(experiment: Experiment) -> list[tuple[str, str]]:
+    """The key and the recorded digest of each file that results depend on, in the order of the keys."""
+    recorded = (experiment.provenance or {}).get("files")
+    if not isinstance(recorded, dict):
+        return []
+    plain = experiment.model_dump(mode="python", exclude=set(_WITHOUT_EFFECT))
+    named = [*_keyed_paths(plain, ()), *_texts_in_options(plain, ())]
+    files = [(".".join(key), str(recorded[str(path)])) for key, path in named if str(path) in recorded]
+    return sorted(files, key=lambda file: file[0])  # files of one key stay in their order
 
 
 def _chosen(model: BaseModel) -> list[tuple[str, Any]]:

@@ -110,6 +110,7 @@ class OpenRun:
         run: the run.
         records: its directory.
         outcomes: of the rounds that were recorded when it was opened.
+        files: by path, the digests of the experiment's files when the run began.
 
     Raises:
         RunError: the directory is in use by another process, or cannot be written.
@@ -129,8 +130,9 @@ class OpenRun:
             if not run.exists:  # under the lock: somebody else may have begun one here since we looked
                 RunDirectory.create(run.path, _resolved(run, place))
             self.records = RunDirectory.reopen(run.path)
+            stored = RunRecords(run.path).experiment
+            self.files: Mapping[str, str] = (stored.get("provenance") or {}).get("files") or {}
             if run.changed:
-                stored = RunRecords(run.path).experiment
                 origin = with_changed_code(stored["provenance"], run.rounds_done, run.changed, run.modules, now())
                 self.records.replace_experiment(stored | {"provenance": origin})
             self.outcomes: list[str] = self.records.table("rounds")["outcome"].to_pylist()

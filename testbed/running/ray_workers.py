@@ -8,10 +8,9 @@ from cluster.hosts import connection, placement, session
 from cluster.hosts.session import RaySession
 from testbed.engine.federation import Progress
 from testbed.errors import ClusterError
-from testbed.experiment.inputs import located
+from testbed.experiment.inputs import located, with_digests
 from testbed.experiment.schema import Experiment
 from testbed.experiment.sections import Cluster
-from testbed.records import RunDirectory
 from testbed.running.observers import Observer
 from testbed.running.open_runs import OpenRun
 from testbed.running.preparation import PlannedRun
@@ -96,7 +95,7 @@ class RayWorker(PointWorker):
         session.close()
         raise ClusterError("stopped while the hosts were started; rerun with --resume")
 
-    def _run_rounds(self, run: PlannedRun, records: RunDirectory, on_progress: OnProgress) -> None:
+    def _run_rounds(self, run: PlannedRun, opened: OpenRun, on_progress: OnProgress) -> None:
         session = self._session
         if session is None:  # closed in this very moment
             raise ClusterError("stopped before its first round; rerun with --resume")
@@ -107,4 +106,5 @@ class RayWorker(PointWorker):
             on_progress(progress)
 
         there = located(run.point.experiment).model_copy(update={"provenance": {"modules": dict(run.modules)}})
-        session.run(there, run.simulation_seed, records.path, unless_closed)
+        described = with_digests(there, opened.files)
+        session.run(described, run.simulation_seed, opened.records.path, unless_closed)

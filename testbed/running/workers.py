@@ -19,7 +19,7 @@ from typing import Generic, Protocol, TypeVar
 import workloads
 from testbed.engine.federation import Progress
 from testbed.engine.in_process import run_in_process
-from testbed.records import RunDirectory
+from testbed.experiment.inputs import with_digests
 from testbed.running.observers import Observer
 from testbed.running.open_runs import OpenRun, name_point
 from testbed.running.preparation import PlannedRun
@@ -145,7 +145,7 @@ class PointWorker(ABC):
             self._observer.started(run, opened.outcomes)
             if len(opened.outcomes) < run.point.experiment.rounds and not run.stopped:
                 self._observer.doing("preparing the clients", run)
-                self._run_rounds(run, opened.records, functools.partial(self._progressed, run))
+                self._run_rounds(run, opened, functools.partial(self._progressed, run))
             else:  # stopped between its last round and its summary
                 opened.records.finish()
         except BaseException as error:
@@ -168,7 +168,7 @@ class PointWorker(ABC):
         """Get hold of what the point runs on."""
 
     @abstractmethod
-    def _run_rounds(self, run: PlannedRun, records: RunDirectory, on_progress: OnProgress) -> None:
+    def _run_rounds(self, run: PlannedRun, opened: OpenRun, on_progress: OnProgress) -> None:
         """Run the rounds that are left, and merge their records."""
 
 
@@ -178,11 +178,11 @@ class LocalWorker(PointWorker):
     def _prepare(self, run: PlannedRun) -> None:
         """Nothing: this process is there."""
 
-    def _run_rounds(self, run: PlannedRun, records: RunDirectory, on_progress: OnProgress) -> None:
-        experiment = run.point.experiment
+    def _run_rounds(self, run: PlannedRun, opened: OpenRun, on_progress: OnProgress) -> None:
+        experiment = with_digests(run.point.experiment, opened.files)
         seed = run.simulation_seed if experiment.seed is None else experiment.seed
         workload = workloads.build(experiment.workload, experiment.population, seed)
-        run_here = functools.partial(run_in_process, experiment, workload, run.simulation_seed, records)
+        run_here = functools.partial(run_in_process, experiment, workload, run.simulation_seed, opened.records)
         # Clients and their roles refer to each other: the last point's vectors, which may be gigabytes, would stay
         # until Python happens to look for circles.
         gc.collect()

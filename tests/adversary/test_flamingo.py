@@ -7,13 +7,19 @@ import numpy as np
 import pytest
 
 from testbed.adversary.flamingo import ContradictLabels, CopyCiphertext, FalseKey, ReplayStates
-from testbed.adversary.misbehaviour import AttackContext, malicious_server
+from testbed.adversary.flamingo_framing import FramingClient, FramingMember
+from testbed.adversary.misbehaviour import AttackContext, dishonest_role, malicious_server
 from testbed.adversary.victims import VictimOptions
+from testbed.aggregation.flamingo import server
 from testbed.aggregation.flamingo.client import FlamingoClient
 from testbed.aggregation.flamingo.decryptor import Decryptor
+from testbed.aggregation.flamingo.messages import seed_associated
+from testbed.aggregation.flamingo.seeds import recovered_pair_seeds
 from testbed.aggregation.flamingo.server import Flamingo
 from testbed.committee.parameters import CommitteeSection
+from testbed.crypto import OpeningFailed, threshold_elgamal
 from testbed.errors import RoundAborted
+from testbed.parties.client import RoleSpec
 from tests.aggregation.flamingo_rounds import federation, parameters_with, played, played_from, remembering
 
 DELTAS = np.random.default_rng(3).uniform(-1, 1, (10, 7))
@@ -144,3 +150,69 @@ def test_it_takes_a_client_of_the_servers_and_a_neighbour_that_is_gone(accomplic
     _, outcome, said = copied(accomplices, gone)
     assert said == []
     assert np.abs(outcome.mean - np.float32(DELTAS)[outcome.survivors].mean(0)).max() < 1e-4
+
+
+# -- an honest member that is to be blamed -----------------------------------------------------------------------------
+
+
+def framed(dishonest: set[int], gone: int = 8, threshold: int = 5) -> tuple[Any, Any, list[str]]:
+    """The federation, what the round came to, and what the accomplices have said."""
+    context, parameters = AttackContext(frozenset(dishonest)), parameters_with(tuple(range(SIZE)), threshold)
+    kinds = ((FramingClient, FlamingoClient), (FramingMember, Decryptor))
+    roles = [
+        RoleSpec(dishonest_role(honest, [kind], context), parameters, frozenset(dishonest)) for kind, honest in kinds
+    ]
+    small = federation(DELTAS, parameters, roles=roles, leaving={"flamingo/report": {gone}})
+    (outcome,) = played(small, 1)
+    return small, outcome, [event.detail for event in small.network.events if event.kind == "attack"]
+
+
+@pytest.mark.parametrize("member", [0, 1, 4])
+@pytest.mark.parametrize("client", [7, 9])
+def test_a_client_and_a_member_cannot_have_an_honest_member_blamed(member: int, client: int) -> None:
+    """Members are participants, too: the accomplice frames in both roles."""
+    small, outcome, (said,) = framed({member, client})
+    assert said == f"frame-member: with clients {member}, {client}, to have member {int(member == 0)} blamed"
+    assert isinstance(outcome, RoundAborted)
+    assert outcome.reason == "wrong-decryption"
+    assert small.misbehaviour() == [
+        (member, "reconstruct: points that are not its partial decryptions"),
+        (member, "report: a seed that is not encrypted to the committee's key"),
+        (client, "report: a seed that is not encrypted to the committee's key"),
+    ]
+
+
+def test_whatever_they_are_nobody_honest_is_recorded() -> None:
+    """One alone, several, and those whose answers nobody uses."""
+    for dishonest in ({0}, {1, 2, 9}, {0, 1, 2, 3, 9}, {5, 9}, {6, 7, 9}):
+        small, _, _ = framed(dishonest)
+        recorded = {client for client, _ in small.misbehaviour()}
+        assert recorded <= dishonest
+        assert bool(recorded) == bool(dishonest & set(range(5)))
+
+
+def opens_without(state: Any, left_out: int) -> bool:
+    """Whether client 9's seed opens by the answers at points 1 to 6, but for this one."""
+    at, edge = next((at, edge) for at, edge in enumerate(state.edges) if edge.online == 9)
+    members = {point: member for member, point in state.members.items()}
+    partial = {point: state.opened[members[point]].points[at] for point in range(1, 7) if point != left_out}
+    sealed = state.seeds[edge.online, edge.offline].sealed
+    associated = seed_associated(state.digest, edge.online, edge.offline)
+    try:
+        threshold_elgamal.decrypt(edge.point, sealed, associated, partial)
+    except OpeningFailed:
+        return False
+    return True
+
+
+def test_without_proofs_the_seed_opens_as_if_the_victim_were_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the proofs are against: who leaves out one member after the other finds honest member 0, at point 1."""
+    states: list[Any] = []
+
+    def noted(state: Any, threshold: int) -> Any:
+        states.append(state)
+        return recovered_pair_seeds(state, threshold)
+
+    monkeypatch.setattr(server, "recovered_pair_seeds", noted)
+    framed({1, 9})
+    assert [point for point in range(1, 6) if opens_without(states[0], point)] == [1]

@@ -52,7 +52,7 @@ def test_updates_over_the_bound_are_left_out_and_nobody_elses(factor: float, sca
 def test_made_up_proofs_are_found_out() -> None:
     small = with_clients(WrongProof, {1}, None)
     assert small.run().survivors.tolist() == [0, 2, 3, 4, 5, 6, 7]
-    assert small.misbehaviour() == [(1, "pine.invalid-report")]
+    assert small.misbehaviour() == [(1, f"pine.invalid-report: says the helper, client {HELPER}")]
 
 
 def test_a_helper_that_makes_its_share_up_ends_the_round() -> None:

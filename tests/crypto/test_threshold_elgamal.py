@@ -187,3 +187,13 @@ def test_the_kept_vectors(case: dict[str, Any]) -> None:
     partial = {x: threshold_elgamal.partial_decryption(share, point) for x, share in shares.items()}
     assert {str(x): one.hex() for x, one in partial.items()} == case["partial"]
     assert threshold_elgamal.decrypt(point, sealed, associated, partial) == plaintext
+
+
+def test_a_share_that_is_not_reduced_is_none() -> None:
+    """A share plus the group's order has the same product with the base point."""
+    polynomial = dealt(1, 2)
+    committed, share = feldman.commitments(polynomial), feldman.share_at(polynomial, 3)
+    assert feldman.is_share(share, committed, 3)
+    again = (number(share) + ORDER).to_bytes(32, "little")
+    assert edwards25519.multiply_base(again) == edwards25519.multiply_base(share)
+    assert not feldman.is_share(again, committed, 3)

@@ -80,7 +80,8 @@ def _cell(row: dict[str, Any]) -> str:
         return _NOT_HERE
     if row["verdict"].startswith("refused"):
         check = row["checks"][0].partition(" at ")[0]
-        named = f"`{check}`" if re.fullmatch(r"[\w.-]+", check) else "seen by the honest server"
+        name = re.match(r"[\w-]+\.[\w.-]+(?=:|$)|[\w.-]+$", check)  # with what is said of it after a colon, or alone
+        named = f"`{name[0]}`" if name else "seen by the honest server"
         if row["verdict"] == "refused":
             return named
         return f"{named}, else {_bound(row)}" if row["limit"] else f"{named}, in part"

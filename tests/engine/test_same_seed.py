@@ -8,7 +8,7 @@ import pytest
 
 from testbed.aggregation.secagg.messages import MaskInput
 from testbed.engine.plan import Plan
-from testbed.experiment.inputs import located, secrets_context
+from testbed.experiment.inputs import located, secrets_context, with_digests
 from testbed.experiment.schema import validated
 
 KEYS: dict[str, Any] = {
@@ -136,6 +136,48 @@ def test_they_are_the_same_after_resuming_and_on_another_machine(tmp_path: Any) 
     assert secrets_context(experiment) == secrets_context(stored) == secrets_context(located(experiment))
     elsewhere = validated(keys | {"availability": {"model": "trace", "path": "other/trace.csv"}}, "test")
     assert secrets_context(elsewhere) == secrets_context(experiment)
+
+
+def traced(path: str, files: dict[str, str], **more: Any) -> Any:
+    """An experiment with a trace, whose run has recorded these digests."""
+    return with_digests(validated({"seed": 3, "availability": {"model": "trace", "path": path}} | more, "test"), files)
+
+
+def test_the_content_of_files_counts_and_not_where_they_lie() -> None:
+    one = traced("a/monday.csv", {"a/monday.csv": "11"})
+    assert secrets_context(one) == secrets_context(traced("b/copy.csv", {"b/copy.csv": "11"}))
+    assert secrets_context(one) == secrets_context(with_digests(located(one), {"a/monday.csv": "11"}))
+    assert secrets_context(one) != secrets_context(traced("a/tuesday.csv", {"a/tuesday.csv": "22"}))
+    assert secrets_context(traced("a", {})) == context({"seed": 3, "availability": {"model": "trace", "path": "a"}})
+    unused = {"a/monday.csv": "11", "a/tuesday.csv": "22"}
+    assert secrets_context(traced("a/monday.csv", unused)) == secrets_context(one)
+
+
+def test_each_key_has_its_own_file() -> None:
+    """Two files that change places are another experiment; so is one that options of the user's own code name."""
+    digests = {"a.csv": "11", "b.csv": "22"}
+    places = [
+        traced("a.csv", digests, workload={"dataset": "mnist", "path": "b.csv"}),
+        traced("b.csv", digests, workload={"dataset": "mnist", "path": "a.csv"}),
+        traced("a.csv", digests, workload={"dataset": "mnist", "path": "a.csv"}),
+    ]
+    own = {"dataset": "pandas:read_csv", "model": "x.y:Z", "options": {"filepath_or_buffer": "b.csv"}}
+    places += [traced("a.csv", digests | {"b.csv": digest}, workload=own) for digest in ("22", "33")]
+    assert len(set(map(secrets_context, places))) == len(places)
+
+
+@pytest.mark.parametrize("files", [None, 3, ["a.csv"], {"a.csv": 4}])
+def test_damaged_records_of_digests_are_no_crash(files: Any) -> None:
+    keys = {"seed": 3, "availability": {"model": "trace", "path": "a.csv"}, "provenance": {"files": files}}
+    assert len(context(keys)) == 32
+
+
+@pytest.mark.parametrize("protocol", ["secagg", "secagg-plus", "flamingo"])
+def test_how_masks_are_emulated_changes_no_secret(protocol: str) -> None:
+    section = {"protocol": protocol} | ({"committee": {"size": 4}} if protocol == "flamingo" else {})
+    ways = [{}, {"masks": "symbolic"}, {"masks": "materialised"}]
+    keys = {"seed": 3, "time": {"compute": "modelled"}}
+    assert len({context(keys | {"aggregation": section | way}) for way in ways}) == 1
 
 
 def test_a_key_of_a_later_version_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,5 +105,5 @@ def test_every_misbehaviour_says_what_it_does() -> None:
         assert kind.name == kind.name.lower()
         assert kind.applies_to
     for kinds in (SERVER, CLIENTS):
-        claims = [(kind.name, protocol) for kind in kinds for protocol in kind.applies_to]
-        assert len(set(claims)) == len(claims)  # one class per name and protocol
+        claims = [(kind.name, one, getattr(kind, "extends", None)) for kind in kinds for one in kind.applies_to]
+        assert len(set(claims)) == len(claims)  # one class per name and protocol; of clients, per role

@@ -22,6 +22,7 @@ from testbed.aggregation.flamingo.messages import (
     OwnState,
     Reconstruct,
     SharesForMember,
+    decryptions_content,
     labels_content,
     open_share,
     round_digest,
@@ -32,7 +33,14 @@ from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.flamingo.set_up_member import ORDER, SetUpMember
 from testbed.aggregation.flamingo.set_up_messages import AnswerComplaints, CheckDealings, Deal, FinishSetUp
 from testbed.aggregation.secagg.messages import ShareOf
-from testbed.crypto import InvalidKey, InvalidSignature, OpeningFailed, remembered, threshold_elgamal
+from testbed.crypto import (
+    InvalidKey,
+    InvalidSignature,
+    OpeningFailed,
+    equal_logarithms,
+    remembered,
+    threshold_elgamal,
+)
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import signed_content
@@ -116,7 +124,9 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
             self.check_edges(message.edges)
             if len(private.shares) != len(self.online):
                 raise Refusal("flamingo.other-shares", f"{len(private.shares)} shares of {len(self.online)} online")
-            return Opened(self.partial_decryptions(message.edges), self.opened_shares(private.shares))
+            points = self.partial_decryptions(message.edges)
+            shares = self.opened_shares(private.shares)
+            return Opened(points, shares, self.proof_of_decryptions(message.edges, points))
 
     def check_edges(self, edges: Sequence[CutEdge]) -> None:
         """Refuse anything but the edges between those online and the others, as the former have signed them."""
@@ -149,6 +159,16 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
             return [threshold_elgamal.partial_decryption(self.share, edge.point) for edge in edges]
         except InvalidKey as error:
             raise Refusal("flamingo.bad-point", str(error)) from None
+
+    def proof_of_decryptions(self, edges: Sequence[CutEdge], points: Sequence[bytes]) -> bytes:
+        """The proof that `points` are its share times the edges' points, so that nobody can have it take the blame."""
+        if not edges:
+            return b""
+        meter("edwards25519.multiply", len(edges) + 2)
+        meter("edwards25519.multiply_base", 2)
+        meter("edwards25519.add", len(edges) - 1)
+        content = decryptions_content(self.digest, self.number, edges)
+        return equal_logarithms.prove(self.share, [edge.point for edge in edges], points, content)
 
     def opened_shares(self, sealed: Sequence[bytes]) -> list[ShareOf]:
         """The shares of self-masks that open; what a dishonest client has sealed otherwise is left out."""

@@ -11,7 +11,7 @@ import msgspec
 from testbed.aggregation.secagg.messages import Many, ShareOf, SignatureOf
 from testbed.committee.messages import CommitteeList
 from testbed.committee.parameters import MOST_MEMBERS
-from testbed.crypto import encryption, prf, threshold_elgamal
+from testbed.crypto import encryption, equal_logarithms, prf, threshold_elgamal
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.messages import ClientId, Digest32, Key32, Message, RoundNumber, Signature64, Vector, signed_content
 
@@ -22,6 +22,7 @@ MASK_PURPOSE = b"testbed/flamingo/mask/v1"
 SHARES_PURPOSE = b"testbed/flamingo/shares/v1"
 _ROUND_DOMAIN = b"testbed/flamingo/round/v1"
 _SEED_DOMAIN = b"testbed/flamingo/pair-seed/v1"
+_DECRYPTIONS_DOMAIN = b"testbed/flamingo/decryptions/v1"
 _SHARE_DOMAIN = b"testbed/flamingo/self-mask-share/v1"
 _NONCE = bytes(encryption.NONCE_BYTES)  # each key seals once
 
@@ -151,10 +152,14 @@ class SharesForMember(Message, frozen=True):
 
 
 class Opened(Message, frozen=True):
-    """A member's partial decryptions of the cut edges, in their order; and those shares of self-masks that open."""
+    """A member's partial decryptions of the cut edges, in their order; and those shares of self-masks that open.
+
+    `proof` proves all of the decryptions at once (`equal_logarithms`); it is empty where nothing was to be decrypted.
+    """
 
     points: Annotated[list[Key32], msgspec.Meta(max_length=MOST_EDGES)]
     shares: Annotated[list[ShareOf], Many]
+    proof: Annotated[bytes, msgspec.Meta(max_length=equal_logarithms.PROOF_BYTES)]
 
 
 class Reconstruct(Message, frozen=True):
@@ -196,6 +201,17 @@ def seed_content(digest: bytes, client: int, neighbour: int, point: bytes) -> by
 def seed_associated(digest: bytes, client: int, neighbour: int) -> bytes:
     """What an encrypted seed goes with: whose it is, and the round."""
     return signed_content(digest, client, neighbour)
+
+
+def decryptions_content(digest: bytes, member: int, edges: Sequence[CutEdge]) -> bytes:
+    """The content of a member's proof of its decryptions: the round with its committee and key, the member, the edges.
+
+    Args:
+        digest: of the round (`round_digest`), 32 bytes.
+        member: the client that proves.
+        edges: all that it was asked to decrypt, in their order.
+    """
+    return _DECRYPTIONS_DOMAIN + signed_content(digest, member, [[edge.online, edge.offline] for edge in edges])
 
 
 def pair_seed(pair_key: bytes, digest: bytes, training: bytes) -> bytes:

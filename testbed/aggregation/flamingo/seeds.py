@@ -3,19 +3,21 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
+from testbed.aggregation.flamingo.messages import decryptions_content
 from testbed.aggregation.flamingo.round import Edge, FlamingoRound
-from testbed.crypto import InvalidShares, OpeningFailed, feldman, threshold_elgamal
+from testbed.crypto import InvalidShares, OpeningFailed, equal_logarithms, feldman, threshold_elgamal
 from testbed.crypto.shamir import LagrangeWeights
 from testbed.crypto.threads import each
 from testbed.emulation.compute.cost import meter
-from testbed.errors import RoundAborted
+from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import signed_content
 
 
 def recovered_self_masks(state: FlamingoRound, threshold: int) -> dict[int, bytes]:
     """By client online, the seed of its own mask: from the first t members' shares.
 
-    A client that has dealt shares that belong to no secret ends the round, or the sum is implausible.
+    A client that has dealt shares that belong to no secret ends the round, or the sum is implausible. Where too few
+    shares open, the record names the client and the members that say so: a member can say so of any client.
 
     Raises:
         RoundAborted: a client has sealed shares that do not open, for too many members.
@@ -30,7 +32,12 @@ def recovered_self_masks(state: FlamingoRound, threshold: int) -> dict[int, byte
         held = dict(sorted(shares[client].items())[:threshold])
         points = tuple(held)
         if len(points) < threshold:
-            state.misbehaved(client, f"report: {len(points)} of {threshold} needed shares of its own mask open")
+            without = [member for member in state.opened if state.members[member] not in shares[client]]
+            listed = ", ".join(map(str, without))
+            detail = (
+                f"its shares do not open, say members {listed}; it has sealed them so, or the members say so wrongly"
+            )
+            state.misbehaved(client, f"report: {detail}")
             raise RoundAborted("wrong-shares", f"client {client}: {len(points)} of {threshold} needed shares open")
         meter("shamir.reconstruct.term", threshold)
         try:
@@ -44,40 +51,54 @@ def recovered_self_masks(state: FlamingoRound, threshold: int) -> dict[int, byte
 def recovered_pair_seeds(state: FlamingoRound, threshold: int) -> dict[Edge, bytes]:
     """By edge between a client online and one offline, the seed of the mask that the two have in common.
 
-    A single member that answers with something else than its partial decryptions is found, by leaving out one after the
-    other as long as others have answered; it is recorded, and the others' answers count.
+    A seed that opens is the one that its client has sealed, and needs no proof. Where one does not open, the members
+    whose answers were used are checked by their proofs (`equal_logarithms`). A member without a valid proof is
+    recorded, and another one's answer takes the place of its own. If all proofs hold, the client has not encrypted the
+    seed to the committee's key, and is recorded. So no honest member is ever recorded, whatever clients and other
+    members do.
 
     Raises:
-        RoundAborted: a seed cannot be had: its client has encrypted nothing to the committee's key, or several members
-            answer with something else.
+        RoundAborted: a client has encrypted nothing to the committee's key, or too few members have valid proofs.
     """
     members = {point: member for member, point in state.members.items()}
-    points = sorted(state.members[member] for member in state.opened)
+    points, proven = sorted(state.members[member] for member in state.opened), set[int]()
     while True:
         used = points[:threshold]
-        found = _decrypted(state, members, used)
-        failed = [at for at, seed in enumerate(found) if seed is None]
+        if len(used) < threshold:
+            detail = f"{len(used)} of {threshold} needed members have proven their decryptions"
+            raise RoundAborted("wrong-decryption", detail)
+        seeds = _decrypted(state, members, used)
+        failed = sorted({edge.online for edge, seed in zip(state.edges, seeds, strict=True) if seed is None})
         if not failed:
             break
-        edge = state.edges[failed[0]]
-        wrong = _wrong_point(state, members, used, points[threshold:], failed[0])
-        if wrong is None:
-            detail = f"client {edge.online}'s seed for client {edge.offline} does not open: its fault, or members'"
-            raise RoundAborted("wrong-decryption", detail)
-        state.misbehaved(members[wrong], "reconstruct: points that are not its partial decryptions")
-        points.remove(wrong)
-    return {(edge.online, edge.offline): seed for edge, seed in zip(state.edges, found, strict=True) if seed}
+        unproven = [point for point in used if point not in proven and not _is_proven(state, members[point])]
+        if not unproven:
+            for client in failed:
+                state.misbehaved(client, "report: a seed that is not encrypted to the committee's key")
+            listed = ", ".join(map(str, failed))
+            raise RoundAborted(
+                "wrong-decryption", f"seeds of clients {listed} are not encrypted to the committee's key"
+            )
+        for point in unproven:
+            state.misbehaved(members[point], "reconstruct: points that are not its partial decryptions")
+        proven.update(used)
+        points = [point for point in points if point not in unproven]
+    return {(edge.online, edge.offline): seed for edge, seed in zip(state.edges, seeds, strict=True) if seed}
 
 
-def _wrong_point(
-    state: FlamingoRound, members: Mapping[int, int], used: list[int], spare: list[int], at: int
-) -> int | None:
-    """The one of the points used without which a seed opens; None: it is not one alone, or nobody else has answered."""
-    for point in used if spare else ():
-        others = [one for one in used if one != point]
-        if _seed(state, members, [*others, spare[0]], feldman.lagrange_weights([*others, spare[0]]), at) is not None:
-            return point
-    return None
+def _is_proven(state: FlamingoRound, member: int) -> bool:
+    """Whether a member has proven its points: the edges' points times the share that the committee's key commits to."""
+    answer, count, commitments = state.opened[member], len(state.edges), state.kept.commitments
+    meter("edwards25519.multiply", 2 * count + 3 + len(commitments) - 1)
+    meter("edwards25519.add", 2 * count + len(commitments) - 1)
+    meter("edwards25519.multiply_base")
+    try:
+        public = feldman.committed_at(commitments, state.members[member])
+        content = decryptions_content(state.digest, member, state.edges)
+        equal_logarithms.verify(public, [edge.point for edge in state.edges], answer.points, content, answer.proof)
+    except ProtocolError:
+        return False
+    return True
 
 
 def _decrypted(state: FlamingoRound, members: Mapping[int, int], used: list[int]) -> list[bytes | None]:

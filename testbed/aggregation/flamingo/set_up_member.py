@@ -123,7 +123,7 @@ class SetUpMember(Participant):
             entropy = self.secret("flamingo polynomial")
             self.polynomial = feldman.polynomial(secret, set_up.threshold, entropy)
             committed = list(feldman.commitments(self.polynomial))
-            shares = [self.sealed_share(set_up, member) for member in set_up.members]
+            shares = [self.sealed_share(set_up, member, committed) for member in set_up.members]
             meter("edwards25519.multiply_base", set_up.threshold)
             meter("scalar.multiply", len(shares) * (set_up.threshold - 1))
             meter("x25519.agree", len(shares))
@@ -153,11 +153,11 @@ class SetUpMember(Participant):
             raise Refusal("flamingo.other-state", "what it has sealed in another service")
         return share
 
-    def sealed_share(self, set_up: SetUp, member: int) -> bytes:
+    def sealed_share(self, set_up: SetUp, member: int, committed: Sequence[bytes]) -> bytes:
         """A member's share of what this dealer deals, sealed for it."""
         assert self.polynomial is not None
         share = feldman.share_at(self.polynomial, set_up.members[member])
-        return seal_dealt(self.pair_key(member), self.number, member, share, set_up.digest)
+        return seal_dealt(self.pair_key(member), self.number, member, share, set_up.digest, committed)
 
     def pair_key(self, other: int) -> bytes:
         """What dealer and member agree on."""
@@ -212,7 +212,8 @@ class SetUpMember(Participant):
         meter("aead.open", len(sealed))
         for dealing, one in zip(self.dealings, sealed, strict=True):
             try:
-                share = open_dealt(self.pair_key(dealing.dealer), dealing.dealer, self.number, one, set_up.digest)
+                key = self.pair_key(dealing.dealer)
+                share = open_dealt(key, dealing.dealer, self.number, one, set_up.digest, dealing.commitments)
             except OpeningFailed:
                 continue
             self.dealt[dealing.dealer] = share

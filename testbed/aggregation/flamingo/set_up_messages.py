@@ -24,7 +24,7 @@ _DEALT_DOMAIN = b"testbed/flamingo/dealt-share/v1"
 _SET_UP_DOMAIN = b"testbed/flamingo/set-up/v1"
 _DEALINGS_DOMAIN = b"testbed/flamingo/dealings/v1"
 _COMMITMENTS_DOMAIN = b"testbed/flamingo/commitments/v1"
-_NONCE = bytes(encryption.NONCE_BYTES)  # each key seals once
+_NONCE = bytes(encryption.NONCE_BYTES)  # each key seals once: see `seal_dealt`
 
 SEALED_SCALAR_BYTES = 32 + encryption.TAG_BYTES
 
@@ -197,15 +197,35 @@ def commitments_digest(commitments: Sequence[bytes]) -> bytes:
     return hashlib.sha256(_COMMITMENTS_DOMAIN + b"".join(commitments)).digest()
 
 
-def seal_dealt(pair_key: bytes, dealer: int, member: int, share: bytes, set_up: bytes) -> bytes:
-    """A dealer's share for a member, 16 bytes longer; under a key for this set-up alone (`set_up_digest`)."""
-    return encryption.seal(_dealt_key(pair_key, dealer, member, set_up), _NONCE, share, set_up)
+def seal_dealt(
+    pair_key: bytes, dealer: int, member: int, share: bytes, set_up: bytes, commitments: Sequence[bytes]
+) -> bytes:
+    """Seal a dealer's share for a member, under a key for this set-up and this polynomial alone.
+
+    Pair keys, the experiment's id and the set-up can be the same in two runs with one seed. The commitments fix the
+    polynomial, so that one key never seals two shares.
+
+    Args:
+        pair_key: of dealer and member, 32 bytes.
+        dealer: a client.
+        member: a client.
+        share: 32 bytes.
+        set_up: its `set_up_digest`.
+        commitments: the dealer's, to the polynomial that the share is on.
+
+    Returns:
+        `SEALED_SCALAR_BYTES`.
+    """
+    return encryption.seal(_dealt_key(pair_key, dealer, member, set_up, commitments), _NONCE, share, set_up)
 
 
-def open_dealt(pair_key: bytes, dealer: int, member: int, sealed: bytes, set_up: bytes) -> bytes:
+def open_dealt(
+    pair_key: bytes, dealer: int, member: int, sealed: bytes, set_up: bytes, commitments: Sequence[bytes]
+) -> bytes:
     """Inverse of `seal_dealt`; raises `OpeningFailed`."""
-    return encryption.open_sealed(_dealt_key(pair_key, dealer, member, set_up), _NONCE, sealed, set_up)
+    return encryption.open_sealed(_dealt_key(pair_key, dealer, member, set_up, commitments), _NONCE, sealed, set_up)
 
 
-def _dealt_key(pair_key: bytes, dealer: int, member: int, set_up: bytes) -> bytes:
-    return prf.evaluate(pair_key, _DEALT_DOMAIN + signed_content(dealer, member, set_up))
+def _dealt_key(pair_key: bytes, dealer: int, member: int, set_up: bytes, commitments: Sequence[bytes]) -> bytes:
+    content = signed_content(dealer, member, set_up, commitments_digest(commitments))
+    return prf.evaluate(pair_key, _DEALT_DOMAIN + content)

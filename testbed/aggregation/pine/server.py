@@ -189,9 +189,10 @@ class Pine(AggregationProtocol):
         accepted = []
         for client, report in sorted(said.items()):
             if report.rejected:
-                state.misbehaved(client, report.rejected)
+                state.misbehaved(client, f"{report.rejected}: says the helper, client {state.helper}")
             elif report.seeds != state.prepared[client].seeds:
-                state.misbehaved(client, "pine.inconsistent-report: the aggregators find other joint randomness")
+                detail = f"the helper, client {state.helper}, finds other joint randomness than the server"
+                state.misbehaved(client, f"pine.inconsistent-report: {detail}")
             else:
                 accepted.append(client)
         state.accepted = ids(accepted)

@@ -412,7 +412,7 @@ class NoAnswer(Decryptor):
 
     def on_reconstruct(self, message: Reconstruct, private: SharesForMember) -> Opened:
         answer = super().on_reconstruct(message, private)
-        return Opened(answer.points[1:], answer.shares)
+        return Opened(answer.points[1:], answer.shares, answer.proof)
 
 
 class OtherLabels(Decryptor):
@@ -423,15 +423,59 @@ class OtherLabels(Decryptor):
         return LabelsSignature(bytes(64))
 
 
-def test_a_member_that_decrypts_wrongly_is_found_while_others_have_answered() -> None:
-    small, outcome = played_with(WrongPoints, {2})
+class NoProof(Decryptor):
+    """Decrypts rightly, and proves nothing."""
+
+    def proof_of_decryptions(self, edges: Any, points: Any) -> bytes:
+        return b""
+
+
+WRONG = "reconstruct: points that are not its partial decryptions"
+
+
+@pytest.mark.parametrize("members", [{2}, {1, 2}, {2, 4}])
+def test_members_that_decrypt_wrongly_are_found_while_others_have_answered(members: set[int]) -> None:
+    """Any of the five, as long as three others have answered."""
+    small, outcome = played_with(WrongPoints, members)
     assert outcome.survivors.tolist() == [1, 2, 4, 5, 6, 7, 8]
-    ((client, detail),) = small.misbehaviour()
-    assert (client, detail) == (2, "reconstruct: points that are not its partial decryptions")
-    _, ended = played_with(WrongPoints, {2, 4})
+    assert small.misbehaviour() == [(member, WRONG) for member in sorted(members)]
+
+
+def test_too_few_proven_decryptions_end_the_round() -> None:
+    small, ended = played_with(WrongPoints, {2, 4, 6})
     assert ended.reason == "wrong-decryption"
+    assert "2 of 3 needed members have proven" in str(ended)
+    assert {client for client, _ in small.misbehaviour()} == {2, 4, 6}
     _, ended = played_with(WrongPoints, {2}, leaving={"flamingo/report": GONE, "flamingo/reconstruct": {6, 7}})
     assert ended.reason == "wrong-decryption"
+
+
+def test_a_missing_proof_is_no_fault_where_everything_opens() -> None:
+    small, outcome = played_with(NoProof, {1, 2, 4, 6, 7})
+    assert outcome.survivors.tolist() == [1, 2, 4, 5, 6, 7, 8]
+    assert small.misbehaviour() == []
+
+
+def test_the_client_of_a_seed_that_does_not_open_is_recorded_alone() -> None:
+    small, ended = played_with(OtherKey, {5})
+    assert ended.reason == "wrong-decryption"
+    assert small.misbehaviour() == [(5, "report: a seed that is not encrypted to the committee's key")]
+
+
+class ForgetsShares(Decryptor):
+    """Opens no share of client 8's own mask."""
+
+    def opened_shares(self, sealed: Any) -> Any:
+        return [row for row in super().opened_shares(sealed) if row.client != 8]
+
+
+def test_shares_that_members_do_not_open_are_recorded_with_these_members() -> None:
+    """Three of the five say so of an honest client: the record cannot tell, and names both."""
+    small, ended = played_with(ForgetsShares, {2, 4, 7})
+    assert ended.reason == "wrong-shares"
+    ((client, detail),) = small.misbehaviour()
+    assert client == 8
+    assert "say members 2, 4, 7; it has sealed them so, or the members say so wrongly" in detail
 
 
 def test_a_member_that_says_other_shares_ends_the_round() -> None:

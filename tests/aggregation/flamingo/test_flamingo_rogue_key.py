@@ -74,7 +74,8 @@ async def rogue(own: bytes) -> tuple[list[str], int]:
     shares = [bytes(48)] * len(set_up.members)
     for member, share in told.items():
         key = accomplice.agreement.agree(start.directory.agreement_key(member), DEALING_PURPOSE)
-        shares[set_up.members[member] - 1] = seal_dealt(key, DISHONEST, member, share, set_up.digest)
+        sealed = seal_dealt(key, DISHONEST, member, share, set_up.digest, commitments)
+        shares[set_up.members[member] - 1] = sealed
     content = dealing_content(set_up.digest, DISHONEST, commitments)
     signature = accomplice.signing.sign(DEALING_DOMAIN + EXPERIMENT, content)
     known = signatures.sign_with_scalar(own, KNOWN_DOMAIN + EXPERIMENT, content)  # the best it can do

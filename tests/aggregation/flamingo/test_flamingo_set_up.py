@@ -1,7 +1,7 @@
 """What members refuse while their committee is set up, and what becomes of dealers that do not deal as they should."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -266,11 +266,11 @@ def kept_after(kind: Any, dishonest: set[int], **more: Any) -> tuple[Any, Any, K
 class WrongShareForOne(Decryptor):
     """Deals one member a share that is not on its polynomial; and shows the right one when that complains."""
 
-    def sealed_share(self, set_up: SetUp, member: int) -> bytes:
+    def sealed_share(self, set_up: SetUp, member: int, committed: Sequence[bytes]) -> bytes:
         right = self.polynomial
         if member == VICTIM:
             self.polynomial = [bytes([1]) + bytes(31)] * set_up.threshold
-        sealed = super().sealed_share(set_up, member)
+        sealed = super().sealed_share(set_up, member, committed)
         self.polynomial = right
         return sealed
 

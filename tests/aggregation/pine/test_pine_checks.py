@@ -235,4 +235,20 @@ def test_a_report_of_which_the_aggregators_differ_is_left_out() -> None:
     roles = [RoleSpec(OtherSeeds, PARAMETERS, frozenset({HELPER}))]
     small = SmallFederation(DELTAS, PARAMETERS, protocol=Pine, roles=roles)
     assert small.run().survivors.tolist() == [1, 2, 3, 4, 5]
-    assert [said.partition(":")[0] for _, said in small.misbehaviour()] == ["pine.inconsistent-report"]
+    detail = f"pine.inconsistent-report: the helper, client {HELPER}, finds other joint randomness than the server"
+    assert small.misbehaviour() == [(0, detail)]
+
+
+class RejectsReports(PineHelper):
+    @handles(PrepareReports)
+    def on_prepare_reports(self, message: PrepareReports) -> PreparedReports:
+        first, *rest = super().on_prepare_reports(message).reports
+        return PreparedReports([changed(first, seeds=b"", rejected="pine.invalid-report"), *rest])
+
+
+def test_the_record_of_a_report_that_the_helper_rejects_names_the_helper() -> None:
+    """Nobody can tell whether it is right: client 0 is honest here."""
+    roles = [RoleSpec(RejectsReports, PARAMETERS, frozenset({HELPER}))]
+    small = SmallFederation(DELTAS, PARAMETERS, protocol=Pine, roles=roles)
+    assert small.run().survivors.tolist() == [1, 2, 3, 4, 5]
+    assert small.misbehaviour() == [(0, f"pine.invalid-report: says the helper, client {HELPER}")]

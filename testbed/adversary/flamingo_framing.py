@@ -1,0 +1,124 @@
+"""A client and a committee member of Flamingo that want an honest member recorded for wrong decryptions.
+
+The client seals a seed under the key that comes of the accomplice's wrong answer and of all other members' right ones
+but the victim's. A server that looks for the wrong answer by leaving out one member after the other finds that the
+seed opens without the victim, and blames it. The accomplice answers with its right answer plus a point X that both
+know. Let w be the client's secret, S the members without the victim, and b the accomplice's Lagrange weight in S. Then
+the members in S give w times the public key, plus b X: the client needs no commitments, and no message of its
+accomplice.
+
+Members prove their answers, so that the server finds the accomplice, and then the client
+(`testbed.aggregation.flamingo.seeds`).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from testbed.adversary.misbehaviour import ClientMisbehaviour
+from testbed.aggregation.flamingo.client import FlamingoClient
+from testbed.aggregation.flamingo.decryptor import Decryptor
+from testbed.aggregation.flamingo.messages import (
+    SEEDS_DOMAIN,
+    CutEdge,
+    EncryptedSeed,
+    Report,
+    Reported,
+    seed_associated,
+    seed_content,
+)
+from testbed.crypto import edwards25519, feldman, prf, signatures, threshold_elgamal
+from testbed.parties.client import Role, handles
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A plan that client and member derive each for itself.
+
+    Attributes:
+        accomplice: the member that answers wrongly.
+        victim: the honest member that is to be blamed.
+        weight: b, the accomplice's Lagrange weight among t members without the victim.
+    """
+
+    accomplice: int
+    victim: int
+    weight: int
+
+
+def planned_frame(members: Sequence[int], threshold: int, dishonest: Collection[int]) -> Frame | None:
+    """The plan against a server that takes the answers of the first t members; None: nobody can be blamed.
+
+    Args:
+        members: of the committee, in their order.
+        threshold: t.
+        dishonest: clients that work together.
+    """
+    used, spare = members[:threshold], members[threshold : threshold + 1]
+    accomplice = next((member for member in used if member in dishonest), None)
+    victim = next((member for member in used if member not in dishonest), None)
+    if accomplice is None or victim is None or not spare:
+        return None
+    others = [member for member in (*used, *spare) if member != victim]
+    weights = feldman.lagrange_weights([members.index(member) + 1 for member in others])
+    return Frame(accomplice, victim, weights[others.index(accomplice)])
+
+
+def shift(digest: bytes) -> bytes:
+    """X of the round with this digest: a point that both know."""
+    return edwards25519.multiply_base(edwards25519.reduce_scalar(2 * prf.evaluate(digest, b"shift")))
+
+
+class FramingClient(ClientMisbehaviour, FlamingoClient):
+    """The client: it seals its seeds so that they open with the accomplice's wrong answer, without the victim's."""
+
+    name: ClassVar[str] = "frame-member"
+    applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
+    extends: ClassVar[type[Role]] = FlamingoClient
+    frame: Frame | None = None
+
+    @handles(Report)
+    def on_report(self, message: Report) -> Reported:
+        """Report as everybody does, once there is a plan."""
+        members = message.certificate.service.committee.clients
+        threshold = self.parameters.committee.threshold_for(len(members))
+        self.frame = planned_frame(members, threshold, self.dishonest) if self.attacks(message.round) else None
+        return super().on_report(message)
+
+    def encrypted(self, public_key: bytes, neighbour: int, seed: bytes) -> EncryptedSeed:
+        """A ciphertext whose first half is the client's own, as it has to prove, and whose second half is not."""
+        if self.frame is None:
+            return super().encrypted(public_key, neighbour, seed)
+        associated = seed_associated(self.digest, self.number, neighbour)
+        secret = feldman.random_scalar(prf.evaluate(self.secret("flamingo encryption"), associated))
+        point = edwards25519.multiply_base(secret)
+        wrong = feldman.weighted_points([shift(self.digest)], [self.frame.weight])
+        shared = edwards25519.add(edwards25519.multiply(secret, public_key), wrong)
+        sealed = threshold_elgamal.seal_with(point, shared, seed, associated)
+        known = signatures.sign_with_scalar(secret, threshold_elgamal.KNOWN_DOMAIN, associated)
+        signature = self.sign(SEEDS_DOMAIN, seed_content(self.digest, self.number, neighbour, point))
+        return EncryptedSeed(neighbour, point, sealed, signature, known)
+
+
+class FramingMember(ClientMisbehaviour, Decryptor):
+    """The member: it answers wrongly for the clients' ciphertexts, and rightly for all others."""
+
+    name: ClassVar[str] = "frame-member"
+    applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
+    extends: ClassVar[type[Role]] = Decryptor
+
+    def partial_decryptions(self, edges: Sequence[CutEdge]) -> list[bytes]:
+        """X more than is right, where a client of the same adversary has encrypted."""
+        right = super().partial_decryptions(edges)
+        threshold = self.parameters.committee.threshold_for(len(self.members))
+        frame = planned_frame(self.members, threshold, self.dishonest) if self.attacks(self.round) else None
+        theirs = {edge.online for edge in edges} & self.dishonest
+        if frame is None or frame.accomplice != self.number or not theirs:
+            return right
+        clients = ", ".join(map(str, sorted(theirs)))
+        self.record_attack(FramingMember, f"with clients {clients}, to have member {frame.victim} blamed")
+        more = shift(self.digest)
+        return [
+            edwards25519.add(point, more) if edge.online in theirs else point
+            for edge, point in zip(edges, right, strict=True)
+        ]

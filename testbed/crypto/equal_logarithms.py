@@ -1,0 +1,117 @@
+"""Proof that points are the products of other points and one secret scalar, which a public key commits to: Chaum,
+Pedersen, Wallet Databases with Observers, CRYPTO 1992, on edwards25519.
+
+Many products are proven at once, by a random linear combination of them, as in RFC 9497 section 2.2. Without a verifier
+that draws the combination and the challenge (Fiat, Shamir, CRYPTO 1986), both follow from a hash of everything that the
+prover may vary: the public key, all points, all products, how many there are, and what the caller has them stand for.
+A combination that hides a wrong product is met with probability 2**-128 by each hash that a prover tries.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+
+from testbed.crypto import InvalidKey, InvalidProof, InvalidShares, edwards25519, feldman, require_length, vrf
+from testbed.crypto.edwards25519 import ORDER, POINT_BYTES, SCALAR_BYTES
+
+CHALLENGE_BYTES = 16
+PROOF_BYTES = CHALLENGE_BYTES + SCALAR_BYTES
+
+_DOMAIN = b"testbed/equal-logarithms/v1"
+_WEIGHT_BYTES = 16
+
+
+def prove(secret: bytes, points: Sequence[bytes], products: Sequence[bytes], content: bytes) -> bytes:
+    """Prove that `products` are `secret` times `points`, one by one.
+
+    The nonce follows from the secret and everything that is proven, so that no two challenges meet the same nonce.
+
+    Args:
+        secret: a scalar, 32 bytes, not 0.
+        points: one or more of prime order, 32 bytes each.
+        products: as many, in the same order.
+        content: what the proof is made for: the round, the prover, the meaning of each point.
+
+    Returns:
+        `PROOF_BYTES`: the challenge (16 bytes) and the response (32 bytes).
+
+    Raises:
+        InvalidKey: the secret has another length, or a point is not one of prime order.
+        InvalidProof: there are no points, or not as many products.
+
+    Source: RFC 9497 section 2.2.1, with domains and content of our own.
+    """
+    require_length(secret, SCALAR_BYTES, "a scalar")
+    try:
+        public = edwards25519.multiply_base(secret)
+        seed = _seed(public, points, products, content)
+        point = feldman.weighted_points(points, _weights(seed, len(points)))
+        product = edwards25519.multiply(secret, point)
+        nonce = hmac.digest(secret, _DOMAIN + b"/nonce" + seed + point + product, "sha512")
+        once = edwards25519.reduce_scalar(nonce)
+        commitments = edwards25519.multiply_base(once), edwards25519.multiply(once, point)
+    except (ValueError, InvalidShares) as error:
+        raise InvalidKey(f"points that nothing can be proven of: {error}") from None
+    challenge = _challenge(seed, point, product, *commitments)
+    wide = challenge + bytes(SCALAR_BYTES - CHALLENGE_BYTES)
+    return challenge + edwards25519.add_scalars(once, edwards25519.multiply_scalars(wide, secret))
+
+
+def verify(public: bytes, points: Sequence[bytes], products: Sequence[bytes], content: bytes, proof: bytes) -> None:
+    """Return if `proof` proves that `products` are `points` times the scalar whose product with the base is `public`.
+
+    Args:
+        public: the secret scalar times the base point, 32 bytes.
+        points: see `prove`.
+        products: see `prove`.
+        content: see `prove`.
+        proof: `PROOF_BYTES`.
+
+    Raises:
+        InvalidProof: anything is wrong: a length, a number of products, a point that is not one of prime order, a
+            response that is not below the group's order, or a challenge that does not match.
+
+    Source: RFC 9497 section 2.2.2.
+    """
+    if len(proof) != PROOF_BYTES:
+        raise InvalidProof(f"a proof of equal logarithms is {PROOF_BYTES} bytes long, got {len(proof)}")
+    challenge, response = proof[:CHALLENGE_BYTES], proof[CHALLENGE_BYTES:]
+    if int.from_bytes(response, "little") >= ORDER:
+        raise InvalidProof("the response is not below the group's order")
+    seed = _seed(public, points, products, content)
+    weights = _weights(seed, len(points))
+    try:
+        edwards25519.validate_key(public)
+        point, product = feldman.weighted_points(points, weights), feldman.weighted_points(products, weights)
+        commitments = vrf.recompute(public, point, product, challenge, response)
+    except (ValueError, InvalidKey, InvalidShares) as error:
+        raise InvalidProof(f"points that nothing can be proven of: {error}") from None
+    if _challenge(seed, point, product, *commitments) != challenge:
+        raise InvalidProof("the challenge does not match: a product is not the point times the secret scalar")
+
+
+def _seed(public: bytes, points: Sequence[bytes], products: Sequence[bytes], content: bytes) -> bytes:
+    """64 bytes that stand for the whole statement; no two statements have the same encoding."""
+    if not points or len(points) != len(products):
+        raise InvalidProof(f"{len(products)} products of {len(points)} points")
+    given = [public, *points, *products]
+    if any(len(one) != POINT_BYTES for one in given):
+        raise InvalidProof(f"a point is {POINT_BYTES} bytes long")
+    sizes = len(content).to_bytes(8, "big") + len(points).to_bytes(8, "big")
+    return hashlib.sha512(_DOMAIN + b"/seed" + sizes + content + b"".join(given)).digest()
+
+
+def _weights(seed: bytes, count: int) -> list[int]:
+    """The factors of the linear combination, below 2**128 and above 0."""
+    prefix = hashlib.sha512(_DOMAIN + b"/weight" + seed)
+    weights = []
+    for at in range(count):
+        hashed = prefix.copy()
+        hashed.update(at.to_bytes(8, "big"))
+        weights.append(int.from_bytes(hashed.digest()[:_WEIGHT_BYTES], "little") or 1)
+    return weights
+
+
+def _challenge(seed: bytes, point: bytes, product: bytes, base_commitment: bytes, point_commitment: bytes) -> bytes:
+    content = seed + point + product + base_commitment + point_commitment
+    return hashlib.sha512(_DOMAIN + b"/challenge" + content).digest()[:CHALLENGE_BYTES]
