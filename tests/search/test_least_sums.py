@@ -21,6 +21,7 @@ from tests.search.least_sums.stories import least_by_stories
 from tests.thoroughness import examples
 
 BUDGET, SEED = 1, 1
+ONLY_LISTS = {"lotto-server-centric"}  # the sums among those that are listed are those of `secagg`
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search.protocol)
@@ -30,8 +31,8 @@ def test_no_sum_is_smaller_than_stated_and_the_controls_are_found(search: LeastS
     controls = [result for result in results if result.is_control]
     assert controls
     assert [result.line for result in controls if not result.is_below] == []
-    executed = [result for result in results if result.executed]
-    assert any(result.is_control for result in executed)
+    executed = {result.is_control for result in results if result.executed}
+    assert (True in executed) == (search.protocol not in ONLY_LISTS)
     assert {result.protocol for result in results} == {search.protocol}
     assert any(not result.is_control and result.stated for result in results)
 

@@ -12,6 +12,7 @@ from tests.search.least_sums.batches import BatchesSums
 from tests.search.least_sums.contract import LeastSums
 from tests.search.least_sums.flamingo import FlamingoSums
 from tests.search.least_sums.holders import LightSecAggSums, OneShotSums, PineSums
+from tests.search.least_sums.lists import ListsSums
 from tests.search.least_sums.secagg import SecAggPlusSums, SecAggSums
 
 SEARCHES: tuple[LeastSums, ...] = (
@@ -22,6 +23,7 @@ SEARCHES: tuple[LeastSums, ...] = (
     OneShotSums(),
     PineSums(),
     BatchesSums(),
+    ListsSums(),
 )
 PARTICIPANTS = 20
 REQUIRED: dict[str, dict[str, Any]] = {"dp-sgd-random-participation": {"sample_rate": 0.1, "sigma": 1.0}}

@@ -55,7 +55,7 @@ class Circle:
         return found
 
     def least_part(self) -> tuple[Part | None, int]:
-        """The smallest part that two such rows cut off (None: there is none); and the rows and pairs that were tried."""
+        """The smallest part that two such rows cut off, or None; and the number of rows and pairs that were tried."""
         half, size, tried = self.graph.chosen.neighbours // 2, self.graph.participants, self.graph.participants
         if self.graph.chosen.complete:
             return None, tried
