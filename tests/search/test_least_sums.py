@@ -1,4 +1,4 @@
-"""Least sums: none below what a protocol states, the controls are found, and what is found is had from real parties."""
+"""Least sums: none is below the statement of its protocol, the controls are found, and real parties give the sums."""
 
 from collections.abc import Iterator
 from unittest.mock import patch

@@ -29,10 +29,10 @@ SMALL = (12, 12, 3)  # everybody takes part
 
 @dataclass(frozen=True)
 class Combination:
-    """What the server makes of a few rounds.
+    """A combination of the sums of a few rounds.
 
     Attributes:
-        rounds: the batches in the sum of each.
+        rounds: the batches in the sum of each round.
         signs: how often each round's sum counts: 1, 0 or -1.
         clients: honest ones whose updates are in the combination.
         nodes: of branch and bound.

@@ -38,7 +38,7 @@ def states_a_least_sum(parameters: AggregationParameters, protocol: type[Aggrega
 def missing(
     protocols: Iterable[tuple[type[AggregationParameters], type[AggregationProtocol]]] = tuple(PROTOCOLS.items()),
 ) -> list[str]:
-    """What a protocol that states a least sum lacks, a line each: what to add, and where."""
+    """List the gaps of protocols that state a least sum: a line each, with the class to add and its place."""
     searched, lines = {search.protocol for search in SEARCHES}, []
     for section, protocol in protocols:
         name = section.model_fields["protocol"].default
@@ -74,10 +74,10 @@ def surveyed(protocol: str) -> bool:
 
 
 AFTER_SUMS = frozenset({"shrink-the-sum", "split-the-sharing", "parallel-lists"})
-"""Misbehaviours that are after sums over few clients; what they have had is a sum, not one update."""
+"""Misbehaviours that are after sums over few clients, and have had a sum where they succeed."""
 
 NOT_SURVEYED = {
     "secagg-plus": "two stories about one client take 2t - (k + 1) accomplices in one neighbourhood; no misbehaviour "
     "looks for such a client, and the search here carries that out (SecAggPlusSums.client_by_client)"
 }
-"""Protocols whose sums no misbehaviour attacks, and why."""
+"""Protocols that no misbehaviour attacks for sums, with the reason."""

@@ -1,4 +1,4 @@
-"""What a server has from members that each answer once, for one set of clients: an integer program over counts.
+"""Sums that a server has from holders that each answer once, for one set of clients: an integer program over counts.
 
 One program for all protocols in which holders (a committee, all participants, a helper) open one sum for one set of
 clients: `one-shot`, `lightsecagg`, `pine`, and the labels of `flamingo`. The server divides the honest holders between
@@ -28,7 +28,7 @@ class LeastSum:
 
 @dataclass(frozen=True)
 class Committee:
-    """Who holds shares of what unmasks a sum.
+    """The holders of the shares that unmask a sum.
 
     Attributes:
         honest, dishonest: holders.

@@ -1,4 +1,4 @@
-"""What a search for a least sum is asked for, and what it answers."""
+"""The contract of a search for a least sum: its results and its method."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from testbed.aggregation.contract import AggregationParameters
 from testbed.engine.registry import aggregation_protocol
 
 FAILED = "FAILED"
-"""How the words of an execution begin that did not come to what was found."""
+"""The beginning of the words of an execution that did not give the sum that was found."""
 
 Method = Literal["exact", "exact for one set of survivors", "greedy"]
 
@@ -22,11 +22,11 @@ class Result:
         protocol: the aggregation's name.
         setting: its numbers, in words.
         stated: honest clients that each sum has at least, as the protocol states; 0: nothing is stated. Of a control:
-            what would hold with one accomplice fewer, or with the mend.
+            the statement for one accomplice fewer, or with the mend.
         found: honest clients in the smallest sum that the search has found; None: it has found no choice with a sum.
         tried: choices of the server (of a solver: nodes of branch and bound) that were looked at.
         method: exact, if there is proof that no choice of the model gives a smaller sum.
-        executed: what real parties came to, in words; empty: not executed.
+        executed: the outcome with real parties, in words; empty: not executed.
         is_control: whether a smaller sum than stated for fewer accomplices (or with a mend) has to be found.
     """
 
@@ -46,7 +46,7 @@ class Result:
 
     @property
     def is_new(self) -> bool:
-        """Whether something that is stated is false, or an execution did not give what was found."""
+        """Whether something that is stated is false, or an execution did not give the sum that was found."""
         return (self.is_below and not self.is_control) or self.executed.startswith(FAILED)
 
     @property

@@ -1,4 +1,4 @@
-"""The choices of a server of `flamingo`: labels, round numbers, and what it tells which members of the committee."""
+"""The choices of a server of `flamingo`: labels, round numbers, and the labels that each member is told."""
 
 import hashlib
 import re
@@ -100,7 +100,7 @@ def cut_off(where: Setting, round_number: int) -> CutOff | None:
 
 
 def isolating_round(where: Setting, rounds: int, first: int = 1) -> tuple[int, int] | None:
-    """A round, of so many from `first` on, whose graph has a client that labels isolate; and that client.
+    """Find a round with a client that labels isolate, of so many rounds from `first` on; return both numbers.
 
     One try costs a graph and two sums over it; only where both are within limits is the committee's check asked.
     """
@@ -171,7 +171,7 @@ class FlamingoSums(LeastSums):
         return Result(self.protocol, words, stated, found, tried, "greedy", "", is_control)
 
     def by_members(self) -> Iterator[Result]:
-        """What the server tells which members: two sets of labels differ by one client."""
+        """Members are told one of two sets of labels, which may differ by one client."""
         parameters = FlamingoParameters(weights="equal")
         members, participants = parameters.committee.members_planned, 100
         threshold = parameters.committee.threshold_for(members)
@@ -195,13 +195,13 @@ def grinding(participants: int, **more: Any) -> Setting:
 
 
 def stated_if_mended(where: Setting) -> int:
-    """What is stated of the same accomplices where the bound counts with labels that the server chooses."""
+    """The statement for the same accomplices where the bound counts with labels that the server chooses."""
     mended = where.parameters.model_copy(update=MENDED)
     return stated_least(mended, where.participants, len(where.accomplices))
 
 
 def execute(where: Setting, round_number: int) -> str:
-    """The round with real parties, an honest committee, and the misbehaviour; what it came to."""
+    """Run the round with real parties, an honest committee and the misbehaviour; return the outcome in words."""
     deltas = np.random.default_rng(5).uniform(-1, 1, (where.participants, 3))
     server = malicious_server(Flamingo, [LabelNeighboursOffline], AttackContext(where.accomplices))
     small = federation(deltas, where.parameters, protocol=server)

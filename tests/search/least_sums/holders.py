@@ -80,7 +80,7 @@ def update_of(small: SmallFederation, client: int) -> Any:
 
 
 def sum_of_few(kind: Any, parameters: Any, size: int, accomplices: int) -> str:
-    """The round with real parties: the first clients honest, the last ones accomplices, whose updates the server knows.
+    """Run the round with real parties; the last clients are accomplices, and the server knows their updates.
 
     Args:
         kind: one of the servers above.
@@ -101,7 +101,7 @@ def sum_of_few(kind: Any, parameters: Any, size: int, accomplices: int) -> str:
 
 
 def single_update(honest: type, kind: type[ServerMisbehaviour], parameters: Any, dishonest: frozenset[int]) -> str:
-    """The round with a misbehaviour that has one update; what came of it."""
+    """Run the round with a misbehaviour that is after one update; return the outcome in words."""
     context = AttackContext(dishonest, {kind: VictimOptions(victim=VICTIM)})
     small = SmallFederation(DELTAS, parameters, protocol=malicious_server(honest, [kind], context))
     small.run()
@@ -190,7 +190,7 @@ class LightSecAggSums(LeastSums):
         return Result(self.protocol, words, stated, least.size, least.nodes, "exact", executed, sets == 2)
 
     def while_it_follows(self, parameters: LightSecAggParameters, participants: int) -> int:
-        """What is stated for a server that follows the protocol; nothing is stated for another one."""
+        """The statement for a server that follows the protocol; nothing is stated for another one."""
         return LightSecAgg(parameters).guarantees(participants).min_sum_size
 
 

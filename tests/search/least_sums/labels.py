@@ -1,7 +1,7 @@
 """Flamingo's labels as an integer program: the least set of honest clients that labels cut off, and the proof of none.
 
-The server labels clients offline, within what the committee accepts: so many survivors, k neighbours online of each
-client online, a connected graph. It has the sum over a set A of honest clients if all honest neighbours of A that are
+The server labels clients offline. The committee accepts labels with enough survivors, k neighbours online of each
+client online, and a connected graph. The server has the sum over a set A of honest clients if all honest neighbours of A that are
 not in A are offline. The other honest clients online are then cut off as well, so the smaller side is looked for.
 """
 
@@ -17,7 +17,7 @@ AGAIN = 5  # labels that the program allows and the committee refuses, before th
 
 @dataclass(frozen=True)
 class Cut:
-    """What the program came to.
+    """The outcome of the program.
 
     Attributes:
         group: places of the honest clients that are cut off; empty: none can be.

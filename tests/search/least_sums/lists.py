@@ -1,9 +1,9 @@
 """Lotto's lists: of the candidates of a round the server lists all accomplices, and as few honest ones as it may.
 
-Candidates are drawn by the protocol's own PRF (`lotto-server-centric`) from the keys that the PKI has made, at the
-smallest population that clients accept. The server cannot choose the round (`max_round_gap: 1`), and plays all of a
-run. What selection states is a probability (Theorem 2): so the accomplices on a list are compared with the number that
-is exceeded in any of these rounds with at most 2**-20. The control skips rounds: it looks for one with many.
+Candidates are drawn by the protocol's own PRF (`lotto-server-centric`) from random keys of clients, at the smallest
+population that clients accept. The server cannot choose the round (`max_round_gap: 1`), and plays all rounds of a run.
+Selection states a probability (Theorem 2). So the accomplices on a list are compared with the number that is exceeded
+in any of these rounds with at most 2**-20. The control skips rounds: it looks for one with many accomplices.
 """
 
 from collections.abc import Iterator

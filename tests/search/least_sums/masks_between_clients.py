@@ -44,7 +44,7 @@ class Masking:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the server tells whom, and what it has then.
+    """The statements that the server makes to each client, and the sum that it has then.
 
     Attributes:
         shared: by honest client, the peers that it is told have shared.
@@ -89,7 +89,7 @@ class _Choices:
         program.at_least(dict.fromkeys(self.member.values(), 1), 1)
 
     def _checks_of(self, u: int) -> None:
-        """What an honest client refuses."""
+        """The checks of an honest client."""
         program, t = self.program, self.masking.threshold
         program.at_least({self.shared[u, v]: 1 for v in self.peers[u]}, t - 1 - self.x[u])
         program.at_most({self.told[u, j]: 1 for j in self.stories}, 1)
@@ -143,7 +143,7 @@ class _Choices:
             program.at_most({self.member[v]: 1, self.shared[v, w]: 1, **known}, 1)
 
     def plan(self, found: Solution) -> Plan | None:
-        """What the solver's values say."""
+        """The plan in the solver's values; None: there are none."""
         if not found.values:
             return None
         honest, accomplices = self.masking.honest, self.masking.accomplices

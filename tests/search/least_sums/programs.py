@@ -12,7 +12,7 @@ NODES = 200_000  # of branch and bound; a program that needs more is not solved 
 
 @dataclass(frozen=True)
 class Solution:
-    """What an integer program came to.
+    """The outcome of an integer program.
 
     Attributes:
         values: by variable; empty where there is no solution.

@@ -1,4 +1,4 @@
-"""The choices of a server of `secagg` and `secagg-plus`: who has shared, who has survived, as each client is told."""
+"""The choices of a server of `secagg` and `secagg-plus`: the sharers and survivors that each client is told of."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -65,7 +65,7 @@ class SecAggSums(LeastSums):
         return Result(self.protocol, words, stated, least.size, least.nodes, "exact", "", is_control)
 
     def client_by_client(self, participants: int, threshold: int, accomplices: int, *, is_control: bool) -> Result:
-        """Who has shared is optimised, too."""
+        """The sharers that each client is told of are optimised, too."""
         section = {"protocol": "secagg", "threshold": threshold}
         helpers = frozenset(range(participants - accomplices, participants))
         federation = played(section, participants, helpers)
@@ -135,7 +135,7 @@ class SecAggPlusSums(LeastSums):
     def by_parts(self, participants: int, rounds: int, seed: int) -> Result:
         """The server looks at the graphs of so many rounds, with the accomplices that the parameters allow.
 
-        What is stated beyond `guarantees` (docs/explanation/secagg-plus.md): t - x of a neighbourhood with x of them.
+        The statement goes beyond `guarantees` (docs/explanation/secagg-plus.md): t - x, with x in a neighbourhood.
         """
         parameters = SecAggPlusParameters()
         chosen, (dishonest, gone) = parameters.neighbourhood(participants), parameters.requirements.counts(participants)

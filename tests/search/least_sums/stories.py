@@ -1,4 +1,4 @@
-"""The server's choices in `secagg` at any size, by counts: who is told which of two sets of survivors.
+"""The server's choices in `secagg` at any size, by counts: each client is told one of two sets of survivors.
 
 Everybody has masked with everybody, so that clients that are told the same, and are in the same sets, are alike. The
 program counts them by kind. A set of survivors of which t clients hear has their shares: of the seeds of those in it,

@@ -1,4 +1,4 @@
-"""A plan of `masks_between_clients` carried out: real clients are told what it says, the oracle counts what comes."""
+"""A plan of `masks_between_clients`, carried out with real clients; the oracle finds the sum that the server has."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ class _SummingAmongNeighbours(_ByPlan, SummingAmongNeighbours):
 
 
 def execute(federation: Federation, plan: Plan) -> str:
-    """What the server has then, in words: the plan's sum from the bytes of real messages, or what went wrong."""
+    """Carry the plan out; return in words whether its sum follows from the bytes of real messages."""
     among_neighbours = federation.aggregation.protocol == "secagg-plus"
     kind = _SummingAmongNeighbours if among_neighbours else _Summing
     with remembered():
