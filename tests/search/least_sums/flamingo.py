@@ -9,19 +9,24 @@ from typing import Any, ClassVar
 import numpy as np
 
 from testbed.adversary.cut_off import CutOff, smallest_cut_off
+from testbed.adversary.flamingo import ContradictLabels
 from testbed.adversary.flamingo_labels import LabelNeighboursOffline
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
+from testbed.adversary.victims import VictimOptions
 from testbed.aggregation.flamingo.graph import RoundGraph, round_graph
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
+from testbed.aggregation.flamingo.round import FlamingoRound
 from testbed.aggregation.flamingo.server import Flamingo
+from testbed.arrays import Ids
 from testbed.committee.parameters import CommitteeSection
 from tests.aggregation.federations import EXPERIMENT
-from tests.aggregation.flamingo_rounds import federation, played_from
+from tests.aggregation.flamingo_rounds import federation, mean_of, parameters_with, played_from
 from tests.search.least_sums.committees import Committee
-from tests.search.least_sums.contract import LeastSums, Result, stated_least
+from tests.search.least_sums.contract import FAILED, LeastSums, Result, stated_least
 from tests.search.least_sums.labels import least_cut
 
 NODES = 20_000
+MEMBERS, PLAYED = 7, 10  # of the committee and the round that are played with two stories
 LARGEST_GROUP = 6  # of those that grow; single clients and pairs are tried exhaustively
 EXACT = (20, 40)
 LARGE = (200, 500, 1000, 2000)
@@ -171,18 +176,55 @@ class FlamingoSums(LeastSums):
         return Result(self.protocol, words, stated, found, tried, "greedy", "", is_control)
 
     def by_members(self) -> Iterator[Result]:
-        """Members are told one of two sets of labels, which may differ by one client."""
-        parameters = FlamingoParameters(weights="equal")
-        members, participants = parameters.committee.members_planned, 100
-        threshold = parameters.committee.threshold_for(members)
-        survivors = parameters.density(participants).survivors
-        for dishonest, is_control in ((2 * threshold - members - 1, False), (2 * threshold - members, True)):
-            least = Committee(members - dishonest, dishonest, threshold).least_sum(participants, 0, survivors)
-            words = f"n = {participants}, {dishonest} of {members} members dishonest"
-            yield Result(
-                self.protocol, words, stated_least(parameters, participants, 0), least.size, least.nodes, "exact",
-                is_control=is_control,
-            )  # fmt: skip
+        """Members are told one of two sets of labels, which may differ by one client; at n = 10 with real parties."""
+        default = FlamingoParameters(weights="equal")
+        small = parameters_with(tuple(range(MEMBERS)), MEMBERS - 2)
+        for parameters, participants in ((default, 100), (small, PLAYED)):
+            members = parameters.committee.members_planned
+            threshold = parameters.committee.threshold_for(members)
+            survivors = parameters.density(participants).survivors
+            for dishonest, is_control in ((2 * threshold - members - 1, False), (2 * threshold - members, True)):
+                least = Committee(members - dishonest, dishonest, threshold).least_sum(participants, 0, survivors)
+                words = f"n = {participants}, {dishonest} of {members} members dishonest"
+                stated, executed = stated_least(parameters, participants, 0), ""
+                if participants == PLAYED:
+                    executed = execute_by_members(parameters, dishonest, least.size, is_control=is_control)
+                yield Result(
+                    self.protocol, words, stated, least.size, least.nodes, "exact", executed, is_control
+                )  # fmt: skip
+
+
+class FewOnline(Flamingo):
+    """A server that labels as few clients online as the committee accepts."""
+
+    few: ClassVar[int]
+
+    def choose_online(self, state: FlamingoRound, arrived: Ids) -> Ids:
+        """The first ones."""
+        return super().choose_online(state, arrived[: self.few])
+
+
+def execute_by_members(parameters: FlamingoParameters, dishonest: int, size: int, *, is_control: bool) -> str:
+    """Run the round with real parties: two stories told to the members, or few clients labelled online."""
+    deltas = np.random.default_rng(5).uniform(-1, 1, (PLAYED, 3))
+    server: Any = type("OfSoMany", (FewOnline,), {"few": size})
+    if is_control:
+        context = AttackContext(frozenset(range(dishonest)), {ContradictLabels: VictimOptions(victim=PLAYED - 1)})
+        server = malicious_server(Flamingo, [ContradictLabels], context)
+    small = federation(deltas, parameters, protocol=server)
+    outcome = played_from(small, 1, {})
+    attacks = [event.detail for event in small.network.events if event.kind == "attack"]
+    if is_control:
+        coins = small.randomness.simulation_key(PLAYED - 1, 1, "stochastic rounding")
+        update = parameters.quantisation.encode(np.float32(deltas[-1]), 1, coins)
+        had = attacks[0].endswith(hashlib.sha256(update.tobytes()).hexdigest())
+    else:
+        had = outcome.survivors.tolist() == list(range(size)) and np.array_equal(
+            outcome.mean, mean_of(small, list(range(size)))
+        )
+    if not had or small.refusals():
+        return f"{FAILED}: {attacks or outcome}, {small.refusals()}"
+    return f"{size} of {PLAYED} clients' sum to the bit, no refusal"
 
 
 def grinding(participants: int, **more: Any) -> Setting:
@@ -209,13 +251,13 @@ def execute(where: Setting, round_number: int) -> str:
     (detail,) = [event.detail for event in small.network.events if event.kind == "attack"]
     match = re.search(r"(?:victim|group of clients) ([\[\]\d, ]+):.*sha256 (\w+)$", detail)
     if match is None or small.refusals():
-        return f"FAILED: {detail}, {len(small.refusals())} refusals"
+        return f"{FAILED}: {detail}, {len(small.refusals())} refusals"
     clients = [int(number) for number in re.findall(r"\d+", match[1])]
     total: Any = 0
     for client in clients:
         coins = small.randomness.simulation_key(client, round_number, "stochastic rounding")
         total = total + where.parameters.quantisation.encode(np.float32(deltas[client]), 1, coins)
     if hashlib.sha256(np.asarray(total).tobytes()).hexdigest() != match[2]:
-        return f"FAILED: {detail}: not the sum of their updates"
+        return f"{FAILED}: {detail}: not the sum of their updates"
     honest = where.participants - len(where.accomplices)
     return f"{len(clients)} of {honest} honest clients' sum bit for bit, no refusal, {len(outcome.survivors)} online"

@@ -1,8 +1,9 @@
 """Flamingo's labels as an integer program: the least set of honest clients that labels cut off, and the proof of none.
 
 The server labels clients offline. The committee accepts labels with enough survivors, k neighbours online of each
-client online, and a connected graph. The server has the sum over a set A of honest clients if all honest neighbours of A that are
-not in A are offline. The other honest clients online are then cut off as well, so the smaller side is looked for.
+client online, and a connected graph. The server has the sum over a set A of honest clients if all honest neighbours of
+A that are not in A are offline. The other honest clients online are then cut off as well, so the smaller side is looked
+for.
 """
 
 from dataclasses import dataclass

@@ -4,6 +4,7 @@ from typing import Any
 
 from tests.search.choices import Choices
 from tests.search.knowledge import Knowledge
+from tests.search.least_sums.contract import FAILED
 from tests.search.least_sums.masks_between_clients import Plan
 from tests.search.oracle import carried_out, derivable, smallest
 from tests.search.summing import Summing
@@ -55,5 +56,5 @@ def execute(federation: Federation, plan: Plan) -> str:
         found = smallest(basis, (), len(plan.members) + 1)
         exact = found is not None and carried_out(knowledge, found)
     if found is None or not exact or clients.refusals or clients.crashes:
-        return f"FAILED: {found}, {dict(clients.refusals)}, {clients.crashes}"
+        return f"{FAILED}: {found}, {dict(clients.refusals)}, {clients.crashes}"
     return f"{len(found.updates)} of {len(federation.honest)} honest clients' sum bit for bit, no refusal"
