@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
 from testbed.aggregation.flamingo import bound
+from testbed.aggregation.pine.parameters import PineParameters
 from testbed.aggregation.plain import Plain, PlainParameters
 from testbed.privacy.noise_plan import Guarantees
 from tests.search.least_sums import flamingo, holders
-from tests.search.least_sums.catalogue import SEARCHES, missing
+from tests.search.least_sums.catalogue import NOT_SURVEYED, SEARCHES, missing, surveyed
 from tests.search.least_sums.committees import Committee
 from tests.search.least_sums.contract import FAILED, LeastSums, Result
 from tests.search.least_sums.labels import least_cut
@@ -43,6 +44,7 @@ def test_a_false_statement_and_a_failed_execution_are_new() -> None:
     assert "least sum 2 stated, 1 found, BELOW WHAT IS STATED; exact, 1 choices; not executed" in false.line
     assert Result("p", "n = 3", 2, 2, 1, "exact", f"{FAILED}: refused").is_new
     assert not Result("p", "n = 3", 2, 1, 1, "exact", is_control=True).is_new
+    assert "NOT FOUND" in Result("p", "n = 3", 2, 2, 1, "exact", is_control=True).line
     assert not Result("p", "n = 3", 0, 1, 1, "greedy").is_new
 
 
@@ -60,6 +62,7 @@ class StatingMuch(Plain):
 
 def test_each_protocol_that_states_a_least_sum_is_searched_and_surveyed() -> None:
     assert missing() == []
+    assert [name for name in NOT_SURVEYED if surveyed(name)] == []
 
 
 def test_a_protocol_that_is_added_without_either_is_told_so() -> None:
@@ -163,5 +166,5 @@ def test_the_round_that_isolates_a_client_of_300_is_found_again() -> None:
 
 
 def test_an_execution_that_is_refused_is_no_success() -> None:
-    parameters = holders.PineParameters(helper=0, min_survivors=5)
+    parameters = PineParameters(helper=0, min_survivors=5)
     assert holders.sum_of_few(holders.FewOfPine, parameters, 4, 0).startswith(FAILED)

@@ -59,9 +59,9 @@ def least_combination(weights: Sequence[int], sizes: Sequence[int], most: int, f
     terms: list[dict[int, float]] = [{} for _ in range(count)]
     for sign, row in zip(signs, summed, strict=True):
         program.at_most(dict.fromkeys(sign, 1), 1)
-        clients = dict(zip(row, sizes, strict=True))
-        program.at_least(clients, fewest)
-        program.at_most(clients, most)
+        sum_of = dict(zip(row, sizes, strict=True))
+        program.at_least(sum_of, fewest)
+        program.at_most(sum_of, most)
         for place, unit in enumerate(row):
             for side, value in zip(sign, (1, -1), strict=True):
                 part = program.binary()  # the product of the two

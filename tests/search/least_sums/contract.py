@@ -54,7 +54,7 @@ class Result:
         """For a person."""
         stated = f"{self.stated} stated" if self.stated else "nothing stated"
         if self.is_control:
-            stated = f"control (with {self.stated} nothing would be broken)"
+            stated = f"control (with {self.stated} nothing would be broken{'' if self.is_below else ': NOT FOUND'})"
         found = "none found" if self.found is None else f"{self.found} found"
         below = ", BELOW WHAT IS STATED" if self.is_new else ""
         executed = f"executed: {self.executed}" if self.executed else "not executed"
