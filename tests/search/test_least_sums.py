@@ -11,6 +11,7 @@ from testbed.aggregation.contract import AggregationParameters, AggregationProto
 from testbed.aggregation.flamingo import bound
 from testbed.aggregation.pine.parameters import PineParameters
 from testbed.aggregation.plain import Plain, PlainParameters
+from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
 from testbed.privacy.noise_plan import Guarantees
 from tests.search.least_sums import flamingo, holders
 from tests.search.least_sums.catalogue import NOT_SURVEYED, SEARCHES, missing, surveyed
@@ -18,6 +19,7 @@ from tests.search.least_sums.committees import Committee
 from tests.search.least_sums.contract import FAILED, LeastSums, Result
 from tests.search.least_sums.labels import least_cut
 from tests.search.least_sums.programs import Program
+from tests.search.least_sums.secagg import SecAggPlusSums
 from tests.search.least_sums.stories import least_by_stories
 from tests.thoroughness import examples
 
@@ -111,6 +113,20 @@ def by_hand(honest: int, dishonest: int, threshold: int, clients: int, known: in
                 sizes = [(a, b) for a in range(least_first, clients + 1) for b in range(least_second, clients + 1)]
                 found += [abs(a - b) or 2 for a, b in sizes if a != b or 0 < a < clients]
     return min(found)
+
+
+def test_clients_that_leave_out_a_check_are_noticed() -> None:
+    """A client that reveals shares to neighbours that have not masked with it: random servers do not notice it."""
+
+    def result() -> Result:
+        return SecAggPlusSums().client_by_client(8, 4, 3, 0, is_control=False, acknowledges=False)
+
+    with patch.object(SecAggPlusClient, "has_masked_with_me", lambda self, peer: True):
+        unchecked = result()
+    assert (unchecked.stated, unchecked.found) == (3, 1)
+    assert unchecked.is_new
+    assert unchecked.executed == "1 of 8 honest clients' sum bit for bit, no refusal"
+    assert result().executed.startswith(FAILED)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -94,9 +94,13 @@ class SecAggPlusSums(LeastSums):
             yield self.by_parts(participants, 50 * budget, seed)
 
     def client_by_client(
-        self, participants: int, neighbours: int, threshold: int, accomplices: int, *, is_control: bool
-    ) -> Result:
-        """On the protocol's own graph; the accomplices are all in one neighbourhood."""
+        self, participants: int, neighbours: int, threshold: int, accomplices: int, *, is_control: bool,
+        acknowledges: bool = True,
+    ) -> Result:  # fmt: skip
+        """On the protocol's own graph; the accomplices are all in one neighbourhood.
+
+        `acknowledges` is False for clients that leave out a check (`Masking.acknowledges`).
+        """
         section = {
             "protocol": "secagg-plus", "neighbours": neighbours, "threshold": threshold,
             "dropouts": 0.3, "accept_weaker": True,
@@ -106,7 +110,7 @@ class SecAggPlusSums(LeastSums):
         helpers = frozenset(sorted(graph.around(0) - {0})[:accomplices])
         federation = played(section, participants, helpers)
         around = {client: graph.around(client) for client in range(participants)}
-        masking = Masking(around, helpers, graph.threshold, graph.min_survivors, acknowledges=True)
+        masking = Masking(around, helpers, graph.threshold, graph.min_survivors, acknowledges)
         stated = stated_least(federation.aggregation, participants, accomplices - is_control)
         words = f"s = {participants}, k = {neighbours}, t = {threshold}, {accomplices} accomplices, any sharing"
         return planned(self.protocol, masking, federation, words, stated, is_control=is_control)
