@@ -1,0 +1,263 @@
+"""The choices of a server of `flamingo`: labels, round numbers, and the labels that each member is told."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from testbed.adversary.cut_off import CutOff, smallest_cut_off
+from testbed.adversary.flamingo import ContradictLabels
+from testbed.adversary.flamingo_labels import LabelNeighboursOffline
+from testbed.adversary.misbehaviour import AttackContext, malicious_server
+from testbed.adversary.victims import VictimOptions
+from testbed.aggregation.flamingo.graph import RoundGraph, round_graph
+from testbed.aggregation.flamingo.parameters import FlamingoParameters
+from testbed.aggregation.flamingo.round import FlamingoRound
+from testbed.aggregation.flamingo.server import Flamingo
+from testbed.arrays import Ids
+from testbed.committee.parameters import CommitteeSection
+from tests.aggregation.federations import EXPERIMENT
+from tests.aggregation.flamingo_rounds import federation, mean_of, parameters_with, played_from
+from tests.search.least_sums.committees import Committee
+from tests.search.least_sums.contract import FAILED, LeastSums, Result, stated_least
+from tests.search.least_sums.labels import least_cut
+
+NODES = 20_000
+MEMBERS, PLAYED = 7, 10  # of the committee and the round that are played with two stories
+LARGEST_GROUP = 6  # of those that grow; single clients and pairs are tried exhaustively
+EXACT = (20, 40)
+LARGE = (200, 500, 1000, 2000)
+MENDED, NOT_MENDED = {"labels": "chosen", "tries": 40}, {"labels": "random"}
+CUT_IN_SMALL = {"labels": "random", "dishonest": 0.2, "dropouts": 0.4, "security": 10, "correctness": 5}  # at n = 30
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Parameters, the number of participants, and the accomplices among them.
+
+    Attributes:
+        parameters: of the protocol.
+        participants: n.
+        accomplices: places in the list of participants, which are clients' numbers, too.
+    """
+
+    parameters: FlamingoParameters
+    participants: int
+    accomplices: frozenset[int]
+
+    @property
+    def dishonest(self) -> np.ndarray:
+        """`(n,)` whether each participant is an accomplice."""
+        return np.isin(np.arange(self.participants), sorted(self.accomplices))
+
+    @property
+    def budget(self) -> int:
+        """The most clients that may be labelled offline."""
+        return self.participants - self.parameters.density(self.participants).survivors
+
+    @property
+    def stated(self) -> int:
+        """See `stated_least`."""
+        return stated_least(self.parameters, self.participants, len(self.accomplices))
+
+    def graph(self, round_number: int) -> RoundGraph:
+        """The protocol's own graph of the round."""
+        density = self.parameters.density(self.participants)
+        return round_graph(EXPERIMENT, round_number, list(range(self.participants)), density)
+
+    @property
+    def words(self) -> str:
+        """For the report."""
+        given = self.parameters
+        labels = f"labels: {given.labels}" + (f", tries: {given.tries:g}" if given.labels == "chosen" else "")
+        rates = f"eta = {given.dishonest:g}, delta = {given.dropouts:g}"
+        return f"n = {self.participants}, {len(self.accomplices)} accomplices, {rates}, {labels}"
+
+
+def setting(participants: int, seed: int, **more: Any) -> Setting:
+    """As many accomplices as the parameters say, drawn without regard to the graph, and nobody of the committee."""
+    parameters = FlamingoParameters(**{"weights": "equal", **more})
+    dishonest, _ = parameters.requirements.counts(participants)
+    drawn = np.random.default_rng(seed).permutation(participants)[:dishonest]
+    accomplices = frozenset(drawn.tolist())
+    committee = tuple(sorted(set(range(participants)) - accomplices)[:9])
+    section = CommitteeSection(selection="given", members=committee, threshold=6)
+    return Setting(parameters.model_copy(update={"committee": section}), participants, accomplices)
+
+
+def cut_off(where: Setting, round_number: int) -> CutOff | None:
+    """The smallest group that is found in the graph of a round."""
+    graph = where.graph(round_number)
+    everybody = np.ones(where.participants, np.bool_)
+    counted, fewest = graph.adjacency.astype(np.float32), graph.density.neighbours
+
+    def is_accepted(online: np.ndarray) -> bool:
+        if (counted @ online.astype(np.float32))[online].min() < fewest:  # as `weakness` would say, in less time
+            return False
+        return not graph.weakness(np.flatnonzero(online).tolist())
+
+    return smallest_cut_off(
+        graph.adjacency, where.dishonest, everybody, where.budget, is_accepted, largest=LARGEST_GROUP
+    )
+
+
+def isolating_round(where: Setting, rounds: int, first: int = 1) -> tuple[int, int] | None:
+    """Find a round with a client that labels isolate, of so many rounds from `first` on; return both numbers.
+
+    One try costs a graph and two sums over it; only where both are within limits is the committee's check asked.
+    """
+    dishonest, budget = where.dishonest, where.budget
+    fewest = where.parameters.density(where.participants).neighbours
+    for number in range(first, first + rounds):
+        graph = where.graph(number)
+        with_accomplices = graph.adjacency @ dishonest.astype(np.uint16)
+        with_honest = graph.adjacency.sum(axis=1) - with_accomplices
+        for client in np.flatnonzero(~dishonest & (with_accomplices >= fewest) & (with_honest <= budget)).tolist():
+            gone = graph.adjacency[client] & ~dishonest
+            if not graph.weakness(np.flatnonzero(~gone).tolist()):
+                return number, client
+    return None
+
+
+class FlamingoSums(LeastSums):
+    """See the module."""
+
+    protocol: ClassVar[str] = "flamingo"
+
+    def results(self, budget: int, seed: int) -> Iterator[Result]:
+        """Exactly at small n, by groups at large n, by round numbers at n = 300, and by the committee's members."""
+        for participants in EXACT if budget == 1 else (*EXACT, 60, 100):
+            yield self.exactly(setting(participants, seed, **MENDED), budget)
+        yield self.exactly(setting(30, 1, **CUT_IN_SMALL), budget, is_control=True)
+        for participants in LARGE:
+            yield self.by_groups(setting(participants, seed, **MENDED), budget if participants >= 2000 else 2 * budget)
+        for participants in LARGE[1:]:
+            yield self.by_groups(setting(participants, seed, **NOT_MENDED), 6 * budget, is_control=True)
+        for participants in (300,) if budget == 1 else (250, 300):
+            yield self.by_rounds(grinding(participants, **NOT_MENDED), 4000, is_control=True)
+            yield self.by_rounds(grinding(participants, **MENDED), 1000 * budget)
+        yield from self.by_members()
+
+    def whole(self, where: Setting) -> int:
+        """The honest clients in the sum that everybody online has: as few as the server may label online."""
+        return where.participants - where.budget - len(where.accomplices)
+
+    def exactly(self, where: Setting, budget: int, round_number: int = 1, *, is_control: bool = False) -> Result:
+        """By integer programming; a group that is found is cut off with real parties."""
+        graph = where.graph(round_number)
+        cut = least_cut(graph, where.dishonest, where.budget, NODES * budget)
+        found = len(cut.group) or self.whole(where)
+        stated = stated_if_mended(where) if is_control else where.stated
+        executed = execute(where, round_number) if cut.group else ""
+        method: Any = "exact" if cut.is_exact else "greedy"
+        return Result(self.protocol, where.words, stated, found, max(1, cut.nodes), method, executed, is_control)
+
+    def by_groups(self, where: Setting, rounds: int, *, is_control: bool = False) -> Result:
+        """Single clients, pairs, and groups that grow, in the graphs of a few rounds."""
+        sizes = [self.whole(where)]
+        for tried in range(1, rounds + 1):
+            group = cut_off(where, tried)
+            if group is not None:
+                sizes.append(len(group.group))
+                break
+        stated = stated_if_mended(where) if is_control else where.stated
+        return Result(self.protocol, where.words, stated, min(sizes), tried, "greedy", "", is_control)
+
+    def by_rounds(self, where: Setting, rounds: int, *, is_control: bool = False) -> Result:
+        """The server looks through round numbers before it begins one."""
+        hit = isolating_round(where, rounds)
+        stated = stated_if_mended(where) if is_control else where.stated
+        tried = rounds if hit is None else hit[0]
+        found = self.whole(where) if hit is None else 1
+        words = f"{where.words}, round numbers tried"
+        return Result(self.protocol, words, stated, found, tried, "greedy", "", is_control)
+
+    def by_members(self) -> Iterator[Result]:
+        """Members are told one of two sets of labels, which may differ by one client; at n = 10 with real parties."""
+        default = FlamingoParameters(weights="equal")
+        small = parameters_with(tuple(range(MEMBERS)), MEMBERS - 2)
+        for parameters, participants in ((default, 100), (small, PLAYED)):
+            members = parameters.committee.members_planned
+            threshold = parameters.committee.threshold_for(members)
+            survivors = parameters.density(participants).survivors
+            for dishonest, is_control in ((2 * threshold - members - 1, False), (2 * threshold - members, True)):
+                least = Committee(members - dishonest, dishonest, threshold).least_sum(participants, 0, survivors)
+                words = f"n = {participants}, {dishonest} of {members} members dishonest"
+                stated, executed = stated_least(parameters, participants, 0), ""
+                if participants == PLAYED:
+                    executed = execute_by_members(parameters, dishonest, least.size, is_control=is_control)
+                yield Result(
+                    self.protocol, words, stated, least.size, least.nodes, "exact", executed, is_control
+                )  # fmt: skip
+
+
+class FewOnline(Flamingo):
+    """A server that labels as few clients online as the committee accepts."""
+
+    few: ClassVar[int]
+
+    def choose_online(self, state: FlamingoRound, arrived: Ids) -> Ids:
+        """The first ones."""
+        return super().choose_online(state, arrived[: self.few])
+
+
+def execute_by_members(parameters: FlamingoParameters, dishonest: int, size: int, *, is_control: bool) -> str:
+    """Run the round with real parties: two stories told to the members, or few clients labelled online."""
+    deltas = np.random.default_rng(5).uniform(-1, 1, (PLAYED, 3))
+    server: Any = type("OfSoMany", (FewOnline,), {"few": size})
+    if is_control:
+        context = AttackContext(frozenset(range(dishonest)), {ContradictLabels: VictimOptions(victim=PLAYED - 1)})
+        server = malicious_server(Flamingo, [ContradictLabels], context)
+    small = federation(deltas, parameters, protocol=server)
+    outcome = played_from(small, 1, {})
+    attacks = [event.detail for event in small.network.events if event.kind == "attack"]
+    if is_control:
+        coins = small.randomness.simulation_key(PLAYED - 1, 1, "stochastic rounding")
+        update = parameters.quantisation.encode(np.float32(deltas[-1]), 1, coins)
+        had = attacks[0].endswith(hashlib.sha256(update.tobytes()).hexdigest())
+    else:
+        had = outcome.survivors.tolist() == list(range(size)) and np.array_equal(
+            outcome.mean, mean_of(small, list(range(size)))
+        )
+    if not had or small.refusals():
+        return f"{FAILED}: {attacks or outcome}, {small.refusals()}"
+    return f"{size} of {PLAYED} clients' sum to the bit, no refusal"
+
+
+def grinding(participants: int, **more: Any) -> Setting:
+    """The accomplices for which rounds were ground first: round 1,898 at n = 300, round 3,716 at n = 250."""
+    generator = np.random.default_rng(5)
+    generator.uniform(-1, 1, (participants, 4))
+    drawn = setting(participants, 0, **more)
+    accomplices = frozenset(generator.permutation(participants)[: len(drawn.accomplices)].tolist())
+    return Setting(drawn.parameters, participants, accomplices)
+
+
+def stated_if_mended(where: Setting) -> int:
+    """The statement for the same accomplices where the bound counts with labels that the server chooses."""
+    mended = where.parameters.model_copy(update=MENDED)
+    return stated_least(mended, where.participants, len(where.accomplices))
+
+
+def execute(where: Setting, round_number: int) -> str:
+    """Run the round with real parties, an honest committee and the misbehaviour; return the outcome in words."""
+    deltas = np.random.default_rng(5).uniform(-1, 1, (where.participants, 3))
+    server = malicious_server(Flamingo, [LabelNeighboursOffline], AttackContext(where.accomplices))
+    small = federation(deltas, where.parameters, protocol=server)
+    outcome = played_from(small, round_number, {})
+    (detail,) = [event.detail for event in small.network.events if event.kind == "attack"]
+    match = re.search(r"(?:victim|group of clients) ([\[\]\d, ]+):.*sha256 (\w+)$", detail)
+    if match is None or small.refusals():
+        return f"{FAILED}: {detail}, {len(small.refusals())} refusals"
+    clients = [int(number) for number in re.findall(r"\d+", match[1])]
+    total: Any = 0
+    for client in clients:
+        coins = small.randomness.simulation_key(client, round_number, "stochastic rounding")
+        total = total + where.parameters.quantisation.encode(np.float32(deltas[client]), 1, coins)
+    if hashlib.sha256(np.asarray(total).tobytes()).hexdigest() != match[2]:
+        return f"{FAILED}: {detail}: not the sum of their updates"
+    honest = where.participants - len(where.accomplices)
+    return f"{len(clients)} of {honest} honest clients' sum bit for bit, no refusal, {len(outcome.survivors)} online"
