@@ -22,6 +22,7 @@ from analysis.bounds.lotto import allowed, dishonest_fraction_exceeds
 from analysis.statistics import Proportion
 from analysis.tables import WIDTH, Table, data, protocol_name, require_format
 from analysis.tables import render as render_table
+from testbed.adversary.catalogue import update_recovered
 from testbed.adversary.section import AdversarySection, Named, name_of
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -45,6 +46,8 @@ class Attained:
         completed: attacked rounds that were completed with nothing seen; where nothing was ever carried out (an honest
             server, dishonest clients that do nothing else), all completed ones.
         dishonest: number of dishonest participants of each of these, in their order.
+        with_an_honest_one: the same of those rounds among them that have an honest participant.
+        recovered: attacked rounds in which a single client's update was recovered.
     """
 
     planned: int
@@ -54,6 +57,13 @@ class Attained:
     checks: tuple[tuple[str, str, int], ...]
     completed: int
     dishonest: tuple[int, ...]
+    with_an_honest_one: tuple[int, ...]
+    recovered: int
+
+    @property
+    def all_dishonest(self) -> int:
+        """Rounds completed with nothing seen in which every participant was dishonest."""
+        return len(self.dishonest) - len(self.with_an_honest_one)
 
     @property
     def seen(self) -> int:
@@ -61,8 +71,12 @@ class Attained:
         return self.refused + self.left_out
 
     def exceeding(self, most: int, confidence: float = 0.95) -> Proportion:
-        """How often a round had more than `most` dishonest participants."""
-        return Proportion.of(sum(x > most for x in self.dishonest), self.planned, confidence)
+        """How often a round with an honest participant had more than `most` dishonest ones.
+
+        A list without an honest participant is verified by nobody, and its sum has no honest client's update. Theorem 2
+        says nothing of such a round, whose number of dishonest participants is all of them.
+        """
+        return Proportion.of(sum(x > most for x in self.with_an_honest_one), self.planned, confidence)
 
 
 def attacks(events: pd.DataFrame, name: str = "") -> pd.DataFrame:
@@ -86,7 +100,10 @@ def attained(run: RunRecords, name: str = "") -> Attained:
     where = Counter((name, stage) for name, stage, _ in set(zip(names, seen["stage"], seen["round"], strict=True)))
     unseen = (attacked or planned) - set(seen["round"])
     done = sorted(unseen & completed)
-    counts = run.participation.groupby("round")["dishonest"].sum()
+    by_round = run.participation.groupby("round")["dishonest"]
+    counts, nobody_honest = by_round.sum(), by_round.all()
+    told = attacks(events, name)
+    recovered = told.loc[[update_recovered(detail) for detail in told["detail"]], "round"].nunique()
     checks = sorted(where.items(), key=lambda one: (-one[1], one[0]))
     return Attained(
         len(planned),
@@ -96,6 +113,8 @@ def attained(run: RunRecords, name: str = "") -> Attained:
         tuple((check, stage, times) for (check, stage), times in checks),
         len(done),
         tuple(int(counts.get(number, 0)) for number in done),
+        tuple(int(counts.get(number, 0)) for number in done if not nobody_honest.get(number, False)),
+        int(recovered),
     )
 
 
@@ -103,10 +122,10 @@ def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
     """One row per run that has an adversary.
 
     Columns: label; selection, aggregation; server, clients (misbehaviours, with the options that were set);
-    population, dishonest (c), participants (s); rounds, planned, attacked, refused, left_out, checks and completed (see
-    `Attained`); mean, max and distribution (rounds with 0, 1, ... s) of the dishonest participants of completed
-    rounds, and due, s c / n; eta, exceeded (rounds with x/s > eta c/n), its rate with low and high; and bound,
-    Theorem 2's, where selection is Lotto.
+    population, dishonest (c), participants (s); rounds, planned, attacked, refused, left_out, checks, completed,
+    all_dishonest and recovered (see `Attained`); mean, max and distribution (rounds with 0, 1, ... s) of the dishonest
+    participants of completed rounds, and due, s c / n; eta, exceeded (rounds with an honest participant and x/s > eta
+    c/n), its rate with low and high; and bound, Theorem 2's, where selection is Lotto.
 
     Raises `ExperimentError` when no run has an adversary, or eta is not above 0 and finite.
     """
@@ -141,6 +160,8 @@ def _row(run: RunRecords, eta: float) -> dict[str, Any]:
         "left_out": found.left_out,
         "checks": [{"check": check, "stage": stage, "rounds": times} for check, stage, times in found.checks],
         "completed": found.completed,
+        "all_dishonest": found.all_dishonest,
+        "recovered": found.recovered,
         "mean": sum(found.dishonest) / found.completed if found.completed else None,
         "max": max(found.dishonest, default=None),
         "distribution": [found.dishonest.count(x) for x in range(longest + 1)],
@@ -195,11 +216,13 @@ def _notes(frame: pd.DataFrame) -> list[str]:
     return [
         "Rounds: that were to be attacked. Attacked: rounds in which a misbehaviour was carried out. Attacks refused: "
         "rounds in which an honest party saw it, whether or not the round completed. Completed unseen: rounds "
-        "completed with nothing seen. Dishonest, mean and most: dishonest participants of these rounds.",
+        "completed with nothing seen. Dishonest, mean and most: dishonest participants of these rounds. All dishonest: "
+        "those without an honest participant, whose list nobody verified and whose sum has no honest update. Updates "
+        "recovered: attacked rounds in which the server had a single client's update.",
         "Expected: s c / n, for s participants and c dishonest of n clients. "
         f"Above {eta}× expected: share of the rounds to be attacked with more than {eta} s c / n dishonest "
-        "participants, and its 95% interval. Lotto's bound: the most that it can be by Theorem 2 of Lotto "
-        "(arXiv 2401.02880); –: not Lotto.",
+        "participants and one honest or more, and its 95% interval. Lotto's bound: the most that it can be by Theorem "
+        "2 of Lotto (arXiv 2401.02880); –: not Lotto.",
     ]
 
 
@@ -213,9 +236,10 @@ def _named(frame: pd.DataFrame) -> list[str]:
 
 def _seen(frame: pd.DataFrame) -> Table:
     numbers = {"Rounds": "planned", "Attacked": "attacked", "Attacks refused": "refused", "Left out": "left_out"}
-    if not frame["left_out"].any():
-        del numbers["Left out"]
-    numbers["Completed unseen"] = "completed"
+    numbers |= {"Completed unseen": "completed", "All dishonest": "all_dishonest", "Updates recovered": "recovered"}
+    for head in ("Left out", "All dishonest", "Updates recovered"):
+        if not frame[numbers[head]].any():
+            del numbers[head]
     rows = []
     for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):
         checks = [f"{one['check']} at {one['stage']} ({one['rounds']})" for one in row["checks"]]

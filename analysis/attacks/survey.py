@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from analysis.attacks.outcomes import attacks, attained
+from analysis.attacks.outcomes import attained
 from analysis.tables import Table, require_format, to_json
 from analysis.tables import render as render_table
-from testbed.adversary.catalogue import OF_PARTY, names, update_recovered
+from testbed.adversary.catalogue import OF_PARTY, names
 from testbed.adversary.section import PARTIES, AdversarySection, name_of
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
@@ -123,8 +123,7 @@ def findings(experiment: Experiment, tried: Sequence[Trial], runs: Sequence[RunR
 
 
 def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
-    found, events = attained(run, trial.name), attacks(run.events)
-    recovered = events.loc[[update_recovered(detail) for detail in events["detail"]], "round"].nunique()
+    found = attained(run, trial.name)
     verdict: Verdict
     if not found.attacked:
         verdict = "did not arise"
@@ -141,7 +140,7 @@ def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
         attacked=found.attacked,
         refused=found.seen,
         completed=found.completed,
-        recovered=int(recovered),
+        recovered=found.recovered,
     )
 
 
@@ -202,7 +201,8 @@ def limit(name: str, experiment: Experiment) -> str:
         return ""  # whoever is on one list is shown parts of it
     if selection in _LOTTO:
         if name in _CHOOSING:
-            return "Lotto, Theorem 2 (testbed bound lotto)"
+            verified = " in rounds with an honest participant" if name == "tell-different-populations" else ""
+            return f"Lotto, Theorem 2{verified} (testbed bound lotto)"
         if name == "reserve-most-selected":
             return "Lotto, Corollaries 2 and 3 (testbed bound lotto-dp)"
         if name in _RECONSTRUCTING:

@@ -64,6 +64,18 @@ def test_a_round_that_only_leaves_cheats_out_is_not_refused(recorded: Callable) 
     assert "Left out" in render(adversaries([run]))
 
 
+def test_rounds_without_an_honest_participant_are_not_held_against_theorem_2(recorded: Callable) -> None:
+    """A list of accomplices alone is verified by nobody, so that any number of them may be on it."""
+    server = ["keep-dishonest-candidates", {"tell-different-populations": {"to": 4}}]
+    run = recorded("unverified", {"dishonest": 0.5, "server": server})
+    found = attained(run)
+    assert found.all_dishonest == found.dishonest.count(4) > 0
+    assert found.exceeding(3).count == 0
+    (row,) = json.loads(render(adversaries([run], eta=1.9), "json"))["rows"]
+    assert row["exceeded"] == sum(x > 3 for x in found.with_an_honest_one) == 0  # floor(1.9 * 2)
+    assert "All dishonest" in render(adversaries([run]))
+
+
 def test_completed_rounds_count_their_dishonest_participants(recorded: Callable) -> None:
     run = recorded("kept", {"dishonest": 6, "server": ["keep-dishonest-candidates"]})
     found = attained(run)
@@ -74,7 +86,7 @@ def test_completed_rounds_count_their_dishonest_participants(recorded: Callable)
     assert found.refused == 0
     (row,) = json.loads(render(adversaries([run], eta=1.5), "json"))["rows"]
     assert row["due"] == pytest.approx(4 * 6 / 20)
-    assert row["exceeded"] == sum(x > 1 for x in by_hand)  # floor(1.5 * 1.2)
+    assert row["exceeded"] == sum(1 < x < 4 for x in by_hand) > 0  # floor(1.5 * 1.2); of four, one must be honest
     assert row["rate"] == row["exceeded"] / 6
     assert row["bound"] == dishonest_fraction_exceeds(20, 6, 4, 2.0, 1.5, 10)
     assert row["distribution"] == [by_hand.count(x) for x in range(5)]
