@@ -120,6 +120,6 @@ def test_every_example_is_of_the_command_and_has_its_options(name: str) -> None:
     """Of all examples, those on a cluster too: a line that begins otherwise shows what comes before or after."""
     own = [line for line in _examples(name) if line.startswith(f"testbed {name}")]
     assert own
-    known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+    known = {option for one in COMMANDS[name].params for option in (*one.opts, *one.secondary_opts)}
     shown = {word.partition("=")[0] for line in own for word in shlex.split(line) if word.startswith("--")}
     assert shown <= known

@@ -94,6 +94,7 @@ def convert(
         bool | None,
         typer.Option(
             "--header/--no-header",
+            metavar="",
             help="The first row holds names, or data; needed where it can be either. (csv)",
             show_default=False,
         ),

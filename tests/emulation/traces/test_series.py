@@ -145,3 +145,11 @@ def test_the_numbers_of_a_kind_are_its_own(tmp_path: Path) -> None:
     assert "row 2: latency -2.0 ms; it must be from 0" in refused(tmp_path / "a.txt", LATENCY)
     (tmp_path / "a.txt").write_text("0 1 2\n")
     assert "`testbed trace convert --kind latency` reads other formats" in refused(tmp_path / "a.txt", LATENCY)
+
+
+def test_a_period_is_of_rows_that_hold_until_the_next(tmp_path: Path) -> None:
+    """Such a file was read as until-next, whatever was said of its rows."""
+    (tmp_path / "a.txt").write_text("# period_s: 60.0\n0 1\n10 2\n")
+    assert read_series(tmp_path / "a.txt", BANDWIDTH).steps[0].period_s == 60
+    with pytest.raises(TraceError, match="says when the last row ends, so rows hold until the next; remove the line"):
+        read_series(tmp_path / "a.txt", BANDWIDTH, "interval-before")
