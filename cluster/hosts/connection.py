@@ -176,7 +176,8 @@ def _start_once() -> None:
 @contextlib.contextmanager
 def _patience() -> Iterator[None]:
     """Wait up to `START_PATIENCE_S` for a node that has been started to be known; Ray itself gives up after 30 s."""
-    look, dead_before = ray._private.services.get_node, _dead_raylets()
+    look: Callable[..., Any] = ray._private.services.get_node
+    dead_before = _dead_raylets()
 
     def look_again(gcs_address: str, node_id: str) -> Any:
         give_up_s = time.monotonic() + START_PATIENCE_S
