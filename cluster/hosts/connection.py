@@ -1,7 +1,7 @@
 """Joining a Ray cluster, or starting Ray on this machine: bounded in time, with errors in one line.
 
 Ray gives the processes that it starts half a minute to appear, and on a machine with too much to do they take longer.
-A start has more patience as long as Ray's raylet lives. (The raylet gives its own agents half a minute, in whatever way
+A start has more patience as long as Ray's raylet lives. (The raylet gives its own agents 15 s, in whatever way
 it is configured, and then aborts.) A start that fails is tried again. A cluster is asked whether it is there before
 Ray's own client connects, which would try for minutes.
 """
