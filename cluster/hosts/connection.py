@@ -1,7 +1,7 @@
 """Joining a Ray cluster, or starting Ray on this machine: bounded in time, with errors in one line.
 
 Ray gives the processes that it starts half a minute to appear, and on a machine with too much to do they take longer.
-A start has more patience as long as Ray's raylet lives. (The raylet gives its own agents half a minute, in whatever way
+A start has more patience as long as Ray's raylet lives. (The raylet gives its own agents 15 s, in whatever way
 it is configured, and then aborts.) A start that fails is tried again. A cluster is asked whether it is there before
 Ray's own client connects, which would try for minutes.
 """
@@ -176,7 +176,8 @@ def _start_once() -> None:
 @contextlib.contextmanager
 def _patience() -> Iterator[None]:
     """Wait up to `START_PATIENCE_S` for a node that has been started to be known; Ray itself gives up after 30 s."""
-    look, dead_before = ray._private.services.get_node, _dead_raylets()
+    look: Callable[..., Any] = ray._private.services.get_node
+    dead_before = _dead_raylets()
 
     def look_again(gcs_address: str, node_id: str) -> Any:
         give_up_s = time.monotonic() + START_PATIENCE_S

@@ -2,8 +2,9 @@
 
 With the driver Linux kills the processes that Ray has started directly. Their own children, Ray's agents, try to reach
 them for a minute or more before they give up. So a small process waits for the driver's end, in whatever way it comes,
-and ends these. It knows them by two things that no other process's command line has together: a program of the
-installed package `ray`, and the name of the one session that the driver has started.
+and ends these. It knows them by two things that no other process has together: a program of the installed package
+`ray`, or the title that such a program has given itself, and the one session that the driver has started, named in the
+command line or as the folder of an open file (the agents' logs).
 
 Run as a script it is that process: ``python -I -S leftovers.py SESSION PACKAGE``, with the driver at the other end of
 its standard input.
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 
+_TITLE = "ray::"  # e.g. ray::DashboardAgent, in place of the whole command line
 PASSES, EVERY_S = 10, 0.5  # a process that is being started may appear a little later
 
 
@@ -35,12 +37,23 @@ def processes_of(session: str, package: str) -> list[int]:
                 continue
             with open(f"/proc/{name}/cmdline", "rb") as file:
                 arguments = os.fsdecode(file.read()).split("\0")
+            is_rays = any(argument.startswith(package.rstrip("/") + "/") for argument in arguments[:4])
+            if not is_rays and not arguments[0].startswith(_TITLE):
+                continue
+            if any(f"/{session}/" in f"{place}/" for place in (*arguments, *_open_files(name))):
+                found.append(int(name))
         except OSError:  # has ended meanwhile
             continue
-        ours = any(argument.startswith(package.rstrip("/") + "/") for argument in arguments[:4])
-        if ours and any(f"/{session}/" in f"{argument}/" for argument in arguments):
-            found.append(int(name))
     return found
+
+
+def _open_files(process: str) -> list[str]:
+    """Paths of the files that a process has open."""
+    folder, paths = f"/proc/{process}/fd", []
+    for descriptor in os.listdir(folder):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            paths.append(os.readlink(f"{folder}/{descriptor}"))
+    return paths
 
 
 def watch(session: str, package: str) -> "subprocess.Popen[bytes]":

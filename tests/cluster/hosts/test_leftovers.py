@@ -44,6 +44,17 @@ def started(tmp_path: Path) -> Iterator[dict[str, "subprocess.Popen[bytes]"]]:
     for process in processes.values():
         assert process.stdout is not None
         process.stdout.readline()
+    for name, title, session in (
+        ("agent by another name", "ray::DashboardAgent", SESSION),
+        ("agent of another session by another name", "ray::DashboardAgent", SESSION + "7"),
+        ("reader of a log", "cat", SESSION),
+    ):
+        log = tmp_path / session / "logs" / "dashboard_agent.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as output:
+            processes[name] = subprocess.Popen([title], executable="/bin/cat", stdin=subprocess.PIPE, stdout=output)
+        while not Path(f"/proc/{processes[name].pid}/cmdline").read_bytes():
+            pass  # the kernel is about to name it
     yield processes
     for process in processes.values():
         process.communicate()
@@ -61,15 +72,15 @@ def test_agents_end_with_their_driver(
         driver.stdin = None
     else:
         driver.send_signal(number)
-    assert agent.wait(WAIT_S) == -signal.SIGKILL
-    assert started["agent of another session"].poll() is None
-    assert started["program that is not Ray's"].poll() is None
+    assert agent.wait(WAIT_S) == started["agent by another name"].wait(WAIT_S) == -signal.SIGKILL
+    for name in started.keys() - {"driver", "agent", "agent by another name"}:
+        assert started[name].poll() is None, name
 
 
 def test_only_the_agents_of_one_session_are_known(
     started: dict[str, "subprocess.Popen[bytes]"], tmp_path: Path
 ) -> None:
     package = str(tmp_path / "ray")
-    assert leftovers.processes_of(SESSION, package) == [started["agent"].pid]
-    assert leftovers.processes_of(SESSION, package + "s") == [started["program that is not Ray's"].pid]
+    own = {started["agent"].pid, started["agent by another name"].pid}
+    assert set(leftovers.processes_of(SESSION, package)) == own
     assert started["agent"].poll() is None
