@@ -19,7 +19,7 @@ from testbed.aggregation.flamingo.round import FlamingoRound
 from testbed.aggregation.flamingo.server import Flamingo
 from testbed.arrays import Ids
 from testbed.committee.parameters import CommitteeSection
-from tests.aggregation.federations import EXPERIMENT
+from testbed.parties.pki import Directory
 from tests.aggregation.flamingo_rounds import federation, mean_of, parameters_with, played_from
 from tests.search.least_sums.committees import Committee
 from tests.search.least_sums.contract import FAILED, LeastSums, Result, stated_least
@@ -66,7 +66,7 @@ class Setting:
     def graph(self, round_number: int) -> RoundGraph:
         """The protocol's own graph of the round."""
         density = self.parameters.density(self.participants)
-        return round_graph(EXPERIMENT, round_number, list(range(self.participants)), density)
+        return round_graph(Directory.empty(0).public_seed, round_number, list(range(self.participants)), density)
 
     @property
     def words(self) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg_plus.graph import RegularGraph
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
-from tests.aggregation.federations import EXPERIMENT
+from testbed.parties.pki import Directory
 from tests.search.least_sums.circle import Circle
 from tests.search.least_sums.contract import LeastSums, Result, stated_least
 from tests.search.least_sums.masks_between_clients import Masking, Plan, least_sum
@@ -106,7 +106,7 @@ class SecAggPlusSums(LeastSums):
             "dropouts": 0.3, "accept_weaker": True,
         }  # fmt: skip
         drawn = played(section, participants, frozenset())
-        graph = graph_of(drawn.aggregation, drawn.environment.experiment_id, 1, participants)
+        graph = graph_of(drawn.aggregation, drawn.environment.directory.public_seed, 1, participants)
         helpers = frozenset(sorted(graph.around(0) - {0})[:accomplices])
         federation = played(section, participants, helpers)
         around = {client: graph.around(client) for client in range(participants)}
@@ -122,7 +122,7 @@ class SecAggPlusSums(LeastSums):
         }  # fmt: skip
         participants = 20
         federation = played(section, participants, frozenset())
-        graph = graph_of(federation.aggregation, federation.environment.experiment_id, 1, participants)
+        graph = graph_of(federation.aggregation, federation.environment.directory.public_seed, 1, participants)
         part, tried = Circle(graph, frozenset()).least_part()
         stated = stated_least(federation.aggregation, participants, 0)
         words = f"s = {participants}, k = 8, t = 5, no accomplice, one set of survivors"
@@ -146,7 +146,9 @@ class SecAggPlusSums(LeastSums):
         drawn = np.random.default_rng(seed).permutation(participants)[:dishonest].tolist()
         found, most, tried = participants - gone - dishonest, 0, 0
         for number in range(1, rounds + 1):
-            circle = Circle(graph_of(parameters, EXPERIMENT, number, participants), frozenset(drawn))
+            circle = Circle(
+                graph_of(parameters, Directory.empty(0).public_seed, number, participants), frozenset(drawn)
+            )
             part, pairs = circle.least_part()
             tried += pairs
             most = max(most, int(circle.accomplices_around().max()))
@@ -162,7 +164,7 @@ class SecAggPlusSums(LeastSums):
         )  # fmt: skip
 
 
-def graph_of(parameters: Any, experiment_id: bytes, number: int, participants: int) -> RegularGraph:
+def graph_of(parameters: Any, public_seed: bytes, number: int, participants: int) -> RegularGraph:
     """The round's graph."""
     everybody = list(range(participants))
-    return RegularGraph.of_round(experiment_id, number, everybody, parameters.neighbourhood(participants))
+    return RegularGraph.of_round(public_seed, number, everybody, parameters.neighbourhood(participants))
