@@ -5,7 +5,7 @@
 Timed is the aggregation of the second round, from the reports to the mean, masks as symbols; and, beside it, that of a
 first round, with the set-up. The floor is what a round cannot do without in one process, one operation after
 the other: each pair's key agreement once, each client's rounding, encryptions, signatures and shares, the members'
-partial decryptions, the server's interpolations, and the masks that do not cancel. Both in CPU seconds.
+partial decryptions and proofs, the server's interpolations, and the masks that do not cancel. Both in CPU seconds.
 """
 
 import os
@@ -61,6 +61,7 @@ def floor_s(parameters: FlamingoParameters, clients: int, survivors: int, dimens
         + survivors * seconds(lambda: weights.reconstruct(shares), 20)
         + 2 * clients * members * seconds(lambda: encryption.seal(seed, nonce, shares[0], seed), 300),
         "decryptions": members * cut * multiply + cut * threshold * (multiply + add),
+        "proofs": members * cut * (multiply + add),
         "rounding": survivors * seconds(lambda: parameters.quantisation.quantised(delta, 20, seed).add_to(total), 3),
         "masks": (survivors + cut) * seconds(lambda: masks.add_masks(total, many, [1] * 4, 32), 3) / 4,
     }

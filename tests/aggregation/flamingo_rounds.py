@@ -12,10 +12,12 @@ from testbed.aggregation.flamingo.server import Flamingo
 from testbed.committee.parameters import CommitteeSection
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
+from testbed.parties.client import RoleSpec
 from tests.aggregation.federations import SmallFederation
 
 DELTAS = np.random.default_rng(3).uniform(-1, 1, (9, 5))
 MEMBERS = (1, 2, 4, 6, 7)
+GONE = {0, 3}
 
 
 def parameters_with(members: tuple[int, ...] = MEMBERS, threshold: int = 3, **more: Any) -> FlamingoParameters:
@@ -59,6 +61,15 @@ def played_from(small: SmallFederation, number: int, memory: dict[str, Any]) -> 
             small.network.end_round()
 
     return asyncio.run(play())
+
+
+def played_with(kind: Any, dishonest: set[int], **more: Any) -> tuple[Any, Any]:
+    """The federation, and what one round comes to in which some clients play another role, and `GONE` leave."""
+    parameters = parameters_with()
+    roles = [RoleSpec(kind, parameters, frozenset(dishonest))]
+    small = federation(parameters=parameters, roles=roles, **{"leaving": {"flamingo/report": GONE}} | more)
+    (outcome,) = played(small, 1)
+    return small, outcome
 
 
 def mean_of(small: SmallFederation, members: list[int], number: int = 1) -> Any:

@@ -60,7 +60,7 @@ def test_the_equations_hold_in_affine_arithmetic() -> None:
         added(times(response, of), times(ORDER - challenge, image))
         for of, image in ((base, decoded(public)), (point, product))
     ]
-    hashed = b"".join(map(edwards25519.encode, [point, product, *commitments]))  # type: ignore[arg-type]
+    hashed = b"".join(map(edwards25519.encode, [point, product, *commitments]))
     assert hashlib.sha512(domain + b"/challenge" + seed + hashed).digest()[:16] == proof[:16]
 
 

@@ -9,14 +9,11 @@ import pytest
 from msgspec.structs import replace as changed
 
 from testbed.aggregation.flamingo.client import FlamingoClient
-from testbed.aggregation.flamingo.decryptor import Decryptor
 from testbed.aggregation.flamingo.messages import (
     LABELS_DOMAIN,
     SEEDS_DOMAIN,
     Certificate,
     CheckLabels,
-    LabelsSignature,
-    Opened,
     OwnState,
     Reconstruct,
     Report,
@@ -31,21 +28,20 @@ from testbed.committee.messages import CommitteeMember
 from testbed.crypto import edwards25519
 from testbed.errors import RoundAborted
 from testbed.messages import Vector
-from testbed.parties.client import RoleSpec
 from tests.aggregation.federations import EXPERIMENT
 from tests.aggregation.flamingo_rounds import (
     DELTAS,
+    GONE,
     MEMBERS,
     Stand,
     federation,
     parameters_with,
-    played,
     played_from,
+    played_with,
     stand_before,
 )
 
 VICTIM = 4  # a member that takes part, too
-GONE = {0, 3}
 STRANGER = 40
 OTHER_POINT = edwards25519.multiply_base((7).to_bytes(32, "little"))
 
@@ -276,14 +272,6 @@ def test_shares_of_another_round_or_service_do_not_open() -> None:
 # -- dishonest clients -------------------------------------------------------------------------------------------------
 
 
-def played_with(kind: Any, dishonest: set[int], **more: Any) -> tuple[Any, Any]:
-    parameters = parameters_with()
-    roles = [RoleSpec(kind, parameters, frozenset(dishonest))]
-    small = federation(parameters=parameters, roles=roles, **{"leaving": {"flamingo/report": GONE}} | more)
-    (outcome,) = played(small, 1)
-    return small, outcome
-
-
 class NotForAll(FlamingoClient):
     """Encrypts no seed for one of its neighbours."""
 
@@ -391,105 +379,3 @@ def test_one_client_can_end_the_round_but_not_change_the_model(kind: Any, reason
 def test_what_nobody_has_to_decrypt_ends_nothing(kind: Any) -> None:
     _, outcome = played_with(kind, {5}, leaving={})
     assert outcome.survivors.tolist() == list(range(9))
-
-
-class WrongPoints(Decryptor):
-    """Answers with something else than its partial decryptions."""
-
-    def partial_decryptions(self, edges: Any) -> list[bytes]:
-        return [OTHER_POINT for _ in super().partial_decryptions(edges)]
-
-
-class WrongShares(Decryptor):
-    """Says other shares than it was dealt."""
-
-    def opened_shares(self, sealed: Any) -> Any:
-        return [changed(row, share=bytes(33)) for row in super().opened_shares(sealed)]
-
-
-class NoAnswer(Decryptor):
-    """Opens fewer than it was asked to."""
-
-    def on_reconstruct(self, message: Reconstruct, private: SharesForMember) -> Opened:
-        answer = super().on_reconstruct(message, private)
-        return Opened(answer.points[1:], answer.shares, answer.proof)
-
-
-class OtherLabels(Decryptor):
-    """Signs something else."""
-
-    def on_check_labels(self, message: CheckLabels, private: OwnState) -> LabelsSignature:
-        super().on_check_labels(message, private)
-        return LabelsSignature(bytes(64))
-
-
-class NoProof(Decryptor):
-    """Decrypts rightly, and proves nothing."""
-
-    def proof_of_decryptions(self, edges: Any, points: Any) -> bytes:
-        return b""
-
-
-WRONG = "reconstruct: points that are not its partial decryptions"
-
-
-@pytest.mark.parametrize("members", [{2}, {1, 2}, {2, 4}])
-def test_members_that_decrypt_wrongly_are_found_while_others_have_answered(members: set[int]) -> None:
-    """Any of the five, as long as three others have answered."""
-    small, outcome = played_with(WrongPoints, members)
-    assert outcome.survivors.tolist() == [1, 2, 4, 5, 6, 7, 8]
-    assert small.misbehaviour() == [(member, WRONG) for member in sorted(members)]
-
-
-def test_too_few_proven_decryptions_end_the_round() -> None:
-    small, ended = played_with(WrongPoints, {2, 4, 6})
-    assert ended.reason == "wrong-decryption"
-    assert "2 of 3 needed members have proven" in str(ended)
-    assert {client for client, _ in small.misbehaviour()} == {2, 4, 6}
-    _, ended = played_with(WrongPoints, {2}, leaving={"flamingo/report": GONE, "flamingo/reconstruct": {6, 7}})
-    assert ended.reason == "wrong-decryption"
-
-
-def test_a_missing_proof_is_no_fault_where_everything_opens() -> None:
-    small, outcome = played_with(NoProof, {1, 2, 4, 6, 7})
-    assert outcome.survivors.tolist() == [1, 2, 4, 5, 6, 7, 8]
-    assert small.misbehaviour() == []
-
-
-def test_the_client_of_a_seed_that_does_not_open_is_recorded_alone() -> None:
-    small, ended = played_with(OtherKey, {5})
-    assert ended.reason == "wrong-decryption"
-    assert small.misbehaviour() == [(5, "report: a seed that is not encrypted to the committee's key")]
-
-
-class ForgetsShares(Decryptor):
-    """Opens no share of client 8's own mask."""
-
-    def opened_shares(self, sealed: Any) -> Any:
-        return [row for row in super().opened_shares(sealed) if row.client != 8]
-
-
-def test_shares_that_members_do_not_open_are_recorded_with_these_members() -> None:
-    """Three of the five say so of an honest client: the record cannot tell, and names both."""
-    small, ended = played_with(ForgetsShares, {2, 4, 7})
-    assert ended.reason == "wrong-shares"
-    ((client, detail),) = small.misbehaviour()
-    assert client == 8
-    assert "say members 2, 4, 7; it has sealed them so, or the members say so wrongly" in detail
-
-
-def test_a_member_that_says_other_shares_ends_the_round() -> None:
-    _, outcome = played_with(WrongShares, {2})
-    assert isinstance(outcome, RoundAborted)
-    assert outcome.reason in ("implausible-sum", "wrong-shares")
-
-
-@pytest.mark.parametrize(("kind", "noticed"), [(NoAnswer, "reconstruct: "), (OtherLabels, "cross-check: ")])
-def test_a_member_that_the_server_sees_through_is_done_without(kind: Any, noticed: str) -> None:
-    small, outcome = played_with(kind, {2})
-    assert outcome.survivors.tolist() == [1, 2, 4, 5, 6, 7, 8]
-    ((client, detail),) = small.misbehaviour()
-    assert client == 2
-    assert detail.startswith(noticed)
-    _, ended = played_with(kind, {1, 2, 4})
-    assert ended.reason == "below-threshold"
