@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.report.sheets import settings
+from testbed.aggregation.ring_elements import noise_of
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import validated
+from testbed.privacy.noise import Noise
 from testbed.records import RunRecords
 from tests.fingerprints import fingerprint
 from tests.repository import ROOT
@@ -207,8 +209,11 @@ def test_the_noise_that_was_found_for_an_epsilon_is_told(call: Call, written: Wr
     assert call("run", file, "--out", out, "--quiet").code == 0
     run = RunRecords(out)
     multiplier = run.experiment["provenance"]["noise_multiplier"]
-    section = validated(run.experiment, "").aggregation.noise
-    assert multiplier == section.multiplier(Plan(validated(run.experiment, ""), 0).maximum_participants, len(run.model))
+    plan, model = Plan(validated(run.experiment, ""), 0), run.model
+    assert model is not None
+    section = noise_of(plan.experiment.aggregation)
+    assert isinstance(section, Noise)
+    assert multiplier == section.multiplier(plan.maximum_participants, len(model))
     assert run.experiment["aggregation"]["noise"]["noise_multiplier"] is None  # as it was written
     line = f"  noise multiplier {multiplier:.4g}, found for epsilon 3"
     assert line in call("privacy", out).out.splitlines()
