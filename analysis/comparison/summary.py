@@ -44,10 +44,11 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     times as long as links and devices say these have taken (None: in no round);
     ``final_attack_success`` is None unless clients poison samples for a target, ``final_perplexity`` and
     ``best_perplexity`` are None unless the next word is what is learned; ``training`` is ``real`` or ``simulated``. Of
-    runs with a privacy ledger, ``epsilon_max`` and ``epsilon_median`` are over the honest clients that were charged,
-    ``privacy_caveats`` says what they do not cover (a seed, losses that are reported). ``reached.TARGET`` says of each
-    target that the experiment names whether the run has reached it, ``time_to_target_s.TARGET`` and so on when, since
-    its start (None: it has not); ``stopped`` why the budget or a target ended the run.
+    runs with a privacy ledger, ``noise_multiplier`` is the run's (given, or found for an epsilon), ``epsilon_max`` and
+    ``epsilon_median`` are over the honest clients that were charged, ``privacy_caveats`` says what they do not cover (a
+    seed, losses that are reported). ``reached.TARGET`` says of each target that the experiment names whether the run
+    has reached it, ``time_to_target_s.TARGET`` and so on when, since its start (None: it has not); ``stopped`` why the
+    budget or a target ended the run.
 
     Args:
         run: the records; also of a run that is still going on.
@@ -192,6 +193,7 @@ def _spending(run: RunRecords) -> dict[str, Any]:
         return {}
     last = rows.groupby("client").last()
     return {
+        "noise_multiplier": (run.experiment.get("provenance") or {}).get("noise_multiplier"),
         "privacy_delta": rows["delta"].iloc[0],
         "privacy_clients": len(last),
         "epsilon_max": last["epsilon"].max(),

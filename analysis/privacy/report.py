@@ -11,6 +11,7 @@ from analysis.bounds.informed_privacy import Guarantee, guarantees
 from analysis.privacy.spent import EPSILONS, Spending
 from analysis.tables import Table, markdown, require_format, rows_of_every, to_json
 from analysis.tables import render as render_table
+from testbed.aggregation.ring_elements import noise_of
 from testbed.display import visible
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import records_of
@@ -47,6 +48,7 @@ class Planned:
         experiment = self.plan.experiment
         return {
             "mechanism": self.noise.accountant.mechanism,
+            "noise_multiplier": self.noise.noise_multiplier,
             "unit": self.noise.accountant.unit,
             "delta": self.delta,
             "selection": experiment.selection.protocol,
@@ -56,6 +58,14 @@ class Planned:
             "least_noise": self.noise.min_share,
             "caveats": caveats(experiment.plain()),
         }
+
+    def noise_line(self) -> str:
+        """How much noise is added, and for which epsilon it was found; empty where the accountant does not say."""
+        multiplier = self.noise.noise_multiplier
+        if multiplier is None:
+            return ""
+        epsilon = getattr(noise_of(self.plan.experiment.aggregation), "epsilon", None)
+        return f"  noise multiplier {multiplier:.4g}{'' if epsilon is None else f', found for epsilon {epsilon:g}'}\n"
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each guarantee; epsilon is infinite where nothing is guaranteed."""
@@ -74,7 +84,7 @@ class Planned:
     def text(self) -> str:
         """All of it, for a person; ends in a line feed."""
         facts = self.facts()
-        said = "".join(f"  {line}\n" for line in facts["caveats"])
+        said = self.noise_line() + "".join(f"  {line}\n" for line in facts["caveats"])
         return (
             f"{visible(self.label)}\n  {facts['mechanism']}, protects a {facts['unit']}, delta {facts['delta']:.3g}; "
             f"{facts['selection']} under {facts['aggregation']}, {facts['planned_rounds']} rounds, "
@@ -145,7 +155,7 @@ def number(value: float | None, none: str) -> str:
 _SAID = {"epsilon": "achieved", "planned_epsilon": "planned", "colluding_epsilon": "with accomplices"}
 _QUANTILES = {"least": 0.0, "p10": 0.1, "median": 0.5, "p90": 0.9, "largest": 1.0}
 _WHAT = ("Run", "Mechanism", "Unit", "delta", "Rounds", "Clients")
-_HEADERS = (*_WHAT, "Planned", "Achieved", "With accomplices", "Budget")
+_HEADERS = (*_WHAT, "Planned", "Achieved", "With accomplices", "Budget", "Noise multiplier")
 
 
 def adds_noise(run: RunRecords) -> bool:
@@ -221,12 +231,18 @@ def _row(spent: Spending, plan: Planned | None) -> tuple[str, ...]:
         number(quantiles(spent, kind)["largest"], "inf") for kind in ("planned_epsilon", "epsilon", "colluding_epsilon")
     ]
     counts = (str(spent.rounds), str(len(spent.clients)))
-    return (spent.label, *_mechanism(plan), f"{spent.delta:.3g}", *counts, *largest, number(spent.budget, "–"))
+    last = number(spent.budget, "–"), _multiplier(plan)
+    return (spent.label, *_mechanism(plan), f"{spent.delta:.3g}", *counts, *largest, *last)
 
 
 def _mechanism(plan: Planned | None) -> tuple[str, str]:
     """The mechanism and the unit that it protects."""
     return ("unknown", "unknown") if plan is None else (plan.noise.accountant.mechanism, plan.noise.accountant.unit)
+
+
+def _multiplier(plan: Planned | None) -> str:
+    """The noise multiplier as text."""
+    return "unknown" if plan is None else number(plan.noise.noise_multiplier, "–")
 
 
 def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:
@@ -236,6 +252,7 @@ def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:
         f"{visible(spent.label)}: {mechanism}, protects a {unit}, delta {spent.delta:.3g}\n"
         f"  {spent.rounds} of {rounds} rounds, {len(spent.clients)} of {population} clients charged\n"
     )
+    text += "" if plan is None else plan.noise_line()
     text += "".join(f"  {line}\n" for line in caveats(spent.run.experiment))
     if spent.budget is not None:
         is_spent = spent.stopped.startswith("privacy budget")  # and no target has ended the run

@@ -113,10 +113,17 @@ def flattened(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def _found_for_the_run(run: RunRecords) -> dict[str, Any]:
+    """What the experiment leaves open and the run has found: the noise multiplier for an epsilon."""
+    multiplier = (run.experiment.get("provenance") or {}).get("noise_multiplier")
+    return {} if multiplier is None else {"noise multiplier": multiplier}
+
+
 def settings(found: Sequence[RunRecords]) -> tuple[Sheet, Sheet]:
     """How the runs' experiments differ, a row per run; and what they have in common, a row per key."""
     flat = [
         flattened({key: part for key, part in run.experiment.items() if key not in _ASIDE or key in ("seed", "rounds")})
+        | _found_for_the_run(run)
         for run in found
     ]
     keys = list(dict.fromkeys(key for one in flat for key in one))

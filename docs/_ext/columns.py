@@ -197,7 +197,11 @@ SUMMARY: dict[str, tuple[str, str]] = {
     "multi_round_privacy_weak": (_CLIENTS, "T weak: the fewest clients whose sum the server can compute."),
     "multi_round_privacy_weak_certified": ("", "Whether it is proved that there are no fewer."),
     "multi_round_privacy_weak_lower_bound": (_CLIENTS, "What is proved if not."),
-    "privacy_delta": ("probability", "At which the epsilons hold (runs with noise, like the next six)."),
+    "noise_multiplier": (
+        "",
+        "Given, or found for an epsilon (runs with noise, like the next seven); null: unknown.",
+    ),
+    "privacy_delta": ("probability", "At which the epsilons hold."),
     "privacy_clients": (_CLIENTS, "Honest clients that have been charged."),
     "epsilon_max": (_EPSILON, "The largest of these clients'."),
     "epsilon_median": (_EPSILON, "Their median."),

@@ -129,6 +129,7 @@ class Federation:
         if self._recorder is not None and records is not None:
             if self.privacy is not None:
                 self.privacy.keep_in(records)
+                self._recorder.record_noise(self.privacy.ledger.plan)
             if not self.finished:
                 self._recorder.record_clients(workload.sample_counts)
                 self._recorder.record_resumption(self.state, checkpoint is not None)

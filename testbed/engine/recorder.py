@@ -16,7 +16,8 @@ from testbed.engine.round import Outcome
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.live import LiveNetwork
 from testbed.network.recorder import Event
-from testbed.records import RunDirectory
+from testbed.privacy.noise_plan import NoisePlan
+from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import Checkpoint, RoundAggregate
 from testbed.records.clients import clients_table
 from testbed.records.log import RunLog
@@ -86,6 +87,17 @@ class RunRecorder:
             "samples": samples,
         }
         self.records.write_clients(clients_table(members.names, members.class_of, columns))
+
+    def record_noise(self, noise: NoisePlan) -> None:
+        """Write the noise multiplier into ``experiment.yaml``, as ``provenance.noise_multiplier``, unless it is there.
+
+        The experiment's own keys stay as they were written: `aggregation.noise` has an epsilon or a multiplier.
+        """
+        stored = RunRecords(self.records.path).experiment
+        provenance = dict(stored.get("provenance") or {})
+        if noise.noise_multiplier is not None and "noise_multiplier" not in provenance:
+            provenance["noise_multiplier"] = noise.noise_multiplier
+            self.records.replace_experiment(stored | {"provenance": provenance})
 
     def record_resumption(self, checkpoint: Checkpoint, resumed: bool) -> None:
         """Events of the next round: that the run is resumed after that of `checkpoint`, and whether with other code."""

@@ -87,6 +87,12 @@ class NoisePlan:
     largest: int
     source: NoiseSource = "shares"
 
+    @property
+    def noise_multiplier(self) -> float | None:
+        """The accountant's, as given or found for an epsilon; None where it has none (a user-defined one need not)."""
+        multiplier = getattr(self.accountant, "noise_multiplier", None)
+        return float(multiplier) if isinstance(multiplier, int | float) else None
+
     @cached_property
     def min_share(self) -> float:
         """The share of the planned noise that a sum has at least, however many participants drop out.

@@ -9,6 +9,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from analysis.report.sheets import settings
+from testbed.aggregation.ring_elements import noise_of
+from testbed.engine.plan import Plan
+from testbed.experiment.schema import validated
+from testbed.privacy.noise import Noise
+from testbed.records import RunRecords
 from tests.fingerprints import fingerprint
 from tests.repository import ROOT
 
@@ -194,6 +200,34 @@ def test_guarantees_of_an_experiment_that_was_never_run(call: Call, written: Wri
     refused = call("bound", "privacy", written())
     assert refused.code == 2
     assert "aggregation plain adds no noise" in refused.err
+
+
+def test_the_noise_that_was_found_for_an_epsilon_is_told(call: Call, written: Written, tmp_path: Path) -> None:
+    """The file says an epsilon; how much noise that takes was told nowhere."""
+    noise = {"mechanism": "skellam", "epsilon": 3.0, "clip": 1.0}
+    file, out = written(aggregation={"protocol": "plain", "weights": "equal", "noise": noise}), tmp_path / "out"
+    assert call("run", file, "--out", out, "--quiet").code == 0
+    run = RunRecords(out)
+    multiplier = run.experiment["provenance"]["noise_multiplier"]
+    plan, model = Plan(validated(run.experiment, ""), 0), run.model
+    assert model is not None
+    section = noise_of(plan.experiment.aggregation)
+    assert isinstance(section, Noise)
+    assert multiplier == section.multiplier(plan.maximum_participants, len(model))
+    assert run.experiment["aggregation"]["noise"]["noise_multiplier"] is None  # as it was written
+    line = f"  noise multiplier {multiplier:.4g}, found for epsilon 3"
+    assert line in call("privacy", out).out.splitlines()
+    assert line in call("bound", "privacy", file).out.splitlines()
+    (row,) = json.loads(call("privacy", out, "--format", "json").out)
+    (planned,) = json.loads(call("bound", "privacy", file, "--format", "json").out)
+    assert row["noise_multiplier"] == planned["noise_multiplier"] == multiplier
+    assert f"| {multiplier:.4g} |" in call("privacy", out, "--format", "markdown").out
+    assert json.loads((out / "summary.json").read_text())["noise_multiplier"] == multiplier
+    _, common = settings([run])
+    assert ["noise multiplier", str(multiplier)] in [[key, value] for (key, _), (value, _) in common.rows]
+    before = (out / "experiment.yaml").read_bytes()
+    assert call("run", file, "--out", out, "--resume", "--quiet").code == 0
+    assert (out / "experiment.yaml").read_bytes() == before
 
 
 def test_points_without_noise_are_named_beside_the_others(call: Call, written: Written, tmp_path: Path) -> None:

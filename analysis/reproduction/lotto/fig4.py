@@ -43,29 +43,12 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
         for d in EXCLUDED
     ]
     table = pd.DataFrame(rows)
-    printed, stated = (1 - 0.2) ** -1.2, improvement(zipf(POPULATION, 1.2), 0.2)
-    ratios = table["improvement"] / table["(1-d)^-p (paper)"]
-    long_tail, short_tail = (improvement(zipf(POPULATION, p), 0.2) for p in (2.0, 0.5))
     spread = zipf(POPULATION, 1.2)
     reversed_too = improvement((1 / spread)[::-1], 0.2)
     return ReproductionResult(
         table=table,
         figures=_draw(context.out / "lotto-fig4"),
-        claims=[
-            Claim(
-                "leaving out the worst d improves the worst client left by (1-d)^-p",
-                f"at d = 0.2, p = 1.2: {printed:.3f} by the formula, {stated:.0f} by the distribution that is stated",
-                [
-                    within_factor("least of it over (1-d)^-p, all d and p", float(ratios.min()), 1, SAME),
-                    within_factor("most of it over (1-d)^-p, all d and p", float(ratios.max()), 1, SAME),
-                ],
-            ),
-            Claim(
-                "refinement does best where few clients are bad (a long tail)",
-                f"d = 0.2 improves the worst client by {long_tail:.0f} at p = 2 and by {short_tail:.0f} at p = 0.5",
-                [above("improvement at p = 2 over that at p = 0.5", long_tail / short_tail, 1)],
-            ),
-        ],
+        claims=claims_of(table),
         remarks=[
             "If the i-th worst client's X is proportional to i^-p, the worst client left is number dn + 1 and the "
             "factor is (dn + 1)^p, which grows with n. (1-d)^-p belongs to X proportional to i^p for the i-th best "
@@ -73,6 +56,28 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
             f"Population {POPULATION}; the paper states none, nor its values of p.",
         ],
     )
+
+
+def claims_of(table: pd.DataFrame) -> list[Claim]:
+    """What the paper says of refinement, against the table's ratios and the distribution that it states."""
+    printed, stated = (1 - 0.2) ** -1.2, improvement(zipf(POPULATION, 1.2), 0.2)
+    ratios = table["improvement"] / table["(1-d)^-p (paper)"]
+    long_tail, short_tail = (improvement(zipf(POPULATION, p), 0.2) for p in (2.0, 0.5))
+    return [
+        Claim(
+            "leaving out the worst d improves the worst client left by (1-d)^-p",
+            f"at d = 0.2, p = 1.2: {printed:.3f} by the formula, {stated:.0f} by the distribution that is stated",
+            [
+                within_factor("least of it over (1-d)^-p, all d and p", float(ratios.min()), 1, SAME),
+                within_factor("most of it over (1-d)^-p, all d and p", float(ratios.max()), 1, SAME),
+            ],
+        ),
+        Claim(
+            "refinement does best where few clients are bad (a long tail)",
+            f"d = 0.2 improves the worst client by {long_tail:.0f} at p = 2 and by {short_tail:.0f} at p = 0.5",
+            [above("improvement at p = 2 over that at p = 0.5", long_tail / short_tail, 1)],
+        ),
+    ]
 
 
 def _draw(path: Path) -> list[Path]:
@@ -102,5 +107,11 @@ def _draw(path: Path) -> list[Path]:
 
 
 REPRODUCTIONS = (
-    Reproduction("lotto-fig4", "What population refinement does for the worst client", f"{PAPER}, Figure 4", run_fig4),
+    Reproduction(
+        "lotto-fig4",
+        "What population refinement does for the worst client",
+        f"{PAPER}, Figure 4",
+        run_fig4,
+        claims_of=claims_of,
+    ),
 )

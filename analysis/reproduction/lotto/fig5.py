@@ -32,19 +32,24 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
                 }
             )
     table = pd.DataFrame(rows)
-    at = table[(table["target_percent"] == 20) & (table["initial_percent"] == 5)]["largest_exclusion"].iloc[0]
     return ReproductionResult(
         table=table[table["initial_percent"] % 5 == 0].reset_index(drop=True),
         figures=_draw(table, context.out / "lotto-fig5"),
-        claims=[
-            Claim(
-                "5% dishonest at first, at most 20% wanted: exclude at most 75%",
-                f"{100 * at:.4g}%",
-                [equal("largest exclusion", float(at), 0.75)],
-            )
-        ],
+        claims=claims_of(table),
         remarks=["In the worst case all excluded clients are honest: d = 1 - initial rate / target rate."],
     )
+
+
+def claims_of(table: pd.DataFrame) -> list[Claim]:
+    """The paper's example, from the table."""
+    at = table[(table["target_percent"] == 20) & (table["initial_percent"] == 5)]["largest_exclusion"].iloc[0]
+    return [
+        Claim(
+            "5% dishonest at first, at most 20% wanted: exclude at most 75%",
+            f"{100 * at:.4g}%",
+            [equal("largest exclusion", float(at), 0.75)],
+        )
+    ]
 
 
 def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
@@ -67,5 +72,6 @@ REPRODUCTIONS = (
         "The largest exclusion that keeps a base rate of dishonest clients",
         f"{PAPER}, Figure 5",
         run_fig5,
+        claims_of=claims_of,
     ),
 )
