@@ -24,6 +24,7 @@ RUNS = {
     "quickstart-sklearn": (True, True),
     "quickstart-pytorch": (True, True),
     "quickstart-pytorch-lightning": (True, False),
+    "quickstart-tensorflow": (True, True),
     "federated-vae": (True, False),
     "advanced-pytorch": (True, True),
 }
