@@ -47,7 +47,8 @@ def experiment_of(section: FlowerSection, population: int | None) -> tuple[dict[
         f"{len(said['shapes'])} arrays.",
         _samples_line(counts, clients),
         *said["notes"],
-        *(recorded_names(evaluation) or evaluation_notes(evaluation)),
+        *recorded_names(evaluation),
+        *evaluation_notes(evaluation),
     ]
     if said["strategy"]:
         lines.append(

@@ -88,8 +88,8 @@ def evaluation_notes(evaluation: ClientEvaluation) -> list[str]:
 
 def recorded_names(evaluation: ClientEvaluation) -> list[str]:
     """A line that says under which names the clients report what a run records; none where nothing is recorded."""
-    named = [f"{name} (as {measure})" for measure, name in (evaluation.names or {}).items() if name is not None]
-    return [f"Of its clients' evaluation, {' and '.join(named)} are recorded."] if named else []
+    named = [f"{name} as {measure}" for measure, name in (evaluation.names or {}).items() if name is not None]
+    return [f"Recorded of its clients' evaluation: {', '.join(named)}."] if named else []
 
 
 def counted_clients(population: int) -> list[int]:

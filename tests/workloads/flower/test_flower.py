@@ -83,6 +83,7 @@ def test_counters_stay_as_they_were_and_names_may_come_in_another_order(app: App
 
 
 GLOBAL = "global calls; calls = globals().get('calls', 0) + 1; arrays['weight'] = arrays['weight'] + calls"
+SILENT = "type('Silent', (), {'start': lambda self, **keywords: None})()"
 WAITING = "FedAvg(min_available_nodes=7)"
 DIFFERENT = """type('Own', (FedAvg,), {'_construct_messages': lambda self, record, nodes, kind: [
         Message(RecordDict({**record, 'config': ConfigRecord({'node': node})}), message_type=kind, dst_node_id=node)
@@ -98,6 +99,7 @@ REFUSED = {
     "client 0 reports num-examples = None; a whole number is needed": newer(metrics="{'loss': 1.0}"),
     "client 0 reports num-examples = 2.5; a whole number is needed": newer(metrics="{'num-examples': 2.5}"),
     "theirs.py:14)": newer(train="raise KeyError('no such file')"),
+    "the app's server sends no model to train; apps that only": newer(strategy=SILENT),
     "NameError: name 'undefined' is not defined": newer(strategy="undefined"),
     "the app's server waits for more clients than the 6 of this experiment": newer(strategy=WAITING),
     "waits for more clients than the 6": OLDER.replace("fraction_fit=0.5", "min_available_clients=7"),

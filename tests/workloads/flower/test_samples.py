@@ -9,7 +9,7 @@ import yaml
 from testbed import run
 from testbed.commands import main
 from testbed.records import RunRecords
-from tests.workloads.flower.conftest import AppWriter, experiment, newer, rounds_of, workload
+from tests.workloads.flower.conftest import AppWriter, evaluating, experiment, newer, rounds_of, workload
 from workloads.flower.reports import announced_samples, counted_clients
 
 UNEQUAL = newer(metrics="{'num-examples': 4 + number}", train="arrays['weight'] += number")
@@ -58,7 +58,7 @@ def test_the_file_that_is_printed_has_the_samples(
     app: AppWriter, flower_python: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As written it runs, where the largest client had ended it in the round that selected it."""
-    app(UNEQUAL)
+    app(UNEQUAL + evaluating("{'num-examples': 2, 'logloss': 0.5}"))
     folder = tmp_path / "unequal"
     folder.mkdir()
     (tmp_path / "theirs.py").rename(folder / "theirs.py")
@@ -70,6 +70,7 @@ def test_the_file_that_is_printed_has_the_samples(
     assert main(["flower", "unequal", "--python", flower_python]) == 0
     text = capsys.readouterr().out
     assert "# Training samples of a client: 4 to 9; samples_per_client is the most that one has.\n" in text
+    assert "# Recorded of its clients' evaluation: logloss as loss.\n# the app's clients report no accuracy" in text
     assert yaml.safe_load(text)["workload"]["samples_per_client"] == 9
     Path("unequal.yaml").write_text(text)
     assert main(["run", "unequal.yaml", "--network", "in-process", "--out", "out", "--quiet"]) == 0

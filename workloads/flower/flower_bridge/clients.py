@@ -59,10 +59,12 @@ class App:
         note = record(self._grid, server_app, self._run_config) if server_app is not None else ""
         if not self._grid.arrays:
             self._grid.ask_for_parameters()
+        if not self._grid.arrays and server_app is not None:
+            raise Unfit("the app's server sends no model to train; apps that only answer queries are not run")
         if not self._grid.arrays:
             raise Unfit(
-                "nobody says what the first model is: the app's server sends none, and its clients have no "
-                "get_parameters; name the server, too (server: module:app)"
+                "nobody says what the first model is: the clients have no get_parameters; name the server, too "
+                "(server: module:app)"
             )
         self._arrays = self._grid.arrays
         self._floats = {name: array for name, array in self._arrays.items() if array.dtype.kind == "f"}
