@@ -166,7 +166,7 @@ def report_error(error: BaseException, invocation: Invocation) -> int:
         _print([f"{_worded(error)}; see `{command} --help`"])
         return BAD_INPUT
     if is_out_of_memory(error):
-        _print([f"{_SHORT_OF_MEMORY} ({reason(error)})"])
+        _print([f"{_SHORT_OF_MEMORY} ({reason(str(error)) or type(error).__name__})"])
         return FAILED
     if isinstance(error, OSError) and error.strerror:
         _print([f"{error.filename}: {error.strerror}" if error.filename else error.strerror])
