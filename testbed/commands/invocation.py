@@ -1,8 +1,10 @@
 """What every command shares: the arguments as given, errors as lines, exit codes."""
 
+import errno
 import functools
 import json
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -16,7 +18,7 @@ import typer
 from rich.text import Text
 
 from testbed.commands.terminal import echo, messages
-from testbed.errors import CodeCrashed, ExperimentError, TestbedError, TraceError
+from testbed.errors import CodeCrashed, ExperimentError, TestbedError, TraceError, reason
 from testbed.plugins.classes import IMPORT_CLASSES, allow_importing, importing_classes
 from testbed.signals import stop_code
 
@@ -166,6 +168,9 @@ def report_error(error: BaseException, invocation: Invocation) -> int:
         command = getattr(getattr(error, "ctx", None), "command_path", "testbed")
         _print([f"{_worded(error)}; see `{command} --help`"])
         return BAD_INPUT
+    if is_out_of_memory(error):
+        _print([f"{_SHORT_OF_MEMORY} ({reason(str(error)) or type(error).__name__})"])
+        return FAILED
     if isinstance(error, OSError) and error.strerror:
         _print([f"{error.filename}: {error.strerror}" if error.filename else error.strerror])
         return FAILED
@@ -176,6 +181,27 @@ def report_error(error: BaseException, invocation: Invocation) -> int:
     hint = "" if invocation.debug else "; --debug prints the traceback"
     _print([f"{what} (this is a bug, here or in a user-defined class{hint})"])
     return FAILED
+
+
+_SHORT_OF_MEMORY = (
+    "there is too little memory: torch alone maps about 4 GB when it starts; raise the limit (ulimit -v, the "
+    "container's or the job's), end other programs, or take a smaller experiment"
+)
+_OF_MEMORY = re.compile(
+    r"failed to map segment|(cannot|can't|unable to) allocate|not enough memory|out of memory", re.I
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory is short: Python's, the system's, or that of a library that cannot be loaded.
+
+    Args:
+        error: as it was raised. A shared library that finds no room is an ImportError, an allocation of torch's that
+            is refused a RuntimeError.
+    """
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return isinstance(error, ImportError | OSError | RuntimeError) and bool(_OF_MEMORY.search(str(error)))
 
 
 _KINDS = {

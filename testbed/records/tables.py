@@ -240,7 +240,7 @@ def read_chunks(files: Sequence[Path], name: str, columns: Sequence[str] | None 
         RunError: a file is damaged, or has gone, or a single round takes more memory than `limits.table_bytes`.
     """
     pending: list[pa.Table] = []
-    rows, most = 0, limits.table_bytes()
+    rows = 0
     for file in files:
         try:
             for batch in _batches(file, name, columns):
@@ -251,9 +251,9 @@ def read_chunks(files: Sequence[Path], name: str, columns: Sequence[str] | None 
                     pending, rows, batch = [], 0, batch[begins:]
                 pending.append(batch)
                 rows += len(batch)
-                if (size := sum(one.nbytes for one in pending)) > most:  # a single round, which is never cut
-                    raise pa.ArrowInvalid(str(too_large(rows, size)))
-        except (OSError, pa.ArrowException) as error:
+                if (size := sum(one.nbytes for one in pending)) > limits.table_bytes():  # a single round
+                    raise too_large(rows, size)
+        except (OSError, pa.ArrowException, limits.TooLarge) as error:
             raise damaged(file, name, error) from None
     if pending:
         yield joined(pending)
@@ -390,9 +390,8 @@ def stopped(path: Path, last_round: int) -> str:
     columns = ["round", "kind", "detail"]
     try:
         try:
-            rows = parquet_files.read_table(
-                part_of(path, last_round) / "events.parquet", columns=columns, as_objects=True
-            )
+            part = part_of(path, last_round) / "events.parquet"
+            rows = parquet_files.read_table(part, columns=columns, as_objects=True)
         except FileNotFoundError:  # merged
             rows = parquet_files.read_table(path / "events.parquet", columns=columns, as_objects=True)
     except (OSError, pa.ArrowException) as error:

@@ -4,6 +4,7 @@ Hosts in one process do so in the first round of a run. Each kind is new in this
 stands between the threads.
 """
 
+import functools
 import sys
 import threading
 from collections.abc import Callable
@@ -14,12 +15,10 @@ import numpy as np
 
 from testbed.messages import Message, Vector, attach, decode, detach, encode
 
-THREADS = 4
-
 
 def fresh(number: int) -> type[Message]:
     """A kind of message that nobody has used: its fields have types of their own, which have fields themselves."""
-    inner = type(
+    inner: Any = type(
         f"Inner{number}",
         (Message,),
         {"__annotations__": {"client": int, "proof": bytes}, "__module__": __name__},
@@ -27,10 +26,13 @@ def fresh(number: int) -> type[Message]:
     )
     lists = {f"list{at}": Annotated[list[inner], msgspec.Meta(max_length=1000 + at)] for at in range(6)}
     annotations = {"round": int, **lists, "update": Vector}
-    outer = type(f"Outer{number}", (Message,), {"__annotations__": annotations, "__module__": __name__}, frozen=True)
+    outer: Any = type(
+        f"Outer{number}", (Message,), {"__annotations__": annotations, "__module__": __name__}, frozen=True
+    )
     globals()[inner.__name__] = inner
-    outer.inner = inner  # type: ignore[attr-defined]  # for `message`
-    return outer
+    outer.inner = inner  # for `message`
+    kind: type[Message] = outer
+    return kind
 
 
 def message(kind: Any) -> Message:
@@ -59,17 +61,15 @@ def at_once(tasks: list[Callable[[], object]]) -> list[BaseException]:
 
 
 def main(kinds: int) -> None:
-    """Use so many kinds for the first time, each in `THREADS` threads at once."""
+    """Use so many kinds for the first time, each in five threads at once."""
     sys.setswitchinterval(1e-6)
     for number in range(kinds):
         kind = fresh(number)
         sent = message(kind)
         whole, apart = encode(sent), detach(sent)
-        raised = at_once(
-            [lambda kind=kind, whole=whole: decode(kind, whole)] * (THREADS // 2)  # type: ignore[misc]
-            + [lambda kind=kind, apart=apart: attach(kind, apart.header, apart.vectors)] * (THREADS // 2)  # type: ignore[misc]
-            + [lambda sent=sent: encode(sent)]  # type: ignore[misc]
-        )
+        decoding = functools.partial(decode, kind, whole)
+        attaching = functools.partial(attach, kind, apart.header, apart.vectors)
+        raised = at_once([decoding, decoding, attaching, attaching, functools.partial(encode, sent)])
         if raised:
             raise raised[0]
 

@@ -59,7 +59,15 @@ def client_arrays(load: Any, section: WorkloadSection, population: int, seed: in
     with seeded_globals(stream(seed, Purpose.OWN_DATA)):
         found = load(**given)
         apart = [] if section.partition.column is None else [section.partition.column]
-        train, test = tables(found, Columns(section.label, section.features, apart), where)
+        try:
+            train, test = tables(found, Columns(section.label, section.features, apart), where)
+        except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise
+            raise ExperimentError(  # numpy's, of an archive whose arrays are read only now
+                f"{where} gave an .npz with arrays of Python objects, which are not loaded; save arrays of numbers "
+                "(numpy.savez of astype(numpy.float32))"
+            ) from None
     if len(train) < population and section.partition.minimum_samples and section.partition.scheme != "overlapping":
         raise ExperimentError(
             f"{where} gave {len(train)} training samples for {population} clients; lower population, or set "
