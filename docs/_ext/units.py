@@ -82,6 +82,7 @@ UNITS = {
     "rank": "dimensions",
     "security": "bits",
     "correctness": "bits",
+    "tries": "bits",
     "time.costs": "seconds per operation or element",
     "time.stage_deadlines": "seconds",
     "per_byte": "bytes per byte",
