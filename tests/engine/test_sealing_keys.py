@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from testbed.aggregation.catalogue import PROTOCOLS
 from testbed.crypto import encryption
@@ -44,7 +45,7 @@ Sealed = dict[tuple[bytes, bytes], list[bytes]]
 def sealed(monkeypatch: pytest.MonkeyPatch) -> Sealed:
     """By key and nonce, the ciphertexts of everything that is sealed during the test."""
     notes: Sealed = defaultdict(list)
-    cipher = encryption.AESGCM
+    cipher = AESGCM
 
     class Noting:
         """The cipher, under one key."""
