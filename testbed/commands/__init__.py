@@ -46,7 +46,7 @@ _EPILOG = examples(
     "testbed run examples/quickstart.yaml --out runs/quickstart",
     "testbed compare runs/quickstart --format markdown",
     "testbed plot runs/quickstart --out figures",
-    then="Exit codes: 0 done, 2 bad input, 3 run failed, 4 no round completed, 130 stopped (SIGTERM: 143, SIGHUP: 129).",
+    then="Exit codes: 0 done, 2 bad input, 3 run failed, 4 no round completed, 130 stopped (by signal: 129, 143).",
 )
 
 app = typer.Typer(
