@@ -86,7 +86,7 @@ def test_reports_bound_to_another_model_do_not_open_for_the_helper(tmp_path: Pat
     frame = other_models(runs)
     assert frame["completed"].tolist() == [0, 2]
     events = runs[0].events
-    assert set(events[events["kind"] == "misbehaviour"]["detail"]) == {"pine.bad-share"}
+    assert set(events[events["kind"] == "misbehaviour"]["detail"]) == {"pine.bad-share: says the helper, client 0"}
 
 
 def test_accomplices_take_their_updates_out_of_the_sum(tmp_path: Path) -> None:
