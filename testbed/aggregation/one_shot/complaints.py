@@ -7,7 +7,7 @@ can stay together. More than T members that reject a client's shares are not all
 Nobody else is recorded alone: the record of a client names its members, and that of a member its clients.
 
 Lies cost honest parties. With M members and n clients, D dishonest members that reject the same clients' shares have up
-to n D / M clients left out; once U members are left, one is enough for any number. X dishonest clients have up to
+to n D / M clients left out; once U members are left, one is enough for any number. X dishonest clients have fewer than
 M X / n honest members left out, and never more than M - U.
 """
 

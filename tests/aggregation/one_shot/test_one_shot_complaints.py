@@ -86,6 +86,17 @@ def test_the_record_of_a_member_names_the_clients_that_could_have_framed_it() ->
     assert (settled.clients, settled.blamed) == (CLIENTS, [(7, said)])
 
 
+@pytest.mark.parametrize(("holders", "member_goes"), [(1, True), (2, True), (3, False)])
+def test_one_of_few_clients_has_members_left_out_and_is_named(holders: int, member_goes: bool) -> None:
+    """Of 20 clients one is a larger share than two of 60 members."""
+    settled = settle(rejecting({(member, 117) for member in range(holders)}), CLIENTS[:20], CODE)
+    assert settled.members == (MEMBERS[holders:] if member_goes else MEMBERS)
+    assert (117 in settled.clients) == member_goes
+    if member_goes:
+        said = "opened shares: rejects those of clients 117, or these have dealt them so"
+        assert settled.blamed == [(member, said) for member in range(holders)]
+
+
 def test_the_check_that_most_members_name_is_recorded() -> None:
     rejected = rejecting({(member, 117) for member in range(30)})
     for member in range(20):
