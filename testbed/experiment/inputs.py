@@ -3,7 +3,7 @@
 The digest of the settings, and of the files, tells experiments apart whose secrets must be unrelated. Two runs with
 one seed that differ in anything, be it the learning rate of two points of one sweep or the content of a trace, must not
 mask (or add noise) alike: the difference of a client's two inputs would be that of its updates, bare, for anybody to
-see.
+see. Exceptions: the source of user-defined classes, and `workload.clients_at_once`, which changes the rounding alone.
 """
 
 import hashlib

@@ -153,7 +153,7 @@ def test_several_dealers_of_no_key_are_left_out() -> None:
 def test_a_member_that_rejects_all_shares_loses_its_place_and_no_client() -> None:
     small, outcome = with_clients(RejectShares, {2}, 6)
     assert len(outcome.survivors) == 12
-    said = "opened shares: rejects those of 12 clients, or these have dealt them so"
+    said = "opened shares: rejects those of all 12 clients, or these have dealt them so"
     assert small.misbehaviour() == [(2, said)]
 
 
@@ -162,6 +162,13 @@ def test_a_client_cannot_have_a_member_blamed_for_its_wrong_sum() -> None:
     small, outcome = with_clients(DealOtherShares, {11}, 6, DealOptions(holders=1))
     assert 11 not in outcome.survivors
     assert [client for client, _ in small.misbehaviour()] == [11]
+
+
+def test_two_clients_that_have_an_honest_member_left_out_are_named_in_its_record() -> None:
+    small, outcome = with_clients(DealOtherShares, {10, 11}, 6, DealOptions(holders=1))
+    assert len(outcome.survivors) == 12
+    said = "opened shares: rejects those of clients 10, 11, or these have dealt them so"
+    assert small.misbehaviour() == [(2, said)]
 
 
 class FramingSum(AnswerWrongSum):

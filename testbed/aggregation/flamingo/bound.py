@@ -83,7 +83,7 @@ class Density:
     Attributes:
         participants: n.
         steps: epsilon, in units of 1 / `STEPS`; `STEPS`: the graph is complete.
-        survivors: fewest participants online.
+        survivors: fewest participants online; two of them are honest. More than n: there is no sum of so few.
         neighbours: k, fewest neighbours online of each client online; 0 where the graph is complete.
     """
 
@@ -107,7 +107,7 @@ class Density:
 def density(participants: int, requirements: Requirements) -> Density:
     """Find an epsilon that meets the requirements for n participants, as small as bisection finds it."""
     fewest = _fewest_if_chosen if requirements.labels == "chosen" else _fewest_if_random
-    _, dropouts = requirements.counts(participants)
+    dishonest, dropouts = requirements.counts(participants)
     low, high, neighbours = 0, STEPS, 0  # `low` does not meet the requirements, `high` does
     while high - low > 1:
         middle = (low + high) // 2
@@ -116,7 +116,8 @@ def density(participants: int, requirements: Requirements) -> Density:
             low = middle
         else:
             high, neighbours = middle, needed
-    return Density(participants, high, participants - dropouts, neighbours)
+    # Small rounds (`bernoulli` has them) could be left with one honest client although larger ones are not.
+    return Density(participants, high, max(participants - dropouts, dishonest + 2), neighbours)
 
 
 def _fewest_if_chosen(epsilon: float, participants: int, requirements: Requirements) -> int | None:

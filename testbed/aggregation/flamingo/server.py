@@ -85,11 +85,12 @@ class Flamingo(AggregationProtocol):
         single honest client with the rest of the graph, so nothing holds with any.
         """
         dishonest, dropouts = self.parameters.requirements.counts(participants)
+        fewest = min(participants, max(participants - dropouts, dishonest + 2))  # as `Density.survivors`
+        dishonest = min(dishonest, fewest - 2)
         if self.parameters.labels == "random":
             dishonest = 0
         if self.parameters.model_binding == "none":
             dishonest = -1
-        fewest = max(2, participants - dropouts)
         return Guarantees(participants, dishonest, fewest, participants, fewest / participants)
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:

@@ -4,6 +4,11 @@ A share that a member rejects was dealt so by the client, or the member rejects 
 which: to open the share it would need the key that the two use in every round. It leaves out the one or the other, as
 it may leave out whom it likes. An honest member rejects no share of an honest client, so that all honest ones of both
 can stay together. More than T members that reject a client's shares are not all dishonest: then the client is to blame.
+Nobody else is recorded alone: the record of a client names its members, and that of a member its clients.
+
+Lies cost honest parties. With M members and n clients, D dishonest members that reject the same clients' shares have up
+to n D / M clients left out; once U members are left, one is enough for any number. X dishonest clients have fewer than
+M X / n honest members left out, and never more than M - U.
 """
 
 from collections import Counter
@@ -113,8 +118,7 @@ def settle(rejected: Rejected, clients: list[int], code: MaskCode) -> Settlement
         client, of_client = _most(Counter(client for _, client in conflicts))
         if of_member * len(members) > of_client * len(left) and len(members) > code.needed:
             members.discard(member)
-            detail = f"opened shares: rejects those of {of_member} clients, or these have dealt them so"
-            blamed.append((member, detail))
+            blamed.append((member, _said_of_member(sorted(left & rejected[member].keys()), len(left))))
         else:
             left.discard(client)
             blamed.append((client, _said_of(client, rejected, code.private)))
@@ -123,6 +127,12 @@ def settle(rejected: Rejected, clients: list[int], code: MaskCode) -> Settlement
 def _most(counts: Counter[int]) -> tuple[int, int]:
     """The one with the most, of equals the lowest, and how many those are."""
     return min(counts.items(), key=lambda one: (-one[1], one[0]))
+
+
+def _said_of_member(clients: list[int], left: int) -> str:
+    """The record of a member that is left out: with the clients that may have framed it."""
+    named = f"all {left} clients" if len(clients) == left else f"clients {', '.join(map(str, clients))}"
+    return f"opened shares: rejects those of {named}, or these have dealt them so"
 
 
 def _said_of(client: int, rejected: Rejected, private: int) -> str:

@@ -21,6 +21,8 @@ from testbed.aggregation.flamingo.bound import (
     too_few_bits,
 )
 from testbed.aggregation.flamingo.graph import RoundGraph, round_graph
+from testbed.aggregation.flamingo.parameters import FlamingoParameters
+from testbed.engine.registry import aggregation_protocol
 from tests.thoroughness import examples
 
 
@@ -190,3 +192,16 @@ def test_who_is_no_participant_has_no_neighbours() -> None:
     for stranger in (0, 2, 6):
         with pytest.raises(KeyError):
             graph.neighbours(stranger)
+
+
+@pytest.mark.parametrize(("dishonest", "dropouts"), [(0.34, 0.3), (0.34, 0.34), (0.5, 0.4), (0.5, 0.0), (0.1, 0.1)])
+def test_two_honest_clients_are_in_a_sum_of_any_size(dishonest: float, dropouts: float) -> None:
+    """`bernoulli` draws any number: 3 of 100 participants, one of them dishonest and one labelled offline, left one."""
+    parameters = FlamingoParameters(dishonest=dishonest, dropouts=dropouts)
+    parameters.check(100)
+    for n in range(2, 13):
+        accomplices, _ = parameters.requirements.counts(n)
+        graph = round_graph(bytes(32), 1, list(range(n)), parameters.density(n))
+        assert graph.weakness(list(range(accomplices + 1)))
+        guarantees: Any = aggregation_protocol(parameters).guarantees(n)
+        assert 0 <= guarantees.max_colluders <= guarantees.min_sum_size - 2 <= n - 2

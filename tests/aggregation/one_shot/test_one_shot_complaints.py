@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.one_shot.complaints import settle
+from testbed.aggregation.one_shot.complaints import Settlement, settle
 from testbed.crypto.coded_masks import MaskCode
 from tests.thoroughness import examples
 
@@ -56,6 +56,45 @@ def test_a_member_that_rejects_one_client_alone_has_it_left_out_and_is_named_bes
     assert settled.members == MEMBERS
     names = {117: "members 3 alone", 150: "members 8 alone"}
     assert all(names[client] in said for client, said in settled.blamed)
+
+
+@pytest.mark.parametrize(("liars", "victims"), [(1, 1), (10, 16), (19, 31)])
+def test_members_that_agree_on_the_clients_cost_as_large_a_share_of_them(liars: int, victims: int) -> None:
+    """floor(n D / M) honest clients, each with the names of all liars; with one more, the liars go instead."""
+
+    def settled(clients: list[int]) -> Settlement:
+        return settle(rejecting({(member, client) for member in range(liars) for client in clients}), CLIENTS, CODE)
+
+    assert victims == len(CLIENTS) * liars // len(MEMBERS)
+    left_out = settled(CLIENTS[:victims])
+    assert (left_out.clients, left_out.members) == (CLIENTS[victims:], MEMBERS)
+    names = f"for members {', '.join(map(str, range(liars)))} alone"
+    assert all(names in said for _, said in left_out.blamed)
+    assert settled(CLIENTS[: victims + 1]).members == MEMBERS[liars:]
+
+
+def test_where_just_enough_members_are_left_one_has_all_clients_left_out() -> None:
+    rejected = {member: dict.fromkeys(CLIENTS, BAD) if member == 3 else {} for member in MEMBERS[: CODE.needed]}
+    settled = settle(rejected, CLIENTS, CODE)
+    assert (settled.clients, len(settled.members)) == ([], CODE.needed)
+    assert all("for members 3 alone" in said for _, said in settled.blamed)
+
+
+def test_the_record_of_a_member_names_the_clients_that_could_have_framed_it() -> None:
+    settled = settle(rejecting({(7, 103), (7, 105)}), CLIENTS, CODE)
+    said = "opened shares: rejects those of clients 103, 105, or these have dealt them so"
+    assert (settled.clients, settled.blamed) == (CLIENTS, [(7, said)])
+
+
+@pytest.mark.parametrize(("holders", "member_goes"), [(1, True), (2, True), (3, False)])
+def test_one_of_few_clients_has_members_left_out_and_is_named(holders: int, member_goes: bool) -> None:
+    """Of 20 clients one is a larger share than two of 60 members."""
+    settled = settle(rejecting({(member, 117) for member in range(holders)}), CLIENTS[:20], CODE)
+    assert settled.members == (MEMBERS[holders:] if member_goes else MEMBERS)
+    assert (117 in settled.clients) == member_goes
+    if member_goes:
+        said = "opened shares: rejects those of clients 117, or these have dealt them so"
+        assert settled.blamed == [(member, said) for member in range(holders)]
 
 
 def test_the_check_that_most_members_name_is_recorded() -> None:
