@@ -75,7 +75,8 @@ class SecAgg(NoisyProtocol):
     def guarantees(self, participants: int) -> Guarantees:
         """See `AggregationProtocol.guarantees`.
 
-        Colluders, 2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5).
+        Colluders, 2t - s - 1: with one more, t shares of either kind can be had for one client (CCS 2017, Theorem 6.5);
+        and so many that two honest clients are left in the smallest sum.
         None at all, not even 0, where nobody signs the survivors or what was trained, or `smallest_sum` lets a
         malicious server sum single batches: then it has sums over few clients without any accomplice, and each counts
         as seen by itself.
@@ -85,10 +86,11 @@ class SecAgg(NoisyProtocol):
         given = self.parameters
         t = given.threshold_for(participants)
         unsigned = given.consistency == "none" or given.model_binding == "none"
+        split = unsigned or given.smallest_sum is not None
         fewest = min(t, given.smallest_sum or t)
         return Guarantees(
             participants,
-            max_colluders=-1 if unsigned or given.smallest_sum is not None else 2 * t - participants - 1,
+            max_colluders=-1 if split else min(2 * t - participants - 1, t - 2),
             min_sum_size=fewest,
             min_partition_size=participants,
             min_noise_share=self.noise.kept(fewest, participants),
