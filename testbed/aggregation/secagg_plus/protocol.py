@@ -89,9 +89,9 @@ class SecAggPlus(SecAgg):
         """See `AggregationProtocol.guarantees`.
 
         Colluders, 2t - (k + 1) - 1: even if all of them are among the k + 1 holders of one client's shares, and so many
-        that two honest clients are left in the smallest part; -1 where nobody signs what was trained, as in `secagg`. Smallest sum: those who survive when as many drop out as
-        `dropouts` allows. Smallest part: t of a neighbourhood: the honest among them, t - x or more, share masks that
-        stay (see above).
+        that two honest clients are left in the smallest part; -1 where nobody signs what was trained, as in `secagg`.
+        Smallest sum: those who survive when as many drop out as `dropouts` allows. Smallest part: t of a neighbourhood:
+        the honest among them, t - x or more, share masks that stay (see above).
         """
         chosen = self.parameters.neighbourhood(participants)
         colluders = min(2 * chosen.threshold - (chosen.neighbours + 1) - 1, chosen.threshold - 2)
