@@ -46,7 +46,8 @@ _EPILOG = examples(
     "testbed run examples/quickstart.yaml --out runs/quickstart",
     "testbed compare runs/quickstart --format markdown",
     "testbed plot runs/quickstart --out figures",
-    then="Exit codes: 0 done, 2 bad input, 3 run failed, 130 stopped (Ctrl-C; 143 by SIGTERM, 129 by SIGHUP).",
+    then="Exit codes: 0 done, 2 bad input, 3 run failed, 4 no round completed, 130 stopped (Ctrl-C; 143 by SIGTERM, "
+    "129 by SIGHUP).",
 )
 
 app = typer.Typer(
@@ -124,7 +125,8 @@ def _main(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (default: those of this process); returns the exit code, never raises.
 
-    0: done; 2: bad input; 3: the run failed; 130, 143, 129: stopped by SIGINT, SIGTERM, SIGHUP.
+    0: done; 2: bad input; 3: the run failed; 4: no round of it completed; 130, 143, 129: stopped by SIGINT, SIGTERM,
+    SIGHUP.
     """
     if arguments is None:  # the process ends with it
         atexit.register(_end_sooner)
