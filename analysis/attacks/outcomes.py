@@ -194,6 +194,21 @@ def _bound(selection: dict[str, Any], population: int, dishonest: int, eta: floa
 # -- printing -------------------------------------------------------------------------------------------------------
 
 
+_RARE = {
+    "Left out": (
+        "left_out",
+        "attacked rounds in which nobody refused, and which the server completed without the clients that it found "
+        "cheating",
+    ),
+    "All dishonest": (
+        "all_dishonest",
+        "those without an honest participant, whose list nobody verified and whose sum has no honest update",
+    ),
+    "Updates recovered": ("recovered", "attacked rounds in which the server had a single client's update"),
+}
+"""Heads that stand in the table only where there is a round to count: the column of the frame, and the meaning."""
+
+
 def render(frame: pd.DataFrame, format: str = "text") -> str:
     """The table that `adversaries` made as ``text``, ``markdown``, ``csv`` or ``json``, ending in a line feed.
 
@@ -216,9 +231,8 @@ def _notes(frame: pd.DataFrame) -> list[str]:
     return [
         "Rounds: that were to be attacked. Attacked: rounds in which a misbehaviour was carried out. Attacks refused: "
         "rounds in which an honest party saw it, whether or not the round completed. Completed unseen: rounds "
-        "completed with nothing seen. Dishonest, mean and most: dishonest participants of these rounds. All dishonest: "
-        "those without an honest participant, whose list nobody verified and whose sum has no honest update. Updates "
-        "recovered: attacked rounds in which the server had a single client's update.",
+        "completed with nothing seen. Dishonest, mean and most: dishonest participants of these rounds."
+        + "".join(f" {head}: {meaning}." for head, (name, meaning) in _RARE.items() if frame[name].any()),
         "Expected: s c / n, for s participants and c dishonest of n clients. "
         f"Above {eta}× expected: share of the rounds to be attacked with more than {eta} s c / n dishonest "
         "participants and one honest or more, and its 95% interval. Lotto's bound: the most that it can be by Theorem "
@@ -237,8 +251,8 @@ def _named(frame: pd.DataFrame) -> list[str]:
 def _seen(frame: pd.DataFrame) -> Table:
     numbers = {"Rounds": "planned", "Attacked": "attacked", "Attacks refused": "refused", "Left out": "left_out"}
     numbers |= {"Completed unseen": "completed", "All dishonest": "all_dishonest", "Updates recovered": "recovered"}
-    for head in ("Left out", "All dishonest", "Updates recovered"):
-        if not frame[numbers[head]].any():
+    for head, (column, _) in _RARE.items():
+        if not frame[column].any():
             del numbers[head]
     rows = []
     for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):

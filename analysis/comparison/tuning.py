@@ -14,6 +14,7 @@ import pandas as pd
 import yaml
 
 from analysis.comparison.measures import per_round
+from analysis.comparison.targets import model_changed
 from analysis.statistics import Interval, mean_interval
 from analysis.tables import Table, data, markdown, require_format
 from analysis.tables import render as render_table
@@ -33,8 +34,8 @@ def tuned(runs: Sequence[tuple[Mapping[str, Any], RunRecords]], keys: Sequence[s
 
     Columns: setting (the other swept keys and their values, empty if there are none), one for each of `keys`, seeds
     (how many runs were pooled), final_accuracy and best_accuracy (the last and the highest that was measured in a run,
-    means over the seeds; missing where nothing was) with ``_half_width`` of their 95% intervals over the seeds, and
-    is_best: the highest mean of `by` in its setting, the first of several.
+    means over the seeds; missing where nothing was, or no round of any seed completed) with ``_half_width`` of their
+    95% intervals over the seeds, and is_best: the highest mean of `by` in its setting, the first of several.
 
     Args:
         runs: swept keys with their values, and the records of that run.
@@ -42,7 +43,7 @@ def tuned(runs: Sequence[tuple[Mapping[str, Any], RunRecords]], keys: Sequence[s
         by: which accuracy counts.
 
     Raises:
-        ExperimentError: a setting of which no run has measured an accuracy.
+        ExperimentError: a setting of which no run has completed a round and measured an accuracy.
     """
     groups: dict[tuple[str, str], tuple[list[Any], list[RunRecords]]] = {}
     for values, run in runs:
@@ -61,7 +62,9 @@ def tuned(runs: Sequence[tuple[Mapping[str, Any], RunRecords]], keys: Sequence[s
     for name, places in frame.groupby("setting", sort=False).groups.items():
         if counted[places].isna().all():
             where = f" with {name}" if name else ""
-            raise ExperimentError(f"no accuracy was measured{where}, so no value is the best; see `testbed status`")
+            raise ExperimentError(
+                f"no round completed, or no accuracy was measured{where}, so no value is the best; see `testbed status`"
+            )
         frame.loc[counted[places].idxmax(), "is_best"] = True
     return frame
 
@@ -80,6 +83,8 @@ def best_values(frame: pd.DataFrame, keys: Sequence[str]) -> dict[str, Any]:
 
 def _accuracies(runs: Sequence[RunRecords]) -> dict[str, float | None]:
     measured = [per_round(run)["accuracy"].dropna() for run in runs]
+    if not any(model_changed(run.rounds).any() for run in runs):
+        measured = []  # that of the initial model says nothing about the values
     final = mean_interval([values.iloc[-1] if len(values) else math.nan for values in measured])
     best = mean_interval([values.max() if len(values) else math.nan for values in measured])
     return final.named("final_accuracy") | best.named("best_accuracy")

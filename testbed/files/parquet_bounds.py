@@ -57,16 +57,17 @@ def check_texts(source: Any, file: pq.ParquetFile, columns: Sequence[str] | None
     """
     fields = [field for field in file.schema_arrow if columns is None or field.name in columns]
     wanted = [field.name for field in fields if not _has_width(field.type)]
-    if not wanted:
-        return
-    texts = [field.name for field in fields if _is_text(field.type)]
-    size, rows, most = 0, 0, limits.table_bytes(as_objects)
-    with pq.ParquetFile(source, read_dictionary=texts) as again:
-        for batch in again.iter_batches(_STRETCH_ROWS, columns=wanted):
-            rows += len(batch)
-            size += sum(map(_decoded, batch.columns))
-            if size > most:
-                raise too_large(rows, size, as_objects)
+    leaves = [file.schema.column(number) for number in range(file.metadata.num_columns)]
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]  # those within structs and lists, too
+    size, most = 0, limits.table_bytes(as_objects)
+    for name in wanted:  # one after the other: a page of each may be large
+        rows = 0
+        with pq.ParquetFile(source, read_dictionary=texts) as again:
+            for batch in again.iter_batches(_STRETCH_ROWS, columns=[name]):
+                rows += len(batch)
+                size += sum(map(_decoded, batch.columns))
+                if size > most:
+                    raise too_large(rows, size, as_objects)
 
 
 def too_large(rows: int, size: int, as_objects: bool = False) -> limits.TooLarge:
@@ -99,13 +100,17 @@ def _has_width(kind: pa.DataType) -> bool:
         return False
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_binary))
-
-
-def _decoded(column: Any) -> int:
-    """Bytes of one column of a batch, its words written out."""
-    if not isinstance(column, pa.DictionaryArray):
+def _decoded(column: pa.Array) -> int:
+    """Bytes of one column of a batch, its words written out, those within structs and lists among them."""
+    if isinstance(column, pa.DictionaryArray):
+        lengths = pc.take(pc.binary_length(column.dictionary), column.indices)
+        return 4 * len(column) + int(pc.sum(lengths).as_py() or 0)
+    if isinstance(column, pa.MapArray):
+        parts = [column.keys, column.items]
+    elif isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
+        parts = [column.flatten()]
+    elif isinstance(column, pa.StructArray):
+        parts = [column.field(number) for number in range(column.type.num_fields)]
+    else:
         return int(column.nbytes)
-    lengths = pc.take(pc.binary_length(column.dictionary), column.indices)
-    return 4 * len(column) + int(pc.sum(lengths).as_py() or 0)
+    return 4 * len(column) + sum(map(_decoded, parts))

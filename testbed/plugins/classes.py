@@ -4,6 +4,7 @@ import difflib
 import importlib
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,7 +37,8 @@ class NotImportedError(ExperimentError):
     """Code that a file names is needed, and nobody has said that it may be imported or started."""
 
 
-_importing = True  # of the whole process: what reads records may do so in several threads
+_decisions: dict[int, list[bool]] = {}  # the open `importing_classes` of each thread, the innermost last
+_deciding = threading.Lock()
 
 
 @contextmanager
@@ -44,23 +46,36 @@ def importing_classes(allowed: bool) -> Iterator[None]:
     """Allow or refuse, until the end of the context, to run code that a file names; outside of any, it is allowed.
 
     For programs that read files of others. See `check_allowed`, which refuses. The command `testbed` refuses unless a
-    command runs experiments, or `--import-classes` is given.
+    command runs experiments, or `--import-classes` is given. Several threads may do so at once: in each its own
+    innermost context counts, and threads without one, such as those that a command starts, are refused while any
+    thread refuses.
 
     Args:
         allowed: whether modules that an experiment names are imported, and programs that it names started.
     """
-    global _importing
-    before, _importing = _importing, allowed
+    thread = threading.get_ident()
+    with _deciding:
+        _decisions.setdefault(thread, []).append(allowed)
     try:
         yield
     finally:
-        _importing = before
+        with _deciding:
+            _decisions[thread].pop()
+            if not _decisions[thread]:
+                del _decisions[thread]
 
 
 def allow_importing() -> None:
-    """Allow it until the end of the innermost `importing_classes`: the option `IMPORT_CLASSES` was given."""
-    global _importing
-    _importing = True
+    """Allow it until the end of the thread's innermost `importing_classes`: the option `IMPORT_CLASSES` was given."""
+    with _deciding:
+        if own := _decisions.get(threading.get_ident()):
+            own[-1] = True
+
+
+def _is_allowed() -> bool:
+    with _deciding:
+        own = _decisions.get(threading.get_ident())
+        return own[-1] if own else all(others[-1] for others in _decisions.values())
 
 
 def check_allowed(key: str, name: str, what: str) -> None:
@@ -74,7 +89,7 @@ def check_allowed(key: str, name: str, what: str) -> None:
     Raises:
         NotImportedError: see `importing_classes`.
     """
-    if not _importing:
+    if not _is_allowed():
         raise NotImportedError(f"{key}: {name}: {what} unless you trust it and give {IMPORT_CLASSES}")
 
 

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from testbed.errors import RunError
-from testbed.files import limits
+from testbed.files import limits, parquet_bounds
+from testbed.files.parquet import read_opened
 from testbed.records import RunDirectory, uploads, writer
 from testbed.records.arrays import stamp_of
 from testbed.records.log import RunLog
@@ -181,3 +182,38 @@ def test_fewer_rows_where_they_become_objects(recorded: Path, monkeypatch: pytes
     )
     with pytest.raises(RunError, match=r"1,000,000 rows, which take at least [0-9]+ MiB of memory; at most 10 MiB"):
         status(recorded)
+
+
+LARGE = pa.large_string()
+WORD = "x" * 1000
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([WORD] * 2000, LARGE),
+        pa.array([WORD.encode()] * 2000, pa.large_binary()),
+        pa.array([WORD] * 2000, pa.string_view()),
+        pa.StructArray.from_arrays([pa.array([WORD] * 2000, LARGE)], ["inner"]),
+        pa.array([[WORD] * 1000] * 2),
+        pa.array([[("key", WORD)] * 1000] * 2, pa.map_(pa.string(), pa.string())),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_texts_are_never_written_out_to_be_measured(
+    column: pa.Array, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither those of other types nor those within structs and lists: 1 KB of file can stand for 8 GB."""
+    file = tmp_path / "texts.parquet"
+    pq.write_table(pa.table({"text": column}), file, compression="zstd")
+    assert file.stat().st_size < 8000
+    before, read = pa.total_allocated_bytes(), list[int]()
+    decoded = parquet_bounds._decoded
+    monkeypatch.setattr(parquet_bounds, "_decoded", lambda part: (read.append(part.nbytes), decoded(part))[1])
+    monkeypatch.setattr(limits, "table_bytes", lambda as_objects: 1_000_000)
+    with pytest.raises(limits.TooLarge, match="rows, which take at least 2 MiB"):
+        read_opened(file)
+    assert sum(read) < 100_000
+    assert pa.total_allocated_bytes() - before < 200_000
+    monkeypatch.setattr(limits, "table_bytes", lambda as_objects: 10_000_000)
+    assert read_opened(file).num_rows == len(column)

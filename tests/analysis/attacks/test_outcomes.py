@@ -61,7 +61,10 @@ def test_a_round_that_only_leaves_cheats_out_is_not_refused(recorded: Callable) 
     expected = {number for number in seen["round"] if number in set(completed) and number not in refusing}
     assert found.left_out == len(expected) > 0
     assert (found.refused, found.seen) == (found.attacked - found.left_out - found.completed, len(set(seen["round"])))
-    assert "Left out" in render(adversaries([run]))
+    text = render(adversaries([run]))
+    assert "Left out: attacked rounds in which nobody refused" in " ".join(text.split())
+    assert "All dishonest" not in text  # neither a head nor a note on one that is not there
+    assert "Updates recovered" not in text
 
 
 def test_rounds_without_an_honest_participant_are_not_held_against_theorem_2(recorded: Callable) -> None:

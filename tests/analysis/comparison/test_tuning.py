@@ -99,3 +99,17 @@ def test_every_format_has_the_same_numbers(run_of: Make) -> None:
     plain = json.loads(render(frame, [RATE], "json"))["rows"]
     assert [row["is_best"] for row in plain] == [False, True]
     assert plain[0]["final_accuracy_half_width"] is None
+
+
+def test_the_initial_model_is_no_best_value(tmp_path: Path, run_of: Make) -> None:
+    """A rate at which training diverges completes no round: what is measured then is the initial model."""
+
+    def without_rounds(name: str) -> RunRecords:
+        rounds = [recorded.RecordedRound(1, 1.0, [], outcome="aborted", accuracy=0.9)]
+        return recorded.write_run(tmp_path / name, {"name": "t", "population": 3}, rounds)
+
+    frame = tuned([({RATE: 1000.0}, without_rounds("a")), ({RATE: 0.1}, run_of([0.3, 0.5]))], [RATE])
+    assert frame["is_best"].tolist() == [False, True]
+    assert frame["final_accuracy"].isna().tolist() == [True, False]
+    with pytest.raises(ExperimentError, match="no round completed, or no accuracy was measured"):
+        tuned([({RATE: 1000.0}, without_rounds("b"))], [RATE])
