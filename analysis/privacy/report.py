@@ -1,6 +1,6 @@
 """What an experiment's selection guarantees, also of a file that was never run, and what runs have spent."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -245,6 +245,13 @@ def _multiplier(plan: Planned | None) -> str:
     return "unknown" if plan is None else number(plan.noise.noise_multiplier, "–")
 
 
+def _recorded_noise(experiment: Mapping[str, Any]) -> str:
+    """The line on the noise by the record of the run alone, where its protocols are not known here."""
+    recorded = (experiment.get("provenance") or {}).get("noise_multiplier")
+    is_known = isinstance(recorded, int | float) and not isinstance(recorded, bool)
+    return f"  noise multiplier {recorded:.4g}\n" if is_known else ""
+
+
 def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:
     mechanism, unit = _mechanism(plan)
     rounds, population = (spent.run.experiment[key] for key in ("rounds", "population"))
@@ -252,7 +259,7 @@ def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:
         f"{visible(spent.label)}: {mechanism}, protects a {unit}, delta {spent.delta:.3g}\n"
         f"  {spent.rounds} of {rounds} rounds, {len(spent.clients)} of {population} clients charged\n"
     )
-    text += "" if plan is None else plan.noise_line()
+    text += _recorded_noise(spent.run.experiment) if plan is None else plan.noise_line()
     text += "".join(f"  {line}\n" for line in caveats(spent.run.experiment))
     if spent.budget is not None:
         is_spent = spent.stopped.startswith("privacy budget")  # and no target has ended the run

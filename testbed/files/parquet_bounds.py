@@ -22,15 +22,19 @@ def check_bytes(file: pq.ParquetFile, columns: Sequence[str] | None, as_objects:
     """Raise when an open file, by its footer, takes too much memory.
 
     Args:
-        file: nothing but its footer is read.
+        file: its footer is read, and the first row of each row group.
         columns: those that will be read; None: all.
         as_objects: see `limits.table_bytes`.
 
     Raises:
         limits.TooLarge: it takes more.
+        pyarrow.ArrowException, OSError: damaged, or cannot be read.
     """
     footer, size, rows = file.metadata, 0, 0
+    names = None if columns is None else list(columns)
     for number in range(footer.num_row_groups):
+        # Reading a row raises where a column's part of the footer is damaged; `group.column` would end the process.
+        next(file.iter_batches(1, row_groups=[number], columns=names), None)
         group = footer.row_group(number)
         rows += group.num_rows
         for place in range(group.num_columns):

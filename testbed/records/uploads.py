@@ -104,11 +104,19 @@ class Mirror:
         with atomic_write(file, lambda why: RunError(f"{file}: cannot write: {why}; rerun with --resume")) as open_file:
             open_file.write(json.dumps(asdict(memory)).encode())
 
-    def push_experiment(self) -> None:
-        """The first push of a new run; raises `RunError` when another run has begun there meanwhile."""
+    def push_experiment(self, former: bytes | None = None) -> None:
+        """Push the experiment: of a new run, or what this run has recorded of itself since.
+
+        Args:
+            former: the bytes that the file of this run had before; None: it is new.
+
+        Raises:
+            RunError: another run has begun there meanwhile.
+        """
         if self.store.info(EXPERIMENT) is not None:
             try:
-                if self.store.read(EXPERIMENT, limits.YAML_BYTES) != (self.path / EXPERIMENT).read_bytes():
+                there = self.store.read(EXPERIMENT, limits.YAML_BYTES)
+                if there not in (former, (self.path / EXPERIMENT).read_bytes()):
                     raise RunError(f"{self.store.shown}: another machine has begun a run here; give another --out")
             except FileNotFoundError:
                 pass  # gone again

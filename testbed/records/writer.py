@@ -228,10 +228,12 @@ class RunDirectory:
 
     def replace_experiment(self, experiment: Mapping[str, Any]) -> None:
         """Write the experiment, wholly or not at all; raises `RunError` where it cannot be written."""
-        with replacing(self.path / EXPERIMENT) as file:
-            file.write(yaml.dump(dict(experiment), Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode())
+        file = self.path / EXPERIMENT
+        former = file.read_bytes() if file.is_file() else None
+        with replacing(file) as new:
+            new.write(yaml.dump(dict(experiment), Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode())
         if self._mirror is not None:
-            self._mirror.push_experiment()
+            self._mirror.push_experiment(former)
 
     @classmethod
     def reopen(cls, path: Path) -> "RunDirectory":

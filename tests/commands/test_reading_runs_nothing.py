@@ -161,6 +161,7 @@ STARTS = {
     "testbed/running/observers/catalogue.py": "built-in observers",
     "testbed/running/open_runs.py": "git describe, of a run that begins",
     "testbed/workload/specs.py": "built-in data sets and models",
+    "cluster/hosts/leftovers.py": "a watchdog of our own, with Ray's processes",
     "cluster/probe.py": "user-defined classes, on nodes, after refuse_unless_imported",
     "workloads/data/__init__.py": "built-in data sets",
     "workloads/flower/app.py": "the app's interpreter, after check_allowed",
