@@ -20,7 +20,7 @@ from testbed.aggregation.plain import robust_of
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.files import limits
-from testbed.plugins.classes import IMPORT_CLASSES, NotImportedError
+from testbed.plugins.classes import IMPORTING_ADVICE, NotImportedError
 
 _WRITTEN = ("output",)  # sections whose paths are not read
 _DOMAIN = b"testbed/experiment/secrets/v1"
@@ -175,7 +175,7 @@ def refuse_unless_imported(experiments: Iterable[Experiment], where: str, import
         if any(key == "workload.flower" for key, _ in named):
             kinds = "user-defined classes or a Flower app, whose code this command runs"
         names = ", ".join(dict.fromkeys(name for _, name in named))
-        raise NotImportedError(f"{where}: names {kinds} only when asked: {names}; give {IMPORT_CLASSES}")
+        raise NotImportedError(f"{where}: names {kinds} only when asked: {names}; give {IMPORTING_ADVICE}")
 
 
 def secrets_context(experiment: Experiment) -> bytes:
