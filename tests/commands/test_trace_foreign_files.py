@@ -170,8 +170,21 @@ def test_published_traces_are_called_traces(shared: Path, tmp_path: Path, call: 
 def test_rows_that_are_averaged_unasked_are_noted(tmp_path: Path, call: Call) -> None:
     source, out = tmp_path / "log.csv", tmp_path / "o.txt"
     source.write_text("t,v,who\n" + "".join(f"{row - row // 10},{row + 1},a\n" for row in range(30)))
-    command = ("trace", "convert", source, "--kind", "bandwidth", "--from", "csv", "--time-column", "t")
-    command = (*command, "--value-column", "v", "--unit", "Mbit/s", "--rows", "until-next", "--out", out)
+    options = ("--kind", "bandwidth", "--from", "csv", "--time-column", "t")
+    command = (
+        "trace",
+        "convert",
+        source,
+        *options,
+        "--value-column",
+        "v",
+        "--unit",
+        "Mbit/s",
+        "--rows",
+        "until-next",
+        "--out",
+        out,
+    )
     noted = call(*command)
     assert noted.code == 0, noted.err
     text = " ".join(noted.err.split())
