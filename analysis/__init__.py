@@ -8,3 +8,7 @@ papers' guarantees as numbers, and `reproduction` the papers' tables and figures
 
 `tables` is the one way to text, Markdown, LaTeX, CSV and JSON; it escapes names for each, and scales units.
 """
+
+from analysis.matplotlib_settings import ignore_working_directory
+
+ignore_working_directory()  # here, as every module that draws lies below

@@ -27,8 +27,9 @@ def flower(
 ) -> None:
     """Print an experiment file for an existing Flower app, whose clients then train here, unchanged.
 
-    The app's server is run once, against clients that answer what they were sent, for its model and configuration; and
-    each client trains once, up to 100 of them, to know how many samples they have.
+    The app's server is run once, against clients that answer what they were sent, for its model and configuration.
+
+    Then each client trains once, up to 100 of them, to know how many samples they have.
     """
     from workloads.flower.conversion import folder_or_name, written
 

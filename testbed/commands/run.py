@@ -78,7 +78,7 @@ def run(
     """Run an experiment, or all points of its sweep, several at a time where there is room; print the overhead table.
 
     Points on the wall clock, and those without Ray, run one after the other. The exit code is 4 where no round
-    of any run has completed, unless the experiment has an adversary: then that may be its result.
+    of any run has completed, unless a server or clients misbehave (`adversary`): then that may be the result.
     """
     if accept_changed_code and not resume:
         raise ExperimentError("--accept-changed-code: says how a run is resumed; give --resume, too")
@@ -144,19 +144,18 @@ def _print_table(runs: "list[RunRecords]", where: str | Path, console: Console) 
 def _require_a_completed_round(runs: "list[RunRecords]", console: Console) -> None:
     """Say which runs have no completed round; exit with `NO_ROUND_COMPLETED` where that is all of them.
 
-    In a sweep a point without one may be what is looked for (the drop-out rate at which nothing works), and under an
-    adversary that all rounds are refused is a result: neither is a failure of the command.
+    In a sweep a point without one may be what is looked for (the drop-out rate at which nothing works), and under a
+    misbehaviour that all rounds are refused is a result: neither is a failure of the command, so both get a note.
     """
     from analysis.comparison.summary import diverged
     from testbed.records.reader import summed_up
 
     failed = [run for run in runs if run.rounds["outcome"].ne("completed").all()]
-    failed = [run for run in failed if not run.experiment.get("adversary")]
     if not failed:
         return
     first = failed[0]
     why = diverged(first) or summed_up(zip(first.rounds["outcome"], first.rounds["reason"], strict=True)) or "no rounds"
-    if len(failed) < len(runs):
+    if len(failed) < len(runs) or any(map(_has_misbehaviour, failed)):
         example = f"e.g. {first.label}: {why}" if len(failed) > 1 else f"{first.label}: {why}"
         console.print(f"note: no round completed in {len(failed)} of {len(runs)} runs ({example})", markup=False)
         return
@@ -164,3 +163,9 @@ def _require_a_completed_round(runs: "list[RunRecords]", console: Console) -> No
     told = f"{among}: {why}" if len(runs) == 1 else f"{among}, e.g. {first.label}: {why}"
     console.print(Text.assemble(("error: ", "bold red"), told))
     raise typer.Exit(NO_ROUND_COMPLETED)
+
+
+def _has_misbehaviour(run: "RunRecords") -> bool:
+    """Whether anybody misbehaves in a run: an adversary that only counts dishonest clients changes no message."""
+    adversary = run.experiment.get("adversary") or {}
+    return bool(adversary.get("server") or adversary.get("clients"))

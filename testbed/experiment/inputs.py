@@ -19,7 +19,8 @@ from testbed.adversary.section import name_of
 from testbed.aggregation.plain import robust_of
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
-from testbed.plugins.classes import IMPORT_CLASSES, NotImportedError
+from testbed.files import limits
+from testbed.plugins.classes import IMPORTING_ADVICE, NotImportedError
 
 _WRITTEN = ("output",)  # sections whose paths are not read
 _DOMAIN = b"testbed/experiment/secrets/v1"
@@ -128,8 +129,7 @@ def _digest(path: Path) -> str:
         if path.is_dir():
             inside = (f"{file.relative_to(path)} {_digest(file)}" for file in sorted(path.rglob("*")) if file.is_file())
             return hashlib.sha256("\n".join(inside).encode()).hexdigest()
-        if path.exists() and not path.is_file():  # a pipe would wait, a device need not end
-            raise ExperimentError(f"{path}: is not a regular file but a pipe or a device; name a file")
+        limits.check_regular(path)
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
@@ -175,7 +175,7 @@ def refuse_unless_imported(experiments: Iterable[Experiment], where: str, import
         if any(key == "workload.flower" for key, _ in named):
             kinds = "user-defined classes or a Flower app, whose code this command runs"
         names = ", ".join(dict.fromkeys(name for _, name in named))
-        raise NotImportedError(f"{where}: names {kinds} only when asked: {names}; give {IMPORT_CLASSES}")
+        raise NotImportedError(f"{where}: names {kinds} only when asked: {names}; give {IMPORTING_ADVICE}")
 
 
 def secrets_context(experiment: Experiment) -> bytes:

@@ -63,6 +63,7 @@ for _loader in (_Loader, _QuickLoader):
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; raises `ExperimentError` with file and line."""
     try:
+        limits.check_regular(path)
         text = limits.text(path, limits.YAML_BYTES)
     except FileNotFoundError:
         raise ExperimentError(f"{path}: no such file") from None

@@ -5,6 +5,7 @@ A file that is larger is refused in one line before it is in memory. What is rea
 line by line goes through `lines`, what is read in stretches through `pieces`; what lies in a tar is of `SmallHeaders`.
 """
 
+import errno
 import os
 import tarfile
 from collections.abc import Iterator
@@ -134,6 +135,15 @@ def check_size(path: Path, most: int) -> None:
         raise TooLarge("not a regular file")
     if path.stat().st_size > most:
         raise TooLarge(f"larger than {size(most)}")
+
+
+def check_regular(path: Path) -> None:
+    """Raise OSError for a pipe or a device: reading a pipe waits for ever, and a device need not end.
+
+    Folders and files that do not exist pass: opening them says what is wrong.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "not a regular file but a pipe or a device; name a file", str(path))
 
 
 def size(count: int) -> str:

@@ -19,6 +19,9 @@ PLUGIN_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 IMPORT_CLASSES = "--import-classes"
 """The option of commands that import nothing of the user's own unless it is given."""
 
+IMPORTING_ADVICE = f"{IMPORT_CLASSES} (in Python: importing_classes(True))"
+"""The same for messages that reach programs, too: `importing_classes`."""
+
 USER_DEFINED = "a user-defined class"
 """The alternative of a section that such a name stands for."""
 
@@ -90,7 +93,7 @@ def check_allowed(key: str, name: str, what: str) -> None:
         NotImportedError: see `importing_classes`.
     """
     if not _is_allowed():
-        raise NotImportedError(f"{key}: {name}: {what} unless you trust it and give {IMPORT_CLASSES}")
+        raise NotImportedError(f"{key}: {name}: {what} unless you trust it and give {IMPORTING_ADVICE}")
 
 
 def plugin_class(name: str, key: str) -> Any:

@@ -168,6 +168,7 @@ STARTS = {
     "workloads/flower/flower_bridge/environment.py": "the app, in its process",
     "workloads/models/hugging_face.py": "transformers and peft",
     "workloads/models/registry.py": "built-in models",
+    "analysis/matplotlib_settings.py": "matplotlib, by the loader that was found for it",
     "analysis/reproduction/catalogue.py": "papers",
 }
 _STARTING = re.compile(

@@ -106,3 +106,18 @@ def test_the_code_is_4_only_where_no_run_has_a_completed_round(call: Call, writt
     assert "note: no round completed in 1 of 2 runs" in some.err
     adversary = ["--set", "adversary.server=shrink-the-sum"]
     assert call("run", file, "--out", tmp_path / "attacked", "--quiet", *adversary).code == 0
+    assert "note: no round completed in 1 of 1 runs" in call("run", file, "--out", tmp_path / "noted", *adversary).err
+
+
+def test_an_adversary_without_a_misbehaviour_excuses_no_run(call: Call, written: Written, tmp_path: Path) -> None:
+    """Such a run ended with code 0, and nothing was said."""
+    file = written(rounds=2, aggregation=SECAGG, availability={"model": "bernoulli", "unavailable": 1.0})
+    alone = call("run", file, "--out", tmp_path / "alone", "--quiet", "--set", "adversary.dishonest=0")
+    assert alone.code == 4
+    assert "no round completed: 2 " in alone.err
+    points = [{"dishonest": 0}, {"dishonest": 1, "clients": ["deal-inconsistent-shares"]}]
+    both = call(
+        "run", file, "--out", tmp_path / "both", "--quiet", "--set", f"sweep={json.dumps({'adversary': points})}"
+    )
+    assert both.code == 0, both.err
+    assert "note: no round completed in 2 of 2 runs" in both.err

@@ -165,3 +165,30 @@ def test_published_traces_are_called_traces(shared: Path, tmp_path: Path, call: 
         pytest.skip("no 3G traces here")
     ended = call("trace", "convert", folder, "--kind", "bandwidth", "--out", tmp_path / "o")
     assert "the format of traces already" in refusal(ended)
+
+
+def test_rows_that_are_averaged_unasked_are_noted(tmp_path: Path, call: Call) -> None:
+    source, out = tmp_path / "log.csv", tmp_path / "o.txt"
+    source.write_text("t,v,who\n" + "".join(f"{row - row // 10},{row + 1},a\n" for row in range(30)))
+    options = ("--kind", "bandwidth", "--from", "csv", "--time-column", "t")
+    command = (
+        "trace",
+        "convert",
+        source,
+        *options,
+        "--value-column",
+        "v",
+        "--unit",
+        "Mbit/s",
+        "--rows",
+        "until-next",
+        "--out",
+        out,
+    )
+    noted = call(*command)
+    assert noted.code == 0, noted.err
+    text = " ".join(noted.err.split())
+    assert "note: 2 of 30 rows have the time of the row before" in text
+    assert "--split-column NAME makes a trace of each; --average-repeated says that the mean is meant" in text
+    silent = call(*command, "--average-repeated", "--force")
+    assert (silent.code, silent.err) == (0, "")

@@ -83,9 +83,8 @@ def test_the_size_of_a_file(hostile_run: Callable[[str], Path], monkeypatch: pyt
             read()
 
 
-def test_a_file_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "YAML_BYTES", 100_000)
-    with pytest.raises(ExperimentError, match="larger than"):
+def test_a_file_without_an_end() -> None:
+    with pytest.raises(ExperimentError, match=r"/dev/zero: cannot be read: not a regular file but a pipe or a device"):
         load(Path("/dev/zero"))
 
 

@@ -63,3 +63,8 @@ def test_a_run_beside_a_reader_is_no_leave_for_the_reader() -> None:
 
         assert in_thread(run)
         assert not is_allowed()
+
+
+def test_a_refusal_tells_a_program_how_it_allows_the_code() -> None:
+    with importing_classes(False), pytest.raises(NotImportedError, match=r"--import-classes \(in Python: importing_"):
+        check_allowed("key", "name", "code")

@@ -57,6 +57,7 @@ class FlowerProcess:
         section: which app, and by which interpreter.
         population: number of clients; None: what the app's simulation has, or 10.
         seed: the experiment's.
+        python_option: where the interpreter is chosen, for messages: the experiment's key, or a command's option.
 
     Attributes:
         description: what the app is: shapes and names of its parameters, notes, its strategy, population, rounds,
@@ -68,7 +69,13 @@ class FlowerProcess:
         NotImportedError: code that a file names may not run (`testbed.plugins.classes.importing_classes`).
     """
 
-    def __init__(self, section: FlowerSection, population: int | None, seed: int) -> None:
+    def __init__(
+        self,
+        section: FlowerSection,
+        population: int | None,
+        seed: int,
+        python_option: str = "workload.flower.python",
+    ) -> None:
         check_allowed("workload.flower", section.named, "a Flower app, whose code is not run here")
         self._section = section
         self._lock = threading.Lock()
@@ -87,7 +94,7 @@ class FlowerProcess:
             )
         except OSError as error:
             raise ExperimentError(
-                f"workload.flower.python: {python}: {error.strerror}; name the interpreter of the app's environment"
+                f"{python_option}: {python}: {error.strerror}; name the interpreter of the app's environment"
             ) from None
         try:
             self.description, self.initial = self._ask(
@@ -100,6 +107,7 @@ class FlowerProcess:
                     "population": population,
                     "discard_state": section.discard_state,
                     "seed": _derived(seed, "open"),
+                    "python_option": python_option,
                 }
             )
         except FlowerAppError as error:

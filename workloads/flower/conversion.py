@@ -22,7 +22,7 @@ def experiment_of(section: FlowerSection, population: int | None) -> tuple[dict[
     Raises:
         ExperimentError: as `FlowerProcess`.
     """
-    process = FlowerProcess(section, population, seed=1)
+    process = FlowerProcess(section, population, seed=1, python_option="--python")
     try:
         said, clients = process.description, process.description["population"]
         counts = process.count(counted_clients(clients), seed=1)
@@ -75,6 +75,9 @@ def written(section: FlowerSection, population: int | None) -> str:
 
 
 def folder_or_name(app: str, python: str | None, discard_state: bool = False) -> FlowerSection:
-    """What a person writes: a folder, or ``module:app``."""
+    """What a person writes: a folder, or ``module:app``; raises `ExperimentError` if there is no such folder."""
     key = "app" if Path(app).is_dir() or ":" not in app else "client"
+    if key == "app" and not Path(app).is_dir():
+        what = "not a folder" if Path(app).exists() else "no such folder"
+        raise ExperimentError(f"{app}: {what}; name the folder of a Flower app, or module:attribute of its ClientApp")
     return FlowerSection.model_validate({key: app, "python": python, "discard_state": discard_state})

@@ -101,7 +101,10 @@ def convert(
     ] = None,
     decimal: Annotated[
         Literal["comma", "point"] | None,
-        typer.Option(help="What stands before the decimals; needed where 1,500 can be 1.5 or 1500. (csv)"),
+        typer.Option(
+            help="What stands before the decimals; needed where 1,500, or 1.500 between semicolons, can be 1.5 or "
+            "1500. (csv)"
+        ),
     ] = None,
     skip_incomplete: Annotated[
         bool, flag("Leave out rows without a client or a time, and count them. (csv)", "--skip-incomplete")

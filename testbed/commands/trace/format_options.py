@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import ExperimentError, TraceError
+from testbed.files import limits
 
 if TYPE_CHECKING:
     from testbed.emulation.traces.text_tables import TableForm
@@ -70,6 +71,10 @@ def table_form(given: Mapping[str, Any]) -> "TableForm":
 
 
 def check_there(source: Path) -> None:
-    """Raise `TraceError` unless there is such a file or folder."""
+    """Raise `TraceError` unless there is such a file or folder, and no pipe or device."""
     if not source.exists():
         raise TraceError(f"{source}: no such file")
+    try:
+        limits.check_regular(source)
+    except OSError as error:
+        raise TraceError(f"{source}: cannot be read: {error.strerror}") from None

@@ -61,9 +61,21 @@ def convert_series(
     converter = series_formats.converter(kind, chosen, columns, bin_s)
     traces, counts = series_formats.convert_all(source, match, out, kind, converter, into_folder=into_folder)
     echo(trace_report.counts_text(counts), nl=False)
+    if columns is not None and not columns.average_repeated and counts["rows_with_repeated_times"]:
+        messages().print(f"note: {_repeated_note(counts, split)}", markup=False)
     if columns is not None and kind is BANDWIDTH and given["--rows"] is None:
         messages().print(f"note: {ROWS_NOTE.format('--rows interval-before')}", markup=False)
     echo(f"{out}: {traces} {'traces' if traces > 1 else 'trace'} of {name}, {kind.unit}, read as {format}")
+
+
+def _repeated_note(counts: Mapping[str, int], split: str | None) -> str:
+    """How many rows were averaged although nobody has said that they belong together."""
+    rows = f"{counts['rows_with_repeated_times']} of {counts['rows']} rows"
+    several = "" if split else "if they are of several runs or clients, --split-column NAME makes a trace of each; "
+    return (
+        f"{rows} have the time of the row before, and the mean of rows with one time was taken; {several}"
+        "--average-repeated says that the mean is meant"
+    )
 
 
 def _columns(kind: "Kind", given: Mapping[str, Any]) -> "SeriesColumns":

@@ -28,7 +28,7 @@ from types import MappingProxyType
 import yaml
 
 from testbed.errors import ExperimentError
-from testbed.files import plain_yaml
+from testbed.files import limits, plain_yaml
 from testbed.files.atomic import atomic_write
 
 # Seconds for one unit on the reference machine (one core of a server CPU with AVX-512 and AES-NI): medians of
@@ -206,6 +206,7 @@ def read_costs(path: Path) -> dict[str, float]:
             no finite number or negative.
     """
     try:
+        limits.check_regular(path)
         table = plain_yaml.read(path)
     except OSError as error:
         raise ExperimentError(f"{path}: cannot be read: {error.strerror or error}") from None

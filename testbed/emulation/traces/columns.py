@@ -77,6 +77,7 @@ def _opened(path: Path) -> tuple[list[str], Iterable[Row]]:
     if path.suffix not in _SUFFIXES:
         raise TraceError(f"{path}: a table of devices is a file that ends in {', '.join(_SUFFIXES)}")
     try:
+        limits.check_regular(path)
         with open(path, "rb") as file:
             if not file.read(1):
                 raise TraceError(f"{path}: the file is empty; it needs a row per device")

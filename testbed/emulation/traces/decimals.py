@@ -1,7 +1,8 @@
 """Numbers as people write them: with a decimal point or comma, and with the other one between thousands.
 
 ``1,5`` is one and a half wherever it stands alone in a cell. ``1,500`` can be one and a half or fifteen hundred: a
-reader that is not told which of the two refuses it.
+reader that is not told which of the two refuses it. So it does with ``1.500`` in a table between semicolons, as
+spreadsheets write where the comma is the decimal mark, unless another number shows that the point is.
 """
 
 import re
@@ -26,6 +27,8 @@ class DecimalMarks:
     def __init__(self, decimal: Decimal | None = None) -> None:
         self._decimal = decimal
         self._seen: Decimal | None = None
+        self._perhaps_thousands = ""  # the first cell with a point that can stand between thousands
+        self._point_is_certain = False
 
     def plain(self, cell: str) -> str:
         """The cell as Python reads numbers; what is no number is returned as it is.
@@ -41,9 +44,20 @@ class DecimalMarks:
             return _of_commas(cell)
         return self._as_seen(cell)
 
+    def check_points(self) -> None:
+        """Raise `ValueError` if each number with a point that was read can have the point between thousands."""
+        if (cell := self._perhaps_thousands) and not self._point_is_certain:
+            raise ValueError(
+                f"{cell!r} can be {cell} or {cell.replace('.', '')}, and so can all numbers with a point here; say "
+                "--decimal point or --decimal comma"
+            )
+
     def _as_seen(self, cell: str) -> str:
         if _WITH_POINT.fullmatch(cell):
             self._note("point", cell)
+            if not _POINTS_BETWEEN_THOUSANDS.fullmatch(cell):  # a zero before the point, or not three digits after it
+                self._point_is_certain = True
+            self._perhaps_thousands = self._perhaps_thousands or cell
             return cell
         grouped = _COMMAS_BETWEEN_THOUSANDS.fullmatch(cell)
         if _WITH_COMMA.fullmatch(cell) and (not grouped or self._seen == "comma"):

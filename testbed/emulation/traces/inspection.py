@@ -14,6 +14,7 @@ from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import FATES, Schedule
 from testbed.emulation.traces.series import BANDWIDTH, Rows, Series, kind_of, read_series
 from testbed.errors import TraceError
+from testbed.files import limits
 
 Counts = npt.NDArray[np.int64]
 
@@ -224,6 +225,7 @@ def describe_schedule(schedule: Schedule) -> Facts:
 def _column_names(path: Path) -> set[str]:
     """The names of the columns, as far as a file has them; anything unreadable is left to its reader to explain."""
     try:
+        limits.check_regular(path)
         if path.suffix == ".parquet":
             return set(pq.read_schema(path).names)
         with open(path, encoding="utf-8-sig", newline="") as file:

@@ -207,6 +207,7 @@ def read_batches(path: Path) -> Iterator[Columns]:
 def _check_readable(path: Path) -> None:
     check_suffix(path)
     try:
+        limits.check_regular(path)
         with open(path, "rb") as file:
             empty = not file.read(1)
     except OSError as error:

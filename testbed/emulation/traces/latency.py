@@ -53,6 +53,7 @@ def read_latency_matrix(path: Path) -> Matrix:
     if path.suffix not in readers:
         raise TraceError(f"{path}: a latency matrix is a file that ends in {', '.join(readers)}")
     try:
+        limits.check_regular(path)
         with open(path, "rb") as file:
             if not file.read(1):
                 raise TraceError(f"{path}: the file is empty; it needs a matrix of delays in ms")

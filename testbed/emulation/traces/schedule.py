@@ -97,6 +97,7 @@ class Schedule:
         path = Path(path)
         rows = _reader(path)
         try:
+            limits.check_regular(path)
             return cls.from_rows(rows(path), str(path))
         except OSError as error:
             raise TraceError(f"{path}: cannot be read: {_reason(error)}") from None

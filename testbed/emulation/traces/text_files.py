@@ -31,6 +31,7 @@ def text_lines(path: Path, what: str) -> Iterator[Iterator[str]]:
         TraceError: one line: the file cannot be read, is not text, too large, or JSON.
     """
     try:
+        limits.check_regular(path)
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
             yield _bounded(path, cast("IO[str]", file), what)

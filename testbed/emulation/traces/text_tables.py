@@ -122,13 +122,32 @@ def table_of(
     for place, name in enumerate(names):
         if name and name in names[:place]:
             raise TraceError(f"{where}: the column {shown(name)} stands twice")
-    rows = _rows(where, None if names else cells, parsed, len(cells))
-    return TextTable(where, names, len(cells), rows, form, DecimalMarks(form.decimal))
+    rows, marks = _rows(where, None if names else cells, parsed, len(cells)), DecimalMarks(form.decimal)
+    if _separator(first) == ";":
+        # Tabs are not suspicious: logs of latencies in ms have three decimals everywhere, too, and often tabs.
+        rows = _with_checked_points(where, rows, marks)
+    return TextTable(where, names, len(cells), rows, form, marks)
+
+
+def _with_checked_points(
+    where: str, rows: Iterator[tuple[int, list[str]]], marks: DecimalMarks
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows; raises `TraceError` after the last one if the points in their numbers can mean two things."""
+    yield from rows
+    try:
+        marks.check_points()
+    except ValueError as why:
+        raise TraceError(f"{where}: {why}") from None
+
+
+def _separator(line: str) -> str:
+    """The character that separates a line's cells, if it is in the line at all; else white space does."""
+    return max(_SEPARATORS, key=line.count)
 
 
 def _parsed(first: str, others: Iterator[str]) -> Iterator[list[str]]:
     """The cells of lines, by the separator of the first one."""
-    separator = max(_SEPARATORS, key=first.count)
+    separator = _separator(first)
     if separator in first:
         yield from csv.reader(_chained(first, others), delimiter=separator, skipinitialspace=True)
     else:

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from testbed.emulation.traces.conversion import csv_intervals, csv_series
-from testbed.emulation.traces.conversion.csv_series import SeriesColumns
+from testbed.emulation.traces.conversion.csv_series import SeriesColumns, convert
 from testbed.emulation.traces.decimals import DecimalMarks
 from testbed.emulation.traces.series import BANDWIDTH, LATENCY
 from testbed.emulation.traces.text_tables import TableForm
 from testbed.emulation.traces.timestamps import Timestamps
+from testbed.errors import TraceError
 from tests.emulation.traces.conversions import refused, rows
 
 DATA, NAMES = TableForm(header=False), TableForm(header=True)
@@ -224,3 +225,32 @@ def test_thousands_are_not_taken_for_decimals(tmp_path: Path) -> None:
         form = TableForm(decimal=decimal)
         traces, _ = csv_series.convert(path, LATENCY, SeriesColumns("t", "v", "ms", form=form))
         assert traces[""].value.tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("rows", "refused"),
+    [
+        ("0;1.500\n1;2.500", True),
+        ("0;1.500\n1;2", True),
+        ("0.000;1.500\n0.125;2.500", False),  # times with milliseconds: no thousands begin with a zero
+        ("0;1.500\n1;2.5", False),
+        ("0;1.500\n1;1650.000", False),
+        ("0\t1.500\n1\t2.500", False),
+        ("0,1.500\n1,2.500", False),
+    ],
+)
+def test_points_between_semicolons_can_be_between_thousands(rows: str, refused: bool, tmp_path: Path) -> None:
+    """A table with thousands was read as one with decimals, a thousandth of what it says."""
+    path = tmp_path / "t.csv"
+    separator = next(mark for mark in ";\t," if mark in rows)
+    path.write_text(f"t{separator}v\n{rows}\n")
+    columns = SeriesColumns("t", "v", "Mbit/s")
+    if refused:
+        with pytest.raises(TraceError, match=r"'1.500' can be 1.500 or 1500, .*; say --decimal point or"):
+            convert(path, BANDWIDTH, columns)
+    else:
+        assert convert(path, BANDWIDTH, columns)[0][""].value[0] == 1.5
+    for decimal, first in (("point", 1.5), ("comma", 1500.0)):
+        if refused:
+            form = TableForm(decimal=decimal)
+            assert convert(path, BANDWIDTH, SeriesColumns("t", "v", "Mbit/s", form=form))[0][""].value[0] == first

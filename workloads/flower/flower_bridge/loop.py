@@ -14,11 +14,13 @@ from .frames import read_frame, write_frame
 def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
     """Answer one request after the other."""
     app: Any = None
+    python_option = ""
     while (frame := read_frame(requests)) is not None:
         request, payload = frame
         model = np.frombuffer(payload, np.float32)
         try:
             if request["do"] == "open":
+                python_option = request["python_option"]
                 from .clients import App  # here: where flwr is missing, that is an answer, too
 
                 app = App(request)
@@ -33,7 +35,7 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
         except Unfit as error:
             write_frame(replies, {"unfit": str(error)})
         except ImportError as error:
-            wanted = "workload.flower.python must be the interpreter of the app's environment"
+            wanted = f"{python_option} must be the interpreter of the app's environment"
             write_frame(replies, {"unfit": f"{error}; {wanted}"})
         except Exception as error:
             write_frame(replies, {"error": error_line(error)})
