@@ -58,6 +58,11 @@ class Interval:
         return {name: self.mean, f"{name}_half_width": self.half_width}
 
 
+def interval_of(mean: float | None, half_width: float | None) -> Interval:
+    """The interval of two cells of a table, of which one that is empty is None or NaN."""
+    return Interval(*(None if number is None or np.isnan(number) else float(number) for number in (mean, half_width)))
+
+
 def mean_interval(values: Values) -> Interval:
     """Mean and Student t half-width (n - 1 degrees of freedom) of the values that are there (NaN: not there)."""
     present = np.asarray(values, np.float64)

@@ -17,6 +17,21 @@ from testbed.records import RunRecords
 
 Scale = Literal["small", "real", "paper"]
 
+ClaimsOf = Callable[[pd.DataFrame, int], Sequence[Claim | None]]
+"""A kept table and the number of seeds that the kept claims name -> the claims in their order; None: needs more."""
+
+
+def from_table(claims: Callable[[pd.DataFrame], Sequence[Claim | None]]) -> ClaimsOf:
+    """Claims of a table that do not depend on the number of seeds.
+
+    Args:
+        claims: from a table to its claims, None at each place of a claim that needs more than the table.
+
+    Returns:
+        The same for `Reproduction.claims_of`.
+    """
+    return lambda table, seeds: claims(table)
+
 
 @dataclass(frozen=True)
 class ReproductionContext:
@@ -91,8 +106,8 @@ class Reproduction:
         data_files: the real data that it can use, for people; empty when it needs none.
         scales: at which it can be made.
         takes_seeds: whether it heeds the context's `seeds`.
-        claims_of: the claims that follow from the table alone, all of them, so that ``--verify`` can compute each of
-            their numbers again from a kept table; None: they need more than the table.
+        claims_of: computes claims from the table alone, so that ``--verify`` can compute their numbers again from a
+            kept table; None if every claim needs more than the table.
     """
 
     name: str
@@ -103,4 +118,4 @@ class Reproduction:
     data_files: str = ""
     scales: Sequence[Scale] = ("small", "paper")
     takes_seeds: bool = False
-    claims_of: Callable[[pd.DataFrame], Sequence[Claim]] | None = None
+    claims_of: ClaimsOf | None = None

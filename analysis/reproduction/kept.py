@@ -6,14 +6,14 @@ are computed again by `testbed reproduce --verify`, and `--list` shows them.
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import pandas as pd
 
-from analysis.reproduction.contract import Origin, Reproduction, ReproductionResult, Scale
+from analysis.reproduction.contract import ClaimsOf, Origin, Reproduction, ReproductionResult, Scale
 from analysis.reproduction.verdicts import Claim
 from testbed.errors import ExperimentError
 
@@ -82,25 +82,47 @@ def differences(found: Kept) -> list[str]:
     ]
 
 
-def table_differences(found: Kept, claims_of: Callable[[pd.DataFrame], Sequence[Claim]]) -> list[str]:
-    """Claims that the file says and its table does not give, a line each: a number or a word that was typed.
+@dataclass(frozen=True)
+class TableCheck:
+    """The kept claims beside those that the kept table gives.
+
+    Attributes:
+        again: claims that were computed again.
+        claims: claims that are written down.
+        differing: numbers and words that the table does not give, a line each.
+    """
+
+    again: int
+    claims: int
+    differing: Sequence[str]
+
+
+def check_table(found: Kept, claims_of: ClaimsOf) -> TableCheck:
+    """Compute claims again from the kept table, and compare every number and word of them.
 
     Args:
         found: a kept outcome.
-        claims_of: all claims of a table, see `analysis.reproduction.contract.Reproduction`.
+        claims_of: computes the claims, see `analysis.reproduction.contract.Reproduction`.
+
+    Returns:
+        How many claims were computed again, and where the file differs.
     """
-    try:
-        computed = claims_of(found.result.table)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        return [f"{found.name}: no claim follows from its table ({type(error).__name__}: {error})"]
     claims = found.result.claims
+    try:
+        computed = claims_of(found.result.table, max((claim.seeds for claim in claims), default=0))
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        line = f"{found.name}: no claim follows from its table ({type(error).__name__}: {error})"
+        return TableCheck(0, len(claims), [line])
     if len(claims) != len(computed):
-        return [f"{found.name}: {len(claims)} claims are written down, and its table gives {len(computed)}"]
-    return [
+        line = f"{found.name}: {len(claims)} claims are written down, and its table gives {len(computed)}"
+        return TableCheck(0, len(claims), [line])
+    pairs = [(claim, again) for claim, again in zip(claims, computed, strict=True) if again is not None]
+    differing = [
         f"{found.name}: {claim.claim!r}: {place} is written down as {written!r}, and its table gives {here!r}"
-        for claim, again in zip(claims, computed, strict=True)
+        for claim, again in pairs
         for place, written, here in _unequal(claim.as_data(), again.as_data())
     ]
+    return TableCheck(len(pairs), len(claims), differing)
 
 
 def _unequal(written: Any, computed: Any, place: str = "") -> list[tuple[str, Any, Any]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import analysis
 from analysis.reproduction.contract import Reproduction
-from analysis.reproduction.kept import Kept, differences, kept, read, table_differences
+from analysis.reproduction.kept import Kept, TableCheck, check_table, differences, kept, read
 from analysis.reproduction.pages import differing
 from analysis.reproduction.verdicts import VERDICTS, counts, total
 from analysis.tables import Table, render, to_json
@@ -23,14 +23,14 @@ class Verification:
     Attributes:
         outcomes: the results whose verdicts were computed again.
         missing: reproductions of which no result was there.
-        from_tables: names of those whose claims were computed again from the kept table, number by number; of the
-            others only the verdicts were.
+        from_tables: by name, the results of which claims were computed again from the kept table, number by number;
+            of all other claims only the verdicts were.
         differing: what differs, a line each.
     """
 
     outcomes: list[Kept] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    from_tables: list[str] = field(default_factory=list)
+    from_tables: dict[str, TableCheck] = field(default_factory=dict)
     differing: list[str] = field(default_factory=list)
 
 
@@ -65,8 +65,8 @@ def verify(every: Sequence[Reproduction], directory: Path | None = None) -> Veri
     for of_it in found.outcomes:
         found.differing += differences(of_it)
         if (of_table := claims_of[of_it.name]) is not None:
-            found.from_tables.append(of_it.name)
-            found.differing += table_differences(of_it, of_table)
+            found.from_tables[of_it.name] = check_table(of_it, of_table)
+            found.differing += found.from_tables[of_it.name].differing
     return found
 
 
@@ -80,21 +80,33 @@ def shown(found: Verification, format: str) -> str:
                 "verdicts": {one.name: of_it for one, of_it in of_each},
                 "all": every,
                 "not_run": found.missing,
-                "from_tables": found.from_tables,
+                "from_tables": {
+                    name: {"claims": one.claims, "computed_again": one.again} for name, one in found.from_tables.items()
+                },
                 "differing": found.differing,
             }
         )
-    rows = [[one.name, one.scale, *(str(count or "") for count in of_it.values())] for one, of_it in of_each]
-    table = render(
-        Table(["reproduction", "scale", *VERDICTS], [*rows, ["all", "", *map(str, every.values())]], left=range(2)),
-        format,
-    )
+    again = {one.name: _again(found, one) for one in found.outcomes}
+    rows = [
+        [one.name, one.scale, *(str(count or "") for count in of_it.values()), again[one.name]]
+        for one, of_it in of_each
+    ]
+    claims = sum(len(one.result.claims) for one in found.outcomes)
+    recomputed = sum(one.again for one in found.from_tables.values())
+    last = ["all", "", *map(str, every.values()), f"{recomputed} of {claims}"]
+    table = render(Table(["reproduction", "scale", *VERDICTS, "computed again"], [*rows, last], left=range(2)), format)
     said = ", ".join(f"{count} {verdict}" for verdict, count in every.items())
     lines = [f"{sum(every.values())} claims: {said}"]
     lines += [f"no result is kept of {', '.join(found.missing)}"] if found.missing else []
-    number = len(found.from_tables)
     lines += [
-        f"{number} of {len(found.outcomes)} results: every number of the claims computed again from the kept table"
+        f"{recomputed} of {claims} claims, in {sum(one.again > 0 for one in found.from_tables.values())} of "
+        f"{len(found.outcomes)} results: every number computed again from the kept table; of the others, the verdict"
     ]
     lines += found.differing or ["every verdict is what its numbers say"]
     return table + "\n" + "".join(f"{line}\n" for line in lines)
+
+
+def _again(found: Verification, outcome: Kept) -> str:
+    """How many of a result's claims were computed again from its table, for a cell."""
+    check = found.from_tables.get(outcome.name)
+    return f"{check.again if check else 0} of {len(outcome.result.claims)}"

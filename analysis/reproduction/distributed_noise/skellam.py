@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.verdicts import Claim, above, between
 from testbed.arrays import Floats
 from testbed.privacy.accounting import ORDERS, Skellam, epsilon
@@ -65,24 +65,13 @@ def run_skellam(context: ReproductionContext) -> ReproductionResult:
     """Accounting and exact distributions; nothing is trained."""
     context.progress("epsilons at equal variance")
     table = pd.DataFrame.from_records([trade_off(z, steps) for z in MULTIPLIERS for steps in STEPS])
-    fine, coarse = (table.loc[table["steps to the clip"] == steps, "ratio"] for steps in (FINE, STEPS[0]))
     context.progress("sums of shares")
     sums = {size: apart_from_a_sum("skellam", *size) for size in SUMS}
     others = {size: apart_from_a_sum("discrete-gaussian", *size) for size in SUMS}
     return ReproductionResult(
         table,
         claims=[
-            Claim(
-                "Skellam noise gives the privacy of the continuous Gaussian at the same accuracy",
-                f"{fine.min():.4f} to {fine.max():.4f} times the Gaussian's epsilon, {FINE} steps to the clip",
-                [between("times the epsilon, same variance", ratio, -inf, MARGIN) for ratio in fine],
-            ),
-            Claim(
-                "the same even when the precision is low",
-                f"{coarse.min():.2f} to {coarse.max():.2f} times the Gaussian's epsilon at {STEPS[0]} steps; within "
-                f"{MARGIN - 1:.0%} from {_first_fine(table)} bits a coordinate on, by noise multiplier",
-                undetermined="how many bits are low for how many coordinates and participants",
-            ),
+            *_epsilon_claims(table),
             Claim(
                 "Skellam noise is closed under summation",
                 f"total variation {_said(sums)}",
@@ -104,6 +93,32 @@ def run_skellam(context: ReproductionContext) -> ReproductionResult:
     )
 
 
+def claims_of(table: pd.DataFrame) -> list[Claim | None]:
+    """The first two claims; the others are about sums of shares, which the table does not have.
+
+    Args:
+        table: a row of `trade_off` for each multiplier and number of steps.
+    """
+    return [*_epsilon_claims(table), None, None]
+
+
+def _epsilon_claims(table: pd.DataFrame) -> list[Claim]:
+    fine, coarse = (table.loc[table["steps to the clip"] == steps, "ratio"] for steps in (FINE, STEPS[0]))
+    return [
+        Claim(
+            "Skellam noise gives the privacy of the continuous Gaussian at the same accuracy",
+            f"{fine.min():.4f} to {fine.max():.4f} times the Gaussian's epsilon, {FINE} steps to the clip",
+            [between("times the epsilon, same variance", ratio, -inf, MARGIN) for ratio in fine],
+        ),
+        Claim(
+            "the same even when the precision is low",
+            f"{coarse.min():.2f} to {coarse.max():.2f} times the Gaussian's epsilon at {STEPS[0]} steps; within "
+            f"{MARGIN - 1:.0%} from {_first_fine(table)} bits a coordinate on, by noise multiplier",
+            undetermined="how many bits are low for how many coordinates and participants",
+        ),
+    ]
+
+
 def _first_fine(table: pd.DataFrame) -> str:
     near = table[table["ratio"] <= MARGIN]
     bits = near.groupby("noise multiplier")["bits of a coordinate"].min()
@@ -120,5 +135,6 @@ REPRODUCTIONS = (
         "Skellam noise beside the continuous Gaussian, and its sums",
         "Agarwal, Kairouz, Liu, NeurIPS 2021, arXiv 2110.04995, abstract and section 1",
         run_skellam,
+        claims_of=from_table(claims_of),
     ),
 )

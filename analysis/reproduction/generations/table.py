@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.generations.claims import claims
 from analysis.reproduction.generations.conditions import (
     CORRUPTION,
@@ -24,7 +24,7 @@ from analysis.reproduction.generations.conditions import (
 )
 from analysis.reproduction.generations.figure import draw
 from analysis.reproduction.generations.measures import promised, row
-from analysis.reproduction.generations.protocols import GENERATIONS, MEMBERS, Generation
+from analysis.reproduction.generations.protocols import GENERATIONS, MEMBERS, Generation, Setting
 from analysis.reproduction.generations.withstood import (
     PARTICIPANTS,
     ROUNDS,
@@ -70,6 +70,33 @@ def _shown(frame: pd.DataFrame) -> pd.DataFrame:
     measures = [name for name in frame if frame[name].dtype.kind == "f" and name not in _NOT_SHOWN]
     texts = [name for name in frame if name not in (*keys, *measures, *_NOT_SHOWN)]
     return frame[[*keys, *measures, *texts]]
+
+
+def unshown(table: pd.DataFrame) -> pd.DataFrame:
+    """Take `_shown` back, so that claims can be computed from a kept table.
+
+    Args:
+        table: of a kept result.
+
+    Returns:
+        The same rows with counts as numbers and the columns of `_NOT_SHOWN`, of which drop-outs and T follow from the
+        condition that a row names.
+    """
+    outcomes = table["rounds"].str.split("/", expand=True).astype(int)
+    frame = table.assign(**{name: outcomes[place] for place, name in enumerate(("completed", "aborted", "skipped"))})
+    for name in _COUNTS:
+        frame[name] = pd.to_numeric(frame[name])
+    frame["dropout"] = [_rate(row, "drop-out", 0.0) for _, row in frame.iterrows()]
+    frame["T"] = [
+        Setting(int(row["n"]), DROPOUT_MARGIN, _rate(row, "corruption", CORRUPTION)).corrupted
+        for _, row in frame.iterrows()
+    ]
+    return frame
+
+
+def _rate(row: "pd.Series[Any]", varied: str, otherwise: float) -> float:
+    """The rate that a row's condition names if it varies this, such as "30%"."""
+    return int(row["value"].rstrip("%")) / 100 if row["varied"] == varied else otherwise
 
 
 def _place(condition: Condition, generation: Generation) -> dict[str, Any]:
@@ -123,5 +150,6 @@ REPRODUCTIONS = (
         "2308.09883; Karthikeyan and Polychroniadou, arXiv 2410.22303",
         run_generations,
         scales=("small", "real"),
+        claims_of=from_table(lambda table: claims(unshown(table))),
     ),
 )

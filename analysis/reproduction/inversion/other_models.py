@@ -13,14 +13,13 @@ import pandas as pd
 from analysis.attacks.other_models import (
     RECOVERED_DB,
     RecoveredSamples,
-    RecoveredUpdate,
     recovered_samples,
     recovered_updates,
 )
 from analysis.attacks.victims import Victims
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.verdicts import Claim, above, equal
-from analysis.statistics import mean_interval
+from analysis.statistics import interval_of, mean_interval
 from testbed.adversary.crafted_models import SendCraftedModel, SendDifferentModels
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
@@ -67,29 +66,22 @@ def run_different_models(context: ReproductionContext) -> ReproductionResult:
     signed = _runs(context, SendDifferentModels.name, SIZES, "signed", model_binding="signed")
     found = {size: recovered_updates(run, Victims(run)) for size, run in unsigned.items()}
     refused = {size: int((run.rounds["outcome"] != "completed").sum()) for size, run in signed.items()}
-    shares = {size: _least_share(updates) for size, updates in found.items()}
+    frame = pd.DataFrame.from_records(
+        [
+            {
+                "clients in the sum": size,
+                "rounds": len(updates),
+                "coordinates had": f"{min(one.recovered or 0 for one in updates)} of {updates[0].dimension}",
+                "relative error": mean_interval([one.relative_error for one in updates]).mean,
+                "largest error, steps": max(one.largest_error or 0.0 for one in updates),
+                "refused where models are signed": f"{refused[size]} of {len(signed[size].rounds)}",
+            }
+            for size, updates in found.items()
+        ]
+    )
     return ReproductionResult(
-        pd.DataFrame.from_records(
-            [
-                {
-                    "clients in the sum": size,
-                    "rounds": len(updates),
-                    "coordinates had": f"{min(one.recovered or 0 for one in updates)} of {updates[0].dimension}",
-                    "relative error": mean_interval([one.relative_error for one in updates]).mean,
-                    "largest error, steps": max(one.largest_error or 0.0 for one in updates),
-                    "refused where models are signed": f"{refused[size]} of {len(signed[size].rounds)}",
-                }
-                for size, updates in found.items()
-            ]
-        ),
-        claims=[
-            Claim(
-                "a malicious server has a single update out of a secure sum, however many clients are in it",
-                "of the victim's coordinates, in the worst round: "
-                + ", ".join(f"{share:.0%} out of {size}" for size, share in shares.items()),
-                [equal(f"share of the coordinates, sums over {size}", share, 1.0) for size, share in shares.items()],
-            )
-        ],
+        frame,
+        claims=claims_of_different_models(frame),
         remarks=[
             "A coordinate counts as had if the rounding of all summands explains what it is off by. relative error: "
             "|d - d'|^2 / |d|^2, mean of the rounds.",
@@ -100,8 +92,24 @@ def run_different_models(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def _least_share(updates: Sequence[RecoveredUpdate]) -> float:
-    return min((one.recovered or 0) / one.dimension for one in updates)
+def claims_of_different_models(frame: pd.DataFrame) -> list[Claim]:
+    """Whether the victim's update was had, by the number of clients in the sum.
+
+    Args:
+        frame: as `run_different_models` makes it.
+    """
+    shares = {}
+    for _, row in frame.iterrows():
+        coordinates, _, dimension = row["coordinates had"].partition(" of ")
+        shares[row["clients in the sum"]] = int(coordinates) / int(dimension)
+    return [
+        Claim(
+            "a malicious server has a single update out of a secure sum, however many clients are in it",
+            "of the victim's coordinates, in the worst round: "
+            + ", ".join(f"{share:.0%} out of {size}" for size, share in shares.items()),
+            [equal(f"share of the coordinates, sums over {size}", share, 1.0) for size, share in shares.items()],
+        )
+    ]
 
 
 def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
@@ -112,35 +120,23 @@ def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
     had = {size: mean_interval([one.recovered for one in rounds]) for size, rounds in found.items()}
     copied = {size: mean_interval([_copies(one) for one in rounds]) for size, rounds in found.items()}
     of_all = {size: mean_interval([one.samples for one in rounds]).mean or 0.0 for size, rounds in found.items()}
-    largest = SIZES[-1]
+    frame = pd.DataFrame.from_records(
+        [
+            {
+                "clients in the sum": size,
+                "samples in the sum": of_all[size],
+                _HAD: had[size].mean,
+                "±": had[size].half_width,
+                _COPIES: copied[size].mean,
+                "± copies": copied[size].half_width,
+                "share had %": 100 * (had[size].mean or 0.0) / of_all[size],
+            }
+            for size in found
+        ]
+    )
     return ReproductionResult(
-        pd.DataFrame.from_records(
-            [
-                {
-                    "clients in the sum": size,
-                    "samples in the sum": of_all[size],
-                    f"had ({RECOVERED_DB:g} dB)": had[size].mean,
-                    "±": had[size].half_width,
-                    f"copies ({VERBATIM_DB:g} dB)": copied[size].mean,
-                    "± copies": copied[size].half_width,
-                    "share had %": 100 * (had[size].mean or 0.0) / of_all[size],
-                }
-                for size in found
-            ]
-        ),
-        claims=[
-            Claim(
-                "a crafted model gives a verbatim copy of training samples, without an inverse problem to solve",
-                f"{copied[1].mean:.1f} of {of_all[1]:.1f} samples of one client a round",
-                [above("copies a round, one client's update", copied[1], 1.0)],
-            ),
-            Claim(
-                "so it does of data that are aggregated over large batches",
-                f"{had[largest].mean:.1f} of {of_all[largest]:.1f} samples in sums over {largest} clients, "
-                f"{copied[largest].mean:.1f} of them copies",
-                [above(f"samples had a round, sums over {size}", had[size], 1.0) for size in SIZES],
-            ),
-        ],
+        frame,
+        claims=claims_of_crafted_model(frame),
         remarks=[
             f"A sample is had if some bin shows it with {RECOVERED_DB:g} dB peak signal-to-noise ratio, copied with "
             f"{VERBATIM_DB:g}. ±: 95% intervals over the rounds.",
@@ -154,6 +150,38 @@ def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
     )
 
 
+_HAD, _COPIES = f"had ({RECOVERED_DB:g} dB)", f"copies ({VERBATIM_DB:g} dB)"
+
+
+def claims_of_crafted_model(frame: pd.DataFrame) -> list[Claim]:
+    """Copies out of a single update, and samples out of sums.
+
+    Args:
+        frame: as `run_crafted_model` makes it: one client in the first row, the largest sum in the last.
+    """
+    alone, sums, largest = frame.iloc[0], frame.iloc[1:], frame.iloc[-1]
+    return [
+        Claim(
+            "a crafted model gives a verbatim copy of training samples, without an inverse problem to solve",
+            f"{alone[_COPIES]:.1f} of {alone['samples in the sum']:.1f} samples of one client a round",
+            [above("copies a round, one client's update", interval_of(alone[_COPIES], alone["± copies"]), 1.0)],
+        ),
+        Claim(
+            "so it does of data that are aggregated over large batches",
+            f"{largest[_HAD]:.1f} of {largest['samples in the sum']:.1f} samples in sums over "
+            f"{largest['clients in the sum']:.0f} clients, {largest[_COPIES]:.1f} of them copies",
+            [
+                above(
+                    f"samples had a round, sums over {row['clients in the sum']:.0f}",
+                    interval_of(row[_HAD], row["±"]),
+                    1.0,
+                )
+                for _, row in sums.iterrows()
+            ],
+        ),
+    ]
+
+
 def _copies(of_round: RecoveredSamples) -> int:
     return int((of_round.psnr >= VERBATIM_DB).sum())
 
@@ -164,11 +192,13 @@ REPRODUCTIONS = (
         "One update out of a secure sum, by sending the others a model that does not move",
         "Pasquini, Francati, Ateniese, CCS 2022, arXiv 2111.07380, abstract",
         run_different_models,
+        claims_of=from_table(claims_of_different_models),
     ),
     Reproduction(
         "inversion-crafted-model",
         "Training samples out of sums, by one crafted model for all",
         "Fowl, Geiping, Czaja, Goldblum, Goldstein, ICLR 2022, arXiv 2110.13057, abstract",
         run_crafted_model,
+        claims_of=from_table(claims_of_crafted_model),
     ),
 )

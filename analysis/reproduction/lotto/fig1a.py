@@ -16,7 +16,7 @@ from scipy.stats import binom
 
 from analysis.bounds.lotto import secagg_fails
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.verdicts import Claim, equal, true
 from analysis.statistics import Proportion
 from analysis.style import COLUMN_INCHES, PAGE_INCHES, house_style, protocol_colours, save
@@ -276,9 +276,6 @@ def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[Claim]:
     """Sections 2.3 and 3.4, statement by statement."""
     s, thresholds = STEP_PARTICIPANTS, sorted(set(reached["t"]))
     signed = {t: _first(reached, SIGNED, t) for t in thresholds}
-    at_random, lotto = table[table["selection"] == "random"], table[table["selection"] != "random"]
-    beyond = sum(_beyond(row, len(lotto)) for _, row in lotto.iterrows())
-    total, had = int(at_random["rounds"].sum()), int(at_random["reconstructed"].sum())
     return [
         Claim(
             "With x >= 2t - s dishonest participants the server sees a participant's update (Figure 1a)",
@@ -289,6 +286,24 @@ def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[Claim]:
                 true("at every greater x, too", all(onwards for _, onwards in signed.values())),
             ],
         ),
+        *_rate_claims(table),
+    ]
+
+
+def claims_of(table: pd.DataFrame) -> list[Claim | None]:
+    """All claims but the first, which is about other runs than the table.
+
+    Args:
+        table: as `rates` makes it.
+    """
+    return [None, *_rate_claims(table)]
+
+
+def _rate_claims(table: pd.DataFrame) -> list[Claim]:
+    at_random, lotto = table[table["selection"] == "random"], table[table["selection"] != "random"]
+    beyond = sum(_beyond(row, len(lotto)) for _, row in lotto.iterrows())
+    total, had = int(at_random["rounds"].sum()), int(at_random["reconstructed"].sum())
+    return [
         Claim(
             "A server that selects as it likes makes SecAgg fail with probability 1",
             f"{had} of {total} rounds",
@@ -339,5 +354,6 @@ REPRODUCTIONS = (
         "A victim's update under SecAgg with x dishonest participants, and how often Lotto lets there be so many",
         "Jiang et al., Lotto, arXiv 2401.02880, Figure 1a and Corollary 1",
         run_fig1a,
+        claims_of=from_table(claims_of),
     ),
 )

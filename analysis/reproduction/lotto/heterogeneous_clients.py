@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import pandas as pd
+
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.overhead import DATASETS, RING_BITS
 from analysis.reproduction.lotto.published import (
@@ -21,6 +23,7 @@ from analysis.reproduction.lotto.published import (
     Application,
     derived,
 )
+from analysis.reproduction.verdicts import Claim
 from testbed.experiment.schema import Experiment
 
 ZIPF = 1.2
@@ -172,7 +175,11 @@ def panel_name(figure: str, application: Application) -> str:
 
 
 def panels(
-    figure: int, title: str, place: str, run: Callable[[Application, ReproductionContext], ReproductionResult]
+    figure: int,
+    title: str,
+    place: str,
+    run: Callable[[Application, ReproductionContext], ReproductionResult],
+    claims_of: Callable[[Application, pd.DataFrame, int], Sequence[Claim | None]] | None = None,
 ) -> tuple[Reproduction, ...]:
     """The three panels of a figure, a reproduction each.
 
@@ -181,6 +188,7 @@ def panels(
         title: what it shows.
         place: where else in the paper, behind the panel's letter.
         run: makes one application's.
+        claims_of: computes claims of one application's kept table and number of seeds; None: each needs more.
     """
     return tuple(
         Reproduction(
@@ -188,6 +196,7 @@ def panels(
             f"{title} ({application} panel)",
             f"Jiang et al., Lotto, arXiv 2401.02880, Figure {figure} ({letter}){place}",
             partial(run, application),
+            claims_of=None if claims_of is None else partial(claims_of, application),
         )
         for letter, application in zip("abc", APPLICATIONS, strict=True)
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.verdicts import Claim, within
 from testbed.experiment.schema import Experiment, validated
@@ -118,7 +118,6 @@ def exponent(values: Sequence[float]) -> float:
 
 def run_table1(context: ReproductionContext) -> ReproductionResult:
     """Run every size, and fit the exponents."""
-    found: dict[tuple[str, str], list[dict[str, float]]] = {}
     rows = []
     for variant, selection in VARIANTS.items():
         for doubled, sizes in SIZES[context.scale].items():
@@ -129,11 +128,11 @@ def run_table1(context: ReproductionContext) -> ReproductionResult:
                     experiment(selection, population, participants), context.out / "runs" / folder
                 )
                 costs = measured(runs[0])
-                found.setdefault((variant, doubled), []).append(costs)
                 rows.append({"variant": variant, "doubled": doubled, "n": population, "s": participants, **costs})
+    frame = pd.DataFrame(rows)
     return ReproductionResult(
-        pd.DataFrame(rows),
-        claims=claims(found),
+        frame,
+        claims=claims(frame),
         remarks=[
             f"Means of the completed ones of {ROUNDS} rounds. Bytes are those of selection; a server's compute is that "
             "of the whole round, of which training and sums are charged nothing.",
@@ -147,16 +146,16 @@ def run_table1(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims(found: Mapping[tuple[str, str], Sequence[Mapping[str, float]]]) -> list[Claim]:
+def claims(frame: pd.DataFrame) -> list[Claim]:
     """Table 1's row of random selection, entry by entry.
 
     Args:
-        found: `MEASURES` of each size in order, by variant and what is doubled.
+        frame: columns variant, doubled and `MEASURES`; the sizes of each variant in ascending order.
     """
     made = []
     for variant, orders in TABLE_1.items():
         for measure, (of_n, of_s) in orders.items():
-            n, s = (exponent([costs[measure] for costs in found[variant, doubled]]) for doubled in ("n", "s"))
+            n, s = (exponent(_sizes(frame, variant, doubled)[measure].tolist()) for doubled in ("n", "s"))
             what = measure.replace(" compute s", "'s computation").replace(" bytes", "'s communication")
             made.append(
                 Claim(
@@ -168,8 +167,16 @@ def claims(found: Mapping[tuple[str, str], Sequence[Mapping[str, float]]]) -> li
     return made
 
 
+def _sizes(frame: pd.DataFrame, variant: str, doubled: str) -> pd.DataFrame:
+    return frame[(frame["variant"] == variant) & (frame["doubled"] == doubled)]
+
+
 REPRODUCTIONS = (
     Reproduction(
-        "lotto-table1", "How computation and communication grow with n and s", f"{PAPER}, Table 1", run_table1
+        "lotto-table1",
+        "How computation and communication grow with n and s",
+        f"{PAPER}, Table 1",
+        run_table1,
+        claims_of=from_table(claims),
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.lotto.overhead import (
     ANNOUNCE_DEADLINE_S,
     COST_TABLES,
@@ -172,13 +172,13 @@ REPRODUCTIONS = (
         "Time and traffic of a round with random selection: Rand, client-centric and server-centric Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Table 2",
         run_table2,
-        claims_of=claims_of_table2,
+        claims_of=from_table(claims_of_table2),
     ),
     Reproduction(
         "lotto-table3",
         "Time and traffic of a round with informed selection: Oort, client-centric and server-centric Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Table 3",
         run_table3,
-        claims_of=claims_of_table3,
+        claims_of=from_table(claims_of_table3),
     ),
 )

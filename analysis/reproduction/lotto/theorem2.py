@@ -6,6 +6,7 @@ first (`keep-dishonest-candidates`), which is the worst that the theorem allows 
 is neither 0 nor 1, so that some hundred rounds tell.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -20,7 +21,7 @@ from analysis.attacks.outcomes import Attained, attained
 from analysis.bounds.lotto import allowed, expected_share, selection_probability, share_factor
 from analysis.bounds.tails import survival
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.verdicts import Check, Claim, equal, within_factor
 from analysis.statistics import Interval, Proportion, mean_interval
 from analysis.style import PAGE_INCHES, house_style, protocol_colours, save
@@ -139,7 +140,7 @@ def _row(condition: Condition, attacked: Attained) -> dict[str, Any]:
         "refused": attacked.refused,
         "mean x": sum(attacked.dishonest) / done,
         "max x": max(attacked.dishonest, default=0),
-        f"Pr[x/s > {ETA:g} c/n]": share.rate,
+        _RATE: share.rate,
         "low": share.low,
         "high": share.high,
         "worst case": condition.exact(most),
@@ -192,12 +193,12 @@ def claims(found: dict[Condition, Attained], shares: dict[Condition, Interval]) 
         for most in range(DISHONEST)
         if one.exceeding(most, 1 - 0.05 / compared).low > (condition.bound(most) or 0.0)
     ]
+    most = allowed(POPULATION, DISHONEST, PARTICIPANTS, ETA)
     tightest = [
-        (condition, one.exceeding(allowed(POPULATION, DISHONEST, PARTICIPANTS, ETA)))
+        (condition.selection, one.exceeding(most), condition.bound(most) or 0.0)
         for condition, one in under_lotto.items()
         if condition.minimum != POPULATION
     ]
-    most = allowed(POPULATION, DISHONEST, PARTICIPANTS, ETA)
     trusted = found[CONDITIONS[1]]
     rounds = min(one.planned for one in found.values())
     return [
@@ -208,23 +209,56 @@ def claims(found: dict[Condition, Attained], shares: dict[Condition, Interval]) 
             [equal("rates above the bound", float(len(above)), 0)],
             seeds=rounds,
         ),
-        Claim(
-            "the bound is for a server that keeps all dishonest candidates and understates n down to n_min",
-            "; ".join(
-                f"{condition.selection}: {_percent(share)}, bound {100 * (condition.bound(most) or 0):.1f}%"
-                for condition, share in tightest
-            ),
-            [_attains(condition.selection, share, condition.bound(most) or 0.0) for condition, share in tightest],
-            seeds=rounds,
-        ),
+        _attained(tightest, rounds),
         growth(shares),
-        Claim(
-            "where the server chooses freely, it can fill the round with its own clients",
-            f"random, prefer-dishonest: x = {min(trusted.dishonest)} to {max(trusted.dishonest)} of {PARTICIPANTS}",
-            [equal("fewest dishonest participants of a round", min(trusted.dishonest), min(PARTICIPANTS, DISHONEST))],
-            seeds=rounds,
-        ),
+        _chosen_freely(min(trusted.dishonest), max(trusted.dishonest), rounds),
     ]
+
+
+def claims_of(table: pd.DataFrame) -> list[Claim | None]:
+    """The second claim, and the last where the mean of x is its maximum, so that all x are the same.
+
+    The others need the number of rounds of every x.
+
+    Args:
+        table: a row for each condition.
+    """
+    rounds = int(table["rounds"].min())
+    understated = table[table["n_min"] == str(POPULATION // 2)]
+    tightest = [
+        (str(row["selection"]), Proportion.of(round(row[_RATE] * row["rounds"]), int(row["rounds"])), row["Theorem 2"])
+        for _, row in understated.iterrows()
+    ]
+    free = table[table["server"] == "prefer-dishonest"].iloc[0]
+    most = int(free["max x"])
+    return [
+        None,
+        _attained(tightest, rounds),
+        None,
+        _chosen_freely(most, most, rounds) if free["mean x"] == most else None,
+    ]
+
+
+_RATE = f"Pr[x/s > {ETA:g} c/n]"
+
+
+def _attained(tightest: Sequence[tuple[str, Proportion, float]], rounds: int) -> Claim:
+    """That the bound is reached: by selection, the rate and the bound."""
+    return Claim(
+        "the bound is for a server that keeps all dishonest candidates and understates n down to n_min",
+        "; ".join(f"{name}: {_percent(share)}, bound {100 * bound:.1f}%" for name, share, bound in tightest),
+        [_attains(name, share, bound) for name, share, bound in tightest],
+        seeds=rounds,
+    )
+
+
+def _chosen_freely(fewest: int, most: int, rounds: int) -> Claim:
+    return Claim(
+        "where the server chooses freely, it can fill the round with its own clients",
+        f"random, prefer-dishonest: x = {fewest} to {most} of {PARTICIPANTS}",
+        [equal("fewest dishonest participants of a round", fewest, min(PARTICIPANTS, DISHONEST))],
+        seeds=rounds,
+    )
 
 
 TIGHT = 0.25
@@ -291,5 +325,6 @@ REPRODUCTIONS = (
         "The dishonest fraction that a malicious server attains, against Theorem 2's bound",
         "Lotto (arXiv 2401.02880), Theorem 2 in section 3.4; the paper gives no measurement",
         run_theorem2,
+        claims_of=from_table(claims_of),
     ),
 )

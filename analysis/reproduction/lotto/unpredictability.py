@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import binom
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.verdicts import Check, Claim, above, equal
 from analysis.statistics import Proportion, mean_interval
 from testbed.arrays import Floats
@@ -110,12 +110,40 @@ def claims(frame: pd.DataFrame, most: Mapping[tuple[str, str], Floats]) -> list[
         frame: a row for each variant and server.
         most: `(seeds,)` participations of the client with the most, by variant and server.
     """
+    predicted, guessed, honest = _rows(frame)
+    more = mean_interval(most[_VARIANTS[0], "reserves a place"] - most[_VARIANTS[1], "reserves a place"])
+    return [
+        *_prediction_claims(frame),
+        Claim(
+            "so the client-centric variant leaks less in the worst case",
+            f"the most that a client takes part: {guessed['most']:.1f} by guessing, {predicted['most']:.1f} by "
+            f"prediction; {honest[1]} and {honest[0]} under honest servers",
+            [above("participations more by prediction than by guessing", more)],
+            seeds=int(predicted["seeds"]),
+        ),
+    ]
+
+
+def claims_of(frame: pd.DataFrame) -> list[Claim | None]:
+    """All claims but the last, which needs the most participations of each seed.
+
+    Args:
+        frame: a row for each variant and server.
+    """
+    return [*_prediction_claims(frame), None]
+
+
+def _rows(frame: pd.DataFrame) -> "tuple[pd.Series[Any], pd.Series[Any], list[str]]":
+    """The rows of a server that predicts and of one that guesses; the most under honest ones, by variant."""
     rows = {(row["selection"], row["server"]): row for _, row in frame.iterrows()}
     predicted, guessed = (rows[variant, "reserves a place"] for variant in _VARIANTS)
-    honest = [f"{rows[variant, 'honest']['most']:.1f}" for variant in _VARIANTS]
+    return predicted, guessed, [f"{rows[variant, 'honest']['most']:.1f}" for variant in _VARIANTS]
+
+
+def _prediction_claims(frame: pd.DataFrame) -> list[Claim]:
+    predicted, guessed, honest = _rows(frame)
     seeds = int(predicted["seeds"])
     hit = Proportion.of(int(guessed["it is the most"]), seeds)
-    more = mean_interval(most[_VARIANTS[0], "reserves a place"] - most[_VARIANTS[1], "reserves a place"])
     return [
         Claim(
             "server-centric: the server predicts the client selected most often and reserves its place with certainty",
@@ -130,13 +158,6 @@ def claims(frame: pd.DataFrame, most: Mapping[tuple[str, str], Floats]) -> list[
             [Check("share of the seeds", hit.rate, hit.low, hit.high, most=1, strict=True)],
             seeds=seeds,
         ),
-        Claim(
-            "so the client-centric variant leaks less in the worst case",
-            f"the most that a client takes part: {guessed['most']:.1f} by guessing, {predicted['most']:.1f} by "
-            f"prediction; {honest[1]} and {honest[0]} under honest servers",
-            [above("participations more by prediction than by guessing", more)],
-            seeds=seeds,
-        ),
     ]
 
 
@@ -146,5 +167,6 @@ REPRODUCTIONS = (
         "How often a server can make one client take part, with and without predicting who will be selected",
         "Lotto (arXiv 2401.02880), section 3.4 and appendix B; the paper gives no measurement",
         run_unpredictability,
+        claims_of=from_table(claims_of),
     ),
 )

@@ -19,7 +19,7 @@ from analysis.bounds.lotto import dishonest_fraction_exceeds, secagg_fails, sele
 from analysis.bounds.lotto_rounds import Training, Variant, cost_with_lotto, cost_without_lotto
 from analysis.bounds.tails import log10_survival, survival
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.verdicts import Claim, above, below, between, within
 from analysis.style import PAGE_INCHES, house_style, one_panel, protocol_colours, save
@@ -93,24 +93,7 @@ def run_fig6(context: ReproductionContext) -> ReproductionResult:
     return ReproductionResult(
         table=table,
         figures=_draw_fig6(context.out / "lotto-fig6"),
-        claims=[
-            Claim(
-                "n = 2e5: more than 5% dishonest with probability about 1.3e-7 (1 without Lotto)",
-                f"{theorem:.5g}",
-                [within("probability", theorem, 1.3e-7, 0.05e-7)],
-            ),
-            Claim(
-                "t above 0.53 s: SecAgg fails with probability below 8.9e-6",
-                f"{corollary:.3g} at t = 106",
-                [below("probability", corollary, 8.9e-6)],
-            ),
-            Claim(
-                "epsilon 1.8 with Lotto and 265 without",
-                f"{got['client-centric']:.2f} and {got['insecure']:.1f} "
-                f"at a noise multiplier of {MULTIPLIER}, which was fitted to them",
-                undetermined="the noise multiplier, and the accounting's orders",
-            ),
-        ],
+        claims=claims_of_fig6(table),
         remarks=[
             f"8.9e-6 is Pr[x > 8] = {eight:.3g}; t = 106 of 200 withstands 2t - s - 1 = 11 dishonest participants, and "
             f"Pr[x > 11] = {corollary:.3g}.",
@@ -123,6 +106,32 @@ def run_fig6(context: ReproductionContext) -> ReproductionResult:
             "R = 50, delta = 1/n, dimension 2^20, no amplification by sampling.",
         ],
     )
+
+
+def claims_of_fig6(table: pd.DataFrame) -> list[Claim]:
+    """The statements of section 3.6.
+
+    Args:
+        table: as `run_fig6` makes it.
+    """
+    theorem, _, corollary, _, _, client_centric, insecure = map(float, table["value"])
+    return [
+        Claim(
+            "n = 2e5: more than 5% dishonest with probability about 1.3e-7 (1 without Lotto)",
+            f"{theorem:.5g}",
+            [within("probability", theorem, 1.3e-7, 0.05e-7)],
+        ),
+        Claim(
+            "t above 0.53 s: SecAgg fails with probability below 8.9e-6",
+            f"{corollary:.3g} at t = 106",
+            [below("probability", corollary, 8.9e-6)],
+        ),
+        Claim(
+            "epsilon 1.8 with Lotto and 265 without",
+            f"{client_centric:.2f} and {insecure:.1f} at a noise multiplier of {MULTIPLIER}, which was fitted to them",
+            undetermined="the noise multiplier, and the accounting's orders",
+        ),
+    ]
 
 
 def _draw_fig6(path: Path) -> list[Path]:
@@ -183,11 +192,10 @@ def _panel_c(axes: Axes) -> None:
 def run_fig10(context: ReproductionContext) -> ReproductionResult:
     """Client-centric against server-centric."""
     context.progress("lotto-fig10: Corollaries 2 and 3 for populations of 10^5 to 10^6")
-    paper: dict[Variant, float] = {"client-centric": 1.8, "server-centric": 2.3}
     rows = []
     for population in POPULATIONS:
         row: dict[str, float | int | None] = {"population": population}
-        for name, value in paper.items():
+        for name, value in _FIG10_PAPER.items():
             cost = cost_with_lotto(training(population), name)
             row |= {name: cost.epsilon, f"{name} k": cost.dishonest, f"{name} r": cost.rounds}
             row[f"{name} (paper)"] = value if population == EXAMPLE_POPULATION else None
@@ -197,9 +205,6 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
         rows.append(row)
     table = pd.DataFrame(rows)
     got = epsilons(EXAMPLE_POPULATION)
-    more = table["server-centric"] - table["client-centric"]
-    claimed = {name: table[f"{name}, drop-outs claimed"] / table[name] for name in paper}
-    example = table.set_index("population").loc[EXAMPLE_POPULATION]
     low, high = consistent("server-centric", 2.25, 2.35)
     first, last = (epsilons(EXAMPLE_POPULATION, z) for z in (high, low))
     fits = consistent("client-centric", 1.75, 1.85)
@@ -208,29 +213,14 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
         table=table,
         figures=_draw_fig10(table, context.out / "lotto-fig10"),
         claims=[
-            Claim(
-                "server-centric costs slightly more privacy in all scenarios",
-                f"{more.min():.2f} to {more.max():.2f} more, at {len(table)} populations from 1e5 to 1e6",
-                [above("least difference of epsilon", float(more.min()))],
-            ),
+            _costs_more(table),
             Claim(
                 "n = 2e5: 1.8 client-centric, 2.3 server-centric at the same noise multiplier",
                 f"{got['client-centric']:.2f} and {got['server-centric']:.2f} at {MULTIPLIER}; where client-centric is "
                 f"1.8, server-centric is {around[0]:.2f} to {around[1]:.2f} by our accounting",
                 undetermined="the noise multiplier, and the accounting's orders",
             ),
-            Claim(
-                "Corollaries 2 and 3 bound epsilon under a malicious server",
-                "not if it also says that honest participants dropped out, down to the t that SecAgg needs: "
-                + ", ".join(
-                    f"{example[f'{name}, drop-outs claimed']:.2f} instead of {example[name]:.2f} {name}"
-                    for name in paper
-                ),
-                [
-                    between("epsilon with claimed drop-outs over the corollary's", float(ratios.max()), most=1)
-                    for ratios in claimed.values()
-                ],
-            ),
+            _claimed_dropouts(table),
         ],
         remarks=[
             "Drop-outs claimed: E in the corollaries takes s and k and not the number of survivors, so that a sum has "
@@ -239,6 +229,44 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
             f"{first['client-centric']:.2f} to {last['client-centric']:.2f} and insecure {first['insecure']:.0f} to "
             f"{last['insecure']:.0f}: no single multiplier gives the paper's 1.8, 2.3 and 265.",
             "n_max = 10^9 (the paper's), R = 50, t = 0.7 s, delta = 1/n, dimension 2^20.",
+        ],
+    )
+
+
+_FIG10_PAPER: dict[Variant, float] = {"client-centric": 1.8, "server-centric": 2.3}
+"""The paper's epsilon at `EXAMPLE_POPULATION`."""
+
+
+def claims_of_fig10(table: pd.DataFrame) -> list[Claim | None]:
+    """The first and the last claim; the second is about further noise multipliers.
+
+    Args:
+        table: as `run_fig10` makes it.
+    """
+    return [_costs_more(table), None, _claimed_dropouts(table)]
+
+
+def _costs_more(table: pd.DataFrame) -> Claim:
+    more = table["server-centric"] - table["client-centric"]
+    return Claim(
+        "server-centric costs slightly more privacy in all scenarios",
+        f"{more.min():.2f} to {more.max():.2f} more, at {len(table)} populations from 1e5 to 1e6",
+        [above("least difference of epsilon", float(more.min()))],
+    )
+
+
+def _claimed_dropouts(table: pd.DataFrame) -> Claim:
+    ratios = {name: table[f"{name}, drop-outs claimed"] / table[name] for name in _FIG10_PAPER}
+    example = table.set_index("population").loc[EXAMPLE_POPULATION]
+    return Claim(
+        "Corollaries 2 and 3 bound epsilon under a malicious server",
+        "not if it also says that honest participants dropped out, down to the t that SecAgg needs: "
+        + ", ".join(
+            f"{example[f'{name}, drop-outs claimed']:.2f} instead of {example[name]:.2f} {name}" for name in ratios
+        ),
+        [
+            between("epsilon with claimed drop-outs over the corollary's", float(of_name.max()), most=1)
+            for of_name in ratios.values()
         ],
     )
 
@@ -264,8 +292,13 @@ REPRODUCTIONS = (
         f"{PAPER}, Figure 6",
         run_fig6,
         aliases=("lotto-fig6a", "lotto-fig6b", "lotto-fig6c"),
+        claims_of=from_table(claims_of_fig6),
     ),
     Reproduction(
-        "lotto-fig10", "Privacy cost, client-centric against server-centric", f"{PAPER}, Figure 10", run_fig10
+        "lotto-fig10",
+        "Privacy cost, client-centric against server-centric",
+        f"{PAPER}, Figure 10",
+        run_fig10,
+        claims_of=from_table(claims_of_fig10),
     ),
 )

@@ -99,21 +99,44 @@ def claims(late: Mapping[Setting, Late]) -> list[Claim]:
     return found
 
 
-def levels(results: Results, published: Mapping[str, Accuracies]) -> Claim:
-    """The accuracies themselves: no band of theirs can be held against ours, as the paper leaves the rounds open."""
+def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int) -> Claim:
+    """The accuracies themselves: no band of theirs can be held against ours, as the paper leaves the rounds open.
+
+    Args:
+        frame: as `table` makes it.
+        published: the paper's accuracies.
+        seeds: of each accuracy.
+    """
     said = {
         setting: [
-            f"{scheme} {one.curves.late.mean():.1f} ({published[scheme].of(setting):.1f})"
-            for scheme, one in schemes.items()
+            f"{row['scheme']} {row[f'{setting} %']:.1f} ({published[row['scheme']].of(setting):.1f})"
+            for _, row in frame.iterrows()
         ]
-        for setting, schemes in results.items()
+        for setting in SETTINGS
+        if f"{setting} %" in frame
     }
     return Claim(
         "the accuracies of the table, as numbers",
         "; ".join(f"{setting}: {', '.join(accuracies)}" for setting, accuracies in said.items()),
         undetermined="after how many rounds they are, and whether of the last round or a mean",
-        seeds=len(next(iter(next(iter(results.values())).values())).curves.accuracy),
+        seeds=seeds,
     )
+
+
+def claims_of(published: Mapping[str, Accuracies], frame: pd.DataFrame, seeds: int) -> list[Claim | None]:
+    """The last claim, of the accuracies themselves; the others need differences by seed.
+
+    Args:
+        published: the paper's accuracies.
+        frame: as `table` makes it.
+        seeds: of each accuracy.
+    """
+    differences = sum(_DIFFERENCES[setting] for setting in SETTINGS if f"{setting} %" in frame)
+    return [*[None] * differences, levels(frame, published, seeds)]
+
+
+_DIFFERENCES: Mapping[Setting, int] = {"IID": 3, "non-IID": 4}
+"""How many claims of `claims` each setting has."""
 
 
 NEVER = 0.05
@@ -258,10 +281,11 @@ def run_training(figure: _Figure, context: ReproductionContext) -> ReproductionR
     panels = {
         f"({letter}) {setting}": results[setting] for letter, setting in zip(figure.panels, results, strict=False)
     }
+    frame = table(results, figure.published, task.by_label)
     return ReproductionResult(
-        table(results, figure.published, task.by_label),
+        frame,
         figures=draw(panels, context.out / figure.name),
-        claims=[*claims(late_of(results)), levels(results, figure.published)],
+        claims=[*claims(late_of(results)), levels(frame, figure.published, task.seeds)],
         remarks=remarks(task, rates),
     )
 
@@ -315,6 +339,7 @@ def _reproduction(figure: _Figure, table_name: str, title: str, source: str, dat
         data_files=data_files,
         scales=scales_of(figure.name),
         takes_seeds=True,
+        claims_of=partial(claims_of, figure.published),
     )
 
 

@@ -135,16 +135,9 @@ def table(completed: Gaps, every: Gaps, p_values: Mapping[tuple[str, int], float
 
 def claims(gaps: Gaps, p_values: Mapping[tuple[str, int], float], seeds: int) -> list[Claim]:
     """Theorem 1 where it applies, Remark 4, and Figure 4 (b) under the rule of the public code."""
-    least = {key: value for key, value in p_values.items() if key[0] != "least-total"}
     smaller = [mean_interval((gaps[RANDOM, 1] - gaps["least-total", t])[:, 1]) for t in PRIVACIES]
     return [
-        Claim(
-            "F = 0 where all drop out with the same probability (Theorem 1)",
-            "p-values of equal participation "
-            + ", ".join(f"{mode}, T = {privacy}: {value:.2g}" for (mode, privacy), value in least.items()),
-            [between("p-value that batches are chosen equally often", value, least=CHANCE) for value in least.values()],
-            seeds=seeds,
-        ),
+        _equal_users(p_values, seeds),
         Claim(
             "The second component is needed for fairness (Remark 4): uniform choice has the larger gap",
             _said("F({0}) uniform less fair", gaps, "uniform", "fair"),
@@ -171,6 +164,29 @@ def claims(gaps: Gaps, p_values: Mapping[tuple[str, int], float], seeds: int) ->
             seeds=seeds,
         ),
     ]
+
+
+def _equal_users(p_values: Mapping[tuple[str, int], float], seeds: int) -> Claim:
+    least = {key: value for key, value in p_values.items() if key[0] != "least-total"}
+    return Claim(
+        "F = 0 where all drop out with the same probability (Theorem 1)",
+        "p-values of equal participation "
+        + ", ".join(f"{mode}, T = {privacy}: {value:.2g}" for (mode, privacy), value in least.items()),
+        [between("p-value that batches are chosen equally often", value, least=CHANCE) for value in least.values()],
+        seeds=seeds,
+    )
+
+
+def claims_of(table: pd.DataFrame, seeds: int) -> list[Claim | None]:
+    """The claim about equal users; the others need the gaps of each seed, of which the table has means.
+
+    Args:
+        table: as `table` makes it.
+        seeds: of each mean.
+    """
+    tested = table[table["T"] > 1]
+    p_values = {(str(row["rule"]), int(row["T"])): float(row["equal p: p-value"]) for _, row in tested.iterrows()}
+    return [_equal_users(p_values, seeds), None, None, None, None]
 
 
 def _less(gaps: Gaps, one: Mode, other: Mode) -> list[Interval]:
@@ -202,5 +218,6 @@ REPRODUCTIONS = (
         "The fairness gap of three rules of choosing batches, equal and unequal drop-outs",
         f"{PAPER}, Theorem 1, Remark 4 and Figure 4 (b)",
         run_fairness,
+        claims_of=claims_of,
     ),
 )

@@ -18,7 +18,7 @@ from analysis.reproduction.multi_round_secagg.tasks import DIGITS, MNIST, MNIST_
 from analysis.reproduction.multi_round_secagg.training import experiment
 from analysis.reproduction.training_runs import AccuracyCurves, describe_data, late_recalls
 from analysis.reproduction.verdicts import Check, Claim, above, within
-from analysis.statistics import Interval, mean_interval
+from analysis.statistics import Interval, interval_of, mean_interval
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -122,7 +122,8 @@ def run_label_dropouts(context: ReproductionContext) -> ReproductionResult:
                 for name in COMPARED:
                     runs.setdefault((rate, layer), {}).setdefault(name, []).append(next(found))
     outcomes = {key: {name: Outcome.of(of_name) for name, of_name in by.items()} for key, by in runs.items()}
-    return ReproductionResult(table(outcomes), claims=claims(outcomes), remarks=remarks(factors, context.data))
+    frame = table(outcomes)
+    return ReproductionResult(frame, claims=claims(frame, factors.seeds), remarks=remarks(factors, context.data))
 
 
 def _task(task: Task, layer: str, data: Path | None) -> Task:
@@ -159,33 +160,41 @@ def _difference(of_names: Mapping[str, Outcome], what: str) -> Interval:
     return mean_interval(getattr(of_names[WEIGHTED], what) - getattr(of_names[RANDOM], what))
 
 
-def claims(outcomes: Outcomes) -> list[Claim]:
-    """Table 5's difference, its size, and the reason that the paper gives for it."""
+def claims(frame: pd.DataFrame, seeds: int) -> list[Claim]:
+    """Table 5's difference, its size, and the reason that the paper gives for it.
+
+    Args:
+        frame: as `table` makes it.
+        seeds: of each difference.
+    """
     published = TABLE_5[WEIGHTED].non_iid - TABLE_5[RANDOM].non_iid
     return [
         _claim(
             "weighted random is better than random (one label per client, dropouts by label), under every factor",
-            outcomes, "late", lambda what, gap: above(what, gap),
+            frame, "late", seeds, lambda what, gap: above(what, gap),
         ),
         _claim(
             f"it is better by {published:.2f} points (Table 5)",
-            outcomes, "late", lambda what, gap: within(what, gap, published, COMPARABLE),
+            frame, "late", seeds, lambda what, gap: within(what, gap, published, COMPARABLE),
         ),
         _claim(
             "the labels whose clients drop out most are recognised less under random (the reason given: fairness)",
-            outcomes, "away_most", lambda what, gap: above(what, gap),
+            frame, "away_most", seeds, lambda what, gap: above(what, gap),
         ),
     ]  # fmt: skip
 
 
-def _claim(claim: str, outcomes: Outcomes, what: str, judged: Callable[[str, Interval], Check]) -> Claim:
-    gaps = {key: _difference(of_names, what) for key, of_names in outcomes.items()}
+def _claim(claim: str, frame: pd.DataFrame, what: str, seeds: int, judged: Callable[[str, Interval], Check]) -> Claim:
+    heading = _HEADINGS[what]
+    gaps = {
+        (row["rate"], row["last layer"]): interval_of(row[heading], row[f"± {heading}"]) for _, row in frame.iterrows()
+    }
     said = "; ".join(
-        f"{rate:g}, {layer}: {gap.mean:+.2f} ± {float('inf') if gap.half_width is None else gap.half_width:.2f}"
+        f"{rate}, {layer}: {gap.mean:+.2f} ± {float('inf') if gap.half_width is None else gap.half_width:.2f}"
         for (rate, layer), gap in gaps.items()
     )
     checks = [judged("points of weighted over random", gap) for gap in gaps.values()]
-    return Claim(claim, said, checks, seeds=len(next(iter(outcomes.values()))[RANDOM].late))
+    return Claim(claim, said, checks, seeds=seeds)
 
 
 def remarks(factors: Factors, data: Path | None) -> list[str]:
@@ -213,5 +222,6 @@ REPRODUCTIONS = (
         run_label_dropouts,
         data_files="MNIST's idx files (all four, or the test files alone)",
         takes_seeds=True,
+        claims_of=claims,
     ),
 )

@@ -8,7 +8,7 @@ from math import exp, lgamma
 import pandas as pd
 
 from analysis.bounds.batch_partition import family_size
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.multi_round_secagg.published import (
     PAPER,
     PARTICIPANTS,
@@ -42,8 +42,23 @@ def run_table1(context: ReproductionContext) -> ReproductionResult:
         {"scheme": name, "T": privacy, "family size": sizes[name], "family size (paper)": printed}
         for name, (privacy, printed) in TABLE_1.items()
     ]
+    frame = pd.DataFrame.from_records(rows)
+    return ReproductionResult(
+        frame,
+        claims=claims(frame),
+        remarks=["By formula: R = C(N/T, K/T), in integers."],
+    )
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Compare the family sizes with the printed ones.
+
+    Args:
+        table: a row for each scheme, as `run_table1` makes it.
+    """
+    sizes = {str(row["scheme"]): int(row["family size"]) for _, row in table.iterrows()}
     three = sizes["batch-partition, T = 3"]
-    claims = [
+    return [
         Claim(
             "random selection has about 10^16 sets",
             f"C(120, 12) = {sizes[RANDOM]:,} = {sizes[RANDOM]:.2e}",
@@ -61,11 +76,14 @@ def run_table1(context: ReproductionContext) -> ReproductionResult:
             [equal("sets", float(three), 91389.0)],
         ),
     ]
-    return ReproductionResult(
-        pd.DataFrame.from_records(rows), claims=claims, remarks=["By formula: R = C(N/T, K/T), in integers."]
-    )
 
 
 REPRODUCTIONS = (
-    Reproduction("multiround-table1", "The number of sets each scheme can choose", f"{PAPER}, Table 1", run_table1),
+    Reproduction(
+        "multiround-table1",
+        "The number of sets each scheme can choose",
+        f"{PAPER}, Table 1",
+        run_table1,
+        claims_of=from_table(claims),
+    ),
 )

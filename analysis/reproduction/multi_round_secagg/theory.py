@@ -3,7 +3,7 @@ versions (So et al., Securing Secure Aggregation, arXiv 2106.03328).
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 
 import numpy as np
@@ -13,7 +13,7 @@ from analysis.attacks.reconstruction import spanned
 from analysis.bounds.batch_partition import average_cardinality, rounds_until_full_rank, uniform_round
 from analysis.bounds.convergence import Problem, printed, repaired
 from analysis.multi_round.participation import strong_privacy
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.multi_round_secagg.families import best_groups
 from analysis.reproduction.multi_round_secagg.published import PAPER, PARTICIPANTS, POPULATION
 from analysis.reproduction.verdicts import Claim, above, between, equal
@@ -51,6 +51,23 @@ def run_theory(context: ReproductionContext) -> ReproductionResult:
             "users, chosen one by one. What they become with C is not printed.",
         ],
     )
+
+
+def claims_of(table: pd.DataFrame) -> list[Claim | None]:
+    """The two claims about the table's variances, at their places among all; the others need more than it.
+
+    Args:
+        table: as `_variances` makes it.
+    """
+    variances = table.set_index("T")
+    found: list[Claim | None] = [None] * _CLAIMS
+    found[_BETA_CLAIM] = _beta_claim(variances["over beta's"].to_dict())
+    found[_BATCHES_CLAIM] = _batches_claim(variances["variance over single users'"].to_dict())
+    return found
+
+
+_CLAIMS, _BETA_CLAIM, _BATCHES_CLAIM = 13, 4, 11
+"""The number of claims, and the places of the two that the table gives."""
 
 
 # -- appendix C, Remark 6 -------------------------------------------------------------------------------------------
@@ -188,15 +205,10 @@ def _theorem_2() -> list[Claim]:
     ratio = repaired(problem, POPULATION, PARTICIPANTS, 1, 1, completed, rounds) / printed(
         problem, POPULATION, PARTICIPANTS, 1, completed, rounds
     )
-    over = {privacy: _over_beta(privacy) for privacy in (3, 4, 6, 12)}
+    over = {str(privacy): _over_beta(privacy) for privacy in PRIVACIES}
     shift = 1.0 - POPULATION
     return [
-        Claim(
-            "beta of Theorem 2 bounds the variance of the selection (20)",
-            "equal gradients within a batch reach "
-            + ", ".join(f"{value:.2f} of it at T = {privacy}" for privacy, value in over.items()),
-            [between(f"share of beta at T = {privacy}", value, most=1.0) for privacy, value in over.items()],
-        ),
+        _beta_claim(over),
         Claim(
             "Gamma = L* - sum L_i* (as printed) measures heterogeneity",
             f"adding 1 to every loss changes it by {shift:g}; with the mean of L_i* (Li et al.) by 0",
@@ -209,6 +221,17 @@ def _theorem_2() -> list[Claim]:
             [between("true mean over the printed bound", ratio, most=1.0)],
         ),
     ]
+
+
+def _beta_claim(over: Mapping[str, float]) -> Claim:
+    """That of (20), from the variance over beta by T."""
+    batches = {privacy: value for privacy, value in over.items() if privacy != "1"}
+    return Claim(
+        "beta of Theorem 2 bounds the variance of the selection (20)",
+        "equal gradients within a batch reach "
+        + ", ".join(f"{value:.2f} of it at T = {privacy}" for privacy, value in batches.items()),
+        [between(f"share of beta at T = {privacy}", value, most=1.0) for privacy, value in batches.items()],
+    )
 
 
 # -- Theorem 3 ------------------------------------------------------------------------------------------------------
@@ -241,7 +264,7 @@ def _theorem_3() -> list[Claim]:
 
 def _appendix_i() -> list[Claim]:
     dependent, past = _largest_covariance_quotient(), max(_martingale_quotients())
-    ratio = {privacy: batch_variance(privacy) / batch_variance(1) for privacy in PRIVACIES if privacy > 1}
+    ratio = {str(privacy): batch_variance(privacy) / batch_variance(1) for privacy in PRIVACIES}
     return [
         Claim(
             "Separating mean and variance, (48), and (50) of Corollary 3.1 with skipped rounds",
@@ -254,19 +277,25 @@ def _appendix_i() -> list[Claim]:
             f"largest quotient over 300 processes of five coins, enumerated: {past:.3f}, with skips the same",
             [between("left over right side", past, most=1 + ROUNDING)],
         ),
-        Claim(
-            "The rest of the proof of (45) to (47) follows similarly for batches: their sampling has M's (1 - K/N) G^2",
-            "the mean of batches varies "
-            + ", ".join(f"{value:.2f} times as much at T = {privacy}" for privacy, value in ratio.items())
-            + " when members of a batch have equal gradients",
-            [between(f"times at T = {privacy}", value, most=1 + ROUNDING) for privacy, value in ratio.items()],
-        ),
+        _batches_claim(ratio),
         Claim(
             "Rates (45) to (47), strongly convex, convex and not convex, with C in them (appendix I, Remark 9)",
             "stated for rounds of exactly K users, and up to constants",
             undetermined="the constants of O, and the bounds with C, which are not printed",
         ),
     ]
+
+
+def _batches_claim(ratio: Mapping[str, float]) -> Claim:
+    """That of (45) to (47), from the variance over that of single users by T."""
+    batches = {privacy: value for privacy, value in ratio.items() if privacy != "1"}
+    return Claim(
+        "The rest of the proof of (45) to (47) follows similarly for batches: their sampling has M's (1 - K/N) G^2",
+        "the mean of batches varies "
+        + ", ".join(f"{value:.2f} times as much at T = {privacy}" for privacy, value in batches.items())
+        + " when members of a batch have equal gradients",
+        [between(f"times at T = {privacy}", value, most=1 + ROUNDING) for privacy, value in batches.items()],
+    )
 
 
 def _largest_covariance_quotient() -> float:
@@ -309,5 +338,6 @@ REPRODUCTIONS = (
         "Theorems 2 and 3, appendices C and I, and equation (5), as numbers",
         f"{PAPER}, Theorems 2 and 3, Remarks 6 and 7, appendices C, H.1 and I; first version, equation (5)",
         run_theory,
+        claims_of=from_table(claims_of),
     ),
 )

@@ -8,6 +8,7 @@ participants and samples in common, so that schemes are compared seed by seed. W
 really guarantees stands beside its curve: see docs/papers/random-participation.md.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -161,7 +162,7 @@ def run_training(scenario: Scenario, context: ReproductionContext) -> Reproducti
     return ReproductionResult(
         frame,
         figures=draw(scenario, noise, results, frame, context.out),
-        claims=[*accuracy_claims(scenario, results), privacy_claim(scenario, task, frame)],
+        claims=[*accuracy_claims(scenario, results), privacy_claim(scenario, frame)],
         remarks=remarks(task, tried),
     )
 
@@ -238,15 +239,32 @@ def accuracy_claims(scenario: Scenario, results: Mapping[str, AccuracyCurves]) -
     return found
 
 
-def privacy_claim(scenario: Scenario, task: TrainingTask, frame: pd.DataFrame) -> Claim:
-    """What the proposed scheme's noise is said to guarantee."""
+def claims_of(scenario: Scenario, frame: pd.DataFrame, seeds: int) -> list[Claim | None]:
+    """The claim about privacy; those about accuracies need them by seed.
+
+    Args:
+        scenario: of the table.
+        frame: as `table` makes it.
+        seeds: of each accuracy; not needed.
+    """
+    return [None, None, None, privacy_claim(scenario, frame)]
+
+
+def privacy_claim(scenario: Scenario, frame: pd.DataFrame) -> Claim:
+    """What the proposed scheme's noise is said to guarantee.
+
+    Args:
+        scenario: of the table.
+        frame: as `table` makes it; a column names the number of rounds.
+    """
+    (rounds,) = (str(name).split()[1].rstrip(",") for name in frame if re.fullmatch(r"of \d+, guaranteed", str(name)))
     row = frame[frame["scheme"] == PROPOSED].iloc[0]
     least, most = (float(row[f"epsilon of a round, {bound}"]) for bound in ("at least", "guaranteed"))
-    all_least, all_most = (float(row[f"of {task.rounds}, {bound}"]) for bound in ("at least", "guaranteed"))
+    all_least, all_most = (float(row[f"of {rounds}, {bound}"]) for bound in ("at least", "guaranteed"))
     return Claim(
         f"the proposed scheme's sigma = {scenario.sigmas[PROPOSED]} makes every round ({EPSILON}, {DELTA:g})-DP",
         f"at sigma = {row['sigma']:.4g} a round loses epsilon {least:.3g} at least, and {most:.3g} at most (WCS); "
-        f"{task.rounds} rounds {all_least:.3g} to {all_most:.3g}",
+        f"{rounds} rounds {all_least:.3g} to {all_most:.3g}",
         [between("epsilon that two data sets lose in a round", least, most=EPSILON)],
         counted_in="random-participation-unsound",
     )
@@ -291,6 +309,7 @@ def _reproduction(scenario: Scenario, figure: str) -> Reproduction:
         data_files="EMNIST ByClass, idx files; --scale real: MNIST, too",
         scales=("small", "real", "paper"),
         takes_seeds=True,
+        claims_of=partial(claims_of, scenario),
     )
 
 

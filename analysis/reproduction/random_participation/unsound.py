@@ -23,7 +23,7 @@ from analysis.bounds.random_participation import (
     weak_client_sampling,
 )
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.random_participation.published import (
     DELTA,
     EPSILON,
@@ -82,14 +82,16 @@ def run_unsound(context: ReproductionContext) -> ReproductionResult:
     """Theorem 4.1's numbers beside what two data sets lose at the published noise."""
     found = [_found(scenario, context) for scenario in SCENARIOS]
     federated = _federated(context)
+    parts = [_rows(one) for one in found]
+    both = list(zip(SCENARIOS, parts, strict=True))
     return ReproductionResult(
-        pd.concat([_rows(one) for one in found], ignore_index=True),
+        pd.concat(parts, ignore_index=True),
         figures=_draw_unsound(context.out),
         claims=[
-            *(claim for one in found for claim in sigma_claims(one.scenario)),
+            *(claim for scenario, rows in both for claim in sigma_claims(scenario, rows)),
             *(guarantee_claim(one) for one in found),
             federated_claim(federated),
-            *(formula_claim(one) for one in found),
+            *(formula_claim(scenario, rows) for scenario, rows in both),
         ],
         remarks=[
             "Theorem 4.1 is not a bound: at the noise that the paper computes from it for delta = 1e-6, two "
@@ -137,12 +139,12 @@ def _rows(one: Found) -> pd.DataFrame:
     crowd: Delta = partial(orthogonal_pair_in_a_crowd, clients=others)
     angled: Delta = partial(angled_pair, cosine=one.cosine)
     rows: list[tuple[str, Delta, str | None]] = [
-        ("OLS, Theorem 5.1 (a guarantee)", only_local_sampling, OLS),
-        ("WCS, Theorem 5.2 (the guarantee)", weak_client_sampling, WCS),
-        ("Theorem 4.1 as printed", as_printed, PROPOSED),
-        ("Theorem 4.1, centred on x'", recentred, PROPOSED),
+        (_OLS_ROW, only_local_sampling, OLS),
+        (_WCS_ROW, weak_client_sampling, WCS),
+        (_PRINTED_ROW, as_printed, PROPOSED),
+        (_CENTRED_ROW, recentred, PROPOSED),
         ("orthogonal pair", orthogonal_pair, None),
-        (f"angled pair, cosine {one.cosine:.2f}", angled, None),
+        (f"{_ANGLED_ROW}{one.cosine:.2f}", angled, None),
         (f"orthogonal pair in a crowd: {others:,} others along u", crowd, None),
     ]
     return pd.DataFrame.from_records(
@@ -160,18 +162,36 @@ def _rows(one: Found) -> pd.DataFrame:
     )
 
 
-def sigma_claims(scenario: Scenario) -> list[Claim]:
-    """Whether the published sigmas follow from the theorems as they are printed."""
+def claims_of(table: pd.DataFrame) -> list[Claim | None]:
+    """The claims about sigmas and formulas; those about guarantees need the attacks.
+
+    Args:
+        table: the rows of each scenario, as `_rows` makes them.
+    """
+    parts = [table[table["scenario"] == scenario.title] for scenario in SCENARIOS]
+    both = list(zip(SCENARIOS, parts, strict=True))
+    sigmas = [claim for scenario, rows in both for claim in sigma_claims(scenario, rows)]
+    return [*sigmas, *[None] * len(SCENARIOS), None, *(formula_claim(scenario, rows) for scenario, rows in both)]
+
+
+def sigma_claims(scenario: Scenario, rows: pd.DataFrame) -> list[Claim]:
+    """Whether the published sigmas follow from the theorems as they are printed.
+
+    Args:
+        scenario: of the paper.
+        rows: of the table, this scenario's.
+    """
+    sigmas = rows.set_index("analysis or pair")[f"sigma for delta = {DELTA:g}"]
     claims = []
     for theorem, analysis, key in (
-        ("Theorem 5.1 (OLS)", only_local_sampling, OLS),
-        ("Theorem 5.2 (WCS)", weak_client_sampling, WCS),
-        ("Theorem 4.1", as_printed, PROPOSED),
+        ("Theorem 5.1 (OLS)", _OLS_ROW, OLS),
+        ("Theorem 5.2 (WCS)", _WCS_ROW, WCS),
+        ("Theorem 4.1", _PRINTED_ROW, PROPOSED),
     ):
-        paper, ours = scenario.sigmas[key], sigma_at(analysis, scenario.who, EPSILON, DELTA)
+        paper, ours = scenario.sigmas[key], float(sigmas[analysis])
         measured = f"{ours:.5g}" if ours else "no noise at all"
         if key == PROPOSED:
-            measured += f" as printed; {sigma_at(recentred, scenario.who, EPSILON, DELTA):.5g} centred on x'"
+            measured += f" as printed; {sigmas[_CENTRED_ROW]:.5g} centred on x'"
         says = f"{scenario.title}: {theorem} needs sigma = {paper} for ({EPSILON}, {DELTA:g})"
         claims.append(Claim(says, measured, [within("sigma", ours, paper, SIGMA_MARGIN * paper)]))
     return claims
@@ -211,15 +231,28 @@ def federated_claim(seen: PairedAdvantage) -> Claim:
     )
 
 
-def formula_claim(one: Found) -> Claim:
-    """Equations (6) and (7), whatever noise they ask for."""
-    printed = one.delta(as_printed)
+def formula_claim(scenario: Scenario, rows: pd.DataFrame) -> Claim:
+    """Equations (6) and (7), whatever noise they ask for.
+
+    Args:
+        scenario: of the paper.
+        rows: of the table, this scenario's.
+    """
+    deltas = {str(row["analysis or pair"]): float(row["delta"]) for _, row in rows.iterrows()}
+    (pair,) = (name for name in deltas if name.startswith(_ANGLED_ROW))
+    printed, angled = deltas[_PRINTED_ROW], deltas[pair]
     return Claim(
-        f"{one.scenario.title}: no two data sets lose more than the printed equation (6) says",
-        f"at sigma = {one.sigma} it says {printed:.3g}, and the angled pair (cosine {one.cosine:.2f}) loses "
-        f"{one.angled:.3g}, {one.angled / printed:.3g} times as much",
-        [between("the pair's delta over the formula's", one.angled / printed, most=1.0)],
+        f"{scenario.title}: no two data sets lose more than the printed equation (6) says",
+        f"at sigma = {scenario.sigmas[PROPOSED]} it says {printed:.3g}, and the angled pair (cosine "
+        f"{pair.removeprefix(_ANGLED_ROW)}) loses {angled:.3g}, {angled / printed:.3g} times as much",
+        [between("the pair's delta over the formula's", angled / printed, most=1.0)],
     )
+
+
+_OLS_ROW, _WCS_ROW = "OLS, Theorem 5.1 (a guarantee)", "WCS, Theorem 5.2 (the guarantee)"
+_PRINTED_ROW, _CENTRED_ROW = "Theorem 4.1 as printed", "Theorem 4.1, centred on x'"
+_ANGLED_ROW = "angled pair, cosine "
+"""Names of rows; the last one's end is the cosine."""
 
 
 def _draw_unsound(out: Path) -> list[Path]:
@@ -253,5 +286,6 @@ REPRODUCTIONS = (
         "Random participation: whether Theorem 4.1 is a bound, integrated and attacked",
         f"{PAPER}, Theorem 4.1 and section 6",
         run_unsound,
+        claims_of=from_table(claims_of),
     ),
 )

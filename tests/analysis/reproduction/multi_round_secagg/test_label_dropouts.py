@@ -60,7 +60,7 @@ def test_verdicts_follow_from_the_differences(
     random: float, weighted: float, labels: float, verdicts: list[str]
 ) -> None:
     outcomes = _outcomes(random, weighted, labels)
-    assert [claim.verdict for claim in claims(outcomes)] == verdicts
+    assert [claim.verdict for claim in claims(table(outcomes), 5)] == verdicts
     row = table(outcomes).iloc[0]
     assert row["late"] == pytest.approx(weighted - random)
     assert row["worst label"] == pytest.approx(max(labels, 0.0), abs=0.5)

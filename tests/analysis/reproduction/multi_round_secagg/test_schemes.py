@@ -14,7 +14,8 @@ from analysis.reproduction.multi_round_secagg import fig3, fig4, table1
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReproductionContext:
     """The scale small is tiny."""
     monkeypatch.setitem(fig4.SCALES, "small", (140, 5))
-    monkeypatch.setitem(fig3.SCALES, "small", (60, 2))
+    monkeypatch.setattr(fig3, "ROUNDS", 60)
+    monkeypatch.setitem(fig3.SCALES, "small", 2)
     monkeypatch.setattr(fig3, "DROPOUTS", (0.2, 0.5))
     monkeypatch.setattr(fig4, "SEED_TIME_S", 0.0)
     return ReproductionContext("small", tmp_path, lambda experiment, path: [], lambda line: None)

@@ -70,8 +70,10 @@ def found() -> Found:
 def test_the_guarantee_is_refuted_by_what_is_integrated_and_sampled(found: Found) -> None:
     assert unsound.guarantee_claim(found).verdict == "disagrees"
     assert unsound.guarantee_claim(replace(found, coupled=Interval(1.1e-6, 2e-7))).verdict == "partly"
-    assert unsound.formula_claim(found).verdict == "disagrees"
-    assert unsound.formula_claim(replace(found, angled=1e-5)).verdict == "agrees"
+    rows = unsound._rows(found)
+    assert unsound.formula_claim(MANY_CLIENTS, rows).verdict == "disagrees"
+    rows.loc[rows["analysis or pair"].str.startswith("angled"), "delta"] = 1e-5
+    assert unsound.formula_claim(MANY_CLIENTS, rows).verdict == "agrees"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,9 @@ def test_a_federation_that_was_attacked_is_judged_by_its_interval(seen: PairedAd
 
 def test_which_published_sigmas_follow_from_their_theorems() -> None:
     for scenario in (MANY_CLIENTS, FEW_CLIENTS):
-        assert [claim.verdict for claim in unsound.sigma_claims(scenario)] == ["agrees", "agrees", "disagrees"]
+        found = Found(scenario, 0.5, 0.0, Interval(0.0, 0.0), Advantage(1, 0, 0, EPSILON))
+        rows = unsound._rows(found)
+        assert [claim.verdict for claim in unsound.sigma_claims(scenario, rows)] == ["agrees", "agrees", "disagrees"]
 
 
 def test_rows_say_what_a_pair_loses_at_the_published_noise(found: Found) -> None:

@@ -120,7 +120,7 @@ def test_the_proposed_noise_is_found_to_be_no_guarantee() -> None:
         task = replace(TINY, rounds=2)
         noise = {PROPOSED: accuracy.required_noise(scenario)[PROPOSED]}
         frame = accuracy.table(scenario, task, noise, {PROPOSED: 0.03}, {PROPOSED: learned(70)})
-        claim = accuracy.privacy_claim(scenario, task, frame)
+        claim = accuracy.privacy_claim(scenario, frame)
         assert claim.verdict == "disagrees"
         assert frame["epsilon of a round, at least"].item() > EPSILON
         assert frame[["learning rate", "learning rate (paper)"]].iloc[0].tolist() == [0.03, 0.002]
