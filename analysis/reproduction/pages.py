@@ -3,7 +3,8 @@
 A page has blocks between ``<!-- result: NAME -->`` and ``<!-- end -->``; what is between is the table, the claims and
 the remarks of the kept outcome. ``<!-- part: NAME | costs=authors, population=700 | protocol, server min -->`` is, of
 its table, the rows that have these values, and these columns. ``<!-- results: all -->`` is the table of all outcomes,
-``<!-- results: lotto -->`` of those whose names begin so, ``<!-- results: papers -->`` the sums by how names begin.
+``<!-- results: lotto -->`` of those whose names begin so, ``<!-- results: papers -->`` the sums by how names begin,
+``<!-- results: tables -->`` a sentence that counts the claims which ``--verify`` computes again from kept tables.
 `make papers` writes the blocks anew; `testbed reproduce --verify` says where a page differs.
 """
 
@@ -17,7 +18,7 @@ import pandas as pd
 
 from analysis.reproduction.catalogue import catalogue
 from analysis.reproduction.contract import Reproduction
-from analysis.reproduction.kept import Kept, kept
+from analysis.reproduction.kept import Kept, check_table, kept
 from analysis.reproduction.presentation import as_markdown, duration, outcome
 from analysis.reproduction.verdicts import VERDICTS, Verdict, counts, total
 from analysis.tables import Table, render
@@ -43,10 +44,12 @@ def page(text: str, where: str) -> str:
     def block(found: re.Match[str]) -> str:
         kind, name, which = found[1], found[2], found[3]
         if kind == "results":
-            chosen = [one for one in every.values() if name in ("all", "papers") or one.name.startswith(f"{name}-")]
+            chosen = [
+                one for one in every.values() if name in ("all", "papers", "tables") or one.name.startswith(f"{name}-")
+            ]
             if not chosen:
                 raise ExperimentError(f"{where}: results: {name}: no reproduction's name begins so")
-            text = by_paper(chosen) if name == "papers" else overview(chosen)
+            text = {"papers": by_paper, "tables": recomputed}.get(name, overview)(chosen)
         elif name not in every:
             raise ExperimentError(f"{where}: {name}: no such reproduction")
         elif (of_it := kept(every[name])) is None:
@@ -111,6 +114,15 @@ def by_paper(every: Sequence[Reproduction]) -> str:
     together = total(sums)
     rows.append(["all", str(sum(together.values())), *map(str, together.values())])
     return _rendered(["reproductions", "claims"], rows)
+
+
+def recomputed(every: Sequence[Reproduction]) -> str:
+    """Count the claims that follow from their kept tables, and the results that have some, in a sentence."""
+    results = [(one, found) for one in every if (found := kept(one)) is not None]
+    again = [check_table(found, one.claims_of).again for one, found in results if one.claims_of is not None]
+    claims = sum(len(found.result.claims) for _, found in results)
+    some = sum(count > 0 for count in again)
+    return f"\nThese are {sum(again)} of {claims} claims, in {some} of {len(results)} results.\n\n"
 
 
 def _cells(found: Mapping[Verdict, int]) -> list[str]:

@@ -237,7 +237,7 @@ def claims_of(application: Application, table: pd.DataFrame, seeds: int) -> list
             return (float("nan"),) * 3
         if slower != "Rand":
             return None
-        middle, low, high = (float(rows.loc[faster, name]) for name in ("speed-up", "from", "to"))
+        middle, low, high = (float(rows[name].astype(float)[faster]) for name in ("speed-up", "from", "to"))
         return middle, low, high
 
     return _claims(application, ratio, seeds)

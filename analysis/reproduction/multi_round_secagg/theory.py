@@ -59,10 +59,13 @@ def claims_of(table: pd.DataFrame) -> list[Claim | None]:
     Args:
         table: as `_variances` makes it.
     """
-    variances = table.set_index("T")
+    over_single, over_beta = (
+        dict(zip(table["T"].astype(str), table[name].astype(float), strict=True))
+        for name in ("variance over single users'", "over beta's")
+    )
     found: list[Claim | None] = [None] * _CLAIMS
-    found[_BETA_CLAIM] = _beta_claim(variances["over beta's"].to_dict())
-    found[_BATCHES_CLAIM] = _batches_claim(variances["variance over single users'"].to_dict())
+    found[_BETA_CLAIM] = _beta_claim(over_beta)
+    found[_BATCHES_CLAIM] = _batches_claim(over_single)
     return found
 
 

@@ -287,8 +287,11 @@ def claims_of_fig5(table: pd.DataFrame) -> list[Claim | None]:
     Args:
         table: a row for each curve, with its values at five places, the ends among them.
     """
-    named = table.set_index("analysis")
-    return [None, *_at_the_ends(named["epsilon, q 0.0001"].to_dict(), named["epsilon, q 1"].to_dict())]
+    first, last = (
+        dict(zip(table["analysis"].astype(str), table[f"epsilon, q {q}"].astype(float), strict=True))
+        for q in ("0.0001", "1")
+    )
+    return [None, *_at_the_ends(first, last)]
 
 
 def _at_the_ends(first: Mapping[str, float], last: Mapping[str, float]) -> list[Claim]:

@@ -138,8 +138,8 @@ def _row_claims(frame: pd.DataFrame) -> list[Claim]:
     same = int((frame["k, t (paper)"] == frame["our tails, their count"]).sum())
     large = frame[(frame["secagg-plus"] != "") & (frame["clients"] >= 100)]
     apart = _neighbours(large["secagg-plus"]) / _neighbours(large["k, t (paper)"]) - 1
-    most = float(apart[apart.abs().idxmax()])
-    furthest = large.loc[apart.abs().idxmax()]
+    place = int(np.argmax(apart.abs().to_numpy()))
+    most, furthest = float(apart.iloc[place]), large.iloc[place]
     return [
         Claim(
             f"k and t of the {len(frame)} rows are the smallest that their count of failures allows",

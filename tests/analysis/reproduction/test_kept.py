@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -202,6 +203,14 @@ def test_a_page_counts_one_papers_verdicts(results: Path) -> None:
     ).replace("results: all", "results: paper")
     with pytest.raises(ExperimentError, match=r"page\.md: results: pape: no reproduction's name begins so"):
         pages.page("<!-- results: pape -->\n<!-- end -->\n", "page.md")
+
+
+def test_a_page_counts_the_claims_that_tables_give(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = "<!-- results: tables -->\n<!-- end -->\n"
+    assert "\nThese are 0 of 2 claims, in 0 of 1 results.\n" in pages.page(asked, "page.md")
+    one = replace(ONE, claims_of=lambda table, seeds: [MADE.claims[0], None])
+    monkeypatch.setattr(pages, "catalogue", lambda: {one.name: one})
+    assert "\nThese are 1 of 2 claims, in 1 of 1 results.\n" in pages.page(asked, "page.md")
 
 
 def test_a_page_sums_verdicts_by_paper(results: Path) -> None:
