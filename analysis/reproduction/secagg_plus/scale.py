@@ -36,7 +36,9 @@ def run_scale(context: ReproductionContext) -> ReproductionResult:
                     "k over that of 1,000 in secagg": k / (THOUSAND - 1),
                 }
             )
-    chosen = SecAggPlusParameters(dishonest=MALICIOUS_RATE, dropouts=MALICIOUS_RATE).neighbourhood(MALICIOUS_CLIENTS)
+    chosen = SecAggPlusParameters(dishonest=MALICIOUS_RATE, dropouts=MALICIOUS_RATE, tries=0).neighbourhood(
+        MALICIOUS_CLIENTS
+    )
     frame = pd.DataFrame.from_records(rows)
     return ReproductionResult(
         frame,
