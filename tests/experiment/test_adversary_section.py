@@ -20,7 +20,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
      "lotto-client-centric with aggregation secagg; allowed: keep-dishonest-candidates, "),
     ({"clients": ["claim-candidacy"]}, SERVER_CENTRIC, "clients: claim-candidacy does not apply to selection "
      "lotto-server-centric with aggregation secagg; allowed: inflate-utility, wrong-signature"),
-    ({"clients": ["take-a-nap"]}, LOTTO, "clients: unknown 'take-a-nap'; allowed: decrypt-wrongly, "),
+    ({"clients": ["take-a-nap"]}, LOTTO, "clients: unknown 'take-a-nap'; allowed: seal-unopenable-pieces, "),
     ({"server": ["re-use-round"]}, LOTTO, "server: unknown 're-use-round'; did you mean 'reuse-round'?"),
     ({"server": ["list-twice", "list-twice"]}, LOTTO, "server: duplicate list-twice"),
     ({"server": [{"reuse-round": {"rond": 1}}]}, LOTTO, "server: reuse-round.rond: unknown option; did you"),
