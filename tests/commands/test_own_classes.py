@@ -216,7 +216,8 @@ def test_other_commands_import_nothing_unless_asked(
     ended = call(*command, file)
     assert ended.code == 2
     (line,) = ended.errors
-    assert line.endswith("whose modules this command imports only when asked: mine_all:Turns; give --import-classes")
+    asked = "give --import-classes (in Python: importing_classes(True))"
+    assert line.endswith(f"whose modules this command imports only when asked: mine_all:Turns; {asked}")
     assert not imported()
     if command[0] != "cluster":  # which asks a cluster first
         call(*command, file, "--import-classes")
