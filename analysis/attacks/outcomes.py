@@ -46,7 +46,7 @@ class Attained:
         completed: attacked rounds that were completed with nothing seen; where nothing was ever carried out (an honest
             server, dishonest clients that do nothing else), all completed ones.
         dishonest: number of dishonest participants of each of these, in their order.
-        with_an_honest_one: the same of those rounds among them that have an honest participant.
+        dishonest_if_verified: the same, of the rounds with an honest participant, who verifies the list.
         recovered: attacked rounds in which a single client's update was recovered.
     """
 
@@ -57,13 +57,13 @@ class Attained:
     checks: tuple[tuple[str, str, int], ...]
     completed: int
     dishonest: tuple[int, ...]
-    with_an_honest_one: tuple[int, ...]
+    dishonest_if_verified: tuple[int, ...]
     recovered: int
 
     @property
     def all_dishonest(self) -> int:
         """Rounds completed with nothing seen in which every participant was dishonest."""
-        return len(self.dishonest) - len(self.with_an_honest_one)
+        return len(self.dishonest) - len(self.dishonest_if_verified)
 
     @property
     def seen(self) -> int:
@@ -74,9 +74,9 @@ class Attained:
         """How often a round with an honest participant had more than `most` dishonest ones.
 
         A list without an honest participant is verified by nobody, and its sum has no honest client's update. Theorem 2
-        says nothing of such a round, whose number of dishonest participants is all of them.
+        does not cover such a round.
         """
-        return Proportion.of(sum(x > most for x in self.with_an_honest_one), self.planned, confidence)
+        return Proportion.of(sum(x > most for x in self.dishonest_if_verified), self.planned, confidence)
 
 
 def attacks(events: pd.DataFrame, name: str = "") -> pd.DataFrame:
@@ -226,7 +226,7 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
 
 
 def _notes(frame: pd.DataFrame) -> list[str]:
-    """What the heads of both tables mean, a line each."""
+    """Explain the heads of both tables, a line each."""
     eta = f"{frame['eta'].iloc[0]:g}"
     return [
         "Rounds: that were to be attacked. Attacked: rounds in which a misbehaviour was carried out. Attacks refused: "

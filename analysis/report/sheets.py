@@ -114,7 +114,7 @@ def flattened(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _found_for_the_run(run: RunRecords) -> dict[str, Any]:
-    """What the experiment leaves open and the run has found: the noise multiplier for an epsilon."""
+    """Settings that the run has solved for: the noise multiplier for an epsilon."""
     multiplier = (run.experiment.get("provenance") or {}).get("noise_multiplier")
     return {} if multiplier is None else {"noise multiplier": multiplier}
 

@@ -126,7 +126,7 @@ def check_table(found: Kept, claims_of: ClaimsOf) -> TableCheck:
 
 
 def _unequal(written: Any, computed: Any, place: str = "") -> list[tuple[str, Any, Any]]:
-    """Where two pieces of plain data differ, and what stands there; numbers may differ in their last digits."""
+    """List the places where two pieces of plain data differ; numbers may differ in their last digits."""
     if isinstance(written, dict) and isinstance(computed, dict) and written.keys() == computed.keys():
         inner = [(f"{place}.{key}" if place else str(key), written[key], computed[key]) for key in written]
     elif isinstance(written, list) and isinstance(computed, list) and len(written) == len(computed):

@@ -339,7 +339,7 @@ class PineVdaf:
 
     @property
     def _statement(self) -> bytes:
-        """What is proven, and with how many proofs: each number in eight bytes."""
+        """The statement and the numbers of proofs: each number in eight bytes."""
         numbers = (
             self.dimension, self.norm_bound, self.chunk, self.norm_chunk, NORM_PROOFS, self.proofs, self.checks,
             self.successes,

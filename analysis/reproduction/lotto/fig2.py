@@ -63,7 +63,7 @@ def run_fig2(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims_of(table: pd.DataFrame) -> list[Claim]:
-    """What the paper says of over-selection, from the table's emulated points and Theorem 1 at 1.3."""
+    """Claims on over-selection, from the table's emulated points and Theorem 1 at 1.3."""
     measured = table[table["emulated"].notna()]
     theorem = measured["candidates_suffice"]
     inside = int(((measured["low"] <= theorem) & (theorem <= measured["high"])).sum())

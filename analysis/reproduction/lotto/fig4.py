@@ -59,7 +59,7 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims_of(table: pd.DataFrame) -> list[Claim]:
-    """What the paper says of refinement, against the table's ratios and the distribution that it states."""
+    """Claims on refinement, against the table's ratios and the distribution that the paper states."""
     printed, stated = (1 - 0.2) ** -1.2, improvement(zipf(POPULATION, 1.2), 0.2)
     ratios = table["improvement"] / table["(1-d)^-p (paper)"]
     long_tail, short_tail = (improvement(zipf(POPULATION, p), 0.2) for p in (2.0, 0.5))

@@ -251,7 +251,7 @@ def claims_of(scenario: Scenario, frame: pd.DataFrame, seeds: int) -> list[Claim
 
 
 def privacy_claim(scenario: Scenario, frame: pd.DataFrame) -> Claim:
-    """What the proposed scheme's noise is said to guarantee.
+    """Claims on the guarantee of the proposed scheme's noise.
 
     Args:
         scenario: of the table.

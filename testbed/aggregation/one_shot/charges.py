@@ -1,4 +1,4 @@
-"""What the work on shares costs (`testbed.emulation.compute.cost`)."""
+"""Compute costs of the work on shares (`testbed.emulation.compute.cost`)."""
 
 from testbed.crypto.prime_field import ELEMENT_BYTES
 from testbed.crypto.share_test import ShareTest
@@ -17,7 +17,7 @@ def charge_shares(test: ShareTest) -> None:
 
 
 def charge_opening(test: ShareTest, clients: int) -> None:
-    """A member's: open the rows of so many clients, compare them with the commitments, and test them."""
+    """Charge a member for opening the clients' rows, comparing them with the commitments, and testing them."""
     tested = clients * test.combinations * test.code.piece_length
     meter("x25519.agree", clients)
     meter("aead.open", clients)
@@ -28,6 +28,6 @@ def charge_opening(test: ShareTest, clients: int) -> None:
 
 
 def charge_values(test: ShareTest, clients: int) -> None:
-    """The server's: hash the commitments of so many clients, and evaluate their responses for every member."""
+    """Charge the server for hashing the clients' commitments and evaluating their responses for every member."""
     meter("sha256.byte", 32 * clients * test.holders)
     meter("field.multiply", clients * test.response_length * test.holders)

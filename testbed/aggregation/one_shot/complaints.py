@@ -1,4 +1,4 @@
-"""What the server makes of shares that members reject: whom it does without, and who is recorded for it.
+"""Settle the members' rejections of shares: leave out clients or members, and record them.
 
 A share that a member rejects was dealt so by the client, or the member rejects it in vain. The server cannot tell
 which: to open the share it would need the key that the two use in every round. It leaves out the one or the other, as
@@ -34,7 +34,7 @@ Rejected = Mapping[int, Mapping[int, str]]
 
 @dataclass(frozen=True)
 class Settlement:
-    """Who stays.
+    """The clients and members that stay in the round.
 
     Attributes:
         clients: sorted; no member that stays rejects a share of theirs.
@@ -48,7 +48,7 @@ class Settlement:
 
 
 def flaw_of(submission: Submission, test: ShareTest) -> str:
-    """What is wrong with the form of a client's shares; empty: nothing."""
+    """Describe the flaw in the form of a client's shares; empty: there is none."""
     if len(submission.shares) != test.holders or {len(sealed) for sealed in submission.shares} != {sealed_bytes(test)}:
         return "not a share for every member of the committee"
     if len(submission.commitments) != COMMITMENT_BYTES * test.holders:
@@ -62,7 +62,7 @@ def flaw_of(submission: Submission, test: ShareTest) -> str:
 def shares_for_members(
     submissions: Mapping[int, Submission], clients: Ids, members: tuple[int, ...], test: ShareTest
 ) -> dict[int, SharesFromSurvivors]:
-    """By member, what these clients have sealed for it, and what it tests the shares with.
+    """Collect, by member, the shares that these clients have sealed for it, and the values of its test.
 
     Args:
         submissions: by client; their form is right (`flaw_of`).
@@ -136,7 +136,7 @@ def _said_of_member(clients: list[int], left: int) -> str:
 
 
 def _said_of(client: int, rejected: Rejected, private: int) -> str:
-    """What is recorded of a client that is left out: its check alone only where it is to blame for certain."""
+    """The record of a client that is left out: its check alone only where it is to blame for certain."""
     by = sorted(member for member, checks in rejected.items() if client in checks)
     check, _ = min(Counter(rejected[member][client] for member in by).items(), key=lambda one: (-one[1], one[0]))
     if len(by) > private:

@@ -73,7 +73,7 @@ class ShareFrom(Message, frozen=True):
 
 
 class SharesFromSurvivors(Message, frozen=True):
-    """What those whose input has arrived have sealed for one member."""
+    """Shares for one member, by the clients whose input has arrived."""
 
     shares: Annotated[list[ShareFrom], _Many]
 
@@ -199,7 +199,7 @@ def commitment_to(pair_key: bytes, nonce: bytes, dealer: int, holder: int, row: 
 
 
 def challenge_context(client: int, context: bytes) -> bytes:
-    """What the challenge to a client's shares is bound to, beside their root."""
+    """The context that binds the challenge to a client's shares, beside their root."""
     return context + client.to_bytes(8, "big")
 
 

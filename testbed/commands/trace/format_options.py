@@ -64,7 +64,7 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> Any:
 
 
 def table_form(given: Mapping[str, Any]) -> "TableForm":
-    """What the options say of a table of text."""
+    """The form of a table of text, by the options."""
     from testbed.emulation.traces.text_tables import TableForm
 
     return TableForm(given["--header"], given["--decimal"])

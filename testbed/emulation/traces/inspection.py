@@ -181,7 +181,7 @@ def open_trace(path: Path, rows: Rows = "until-next") -> Traced:
 
 
 def trace_in(path: Path) -> str:
-    """What a file that experiments read as it is holds: an availability trace or a schedule; else nothing."""
+    """Name the kind of a file in the testbed's own format: an availability trace or a schedule; else nothing."""
     names = _column_names(path)
     if names == set(COLUMNS):
         return "an availability trace"

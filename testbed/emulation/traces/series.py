@@ -235,7 +235,7 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def declared_kind(file: Path) -> Kind | None:
-    """What the first line of a file says that it is; None if it says nothing."""
+    """The kind of a file by its first line; None if the line names none."""
     with text_lines(file, "a trace was expected") as lines:
         head = _HEAD.match(next(lines, ""))
     return KINDS.get(head[1]) if head else None

@@ -75,7 +75,7 @@ def test_rounds_without_an_honest_participant_are_not_held_against_theorem_2(rec
     assert found.all_dishonest == found.dishonest.count(4) > 0
     assert found.exceeding(3).count == 0
     (row,) = json.loads(render(adversaries([run], eta=1.9), "json"))["rows"]
-    assert row["exceeded"] == sum(x > 3 for x in found.with_an_honest_one) == 0  # floor(1.9 * 2)
+    assert row["exceeded"] == sum(x > 3 for x in found.dishonest_if_verified) == 0  # floor(1.9 * 2)
     assert "All dishonest" in render(adversaries([run]))
 
 
