@@ -16,7 +16,7 @@ FLOWER := $(VENV)-flower/.ready
 LOWEST ?= .venv-lowest
 LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/records tests/engine tests/network
 
-.PHONY: demo test browser docs papers test-all coverage test-lowest lint fuzz search bench hashes faults wheel clean
+.PHONY: demo test browser docs reference papers test-all coverage test-lowest lint fuzz search bench hashes faults wheel clean
 
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
@@ -72,6 +72,10 @@ search: $(READY)
 # All of them in one table, and in bench.json; python -m benchmarks.compare OLD.json NEW.json sets two such files side by side.
 bench: $(READY)
 	$(BIN)/python -m benchmarks --out bench.json
+
+# The reference pages that lie in docs/reference: every key, command and column. A test compares them with the code.
+reference: $(READY)
+	$(BIN)/python -m docs._ext.committed
 
 # The tables of docs/papers, from the kept results of analysis/reproduction/results.
 papers: $(READY)

@@ -7,8 +7,11 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-from docs._ext.markdown import escaped
+from docs._ext.links import ROOT
+from docs._ext.markdown import anchor, escaped
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,18 @@ def modules(part: Part) -> list[str]:
     found = [name for package in part.packages for name in _below(package)]
     contracts = PARTS["contracts"].named
     return [name for name in found if (name.rpartition(".")[2] in contracts) == bool(part.named)]
+
+
+@cache
+def entries() -> dict[Path, str]:
+    """Return a link to the entry of each module on these pages, by the module's path."""
+    found = {}
+    for page, part in parts().items():
+        for name in modules(part):
+            path = ROOT.joinpath(*name.split("."))
+            target = f"/reference/generated/api/{page}.md#{anchor(name)}"
+            found[path if path.is_dir() else path.with_suffix(".py")] = target
+    return found
 
 
 def _below(package: str) -> Iterator[str]:

@@ -228,19 +228,27 @@ def dtype(kind: pa.DataType) -> str:
     return "text (categorical)" if pa.types.is_dictionary(kind) else str(kind).replace("string", "text")
 
 
+def page() -> str:
+    """Return the page of all columns, as Markdown."""
+    intro = (
+        "All columns of a run's tables and all keys of its summary. How to read them: [a run's records](records.md)."
+    )
+    return f"# Columns of the records\n\n{intro}\n\n{tables()}"
+
+
 def tables() -> str:
-    """All tables as MyST Markdown, below headings of the second level."""
+    """Return all tables as Markdown, each below a heading of the second level."""
     parts = []
     for name, schema in TABLES.items():
         optional = " Only some runs have it." if name in OPTIONAL_TABLES else ""
-        parts.append(f"({name}-table)=\n### `{name}.parquet`\n\n{ROWS[name]}{optional}\n\n")
+        parts.append(f"## `{name}.parquet`\n\n{ROWS[name]}{optional}\n\n")
         rows = []
         for column in schema:
             unit, meaning = MEANINGS[name][column.name]
             rows.append([f"`{column.name}`", escaped(meaning), unit or "–", dtype(column.type)])
         parts.append(table(["column", "meaning", "unit", "type"], rows) + "\n")
     rows = [[f"`{key}`", escaped(meaning), unit or "–"] for key, (unit, meaning) in SUMMARY.items()]
-    parts.append("### `summary.json`\n\nOne flat object, after the last round; null: not known, or not measured.\n\n")
+    parts.append("## `summary.json`\n\nOne flat object, after the last round; null: not known, or not measured.\n\n")
     parts.append(
         f"{table(['key', 'meaning', 'unit'], rows)}\nMeans over completed rounds also have `KEY{HALF_WIDTH}`: "
     )

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
+from docs._ext.configuration import TOCTREE
 from docs._ext.markdown import escaped
 from testbed.commands import app
 
@@ -29,7 +30,7 @@ def leaves(command: Any, path: tuple[str, ...] = ("testbed",)) -> Iterator[tuple
 
 
 def pages() -> dict[str, str]:
-    """The pages by name, as MyST Markdown."""
+    """Return the pages by name, as Markdown."""
     root = command_line()
     shown = {name: one for name, one in root.commands.items() if not one.hidden}
     made = {name: _page(("testbed", name), one) for name, one in shown.items()}
@@ -63,8 +64,7 @@ def _index(root: Any, shown: dict[str, Any]) -> str:
             first = escaped(plain(shown[name].help).partition("\n\n")[0].replace("\n", " "))
             parts.append(f"- [`testbed {name}`]({name}.md): {first}\n")
         parts.append("\n")
-    listed = "\n".join(shown)
-    return "".join(parts) + f"```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+    return "".join(parts) + TOCTREE
 
 
 def _page(path: tuple[str, ...], command: Any) -> str:
@@ -84,10 +84,9 @@ def _command(path: tuple[str, ...], command: Any) -> str:
     options = [one for one in parameters if not _is_argument(one)]
     usage = " ".join([called, *(["[OPTIONS]"] if options else []), *(_argument(one) for one in arguments)])
     parts = [f"```text\n{usage}\n```\n\n", f"{_help(plain(command.help))}\n\n", _examples(command)]
-    parts.append(f"```{{program}} {called}\n```\n\n")
     parts += [_option(_argument(one).strip("[].") or one.name, one) for one in arguments]
     parts += [_option(", ".join(_spelt(one)), one) for one in options]
-    return "".join(parts)
+    return "".join(parts) + ("\n" if parameters else "")
 
 
 def _help(text: str) -> str:
@@ -152,8 +151,9 @@ def _option(spelt: str, parameter: Any) -> str:
         facts.append(f"Default: `{default}`.")
     if parameter.multiple:
         facts.append("May be repeated." if "repeated" not in (parameter.help or "") else "")
-    text = escaped(plain(parameter.help)) + "\n\n" + " ".join(fact for fact in facts if fact)
-    return f":::{{option}} {spelt}\n{text.strip()}\n:::\n\n"
+    help_text = " ".join(escaped(plain(parameter.help)).split())
+    text = " ".join(filter(None, [help_text, *facts]))
+    return f"- `{spelt}`: {text}\n" if text else f"- `{spelt}`\n"
 
 
 def _limits(parameter: Any) -> str:

@@ -1,10 +1,11 @@
 """The reference of the experiment file: a page a section, from the schema alone."""
 
 import json
-from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
-from docs._ext.markdown import escaped, table
+from docs._ext import schema_keys
+from docs._ext.markdown import anchor, escaped, facts_line, table
 from docs._ext.schema_keys import OWN_CLASS, REQUIRED, Key, Reference, Variant, literal
 from docs._ext.units import NO_UNIT
 
@@ -13,9 +14,12 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "reference" / "examples"
 
 GENERAL = "general"
 
+TOCTREE = "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
+"""The contents of an index for the built site: all pages beside it."""
+
 
 def pages(reference: Reference) -> dict[str, str]:
-    """The pages by name, as MyST Markdown: one for the keys of no section, one for each section, an index."""
+    """Return the pages by name, as Markdown: one for the keys of no section, one for each section, an index."""
     sections = [key for key in reference.top_level() if key.section]
     plain = [key for key in reference.top_level() if not key.section]
     made = {GENERAL: _general(reference, plain)}
@@ -24,50 +28,42 @@ def pages(reference: Reference) -> dict[str, str]:
 
 
 def _index(reference: Reference, plain: list[Key], sections: list[Key]) -> str:
-    entries = "\n".join([GENERAL, *(key.path for key in sections)])
-    rows = [[f"[{GENERAL}]({GENERAL}.md)", "Keys of no section: " + ", ".join(f"`{key.path}`" for key in plain)]]
+    rows = [[f"[{GENERAL}]({GENERAL}.md)", "Keys of no section: " + ", ".join(_link(key.path) for key in plain)]]
     for key in sections:
         rows.append([f"[`{key.path}`]({key.path}.md)", escaped(key.variants[0].description)])
-    every = "\n".join(f"- {{confval}}`{path}`" for path in sorted(reference.keys))
+    listed = "".join(f"- {_link(path, path)}\n" for path in sorted(reference.keys))
     return f"""# The experiment file
 
-An experiment is one YAML file; every key has a default unless it says *required*, and what is misspelt is refused in a
-line with file, key and what is allowed. These pages are made from the schema that `testbed validate` uses
-(`testbed schema` prints it as JSON schema, with which editors complete keys).
+An experiment is one YAML file. Every key has a default unless its entry says *required*. `testbed validate` refuses a
+misspelt key in one line that names the file, the key and the allowed keys. These pages are made from the same schema.
+`testbed schema` prints it as JSON schema, with which editors complete keys.
 
-{table(["section", "what it says"], rows)}
-`KEY=VALUE` after `--set` overrides a key: `testbed run FILE --set selection.participants=20`. A path here is what
-stands before the `=`; `sweep` takes the same paths. `null` is YAML's word for *none*.
+{table(["section", "contents"], rows)}
+`KEY=VALUE` after `--set` overrides a key: `testbed run FILE --set selection.participants=20`. The key is a dotted
+path, as in the list below; `sweep` takes the same paths. `null` is YAML's word for *none*.
 
-```{{toctree}}
-:hidden:
-
-{entries}
-```
-
+{TOCTREE}
 ## All keys
 
-:::{{div}} all-keys
-{every}
-:::
-"""
+{listed}"""
 
 
 def _general(reference: Reference, keys: list[Key]) -> str:
-    return "# General keys\n\n" + _example(GENERAL) + "".join(_entry(reference, key) for key in keys)
+    return "# General keys\n\n" + _example(GENERAL) + "## Keys\n\n" + "".join(_entry(reference, key) for key in keys)
 
 
 def _section(reference: Reference, section: Key) -> str:
-    parts = [f"# `{section.path}`\n\n", _entry(reference, section), _example(section.path)]
+    about = "\n".join(_variant(reference, section, variant) for variant in section.variants)
+    parts = [f"# `{section.path}`\n\n{about}\n", _example(section.path)]
     if section.path in reference.alternatives:
         parts.append(_alternatives(reference, section.path))
-        parts.append("## Keys\n\n")
+    parts.append("## Keys\n\n")
     deeper: dict[str, list[Key]] = {}
     for key in reference.below(section.path):
         deeper.setdefault(key.path.rpartition(".")[0], []).append(key)
     for path, keys in deeper.items():
         if path != section.path:
-            parts.append(f"## `{path}`\n\n")
+            parts.append(f"## Keys of `{path}`\n\n")
             if path in reference.alternatives:
                 parts.append(_forms(reference, path))
         parts += [_entry(reference, key) for key in keys]
@@ -87,13 +83,13 @@ def _alternatives(reference: Reference, section: str) -> str:
         keys = [f"{section}.{name}" for name in alternative.keys if f"{section}.{name}" != by]
         named[alternative.value] = (alternative, keys)
     everywhere = set.intersection(*(set(keys) for _, keys in named.values()))
-    parts = [f"{{confval}}`{by}` chooses one of:\n\n"]
+    parts = [f"{_link(by, by)} chooses one of:\n\n"]
     for value, (alternative, keys) in named.items():
         own = ", ".join(_link(key) for key in keys if key not in everywhere)
-        parts.append(f"`{value}`\n: {escaped(_of_choice(reference, by, value) or alternative.description)}\n")
-        parts.append(f"\n  Keys: {own}\n\n" if own else "\n")
+        about = escaped(_of_choice(reference, by, value) or alternative.description)
+        parts.append(f"- `{value}`: {about}" + (f"  \n  Keys: {own}\n" if own else "\n"))
     shared = ", ".join(_link(key) for key in reference.keys if key in everywhere)
-    return "".join(parts) + (f"All of them have {shared}.\n\n" if shared else "")
+    return "".join(parts) + (f"\nAll of them have {shared}.\n\n" if shared else "\n")
 
 
 def _of_choice(reference: Reference, by: str, value: str) -> str:
@@ -113,17 +109,25 @@ def _forms(reference: Reference, path: str) -> str:
     return f"One of:\n\n{listed}\n"
 
 
-def _link(path: str) -> str:
-    return f"{{confval}}`{path.rpartition('.')[2]} <{path}>`"
+def _link(path: str, text: str = "") -> str:
+    """Return a link to the entry of a key, with the last part of its path as the text."""
+    page = path.partition(".")[0].removesuffix("[]")
+    page = page if _is_section(page) else GENERAL
+    return f"[`{text or path.rpartition('.')[2]}`]({page}.md#{anchor(path)})"
+
+
+@cache
+def _is_section(name: str) -> bool:
+    return any(key.path == name and key.section for key in schema_keys.reference().top_level())
 
 
 def _entry(reference: Reference, key: Key) -> str:
-    """A key: what it means, its type, default and unit, and where it has them."""
+    """Return a heading with the key's path, its meaning, type, default and unit, and the alternatives that have it."""
     if _chooses(reference, key):
         body = _chosen(reference, key)
     else:
         body = "\n".join(_variant(reference, key, variant) for variant in key.variants)
-    return f"::::{{confval}} {key.path}\n{body}::::\n\n"
+    return f"### `{key.path}`\n\n{body}\n"
 
 
 def _chooses(reference: Reference, key: Key) -> bool:
@@ -139,8 +143,8 @@ def _chosen(reference: Reference, key: Key) -> str:
     what = escaped(reference.keys[section].variants[0].description)
     allowed = [f"`{one}`" for value in values for one in value.split(" or ")]
     facts = [("Allowed", ", ".join(allowed)), ("Default", _default_choice(reference, section))]
-    own = f"; `{OWN_CLASS}` is a [user-defined class](/how-to/own-classes.md)" if OWN_CLASS in values else ""
-    return f"{what}: one of the above{own}.\n\n" + _facts(facts)
+    own = f"; `{OWN_CLASS}` is a [user-defined class](../../how-to/own-classes.md)" if OWN_CLASS in values else ""
+    return f"{what}: one of the above{own}.\n\n{facts_line(facts)}"
 
 
 def _default_choice(reference: Reference, section: str) -> str:
@@ -168,7 +172,7 @@ def _variant(reference: Reference, key: Key, variant: Variant) -> str:
         facts.append(("Only with", only))
     if facts == [("Type", "section")]:
         facts = []
-    return f"{escaped(variant.description)}\n\n{_facts(facts)}"
+    return f"{escaped(variant.description)}\n\n{facts_line(facts)}".rstrip("\n") + "\n"
 
 
 def _only(reference: Reference, key: Key, variant: Variant) -> str:
@@ -190,7 +194,3 @@ def _default(value: object) -> str:
     if isinstance(value, dict | list):
         return f"`{json.dumps(value)}`" if value else "empty"
     return "none (`null`)" if value is None else literal(value)
-
-
-def _facts(facts: Iterable[tuple[str, str]]) -> str:
-    return "".join(f":{name}: {value}\n" for name, value in facts) + "\n"

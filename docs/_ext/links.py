@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from os.path import normpath
 from pathlib import Path
 
@@ -45,8 +45,15 @@ def prose(text: str) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def in_site(text: str, page: Path, address: str) -> str:
-    """A page's source with its links to files outside of docs/ leading to `address`."""
+def in_site(text: str, page: Path, address: str, library: Mapping[Path, str] | None = None) -> str:
+    """Return a page's source for the site, where links to files outside of docs/ lead elsewhere.
+
+    Args:
+        text: the source.
+        page: its path.
+        address: of the repository; links to its files lead there.
+        library: links to the site's entries of modules, by the modules' paths; these go before.
+    """
     lines = text.splitlines(keepends=True)
 
     def replaced(match: re.Match[str]) -> str:
@@ -55,6 +62,8 @@ def in_site(text: str, page: Path, address: str) -> str:
         target = _target(page, match[2])
         if target.is_relative_to(DOCS) or not target.exists():
             return match[0]
+        if library and target in library:
+            return f"{match[1]}{library[target]}{match[4]}"
         return f"{match[1]}{address}/{target.relative_to(ROOT)}{match[3] or ''}{match[4]}"
 
     for number, line in prose(text):

@@ -1,6 +1,7 @@
-"""Text as MyST Markdown."""
+"""Text as Markdown that GitHub and the built site both read."""
 
 import re
+from collections.abc import Iterable
 
 _CODE = re.compile(r"(``[^`]+``|`[^`\n]+`)")
 _SPECIAL = re.compile(r"([*_<>\[\]|#\\$])")
@@ -22,7 +23,19 @@ def escaped(text: str) -> str:
 
 
 def _linked(page: re.Match[str]) -> str:
-    return f"[](/{page[1]})"
+    """Return a link from a page two folders below docs/, named by the page's path there."""
+    return f"[{page[1].removesuffix('.md')}](../../{page[1]})"
+
+
+def anchor(heading: str) -> str:
+    """Return the name that a heading has in links, as GitHub and MyST make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def facts_line(facts: Iterable[tuple[str, str]]) -> str:
+    """Return names and values in one line, ending in a line feed; nothing for no facts."""
+    line = " · ".join(f"{name}: {value}" for name, value in facts)
+    return f"{line}\n" if line else ""
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -9,11 +9,9 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from docs._ext import api, columns, commands, configuration, diagrams, links
-from docs._ext.schema_keys import reference
+from docs._ext import api, committed, diagrams, links
 
-GENERATED = links.DOCS / "reference" / "generated"
-_TABLES = re.compile(r"^In the built site.*?^% columns of all tables$", re.DOTALL | re.MULTILINE)
+GENERATED = links.DOCS / "reference" / "generated" / "api"
 _log = logging.getLogger(__name__)
 
 
@@ -30,10 +28,11 @@ class Mermaid(SphinxDirective):
         return [nodes.raw("", f'<figure class="diagram">{drawn}</figure>', format="html")]
 
 
-def write_reference(_app: Sphinx) -> None:
-    """Write the generated pages that are new or have changed, and remove those that are none any more."""
-    parts = {"configuration": configuration.pages(reference()), "commands": commands.pages(), "api": api.pages()}
-    wanted = {GENERATED / part / f"{name}.md": text for part, made in parts.items() for name, text in made.items()}
+def write_library(_app: Sphinx) -> None:
+    """Write the library's pages that have changed, delete those without a source; warn of stale committed pages."""
+    for path in committed.stale(committed.pages()):
+        _log.warning("%s does not match the code; run: make reference", path.relative_to(links.ROOT))
+    wanted = {GENERATED / f"{name}.md": text for name, text in api.pages().items()}
     for path in set(GENERATED.rglob("*.md")) - set(wanted):
         path.unlink()
     for path, text in wanted.items():
@@ -48,8 +47,7 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
     for number, target, _ in links.local_links(path):
         if not target.exists():
             _log.warning("no such file: %s", target, location=(name, number))
-    text = links.in_site(source[0], path, links.repository())
-    source[0] = _TABLES.sub(lambda _: columns.tables(), text)
+    source[0] = links.in_site(source[0], path, links.repository(), api.entries())
 
 
 def attribute(_app: Sphinx, what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
@@ -94,7 +92,7 @@ def _escaped(text: str) -> str:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("mermaid", Mermaid)
-    app.connect("builder-inited", write_reference)
+    app.connect("builder-inited", write_library)
     app.connect("source-read", read)
     app.connect("autodoc-process-docstring", attribute, priority=400)
     app.connect("autodoc-process-docstring", docstring, priority=600)

@@ -9,7 +9,7 @@ import pytest
 
 import analysis.comparison.summary
 from analysis.comparison import overhead, seed_pairs
-from docs._ext import api, columns, commands, configuration, schema_keys
+from docs._ext import api, columns, commands, committed, configuration, schema_keys
 from testbed.experiment import load
 from testbed.experiment.schema import points
 from tests.analysis.recorded import synthetic_run
@@ -40,8 +40,27 @@ def test_every_key_of_the_schema_is_there() -> None:
 
     schema = Experiment.model_json_schema()
     assert keys_of(schema, schema) == set(REFERENCE.keys)
-    pages = "".join(PAGES.values())
-    assert [key.path for key in KEYS if pages.count(f"{{confval}} {key.path}\n") != 1] == []
+    lines = "".join(PAGES.values()).splitlines()
+    titles = {key.path for key in REFERENCE.top_level() if key.section}
+    assert [key.path for key in KEYS if lines.count(f"{'#' if key.path in titles else '###'} `{key.path}`") != 1] == []
+
+
+def test_the_committed_pages_match_the_code() -> None:
+    """`make reference` writes them."""
+    assert committed.stale(committed.pages()) == []
+
+
+def test_a_page_that_differs_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committed, "FOLDER", tmp_path)
+    wanted = {tmp_path / "commands" / "run.md": "new\n", tmp_path / "columns.md": "columns\n"}
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands" / "run.md").write_text("old\n")
+    (tmp_path / "commands" / "removed.md").write_text("removed\n")
+    assert committed.write(wanted) == [
+        tmp_path / name for name in ("columns.md", "commands/removed.md", "commands/run.md")
+    ]
+    assert committed.stale(wanted) == []
+    assert not (tmp_path / "commands" / "removed.md").exists()
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.path)
@@ -60,11 +79,11 @@ def test_every_number_has_a_unit_or_is_known_to_have_none() -> None:
 
 def test_the_reference_says_what_a_key_takes() -> None:
     text = PAGES["selection"]
-    entry = text[text.index("{confval} selection.over_selection") :].split("::::")[0]
-    assert ":Type: number, 1 to 100\n:Default: `1.3`\n" in entry
+    entry = text[text.index("### `selection.over_selection`") :].split("\n###")[0]
+    assert "Type: number, 1 to 100 · Default: `1.3`" in entry
     assert "`lotto-client-centric`" in entry
-    deadline = PAGES["time"][PAGES["time"].index("{confval} time.deadline_s") :].split("::::")[0]
-    assert ":Type: number, more than 0\n:Default: `60.0`\n:Unit: seconds\n" in deadline
+    deadline = PAGES["time"][PAGES["time"].index("### `time.deadline_s`") :].split("\n###")[0]
+    assert "Type: number, more than 0 · Default: `60.0` · Unit: seconds" in deadline
 
 
 @pytest.mark.parametrize("name", sorted(set(PAGES) - {"index"}))
@@ -111,12 +130,12 @@ def test_every_command_and_option_is_there() -> None:
     pages = commands.pages()
     text = "".join(pages.values())
     for words, command in commands.leaves(commands.command_line()):
-        assert f"{{program}} {' '.join(words)}\n" in text
+        assert f"```text\n{' '.join(words)}" in text
         page = pages[words[1]]
         for parameter in command.params:
             assert parameter.help or parameter.hidden, (words, parameter.name)
             if parameter.opts[0].startswith("-") and not parameter.hidden:
-                assert re.search(rf"^:::\{{option\}} .*{re.escape(parameter.opts[0])}\b", page, re.MULTILINE)
+                assert re.search(rf"^- `(?:[^`]*, )?{re.escape(parameter.opts[0])}\b", page, re.MULTILINE)
 
 
 def test_every_command_has_an_example_of_itself() -> None:
