@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Claim, above, below, between, equal
 from analysis.statistics import Interval, mean_interval
 from testbed.experiment.schema import Experiment
@@ -51,6 +52,7 @@ def experiment(tolerated: int | None, seeds: int) -> Experiment:
             "rounds": ROUNDS,
             "population": 100,
             "workload": {
+                **WORKLOAD,
                 "dataset": "digits",
                 "model": "logistic",
                 "batch_size": 10,
@@ -62,7 +64,7 @@ def experiment(tolerated: int | None, seeds: int) -> Experiment:
             "availability": {"dropout": {"rate": DROPOUT_RATE, "stage": "random"}},
             "privacy": {"delta": 1e-4},
             "records": {"aggregates": "all"},
-            "time": {"compute": "modelled", "disconnects": "visible", "deadline_s": 30},
+            "time": {**TIME, "compute": "modelled", "disconnects": "visible", "deadline_s": 30},
             "sweep": {"seed": list(range(1, seeds + 1))},
         }
     )

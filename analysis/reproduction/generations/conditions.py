@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from analysis.reproduction.generations.protocols import Generation, Setting
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
 
@@ -144,12 +145,12 @@ def _keys(size: Size, condition: Condition, generation: Generation) -> dict[str,
         "seed": _SEED,
         "rounds": size.rounds,
         "population": setting.participants,
-        "workload": {**size.workload, **condition.model, "evaluate_every": size.rounds},
+        "workload": {**WORKLOAD, **size.workload, **condition.model, "evaluate_every": size.rounds},
         "selection": {"protocol": "random", "participants": setting.participants},
         "links": WIRED,
         "availability": {"dropout": {"rate": condition.dropout, "stage": generation.upload}},
         "devices": {"model": "constant", "factor": 1.0},
-        "time": {"compute": "modelled", "deadline_s": 600.0, "disconnects": "visible"},
+        "time": {**TIME, "compute": "modelled", "deadline_s": 600.0, "disconnects": "visible"},
         "cluster": {"network": "in-process"},
     }
     if condition.phones:

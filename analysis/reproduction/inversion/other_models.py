@@ -18,6 +18,7 @@ from analysis.attacks.other_models import (
 )
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Claim, above, equal
 from analysis.statistics import interval_of, mean_interval
 from testbed.adversary.crafted_models import SendCraftedModel, SendDifferentModels
@@ -39,12 +40,12 @@ def experiment(attack: str, participants: Sequence[int], rounds: int, aggregatio
             "seed": 1,
             "rounds": rounds,
             "population": 100,
-            "workload": {"dataset": "digits", "model": "mlp", "batch_size": 100, "evaluate_every": rounds},
+            "workload": {**WORKLOAD, "dataset": "digits", "model": "mlp", "batch_size": 100, "evaluate_every": rounds},
             "selection": {"protocol": "random", "participants": participants[0]},
             "aggregation": aggregation,
             "adversary": {"dishonest": 0, "server": attack},
             "records": {"aggregates": "all"},
-            "time": {"compute": "modelled"},
+            "time": {**TIME, "compute": "modelled"},
             "sweep": {"selection.participants": list(participants)},
         }
     )

@@ -17,6 +17,7 @@ from scipy.stats import binom
 from analysis.bounds.lotto import secagg_fails
 from analysis.marks import marks
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Claim, equal, true
 from analysis.statistics import Proportion
 from analysis.style import COLUMN_INCHES, PAGE_INCHES, house_style, protocol_colours, save
@@ -85,11 +86,17 @@ def experiment(
             "seed": seed,
             "rounds": rounds,
             "population": population,
-            "workload": {"dataset": "digits", "model": "logistic", "batch_size": 32, "evaluate_every": rounds},
+            "workload": {
+                **WORKLOAD,
+                "dataset": "digits",
+                "model": "logistic",
+                "batch_size": 32,
+                "evaluate_every": rounds,
+            },
             "selection": {"protocol": selection, "participants": participants},
             "aggregation": {"protocol": "secagg", **aggregation},
             "adversary": {"dishonest": dishonest, "server": list(attacks)},
-            "time": {"compute": "modelled"},
+            "time": {**TIME, "compute": "modelled"},
             "cluster": {"network": "in-process"},
         }
     )

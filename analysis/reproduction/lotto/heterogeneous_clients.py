@@ -23,6 +23,7 @@ from analysis.reproduction.lotto.published import (
     Application,
     derived,
 )
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Claim
 from testbed.experiment.schema import Experiment
 
@@ -116,6 +117,7 @@ def experiment(
             "rounds": rounds,
             "population": setting.population,
             "workload": {
+                **WORKLOAD,
                 "dataset": DATASETS[application],
                 "model": setting.model,
                 "samples_per_client": setting.samples_per_client,
@@ -130,7 +132,7 @@ def experiment(
             "aggregation": aggregation,
             "links": LINKS,
             "devices": {"model": "zipf", "exponent": ZIPF, "fastest": 1.0, "slowest": setting.slowest},
-            "time": {"compute": "modelled", "costs": costs, "deadline_s": 86_400.0},
+            "time": {**TIME, "compute": "modelled", "costs": costs, "deadline_s": 86_400.0},
             "sweep": {key: list(values) for key, values in sweep.items()},
         }
     )

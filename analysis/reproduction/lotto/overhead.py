@@ -38,6 +38,7 @@ from analysis.reproduction.lotto.published import (
     Cost,
     derived,
 )
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.statistics import mean_interval
 from testbed.emulation.compute.cost import REFERENCE_COSTS
 from testbed.experiment.schema import Experiment
@@ -126,6 +127,7 @@ def experiment(
             "rounds": rounds,
             "population": population,
             "workload": {
+                **WORKLOAD,
                 "dataset": DATASETS[application],
                 "samples_per_client": SAMPLES[application],
                 "training": training,
@@ -141,6 +143,7 @@ def experiment(
             "links": {**LINKS, "latency_ms": LATENCY_MS},
             "devices": {"model": "constant", "factor": 1.0},
             "time": {
+                **TIME,
                 "compute": "modelled",
                 "costs": _costs(costs, application),
                 "deadline_s": 86_400.0,

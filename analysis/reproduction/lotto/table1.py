@@ -13,6 +13,7 @@ import pandas as pd
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
 from analysis.reproduction.lotto.published import PAPER
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Claim, within
 from testbed.experiment.schema import Experiment, validated
 from testbed.records import RunRecords
@@ -71,6 +72,7 @@ def experiment(selection: Mapping[str, Any], population: int, participants: int)
             "rounds": ROUNDS,
             "population": population,
             "workload": {
+                **WORKLOAD,
                 "dataset": "synthetic-femnist",
                 "model": "logistic",
                 "training": "simulated",
@@ -80,7 +82,11 @@ def experiment(selection: Mapping[str, Any], population: int, participants: int)
             },
             "selection": {"participants": participants, **selection},
             "aggregation": {"protocol": "plain"},
-            "time": {"compute": "modelled", "costs": {"train.parameter_example": 0.0, "float.add.element": 0.0}},
+            "time": {
+                **TIME,
+                "compute": "modelled",
+                "costs": {"train.parameter_example": 0.0, "float.add.element": 0.0},
+            },
         },
         "lotto-table1",
     )

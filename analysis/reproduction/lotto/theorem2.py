@@ -22,6 +22,7 @@ from analysis.bounds.lotto import allowed, expected_share, selection_probability
 from analysis.bounds.tails import survival
 from analysis.marks import marks
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Check, Claim, equal, within_factor
 from analysis.statistics import Interval, Proportion, mean_interval
 from analysis.style import PAGE_INCHES, house_style, protocol_colours, save
@@ -95,10 +96,16 @@ def experiment_of(condition: Condition, rounds: int) -> Any:
             "seed": 1,
             "rounds": rounds,
             "population": POPULATION,
-            "workload": {"dataset": "digits", "model": "logistic", "batch_size": 100, "evaluate_every": rounds},
+            "workload": {
+                **WORKLOAD,
+                "dataset": "digits",
+                "model": "logistic",
+                "batch_size": 100,
+                "evaluate_every": rounds,
+            },
             "selection": selection,
             "aggregation": {"protocol": "plain"},
-            "time": {"compute": "modelled"},
+            "time": {**TIME, "compute": "modelled"},
             "cluster": {"network": "in-process"},
             "adversary": {"dishonest": DISHONEST, "server": list(condition.server)},
         },

@@ -15,6 +15,7 @@ import pandas as pd
 from scipy.stats import binom
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Check, Claim, above, equal
 from analysis.statistics import Proportion, mean_interval
 from testbed.arrays import Floats
@@ -34,10 +35,16 @@ def experiment_of(variant: str, server: str, rounds: int, seeds: int) -> Any:
             "name": f"{variant}, {server}",
             "rounds": rounds,
             "population": POPULATION,
-            "workload": {"dataset": "digits", "model": "logistic", "batch_size": 100, "evaluate_every": rounds},
+            "workload": {
+                **WORKLOAD,
+                "dataset": "digits",
+                "model": "logistic",
+                "batch_size": 100,
+                "evaluate_every": rounds,
+            },
             "selection": {"protocol": variant, "participants": PARTICIPANTS, "over_selection": FACTOR},
             "aggregation": {"protocol": "plain"},
-            "time": {"compute": "modelled"},
+            "time": {**TIME, "compute": "modelled"},
             "cluster": {"network": "in-process"},
             "adversary": {"dishonest": 0, "server": _SERVERS[server]},
             "sweep": {"seed": list(range(1, seeds + 1))},

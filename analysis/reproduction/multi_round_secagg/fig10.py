@@ -17,6 +17,7 @@ from analysis.attacks.reconstruction import Reconstruction, histogram, reconstru
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.multi_round_secagg.published import DECAY, MILESTONES
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Claim, above, equal, within_factor
 from analysis.statistics import mean_interval
 from testbed.arrays import Floats
@@ -95,7 +96,7 @@ def experiment(scale: LeastSquaresScale, rate: str, seeds: int, data: Path | Non
     """Both selections with every seed; the sums of the longest window are recorded."""
     keys, before = scale.rates[rate]
     last = before + WINDOWS[-1]
-    workload = {**scale.workload, **keys, "momentum": 0.0, "evaluate_every": last}
+    workload = {**WORKLOAD, **scale.workload, **keys, "momentum": 0.0, "evaluate_every": last}
     if workload["dataset"] == "cifar10":
         workload |= {"dataset": "synthetic-cifar10"} if data is None else {"path": str(data)}
     return Experiment.model_validate(
@@ -106,7 +107,7 @@ def experiment(scale: LeastSquaresScale, rate: str, seeds: int, data: Path | Non
             "workload": workload,
             "selection": {"participants": PARTICIPANTS},
             "aggregation": {"protocol": "plain"},
-            "time": {"compute": "modelled"},
+            "time": {**TIME, "compute": "modelled"},
             "cluster": {"network": "in-process"},
             "records": {"aggregates": [before + 1, last]},
             "sweep": {

@@ -12,6 +12,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Claim, above
 from analysis.statistics import mean_interval
 from analysis.style import house_style, save
@@ -52,6 +53,7 @@ def experiment(dataset: str, data: Any = None) -> Experiment:
             "rounds": ROUNDS,
             "population": POPULATION,
             "workload": {
+                **WORKLOAD,
                 "dataset": dataset,
                 "model": "mlp",
                 "samples_per_client": 1,
@@ -63,7 +65,7 @@ def experiment(dataset: str, data: Any = None) -> Experiment:
             },
             "selection": {"participants": PARTICIPANTS},
             "aggregation": {"protocol": "secagg", "clip": 0.01, "threshold": 5},
-            "time": {"compute": "modelled"},
+            "time": {**TIME, "compute": "modelled"},
             "cluster": {"network": "in-process"},
             "records": {"aggregates": "all"},
             "sweep": {

@@ -18,6 +18,7 @@ import numpy as np
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.multi_round_secagg.published import RANDOM, SCHEMES, SEEDS, SETTINGS, UNAVAILABLE, Setting
 from analysis.reproduction.multi_round_secagg.tasks import Task
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.training_runs import AccuracyCurves, best_of, describe_data, late_recalls, runs_by_scheme
 from testbed.arrays import Floats, Ids
 from testbed.errors import RunError
@@ -85,6 +86,7 @@ def experiment(
             "rounds": task.rounds,
             "population": task.population,
             "workload": {
+                **WORKLOAD,
                 "momentum": 0.0,
                 "evaluate_every": task.evaluate_every,
                 **task.workload,
@@ -93,7 +95,7 @@ def experiment(
             "selection": {"participants": task.participants},
             "aggregation": {"protocol": "plain"},
             "availability": availability,
-            "time": {"compute": "modelled", "deadline_s": 86_400.0},
+            "time": {**TIME, "compute": "modelled", "deadline_s": 86_400.0},
             "sweep": {
                 "workload.learning_rate": list(rates),
                 "selection": [dict(selection) for selection in selections],

@@ -16,6 +16,7 @@ import pandas as pd
 from analysis.attacks.reconstruction import errors, estimates, histogram, view
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Claim, below, equal, within_factor
 from analysis.statistics import mean_interval
 from testbed.arrays import Floats
@@ -66,6 +67,7 @@ def experiment(scale: ModelScale, seeds: int) -> Experiment:
             "rounds": last,
             "population": POPULATION,
             "workload": {
+                **WORKLOAD,
                 **scale.workload,
                 "momentum": 0.0,
                 "partition": {"scheme": "iid"},
@@ -73,7 +75,7 @@ def experiment(scale: ModelScale, seeds: int) -> Experiment:
             },
             "selection": {"protocol": "random", "participants": PARTICIPANTS},
             "aggregation": {"protocol": "plain"},
-            "time": {"compute": "modelled"},
+            "time": {**TIME, "compute": "modelled"},
             "cluster": {"network": "in-process"},
             "records": {"aggregates": [BEFORE + 1, last]},
             "sweep": {"seed": list(range(1, seeds + 1))},

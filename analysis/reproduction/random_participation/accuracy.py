@@ -30,6 +30,7 @@ from analysis.bounds.random_participation import (
 )
 from analysis.marks import marks
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.random_participation.published import (
     DELTA,
     EPSILON,
@@ -108,6 +109,7 @@ def experiment(title: str, task: TrainingTask, schemes: Sequence[tuple[float, fl
             "rounds": task.rounds,
             "population": task.population,
             "workload": {
+                **WORKLOAD,
                 **task.workload,
                 "samples_per_client": task.who.local_samples,
                 "evaluate_every": max(1, task.rounds // task.evaluations),
@@ -119,7 +121,7 @@ def experiment(title: str, task: TrainingTask, schemes: Sequence[tuple[float, fl
                 "momentum": 0.9,
                 "sigma": 0.0,
             },
-            "time": {"compute": "modelled", "deadline_s": 86_400.0},
+            "time": {**TIME, "compute": "modelled", "deadline_s": 86_400.0},
             "sweep": {"aggregation": points},
         }
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Claim, within_factor
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
@@ -66,6 +67,7 @@ def experiment(users: int, consistency: str) -> Experiment:
             "rounds": 1,
             "population": users,
             "workload": {
+                **WORKLOAD,
                 "dataset": "digits",
                 "model": "logistic",
                 "partition": {"scheme": "overlapping"},
@@ -81,7 +83,7 @@ def experiment(users: int, consistency: str) -> Experiment:
                 "threshold": 0.7,
                 "consistency": consistency,
             },
-            "time": {"compute": "modelled"},
+            "time": {**TIME, "compute": "modelled"},
         }
     )
 
