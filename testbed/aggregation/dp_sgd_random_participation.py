@@ -138,7 +138,7 @@ class RandomParticipationParameters(AggregationParameters):
         if workload.training != "real":
             raise ValueError(f"protocol: {_NAME} needs gradients; set workload.training to real")
         for key in _UNREAD:
-            if getattr(workload, key) != type(workload).model_fields[key].default:
+            if not workload.has_default(key):
                 instead = f", and set aggregation.{key}" if key in ("learning_rate", "momentum") else ""
                 raise ValueError(
                     f"protocol: {_NAME} does not read workload.{key}, as the server steps; leave it out{instead}"

@@ -91,7 +91,7 @@ class FlowerSection(BaseModel):
 
     def check(self, workload: Any) -> None:
         """Raise `ValueError` (one line) for a key of the ``workload`` section that a Flower app does not read."""
-        fields, values = type(workload).model_fields, dict(workload)
+        fields = type(workload).model_fields
         for key in sorted(set(fields) - {"flower", "epochs", "samples_per_client", "evaluate_every"}):
-            if values[key] != fields[key].get_default(call_default_factory=True):
+            if not workload.has_default(key):
                 raise ValueError(f"{key} has no effect on a Flower app, which trains its clients itself; leave it out")

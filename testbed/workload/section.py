@@ -6,6 +6,7 @@ section derives from what data sets and models say of themselves (`testbed.workl
 
 import re
 from bisect import bisect_left
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -25,6 +26,15 @@ from testbed.workload.transformers import TransformersKey
 LOSSES = ("cross_entropy", "bce", "mse", "l1")
 METRICS = ("macro-f1", "mae", "r2")
 OPTIMIZERS = ("sgd", "adamw")
+
+
+FORMER_DEFAULTS: Mapping[str, Any] = {"momentum": 0.9}
+"""Defaults of earlier versions, which experiment.yaml of their runs has written out."""
+
+
+def _default_momentum(section: Mapping[str, Any]) -> float:
+    """Of a section that has the optimizer: 0 as in McMahan et al. 2017, or AdamW's usual beta1."""
+    return 0.9 if section.get("optimizer") == "adamw" else 0.0
 
 
 def _list_datasets(schema: JsonDict) -> None:
@@ -162,7 +172,7 @@ class WorkloadSection(BaseModel):
     )
     optimizer: str = Field(
         default="sgd",
-        description="Local optimizer, with fresh state in every round: sgd with momentum, adamw (momentum is its "
+        description="Local optimizer, with fresh state in every round: sgd, adamw (momentum is its "
         "beta1; beta2 0.999, epsilon 1e-8), or package.module:Class, e.g. torch.optim:RMSprop, made with the learning "
         "rate and optimizer_options alone.",
         json_schema_extra={"examples": [*OPTIMIZERS, "torch.optim:RMSprop"]},
@@ -192,7 +202,10 @@ class WorkloadSection(BaseModel):
         default=0.05, gt=0, le=1000, allow_inf_nan=False, description="Local learning rate of round 1 (eta)."
     )
     momentum: float = Field(
-        default=0.9, ge=0, lt=1, description="Momentum of the local optimizer, started from zero in every round."
+        default_factory=_default_momentum,
+        ge=0,
+        lt=1,
+        description="Momentum of the local optimizer, started from zero in every round (unset: 0, of adamw 0.9).",
     )
     weight_decay: float = Field(
         default=0.0,
@@ -234,6 +247,15 @@ class WorkloadSection(BaseModel):
         description="Instead of dataset and model: the clients of a Flower app, unchanged (its folder, or "
         "module:app; see docs/how-to/flower.md).",
     )
+
+    def has_default(self, key: str) -> bool:
+        """Whether a key has its default, or that of an earlier version: nobody need have written the value.
+
+        A check that refuses a key which nothing reads asks this, so that experiment.yaml of old runs stays valid.
+        """
+        value = dict(self)[key]
+        default = type(self).model_fields[key].get_default(call_default_factory=True, validated_data=dict(self))
+        return bool(value == default) or (key in FORMER_DEFAULTS and value == FORMER_DEFAULTS[key])
 
     @property
     def is_built_in(self) -> bool:
@@ -328,7 +350,7 @@ class WorkloadSection(BaseModel):
                 )
             return
         for key in ("momentum", "weight_decay"):
-            if getattr(self, key) != type(self).model_fields[key].default:
+            if not self.has_default(key):
                 raise ValueError(f"{key} is not read for {self.optimizer}; say it in optimizer_options")
         if self.clients_at_once > 1:
             raise ValueError(f"clients_at_once: not with {self.optimizer}, which has one client's state; leave it out")

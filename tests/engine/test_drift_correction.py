@@ -265,13 +265,13 @@ FEDDYN = {"drift_correction": {"name": "feddyn", "alpha": 0.1}}
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"workload": SCAFFOLD}, MOMENTUM),
+        ({"workload": SCAFFOLD | {"momentum": 0.9}}, MOMENTUM),
         ({"workload": SCAFFOLD | {"optimizer": "adamw"}}, "corrects plain gradient steps, not adamw"),
-        ({"workload": SCAFFOLD | {"momentum": 0, "proximal": 1.0}}, "proximal: not with drift_correction: scaffold"),
-        ({"workload": SCAFFOLD | {"momentum": 0, "clients_at_once": 4}}, "clients_at_once: drift_correction: scaffold"),
-        ({"workload": SCAFFOLD | {"momentum": 0, "training": "simulated"}}, "drift_correction: simulated training"),
+        ({"workload": SCAFFOLD | {"proximal": 1.0}}, "proximal: not with drift_correction: scaffold"),
+        ({"workload": SCAFFOLD | {"clients_at_once": 4}}, "clients_at_once: drift_correction: scaffold"),
+        ({"workload": SCAFFOLD | {"training": "simulated"}}, "drift_correction: simulated training"),
         (
-            {"workload": SCAFFOLD | {"momentum": 0, "learning_rate_schedule": {"rounds": 5, "last": 0}}},
+            {"workload": SCAFFOLD | {"learning_rate_schedule": {"rounds": 5, "last": 0}}},
             "learning_rate_schedule.last: 0; scaffold divides by the learning rate",
         ),
         ({"workload": {"drift_correction": {"name": "feddyn"}}}, "drift_correction: alpha: is required for feddyn"),
@@ -279,14 +279,14 @@ FEDDYN = {"drift_correction": {"name": "feddyn", "alpha": 0.1}}
         ({"workload": {"drift_correction": {"name": "scafold"}}}, "drift_correction.name: should be 'scaffold'"),
         ({"workload": {"drift_correction": {"name": "feddyn", "alpha": 0}}}, "alpha: should be greater than 0, not 0"),
         ({"workload": {"local_layers": {}}}, "workload.local_layers: last: or first: says how many layers stay"),
-        ({"workload": SCAFFOLD | {"momentum": 0, "local_layers": {"last": 1}}}, "local_layers: not with drift_correct"),
+        ({"workload": SCAFFOLD | {"local_layers": {"last": 1}}}, "local_layers: not with drift_correct"),
         ({"workload": {"local_layers": {"last": 1}, "clients_at_once": 4}}, "clients with local_layers train one at"),
         ({"workload": {"local_layers": {"last": 1}, "metrics": ["mae"]}}, "metrics: with local_layers loss and"),
         ({"workload": {"local_layers": {"last": -1}}}, "local_layers.last: should be greater than or equal to 0"),
         ({"workload": {"flower": {"app": "x:app"}} | SCAFFOLD}, "drift_correction has no effect on a Flower app"),
         (
             {
-                "workload": SCAFFOLD | {"momentum": 0},
+                "workload": SCAFFOLD,
                 "aggregation": {"protocol": "secagg", "weights": "equal", "noise": NOISE},
             },
             "workload.drift_correction: scaffold sums what no noise was planned for; leave out aggregation.noise",
@@ -300,28 +300,28 @@ FEDDYN = {"drift_correction": {"name": "feddyn", "alpha": 0.1}}
         ),
         (
             {
-                "workload": FEDDYN | {"momentum": 0},
+                "workload": FEDDYN,
                 "aggregation": {"protocol": "plain", "server_optimizer": {"name": "adam"}},
             },
             "workload.drift_correction: feddyn has a server's step of its own; leave out server_optimizer",
         ),
         (
             {
-                "workload": SCAFFOLD | {"momentum": 0},
+                "workload": SCAFFOLD,
                 "aggregation": {"protocol": "secagg", "compression": {"name": "random-k", "share": 0.1}},
             },
             "workload.drift_correction: scaffold sums up over the rounds what clients keep, which compressed updates",
         ),
         (
             {
-                "workload": FEDDYN | {"momentum": 0},
+                "workload": FEDDYN,
                 "aggregation": {"protocol": "plain", "compression": {"name": "quantise", "bits": 8}},
             },
             "are not; leave out aggregation.compression",
         ),
         (
             {
-                "workload": SCAFFOLD | {"momentum": 0},
+                "workload": SCAFFOLD,
                 "selection": {"protocol": "bernoulli", "client_rate": 0.3},
                 "aggregation": {"protocol": "dp-sgd-random-participation", "sample_rate": 0.2, "sigma": 1.0},
             },

@@ -1,0 +1,56 @@
+"""Defaults of local training: what they are by optimizer, and that experiment.yaml of earlier versions stays valid."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from testbed.experiment.schema import Experiment, points
+from testbed.workload.section import FORMER_DEFAULTS, WorkloadSection
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "momentum"),
+    [("sgd", 0.0), ("adamw", 0.9), ("torch.optim:RMSprop", 0.0)],
+)
+def test_momentum_is_that_of_the_optimizer(optimizer: str, momentum: float) -> None:
+    section = WorkloadSection(optimizer=optimizer)
+    assert section.momentum == momentum
+    assert section.model_dump()["momentum"] == momentum  # experiment.yaml has it written out
+    assert "momentum" not in section.model_fields_set
+
+
+def test_a_value_that_is_given_stays() -> None:
+    assert WorkloadSection(momentum=0.5).momentum == 0.5
+    assert WorkloadSection(optimizer="adamw", momentum=0).momentum == 0
+
+
+def test_the_points_of_a_sweep_over_optimizers_have_their_own_defaults() -> None:
+    swept = Experiment.model_validate({"sweep": {"workload.optimizer": ["sgd", "adamw"]}})
+    assert [point.experiment.workload.momentum for point in points(swept, "x")] == [0.0, 0.9]
+
+
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        {"workload": {"optimizer": "torch.optim:RMSprop", "momentum": 0.9}},
+        {"workload": {"flower": "their_app", **FORMER_DEFAULTS}},
+        {
+            "workload": {**FORMER_DEFAULTS},
+            "selection": {"protocol": "bernoulli", "client_rate": 0.1},
+            "aggregation": {"protocol": "dp-sgd-random-participation", "sample_rate": 0.1, "sigma": 1.0},
+        },
+    ],
+    ids=["own optimizer", "flower", "dp-sgd"],
+)
+def test_former_defaults_may_stand_where_nothing_reads_them(experiment: dict[str, Any]) -> None:
+    """An experiment.yaml of an earlier version has them written out."""
+    written = Experiment.model_validate(experiment).workload
+    assert all(written.has_default(key) for key in FORMER_DEFAULTS if key in experiment["workload"])
+
+
+def test_other_values_are_refused_where_nothing_reads_them() -> None:
+    with pytest.raises(ValidationError, match="momentum"):
+        WorkloadSection(optimizer="torch.optim:RMSprop", momentum=0.5)
+    with pytest.raises(ValidationError, match="momentum"):
+        WorkloadSection(flower="their_app", momentum=0.5)
