@@ -110,8 +110,9 @@ class Time(Section):
         description="Seconds from the end of a round, skipped ones too, to the next; clients may come back",
     )
     disconnects: Literal["visible", "invisible"] = Field(
-        "invisible",
-        description="Does the server learn at once that a client has gone, or only by its silence?",
+        "visible",
+        description="How the server learns that a client has gone. visible: at once, as from a closed connection; "
+        "invisible: only by its silence until the stage's deadline, as behind a mobile network",
     )
 
     @property
