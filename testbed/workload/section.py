@@ -28,13 +28,18 @@ METRICS = ("macro-f1", "mae", "r2")
 OPTIMIZERS = ("sgd", "adamw")
 
 
-FORMER_DEFAULTS: Mapping[str, Any] = {"momentum": 0.9}
+FORMER_DEFAULTS: Mapping[str, Any] = {"momentum": 0.9, "batch_size": 20, "learning_rate": 0.05}
 """Defaults of earlier versions, which experiment.yaml of their runs has written out."""
 
 
 def _default_momentum(section: Mapping[str, Any]) -> float:
     """Of a section that has the optimizer: 0 as in McMahan et al. 2017, or AdamW's usual beta1."""
     return 0.9 if section.get("optimizer") == "adamw" else 0.0
+
+
+def _default_learning_rate(section: Mapping[str, Any]) -> float:
+    """Of a section that has the optimizer: that of plain SGD in McMahan et al. 2017, or AdamW's usual one."""
+    return 0.001 if section.get("optimizer") == "adamw" else 0.1
 
 
 def _list_datasets(schema: JsonDict) -> None:
@@ -184,7 +189,7 @@ class WorkloadSection(BaseModel):
     )
     epochs: int = Field(default=1, ge=1, le=10_000, description="Local passes over a client's samples per round (E).")
     batch_size: int = Field(
-        default=20,
+        default=10,
         ge=1,
         le=1_000_000,
         description="Samples per local step (B); the last batch may be smaller.",
@@ -199,7 +204,11 @@ class WorkloadSection(BaseModel):
         "normalisation, DP-SGD or measured compute (see docs/how-to/gpu.md).",
     )
     learning_rate: float = Field(
-        default=0.05, gt=0, le=1000, allow_inf_nan=False, description="Local learning rate of round 1 (eta)."
+        default_factory=_default_learning_rate,
+        gt=0,
+        le=1000,
+        allow_inf_nan=False,
+        description="Local learning rate of round 1 (eta; unset: 0.1, of adamw 0.001).",
     )
     momentum: float = Field(
         default_factory=_default_momentum,

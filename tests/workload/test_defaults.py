@@ -10,14 +10,15 @@ from testbed.workload.section import FORMER_DEFAULTS, WorkloadSection
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "momentum"),
-    [("sgd", 0.0), ("adamw", 0.9), ("torch.optim:RMSprop", 0.0)],
+    ("optimizer", "momentum", "learning_rate"),
+    [("sgd", 0.0, 0.1), ("adamw", 0.9, 0.001), ("torch.optim:RMSprop", 0.0, 0.1)],
 )
-def test_momentum_is_that_of_the_optimizer(optimizer: str, momentum: float) -> None:
+def test_momentum_and_rate_are_those_of_the_optimizer(optimizer: str, momentum: float, learning_rate: float) -> None:
     section = WorkloadSection(optimizer=optimizer)
-    assert section.momentum == momentum
-    assert section.model_dump()["momentum"] == momentum  # experiment.yaml has it written out
-    assert "momentum" not in section.model_fields_set
+    assert (section.momentum, section.learning_rate) == (momentum, learning_rate)
+    written = section.model_dump()  # experiment.yaml has them written out
+    assert (written["momentum"], written["learning_rate"]) == (momentum, learning_rate)
+    assert not section.model_fields_set & {"momentum", "learning_rate"}
 
 
 def test_a_value_that_is_given_stays() -> None:
