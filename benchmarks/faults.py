@@ -51,7 +51,7 @@ def experiment(rounds: int = ROUNDS, **changes: Any) -> Experiment:
         "selection": {"protocol": "lotto-client-centric", "participants": 8, "over_selection": 2},
         "aggregation": {"protocol": "secagg", "threshold": 0.6},
         "availability": {"dropout": {"rate": 0.1}},
-        "time": {"compute": "modelled", "deadline_s": 5},
+        "time": {"compute": "modelled", "deadline_s": 5, "disconnects": "invisible"},
     }  # fmt: skip
     return Experiment.model_validate(described | changes)
 

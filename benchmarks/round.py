@@ -37,7 +37,8 @@ def experiment_of(population: int, participants: int, samples: int, rounds: int)
         {
             "name": "benchmark-round", "seed": 1, "rounds": rounds, "population": population,
             "workload": {
-                "dataset": "synthetic-femnist", "samples_per_client": samples, "batch_size": 20, "momentum": 0.9,
+                "dataset": "synthetic-femnist", "samples_per_client": samples, "batch_size": 20, "learning_rate": 0.05,
+                "momentum": 0.9,
                 "evaluate_every": rounds + 1,
             },
             "selection": {"protocol": "random", "participants": participants},

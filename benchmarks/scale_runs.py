@@ -40,11 +40,12 @@ def experiment_of(population: int, participants: int, rounds: int, **sections: A
             "name": "benchmark-scale", "seed": 1, "rounds": rounds, "population": population,
             "workload": {
                 "dataset": "synthetic-femnist", "model": MODEL, "samples_per_client": SAMPLES, "test_samples": 200,
+                "batch_size": 20, "learning_rate": 0.05, "momentum": 0.9,
                 "evaluate_every": rounds + 1,
             },
             "selection": {"protocol": "random", "participants": participants},
             "aggregation": {"protocol": "plain"},
-            "time": {"compute": "modelled", "deadline_s": 600.0},
+            "time": {"compute": "modelled", "deadline_s": 600.0, "disconnects": "invisible"},
         }
         | sections
     )  # fmt: skip

@@ -68,6 +68,7 @@ def measured(number: int, turns: int) -> dict[str, object]:
         model=f"benchmarks.user_model:{model.__name__}",
         batch_size=batch_size,
         learning_rate=0.01,
+        momentum=0.9,
     )
     own = build(section, 1, 1)
     assert own.dimension == theirs.dimension
