@@ -209,16 +209,26 @@ def _recorded_files(experiment: Experiment) -> list[tuple[str, str]]:
 
 
 def _chosen(model: BaseModel) -> list[tuple[str, Any]]:
-    """The fields that are not at their default, and those that say which of several sections this is."""
+    """The fields that are not at their default, and those that say which of several sections this is.
+
+    A default that has changed still counts as what it was in earlier versions (`former_defaults` of the section), so
+    that the same values give the same secrets in every version.
+    """
     fields = type(model).model_fields
     values = dict(model)
-    found = [(name, values[name]) for name in fields]
-    kept = [
-        (name, value)
-        for name, value in found
-        if _names_section(fields[name].annotation) or value != fields[name].get_default(call_default_factory=True)
-    ]
+    former = _former_defaults(model)
+    kept = []
+    for name, declared in fields.items():
+        default = former[name] if name in former else declared.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            default = default.model_copy(update=dict(_former_defaults(default)))
+        if _names_section(declared.annotation) or values[name] != default:
+            kept.append((name, values[name]))
     return [*kept, *(model.model_extra or {}).items()]
+
+
+def _former_defaults(model: BaseModel) -> Mapping[str, Any]:
+    return getattr(type(model), "former_defaults", {})
 
 
 def _names_section(annotation: Any) -> bool:

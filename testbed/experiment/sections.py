@@ -2,9 +2,9 @@
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import (
     BaseModel,
@@ -78,6 +78,9 @@ class Section(BaseModel):
 
 class Time(Section):
     """The clock."""
+
+    former_defaults: ClassVar[Mapping[str, Any]] = {"disconnects": "invisible"}
+    """Defaults of earlier versions, which secrets leave out."""
 
     clock: Literal["virtual", "wall"] = Field(
         "virtual",

@@ -8,7 +8,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.config import JsonDict
@@ -26,10 +26,6 @@ from testbed.workload.transformers import TransformersKey
 LOSSES = ("cross_entropy", "bce", "mse", "l1")
 METRICS = ("macro-f1", "mae", "r2")
 OPTIMIZERS = ("sgd", "adamw")
-
-
-FORMER_DEFAULTS: Mapping[str, Any] = {"momentum": 0.9, "batch_size": 20, "learning_rate": 0.05}
-"""Defaults of earlier versions, which experiment.yaml of their runs has written out."""
 
 
 def _default_momentum(section: Mapping[str, Any]) -> float:
@@ -75,6 +71,9 @@ class WorkloadSection(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    former_defaults: ClassVar[Mapping[str, Any]] = {"momentum": 0.9, "batch_size": 20, "learning_rate": 0.05}
+    """Defaults of earlier versions: experiment.yaml of their runs has them written out, and secrets leave them out."""
 
     dataset: str = Field(
         default="digits",
@@ -264,7 +263,7 @@ class WorkloadSection(BaseModel):
         """
         value = dict(self)[key]
         default = type(self).model_fields[key].get_default(call_default_factory=True, validated_data=dict(self))
-        return bool(value == default) or (key in FORMER_DEFAULTS and value == FORMER_DEFAULTS[key])
+        return bool(value == default) or (key in self.former_defaults and value == self.former_defaults[key])
 
     @property
     def is_built_in(self) -> bool:

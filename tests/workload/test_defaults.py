@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import Experiment, points
-from testbed.workload.section import FORMER_DEFAULTS, WorkloadSection
+from testbed.workload.section import WorkloadSection
+
+FORMER_DEFAULTS = WorkloadSection.former_defaults
 
 
 @pytest.mark.parametrize(
@@ -55,3 +58,22 @@ def test_other_values_are_refused_where_nothing_reads_them() -> None:
         WorkloadSection(optimizer="torch.optim:RMSprop", momentum=0.5)
     with pytest.raises(ValidationError, match="momentum"):
         WorkloadSection(flower="their_app", momentum=0.5)
+
+
+FORMER = {"workload": dict(FORMER_DEFAULTS), "time": {"disconnects": "invisible"}}
+CHOSEN = {"workload": {"momentum": 0, "batch_size": 10, "learning_rate": 0.1}, "time": {"disconnects": "visible"}}
+
+
+@pytest.mark.parametrize(
+    ("experiment", "begins"),
+    [(FORMER, "80c044f285053921bf0a3cf98e776f12"), ({"seed": 3, **CHOSEN}, "b566ff186c8593fd987fcd3374f9ee99")],
+    ids=["former defaults", "present defaults"],
+)
+def test_secrets_of_the_same_values_are_those_of_earlier_versions(experiment: dict[str, Any], begins: str) -> None:
+    """A default that changes must not change the results of experiments that say the value."""
+    assert secrets_context(Experiment.model_validate(experiment)).hex().startswith(begins)
+
+
+def test_secrets_do_not_depend_on_who_says_a_value() -> None:
+    assert secrets_context(Experiment()) == secrets_context(Experiment.model_validate(CHOSEN))
+    assert secrets_context(Experiment()) != secrets_context(Experiment.model_validate(FORMER))
