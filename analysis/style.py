@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.stage_looks import stage_looks
 from analysis.tables import csv
 from testbed.display import visible
 
@@ -62,25 +63,6 @@ _PROTOCOLS = {
     "bernoulli": "#56B4E9",
     "verifiable-batch-partition": "#882255",
 }
-# Stages: a hue per phase, light to dark within it, so that neighbours differ in lightness too.
-_STAGES = {
-    "check-in": "#BDBDBD",
-    "lotto/announce": "#FDD49E",
-    "lotto/prove": "#FDBB84",
-    "lotto/participants": "#FC9F52",
-    "lotto/signatures": "#C44E00",
-    "train": "#2B83BA",
-    "secagg/advertise-keys": "#D4EEDD",
-    "secagg/share-keys": "#9AD3B4",
-    "secagg/masked-input": "#4DA982",
-    "secagg/consistency": "#1B7F5C",
-    "secagg/unmask": "#00452F",
-    "plain/update": "#4DA982",
-    "lightsecagg/advertise-keys": "#D4EEDD",
-    "lightsecagg/share-masks": "#9AD3B4",
-    "lightsecagg/masked-input": "#4DA982",
-    "lightsecagg/sum-pieces": "#00452F",
-}
 _OTHERS = ("#CC79A7", "#F0E442", "#56B4E9", "#AA4499", "#E69F00", "#332288", "#88CCEE")
 SERIES_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#882255")
 """For what is neither a protocol nor a stage, in their order; the same palette."""
@@ -93,7 +75,7 @@ def protocol_colours(names: Sequence[str]) -> dict[str, str]:
 
 def stage_colours(names: Sequence[str]) -> dict[str, str]:
     """A colour for each stage; the same one in every figure."""
-    return _colours(names, _STAGES)
+    return {name: look.colour for name, look in stage_looks(names).items()}
 
 
 def _colours(names: Sequence[str], known: dict[str, str]) -> dict[str, str]:
@@ -114,7 +96,7 @@ def figure_lines(text: str, letters: int, at_most: int | None = None) -> list[st
     Of more lines than `at_most`, the last one that is shown ends in an ellipsis.
     """
     lines = [""]
-    for piece in re.split(r"(?<=[\s,-])", visible(text)):
+    for piece in re.split(r"(?<=[ \t\n,-])", visible(text)):  # not at a no-break space
         if len(lines[-1]) + len(piece.rstrip()) > letters and lines[-1]:
             lines.append("")
         lines[-1] += piece
@@ -123,6 +105,13 @@ def figure_lines(text: str, letters: int, at_most: int | None = None) -> list[st
     if at_most is not None and len(lines) > at_most:
         lines[at_most - 1 :] = [f"{lines[at_most - 1].rstrip()[: letters - 1]}…"]
     return [figure_text(line.rstrip()) for line in lines]
+
+
+def axis_label(text: str, letters: int) -> str:
+    """`figure_text` in as few lines of at most so many letters as it needs, and these of about the same length."""
+    lines = figure_lines(text, letters)
+    narrower = (figure_lines(text, few) for few in range(max(1, len(visible(text)) // len(lines)), letters))
+    return "\n".join(next((found for found in narrower if len(found) == len(lines)), lines))
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from analysis.comparison.losses import LOST, first_losses, somebody_was_lost
 from analysis.comparison.measures import stage_order
 from analysis.comparison.rows import Row
-from analysis.figures.curves import Panel, over_settings, with_intervals
+from analysis.figures.curves import Panel, keep_within, over_settings, with_intervals
 from analysis.figures.elements import (
     Drawn,
     bars,
@@ -20,13 +20,25 @@ from analysis.figures.elements import (
     positions,
     protocol_axis,
 )
+from analysis.stage_looks import StageLook, stage_looks
 from analysis.statistics import Interval, mean_interval, ratio_interval
-from analysis.style import stage_colours, width
+from analysis.style import width
 from analysis.tables import Unit, seconds_unit
 from testbed.records import RunRecords
 
 # Okabe and Ito (Color Universal Design, 2008).
-_OUTCOME_COLOURS = dict(zip(LOST, ("#999999", "#D55E00", "#E69F00", "#0072B2"), strict=True))
+_OUTCOME_LOOKS = dict(
+    zip(
+        LOST,
+        (
+            StageLook("#999999"),
+            StageLook("#D55E00", "////"),
+            StageLook("#E69F00", "...."),
+            StageLook("#0072B2", "\\\\\\\\"),
+        ),
+        strict=True,
+    )
+)
 
 FEW_PERCENT = 40
 
@@ -68,15 +80,18 @@ def availability(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
         return _NOBODY
     curves = [_curves(row) for row in rows]
     unit = seconds_unit([max((curve["started_s"].max() for curve in curves if len(curve)), default=0)])
+    telling = {"reachable": any(curve["reachable"].min() < 1 for curve in curves)}
+    telling["lost_so_far"] = any(curve["lost_so_far"].max() > 0 for curve in curves)
+    drawn = [share for share in _SHARES if telling[share]]  # an empty panel says nothing
     lines = []
     for curve in curves:
         x = curve["started_s"] / unit.size
-        shares = [(100 * curve[share], 100 * curve[f"{share}_half_width"]) for share in _SHARES]
+        shares = [(100 * curve[share], 100 * curve[f"{share}_half_width"]) for share in drawn]
         lines.append([(x, pd.DataFrame({"mean": mean, "half_width": half_width})) for mean, half_width in shares])
-    panels = [Panel(f"Time [{unit.symbol}]", label, 100) for label in _SHARES.values()]
+    panels = [Panel(f"Time [{unit.symbol}]", _SHARES[share], 100) for share in drawn]
     figure, settings = over_settings(rows, panels, lines, columns, linewidth=1.0)
     for axes in figure.axes:
-        axes.set_ylim(bottom=0)
+        keep_within(axes, 100)
     if settings[0][0].get_ylim()[1] > FEW_PERCENT:  # of few clients, only the changes would be hard to see
         settings[0][0].set_ylim(0, 103)
     return Drawn("availability", figure, of_rows(rows, curves))
@@ -116,30 +131,33 @@ def dropouts_by_stage(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     outcomes = [_lost_per_round(row, "outcome", LOST) for row in rows]
     totals = [_all_lost_per_round(row) for row in rows]
     # Stages and ways in which nobody was lost would only lengthen the legend.
-    of_stage = {name: colour for name, colour in stage_colours(order).items() if any(s.get(name, 0) for s in stages)}
-    of_outcome = {name: colour for name, colour in _OUTCOME_COLOURS.items() if any(o.get(name, 0) for o in outcomes)}
+    of_stage = {name: look for name, look in stage_looks(order).items() if any(s.get(name, 0) for s in stages)}
+    of_outcome = {name: look for name, look in _OUTCOME_LOOKS.items() if any(o.get(name, 0) for o in outcomes)}
     places, height = positions(rows)
     known = any(total.half_width is not None for total in totals)
     note = f"error bars: {interval_note([len(row.runs) for row in rows], 'rounds')}" if known else ""
-    legends = [fitted(list(of_stage), width(columns)), fitted(list(of_outcome), width(columns), note)]
+    by_outcome = len(of_outcome) > 1  # a single one needs no panel of its own
+    legends = [fitted(list(of_stage), width(columns), "" if by_outcome else note)]
+    legends += [fitted(list(of_outcome), width(columns), note)] if by_outcome else []
     heights = [height + 0.22 + 0.3 + legend.inches for legend in legends]
     figure = Figure(figsize=(width(columns), sum(heights)), layout="constrained")
-    parts = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
-    unit = Unit("", 1.0, 2)
+    parts = figure.subfigures(len(legends), 1, squeeze=False, height_ratios=heights)[:, 0]
+    unit, only = Unit("", 1.0, 2), next(iter(of_outcome))
     panels = []
-    for part, values, colours, title, legend in (
-        (parts[0], stages, of_stage, "By the stage in which they were lost", legends[0]),
-        (parts[1], outcomes, of_outcome, "By what became of them", legends[1]),
-    ):
+    contents = (
+        (stages, of_stage, "By the stage in which they were lost"),
+        (outcomes, of_outcome, "By what became of them"),
+    )
+    for part, (values, looks, title), legend in zip(parts, contents, legends, strict=False):
         axes = part.subplots()
-        axes.set_title(title, loc="left")
+        axes.set_title(title if by_outcome else "", loc="left")
         half_widths = [total.half_width for total in totals]
-        panels.append((axes, bars(axes, places, values, half_widths, unit, colours, "no round")))
+        panels.append((axes, bars(axes, places, values, half_widths, unit, looks, "no round")))
         protocol_axis(axes, rows, places)
-        legend.add_to(part, part_handles(colours))
+        legend.add_to(part, part_handles(looks))
     for axes, _ in panels:
         axes.set_xlim(0, max(reach for _, reach in panels) or 1)
-        axes.set_xlabel("Participants lost per round")
+        axes.set_xlabel("Participants lost per round" if by_outcome else f"Participants lost per round (all {only})")
     return Drawn("dropouts-by-stage", figure, _data(rows, stages, outcomes, totals))
 
 

@@ -20,8 +20,9 @@ from analysis.figures.elements import (
     positions,
     protocol_axis,
 )
+from analysis.stage_looks import stage_looks
 from analysis.statistics import Interval
-from analysis.style import stage_colours, width
+from analysis.style import width
 from analysis.tables import Unit, bytes_unit, seconds_unit
 
 COMPLETED = "completed round"
@@ -106,13 +107,13 @@ def _bars(
 ) -> Figure:
     """Stacked bars: a panel for each of the columns of `stages`, under its title."""
     places, height = positions(rows)
-    colours = stage_colours(stage_order([[name for name in frame.index if name != FAILED] for frame in stages]))
-    handles = part_handles(colours)
+    looks = stage_looks(stage_order([[name for name in frame.index if name != FAILED] for frame in stages]))
+    handles = part_handles(looks)
     if any(frame["duration_s"].get(FAILED, 0.0) for frame in stages):
         handles.append(Patch(linewidth=0.5, label=FAILED, **FAILED_LOOK))
     any_interval = any(total.half_width is not None for column in totals.values() for total in column)
     note = f"error bars: {interval_note([len(row.runs) for row in rows], 'rounds')}" if any_interval else ""
-    legend = fitted([*colours, FAILED][: len(handles)], width(columns), note)
+    legend = fitted([*looks, FAILED][: len(handles)], width(columns), note)
     inches = sum(height + (0.22 if title else 0) for title in titles.values()) + 0.45 + legend.inches
     figure = Figure(figsize=(width(columns), inches), layout="constrained")
     panels = figure.subplots(len(titles), 1, sharex=True, squeeze=False)[:, 0]
@@ -120,7 +121,7 @@ def _bars(
     for axes, (column, title) in zip(panels, titles.items(), strict=True):
         axes.set_title(title, loc="left")
         half_widths = [total.half_width for total in totals[column]]
-        ends.append(bars(axes, places, [frame[column] for frame in stages], half_widths, unit, colours))
+        ends.append(bars(axes, places, [frame[column] for frame in stages], half_widths, unit, looks))
         protocol_axis(axes, rows, places)
     panels[-1].set_xlim(0, max(ends))
     panels[-1].set_xlabel(f"{label} [{unit.symbol}]")

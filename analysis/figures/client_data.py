@@ -1,7 +1,8 @@
 """Pictures of what clients hold and are like: labels of each, and distributions of samples, skew, devices and links."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,12 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.clients.profile import ClientProfile
-from analysis.style import SERIES_COLOURS, USUAL_FORMATS, house_style, save, width
+from analysis.figures.elements import fitted_lines
+from analysis.style import SERIES_COLOURS, USUAL_FORMATS, figure_text, house_style, save, width
 from testbed.arrays import Floats
 
 _BARS = 40
 """Clients that are bars; more are rows of a heat map."""
 _BAR_LABELS = 20
+_LINES = ("-", "--", ":", "-.")
 _PANELS = (
     ("samples", "Training samples"),
     ("label_skew", "Label skew"),
@@ -92,24 +95,25 @@ def distributions(clients: pd.DataFrame, columns: int = 1) -> Figure:
     """For each measure, the share of clients with at most so much of it; a line for each class of clients."""
     drawn = [(column, name) for column, name in _PANELS if column in clients]
     rows = -(-len(drawn) // 2)
-    figure = Figure(figsize=(width(columns), 1.55 * rows + 0.3), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(rows, 2, sharey=True)).ravel()
     names = sorted(clients["class"].unique())
+    legend = fitted_lines(list(map(str, names)), width(columns))
+    figure = Figure(figsize=(width(columns), 1.55 * rows + legend.inches), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(rows, 2, sharey=True)).ravel()
     for axes, (column, name) in zip(panels, drawn, strict=False):
         span = _span(clients[column].dropna().to_numpy(np.float64))
         for place, one in enumerate(names):
             values = np.sort(clients.loc[clients["class"] == one, column].dropna().to_numpy(np.float64))
-            _distribution(axes, values, span, SERIES_COLOURS[place % len(SERIES_COLOURS)], str(one))
+            look = {"color": SERIES_COLOURS[place % len(SERIES_COLOURS)], "linestyle": _LINES[place % len(_LINES)]}
+            _distribution(axes, values, span, figure_text(str(one)), look)
         axes.set_xlabel(name)
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=column == "samples", min_n_ticks=1))
         axes.set_ylim(0, 103)
         axes.grid()
     for axes in panels[len(drawn) :]:
         axes.set_visible(False)
     for axes in panels[::2]:
         axes.set_ylabel("Clients [%]")
-    if len(names) > 1:
-        handles, told = panels[0].get_legend_handles_labels()
-        figure.legend(handles, told, loc="outside lower center", ncols=min(4, len(names)))
+    legend.add_to(figure, panels[0].get_legend_handles_labels()[0])
     return figure
 
 
@@ -122,9 +126,9 @@ def _span(values: Floats) -> tuple[float, float]:
     return least - margin, most + margin
 
 
-def _distribution(axes: Axes, values: Floats, span: tuple[float, float], colour: str, label: str) -> None:
+def _distribution(axes: Axes, values: Floats, span: tuple[float, float], label: str, look: Mapping[str, Any]) -> None:
     """The share of `values`, ascending, up to each place."""
     if not len(values):
         return
     edges = np.concatenate([span[:1], values, span[1:]])
-    axes.stairs(100 * np.arange(len(values) + 1) / len(values), edges, color=colour, baseline=None, label=label)
+    axes.stairs(100 * np.arange(len(values) + 1) / len(values), edges, baseline=None, label=label, **look)

@@ -10,15 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.comparison.rows import Row
-from analysis.figures.elements import fitted, interval_note
+from analysis.figures.elements import fitted_lines, interval_note
 from analysis.statistics import mean_interval
-from analysis.style import SERIES_COLOURS, figure_lines, protocol_colours, width
+from analysis.style import SERIES_COLOURS, axis_label, figure_lines, protocol_colours, width
 
 _LINES = ("-", "--", ":", "-.")
 _MARKERS = "osD^vP"
 _PANEL_INCHES = 1.75
-_Y_LETTERS = 27
-_ABREAST = 3  # settings beside each other, over both columns of a page
+_SHALLOW_INCHES = 1.4  # of a panel where there are many below each other
+_MANY = 4
+_LETTER_INCHES = 0.062  # of a label beside an axis
+_BETWEEN_INCHES = 0.3  # of labels between panels
+_ABREAST = {1: 2, 2: 3}  # settings beside each other, over one and over both columns of a page
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,9 @@ def over_settings(
     labels = list(dict.fromkeys(row.label for row in rows))
     bands = any(y["half_width"].notna().any() for parts in lines for _, y in parts)
     note = interval_note([len(row.runs) for row in rows]) if bands else ""
-    legend = fitted(labels, width(columns), f"bands: {note}" if note else "")
+    legend = fitted_lines(labels, width(columns), f"bands: {note}" if note else "")
     figure, grid = grid_of(settings, panels, columns, legend.inches)
-    colours, styles, handles = _colours(rows), _line_styles(rows), {}
+    colours, styles, handles = row_colours(rows), line_styles(rows), {}
     for row, parts in zip(rows, lines, strict=True):
         colour, (line, marker) = colours[row.label], styles[row.label]
         for axes, panel, (x, y) in zip(grid[settings.index(row.setting)], panels, parts, strict=True):
@@ -95,9 +98,11 @@ def grid_of(
 ) -> tuple[Figure, list[list[Axes]]]:
     """The panels of a setting below each other; those of a single one beside each other, over two columns."""
     beside = columns == 2 and len(settings) == 1
-    abreast = 1 if columns == 1 else len(panels) if beside else min(_ABREAST, len(settings))
+    abreast = len(panels) if beside else min(_ABREAST[columns], len(settings))
+    abreast = 1 if columns == 1 and len(settings) * len(panels) <= _MANY else abreast
     high = 1 if beside else len(panels) * -(-len(settings) // abreast)
-    inches = high * (_PANEL_INCHES + (0.5 if beside else 0)) + legend_inches
+    each = _PANEL_INCHES + 0.5 if beside else _SHALLOW_INCHES if high > _MANY else _PANEL_INCHES
+    inches = high * each + legend_inches
     figure = Figure(figsize=(width(columns), inches), layout="constrained")
     letters = int(width(columns) / abreast / 0.068)
     grid: list[list[Axes]] = []
@@ -115,15 +120,22 @@ def grid_of(
             if number + 1 == len(panels) or panel.x != panels[number + 1].x or beside:
                 axes.set_xlabel(panel.x)
             if not column or (beside and panel.y != panels[0].y):
-                axes.set_ylabel("\n".join(figure_lines(panel.y, _Y_LETTERS)))
+                axes.set_ylabel(axis_label(panel.y, int((each - _BETWEEN_INCHES) / _LETTER_INCHES)))
             axes.grid()
             grid[-1].append(axes)
         grid[-1][0].set_title("\n".join(figure_lines(setting, letters)) if setting else "")
+    figure.align_ylabels()
     return figure, grid
 
 
-def _colours(rows: Sequence[Row]) -> dict[str, str]:
-    """Of each label: its protocol's; where all have the same protocol, one of its own."""
+def keep_within(axes: Axes, top: float | None) -> None:
+    """End the axis at 0, and a little above `top`, where it reaches further."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(0.0, low), high if top is None else min(high, 1.03 * top))
+
+
+def row_colours(rows: Sequence[Row]) -> dict[str, str]:
+    """The colour of each label: that of its protocol; where all have the same protocol, one of its own."""
     if len({row.protocol for row in rows}) == 1 and rows[0].protocol:
         labels = dict.fromkeys(row.label for row in rows)
         if len(labels) > 1:
@@ -132,13 +144,14 @@ def _colours(rows: Sequence[Row]) -> dict[str, str]:
     return {row.label: known[row.protocol or row.label] for row in rows}
 
 
-def _line_styles(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
-    """Line and marker of each label: rows of one protocol differ in the line, also where they have one colour."""
+def line_styles(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    """Line and marker of each label: rows of one protocol differ in the line, even where colours repeat."""
     labels = list(dict.fromkeys(row.label for row in rows))
     styles, counts = {}, dict.fromkeys([row.protocol for row in rows], 0)
     for place, label in enumerate(labels):
         protocol = next(row.protocol for row in rows if row.label == label)
-        styles[label] = (_LINES[counts[protocol] % len(_LINES)], _MARKERS[place % len(_MARKERS)])
+        line = counts[protocol] + counts[protocol] // len(SERIES_COLOURS)
+        styles[label] = (_LINES[line % len(_LINES)], _MARKERS[place % len(_MARKERS)])
         counts[protocol] += 1
     return styles
 

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison.measures import FAILED
 from analysis.comparison.rows import Row
+from analysis.stage_looks import StageLook
 from analysis.statistics import Interval, mean_interval
 from analysis.style import COLUMN_INCHES, figure_lines, figure_text
 from analysis.tables import Unit
@@ -110,7 +111,7 @@ def bars(
     columns: Sequence[pd.Series],
     half_widths: Sequence[float | None],
     unit: Unit,
-    colours: Mapping[str, str],
+    looks: Mapping[str, StageLook],
     nothing: str = "no completed round",
 ) -> float:
     """One horizontal bar per row: parts stacked, an error bar at their end, failed rounds hatched, then the numbers.
@@ -120,7 +121,7 @@ def bars(
         columns: a row's values (in base units) by the name of the part; `FAILED` is the hatched one.
         half_widths: of the interval of the sum of a row's parts, `FAILED` left out.
         unit: of the axis.
-        colours: of each part, in the order in which they are stacked.
+        looks: of each part, in the order in which they are stacked.
         nothing: stands where a row has no values.
 
     Returns how far the axis has to reach for the numbers to fit.
@@ -130,8 +131,8 @@ def bars(
     for position, column, half_width in zip(places, columns, half_widths, strict=True):
         values = (column / unit.size).to_dict()
         end = 0.0
-        for part in [part for part in colours if part in values]:
-            axes.barh(position, values[part], _BAR, end, color=colours[part], linewidth=0)
+        for part in [part for part in looks if part in values]:
+            axes.barh(position, values[part], _BAR, end, **_patch_look(looks[part]))
             end += values[part]
         failed, text = values.get(FAILED, 0.0), f"{end:.{unit.decimals}f}" if values else nothing
         if failed:
@@ -170,9 +171,13 @@ def protocol_axis(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> N
 # -- legends ----------------------------------------------------------------------------------------------------------
 
 
-def part_handles(colours: Mapping[str, str]) -> list[Patch]:
+def part_handles(looks: Mapping[str, StageLook]) -> list[Patch]:
     """Entries of a legend for the parts of the bars."""
-    return [Patch(facecolor=colour, label=figure_text(part)) for part, colour in colours.items()]
+    return [Patch(label=figure_text(part), **_patch_look(look)) for part, look in looks.items()]
+
+
+def _patch_look(look: StageLook) -> dict[str, Any]:
+    return {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": look.hatch_colour, "linewidth": 0}
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,7 @@ class FittedLegend:
     """A legend below the panels, in as many columns as fit.
 
     Attributes:
-        labels: of its entries, in lines that are not too long.
+        labels: of its entries, in lines that are not too long; none where a legend would tell nothing apart.
         columns: of the legend.
         title: what bands or error bars are; empty: none.
         inches: of height.
@@ -193,15 +198,26 @@ class FittedLegend:
 
     def add_to(self, figure: Any, handles: Sequence[Any]) -> None:
         """Draw it at the lower end of a figure or a part of it."""
-        if not handles:
+        if not self.labels:
+            if self.title:
+                figure.supxlabel(self.title, fontsize=7)
             return
         options: dict[str, Any] = {"title": self.title, "title_fontsize": 7} if self.title else {}
         if not any(isinstance(handle, Patch) for handle in handles):
             options["handlelength"] = _LINE_LETTERS
         legend = figure.legend(
-            handles=list(handles), labels=list(self.labels), loc="outside lower center", ncols=self.columns, **options
+            handles=list(handles)[: len(self.labels)],
+            labels=list(self.labels),
+            loc="outside lower center",
+            ncols=self.columns,
+            **options,
         )
         legend.get_title().set_multialignment("center")
+
+
+def fitted_lines(labels: Sequence[str], inches: float, title: str = "") -> FittedLegend:
+    """As `fitted`, for lines and markers: a single one needs no name, which leaves the title."""
+    return fitted(labels if len(labels) > 1 else [], inches, title)
 
 
 def fitted(labels: Sequence[str], inches: float, title: str = "", at_most: int = 4) -> FittedLegend:
@@ -212,4 +228,5 @@ def fitted(labels: Sequence[str], inches: float, title: str = "", at_most: int =
     fits = int(inches / (_HANDLE_INCHES + _LETTER_INCHES * longest))
     columns = max(1, min(len(labels), fits, at_most))
     entries = -(-sum(map(len, lines)) // columns)
-    return FittedLegend(["\n".join(each) for each in lines], columns, title, 0.14 * (entries + bool(title)) + 0.1)
+    heads = title.count("\n") + 1 if title else 0
+    return FittedLegend(["\n".join(each) for each in lines], columns, title, 0.14 * (entries + heads) + 0.1)

@@ -1,11 +1,8 @@
 """How good the global model is: over time, rounds and traffic, with lines at the targets."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison.rows import Row
@@ -13,7 +10,7 @@ from analysis.comparison.targets import Metric, Target
 from analysis.comparison.time_to_target import trajectory
 from analysis.figures.curves import Panel, over_settings, with_intervals
 from analysis.figures.elements import Drawn, of_rows
-from analysis.style import figure_text
+from analysis.figures.target_lines import add_target_lines
 from analysis.tables import bytes_unit, seconds_unit
 
 _X = ["time_s", "server_bytes", "client_bytes"]
@@ -82,24 +79,12 @@ def _drawn(
         lines.append([(curve[column] / size, y) for column, (_, size) in x.items()])
     figure, settings = over_settings(rows, panels, lines, columns)
     own = [target for target in targets if target.metric == metric]
-    for axes in figure.axes:
-        for target in own:
-            _target_line(axes, target, percent)
     if "round" in x:
         for axes in (setting[list(x).index("round")] for setting in settings):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    add_target_lines(figure, figure.axes, own, percent, panels[0].top)
     shown = ["round", *[column for column in x if column != "round"], "value", "value_half_width"]
     data = of_rows(rows, [curve[shown] for curve in curves])
     named = {"value": metric, "value_half_width": f"{metric}_half_width"}
     marks = [{"label": f"target: {target.column}", "value": target.threshold} for target in own]
     return Drawn(name, figure, pd.concat([data, pd.DataFrame(marks)], ignore_index=True).rename(columns=named))
-
-
-def _target_line(axes: Axes, target: Target, percent: float) -> None:
-    """A dotted line and its name at the right, on the side from which curves come: those that got there are beyond."""
-    level, below = percent * target.threshold, target.metric == "accuracy"
-    axes.axhline(level, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)))
-    options: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "color": "#444444", "ha": "right"}
-    options |= {"va": "top" if below else "bottom", "path_effects": [withStroke(linewidth=2, foreground="white")]}
-    place = (1, level), (-2, -2 if below else 2), ("axes fraction", "data")
-    axes.annotate(figure_text(target.label), *place, **options)

@@ -8,10 +8,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.comparison.measures import per_round
-from analysis.figures.elements import Drawn, interval_note
+from analysis.figures.curves import keep_within
+from analysis.figures.elements import Drawn, fitted, interval_note
+from analysis.figures.points import MARKERS, Look, Series, draw_points
 from analysis.statistics import mean_interval
-from analysis.style import width
+from analysis.style import SERIES_COLOURS, width
+from analysis.tables import Unit
 from testbed.records import RunRecords
+
+_PANELS = {"noise_multiplier": "Noise multiplier", "bits": "Ring width [bits]"}
+_OTHER = {"noise_multiplier": "bits", "bits": "noise_multiplier"}
 
 
 def accuracy_by_noise(runs: Sequence[RunRecords]) -> pd.DataFrame:
@@ -54,38 +60,49 @@ def noise_figure(runs: Sequence[RunRecords], columns: int = 1) -> Drawn | str:
 def accuracy_of_noise(frame: pd.DataFrame, columns: int = 1) -> Figure:
     """Accuracy by noise multiplier and by ring width, the runs without noise as a line; `frame` as of above."""
     noisy, without = frame[frame["noise_multiplier"].notna()], frame[frame["noise_multiplier"].isna()]
-    panels = {"noise_multiplier": "Noise multiplier", "bits": "Ring width [bits]"}
-    drawn = [key for key in panels if noisy[key].nunique() > 1] or ["noise_multiplier"]
-    shape = (1, len(drawn)) if columns == 2 else (len(drawn), 1)
-    figure = Figure(figsize=(width(columns), 1.9 * shape[0] + 0.1), layout="constrained")
-    for axes, key in zip(figure.subplots(*shape, squeeze=False).flat, drawn, strict=True):
-        _points(axes, noisy, without, key)
-        axes.set_xlabel(panels[key])
+    panels = [key for key in _PANELS if noisy[key].nunique() > 1] or ["noise_multiplier"]
+    abreast = len(panels) if columns == 2 else 1
+    note = interval_note(frame["runs"].tolist()).replace("seeds", "runs") if frame["half_width"].notna().any() else ""
+    shown = [_compared(noisy, _OTHER[key]) for key in panels]
+    lines = [_names(part, _OTHER[key]) for part, key in zip(shown, panels, strict=True)]
+    no_noise = ["no noise"] if len(without) else []
+    title = f"error bars: {note}" if note else ""
+    legends = [fitted([*names, *no_noise], width(columns) / abreast, title) for names in lines]
+    inches = 1.9 + max(legend.inches for legend in legends)
+    figure = Figure(figsize=(width(columns), inches * len(panels) / abreast), layout="constrained")
+    parts = figure.subfigures(len(panels) // abreast, abreast, squeeze=False).flat
+    for part, key, points, legend in zip(parts, panels, shown, legends, strict=True):
+        axes = part.subplots()
+        handles = _points(axes, points, key)
+        for accuracy in without["accuracy"]:
+            handles.append(axes.axhline(100 * accuracy, color="#555555", linewidth=0.8, linestyle=":"))
+        axes.set_xlabel(_PANELS[key])
         axes.set_ylabel("Accuracy [%]")
         axes.grid()
-    if note := interval_note(frame["runs"].tolist()) if frame["half_width"].notna().any() else "":
-        figure.supxlabel(f"error bars: {note.replace('seeds', 'runs')}", fontsize=7)
+        keep_within(axes, 100)
+        legend.add_to(part, handles)
     return figure
 
 
-def _points(axes: Axes, noisy: pd.DataFrame, without: pd.DataFrame, key: str) -> None:
-    """One line for each value of the other key."""
-    other, told = ("bits", "{:g} bits") if key == "noise_multiplier" else ("noise_multiplier", "multiplier {:g}")
-    compared = noisy.groupby(other).filter(lambda part: len(part) > 1)  # a single point is in the other panel
-    shown = compared if len(compared) else noisy
-    values = sorted(shown[key].unique())
-    for (value, part), marker in zip(shown.groupby(other), "osD^v+x*" * len(shown), strict=False):
-        axes.errorbar(
-            [values.index(one) for one in part[key]],
-            100 * part["accuracy"],
-            yerr=100 * part["half_width"].fillna(0),
-            marker=marker,
-            markersize=3.5,
-            capsize=2,
-            linewidth=1.0,
-            label=told.format(value),
-        )
-    for accuracy in without["accuracy"]:
-        axes.axhline(100 * accuracy, color="black", linewidth=0.8, linestyle=":", label="no noise")
+def _compared(noisy: pd.DataFrame, other: str) -> pd.DataFrame:
+    """Points that are joined by a line, if there are any: a single point is in the other panel."""
+    compared = noisy.groupby(other).filter(lambda part: len(part) > 1)
+    return compared if len(compared) else noisy
+
+
+def _names(points: pd.DataFrame, other: str) -> list[str]:
+    text = "{:g} bits" if other == "bits" else "multiplier {:g}"
+    return [text.format(value) for value in sorted(points[other].unique())]
+
+
+def _points(axes: Axes, points: pd.DataFrame, key: str) -> list[Any]:
+    """One line for each value of the other key; return what stands for each in a legend."""
+    values = sorted(points[key].unique())
+    series = []
+    for place, (_, part) in enumerate(points.groupby(_OTHER[key])):
+        look = Look(SERIES_COLOURS[place % len(SERIES_COLOURS)], MARKERS[place % len(MARKERS)])
+        at, closed = part[key].map(values.index), pd.Series(data=False, index=part.index)
+        series.append(Series(look, at, part["accuracy"], part["half_width"], closed))
+    draw_points(axes, series, Unit("%", 0.01, 1), joined=True, top=1.0)
     axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
-    axes.legend(loc="best")
+    return [each.look.handle for each in series]

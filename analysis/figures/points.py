@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 
 from analysis.style import figure_lines
 from analysis.tables import Unit
@@ -108,12 +108,25 @@ def name_axis(axes: Axes, names: Sequence[str]) -> float:
     else:
         lines = max(1, int(room / _LINE_INCHES))
         labels = [figure_lines(name, _LONGEST, lines) for name in names]
+        if len(set(map(tuple, labels))) < len(set(names)):  # shortened to the same
+            labels = [figure_lines(name, 2 * _LONGEST, lines) for name in names]
     axes.set_xticks(range(len(names)), ["\n".join(label) for label in labels], rotation=0 if upright else 90)
     axes.set_xlim(-0.5, len(names) - 0.5)
     axes.tick_params(axis="x", length=0)
     if upright:
         return _LINE_INCHES * max(0, max(map(len, labels)) - 2)
     return _LETTER_INCHES * max(len(line) for label in labels for line in label)
+
+
+def log_axis(axes: Axes) -> None:
+    """A logarithmic y axis whose ticks are numbers, not powers; also within a decade, at 1, 2 and 5."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    locator = LogLocator(subs=(1.0, 2.0, 5.0) if high < 1000 * low else (1.0,))
+    few = sum(low <= tick <= high for tick in locator.tick_values(low, high)) < 2
+    axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]) if few else locator)
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def number_axis(axes: Axes, values: Sequence[float], *, is_log: bool) -> None:
@@ -123,8 +136,10 @@ def number_axis(axes: Axes, values: Sequence[float], *, is_log: bool) -> None:
         axes.set_xscale("log")
         if len(each) <= _FEW:
             axes.xaxis.set_major_locator(FixedLocator(each))
-            axes.xaxis.set_minor_locator(NullLocator())
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        else:
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=_FEW))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         return
     gaps = np.diff(each)
     if len(each) <= _FEW and gaps.min() > 0.08 * (each[-1] - each[0]):

@@ -9,10 +9,10 @@ import pandas as pd
 from analysis.comparison.losses import first_losses
 from analysis.comparison.measures import stage_order
 from analysis.comparison.rows import Row
-from analysis.figures.curves import Panel, grid_of, settings_of
-from analysis.figures.elements import Drawn, fitted, interval_note, of_rows, over_runs
+from analysis.figures.curves import Panel, grid_of, row_colours, settings_of
+from analysis.figures.elements import Drawn, fitted_lines, interval_note, of_rows, over_runs
 from analysis.figures.points import MARKERS, Look, Series, draw_points, name_axis
-from analysis.style import protocol_colours, width
+from analysis.style import width
 from analysis.tables import Unit, seconds_unit
 from testbed.records import RunRecords
 
@@ -52,13 +52,10 @@ def stragglers(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     panels = [Panel("", f"{title} [{units[measure].symbol}]") for measure, title in _MEASURES.items()]
     note = f"error bars: {interval_note([len(row.runs) for row in rows], 'rounds')}"
     labels, settings = list(dict.fromkeys(row.label for row in rows)), settings_of(rows)
-    legend = fitted(labels, width(columns), note)
+    legend = fitted_lines(labels, width(columns), note)
     figure, grid = grid_of(settings, panels, columns, legend.inches + 0.3)
-    colours = protocol_colours([row.protocol or row.label for row in rows])
-    looks = {
-        row.label: Look(colours[row.protocol or row.label], MARKERS[labels.index(row.label) % len(MARKERS)])
-        for row in rows
-    }
+    colours = row_colours(rows)
+    looks = {label: Look(colours[label], MARKERS[place % len(MARKERS)]) for place, label in enumerate(labels)}
     more = 0.0
     for setting, axes_of in zip(settings, grid, strict=True):
         here = [(row, frame) for row, frame in zip(rows, frames, strict=True) if row.setting == setting]
@@ -66,8 +63,10 @@ def stragglers(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
             series = [_series(looks[row.label], frame[frame["measure"] == measure], names) for row, frame in here]
             top = None if measure == "answer_s" else 1.0
             draw_points(axes, series, units[measure], joined=False, top=top)
-            axes.set_ylim(bottom=0)
             more = name_axis(axes, names)
+    for axes_of in grid:  # panels share their axes: they end where all of them have their points
+        for axes, measure in zip(axes_of, _MEASURES, strict=True):
+            axes.set_ylim(0, max(axes.get_ylim()[1], 1.0 if units[measure].symbol == "%" else 0.0))
     figure.set_figheight(figure.get_figheight() + more)
     legend.add_to(figure, [looks[label].handle for label in labels])
     return Drawn("stragglers", figure, of_rows(rows, frames))

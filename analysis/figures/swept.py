@@ -15,8 +15,9 @@ from analysis.comparison.summary import summarise
 from analysis.comparison.targets import Target
 from analysis.comparison.time_to_target import MEAN, MEASURES, compare_targets
 from analysis.figures.curves import Panel, grid_of
-from analysis.figures.elements import Drawn, fitted, interval_note
-from analysis.figures.points import MARKERS, Look, Series, draw_points, name_axis, number_axis
+from analysis.figures.elements import Drawn, fitted_lines, interval_note
+from analysis.figures.key_titles import key_title
+from analysis.figures.points import MARKERS, Look, Series, draw_points, log_axis, name_axis, number_axis
 from analysis.statistics import Interval, mean_interval
 from analysis.style import SERIES_COLOURS, protocol_colours, width
 from analysis.tables import Unit, bytes_unit, seconds_unit
@@ -181,9 +182,11 @@ def _names(runs: Sequence[RunRecords], key: str, *, alone: bool = True) -> list[
     told = settings_of(runs, [key])
     if not alone:
         return told
+    named = [names_of(run).get(key) for run in runs]
     short = (f"{key}=", f"{key.rpartition('.')[2]}=")
     found = [next((text.removeprefix(start) for start in short if text.startswith(start)), text) for text in told]
-    return ["–" if value_of(run, key) is None else text for run, text in zip(runs, found, strict=True)]
+    texts = ["–" if value_of(run, key) is None else text for run, text in zip(runs, found, strict=True)]
+    return [name or text for name, text in zip(named, texts, strict=True)]
 
 
 # -- what is measured -------------------------------------------------------------------------------------------------
@@ -267,13 +270,13 @@ def _figure(
         colours = dict(zip(labels, SERIES_COLOURS, strict=False))
     looks = {label: Look(colours[label], marker) for label, marker in zip(labels, MARKERS, strict=False)}
     units = {name: _unit(name, frame.loc[frame["measure"] == name, "value"]) for name in y}
-    panels = [Panel(x, _title(name, units[name], target)) for name in y]
+    panels = [Panel(key_title(x), _title(name, units[name], target)) for name in y]
     bars = frame[frame["interval_over"] != ""]
     note = interval_note(bars["seeds"].tolist(), "rounds" if (bars["interval_over"] == "rounds").any() else "")
     notes = [f"error bars: {note}" if len(bars) and note else ""]
     notes += ["hollow: not every seed has reached the target"] if frame["is_bound"].any() else []
-    title = "\n".join(filter(None, [", ".join(hue) if len(hue) == 1 else "", *notes]))
-    legend = fitted([label or x for label in labels], width(columns), title)
+    title = "\n".join(filter(None, [*notes, key_title(hue[0]) if len(hue) == 1 else ""]))
+    legend = fitted_lines(labels, width(columns), title)
     figure, [axes_of] = grid_of([""], panels, columns, legend.inches)
     more = 0.0
     for axes, name in zip(axes_of, y, strict=True):
@@ -283,9 +286,10 @@ def _figure(
             for label in labels
             for own in [part[part["hue"] == label]]
         ]
-        draw_points(axes, series, units[name], joined=categories is None, above_0=bool(part["value"].min() >= 0))
+        above_0, top = bool(part["value"].min() >= 0), 1.0 if units[name].symbol == "%" else None
+        draw_points(axes, series, units[name], joined=categories is None, top=top, above_0=above_0)
         if "y" in log:
-            axes.set_yscale("log")
+            log_axis(axes)
         elif units[name].symbol not in ("", "%"):
             axes.set_ylim(bottom=0)
         if categories is None:
@@ -319,5 +323,6 @@ def _title(name: str, unit: Unit, target: Target | None) -> str:
     said = name.removesuffix("_s").replace("_", " ").replace(".", ": ")
     said = _TITLES.get(name, said[:1].upper() + said[1:])
     if name in MEASURES:
-        said = said.replace("target", "the best that all reach" if target is None else target.label)
+        label = "the best that all reach" if target is None else target.label
+        said = said.replace("target", label.replace(" ≥ ", " ≥\N{NO-BREAK SPACE}").replace(" %", "\N{NO-BREAK SPACE}%"))
     return f"{said} [{unit.symbol}]" if unit.symbol else said

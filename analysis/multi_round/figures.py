@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from analysis.figures.elements import fitted_lines
 from analysis.marks import marks
 from analysis.multi_round.over_rounds import OverRounds
 from analysis.statistics import mean_interval
@@ -44,7 +45,9 @@ def draw(lines: Sequence[Line], out: Path, name: str = "multi-round-metrics") ->
     colours = protocol_colours([line.protocol for line in lines])
     used: Counter[str] = Counter()
     with house_style():
-        figure = Figure(figsize=(COLUMN_INCHES, 4.9), layout="constrained")
+        bands = _bands(lines)
+        legend = fitted_lines([line.label for line in lines], COLUMN_INCHES, bands)
+        figure = Figure(figsize=(COLUMN_INCHES, 4.2 + legend.inches), layout="constrained")
         panels = figure.subplots(len(_PANELS), 1, sharex=True)
         for line in lines:
             style = _LINES[used[line.protocol] % len(_LINES)]
@@ -58,12 +61,21 @@ def draw(lines: Sequence[Line], out: Path, name: str = "multi-round-metrics") ->
         panels[0].yaxis.set_major_locator(MaxNLocator(integer=True))
         panels[-1].set_xlabel("Round")
         panels[-1].set_xlim(left=0)
-        handles, labels = panels[0].get_legend_handles_labels()
-        bands = "bands: of T from what is proved to what was found"
-        if (most := max((len(line.repetitions) for line in lines), default=1)) > 1:
-            bands += f",\nof F and C 95% intervals over {most} runs"
-        figure.legend(handles, labels, loc="outside lower center", ncols=2, title=bands, title_fontsize=7)
+        panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        figure.align_ylabels()
+        legend.add_to(figure, panels[0].get_legend_handles_labels()[0])
         return save(figure, out / name, marks(figure))
+
+
+def _bands(lines: Sequence[Line]) -> str:
+    """What the bands are; empty: there are none."""
+    repetitions = [metrics for line in lines for metrics in line.repetitions]
+    is_open = any((metrics.lower_bound != metrics.weak)[metrics.rank > 0].any() for metrics in repetitions)
+    most = max((len(line.repetitions) for line in lines), default=1)
+    parts = ["of T from what is proved to what was found"] if is_open or most > 1 else []
+    if most > 1:
+        parts.append(f"of F and C 95% intervals over {most} runs")
+    return "bands: " + ",\n".join(parts) if parts else ""
 
 
 def _line(axes: Axes, line: Line, metric: str, colour: str, style: str) -> None:

@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
+from analysis.figures.elements import fitted_lines
+from analysis.figures.points import MARKERS
 from analysis.marks import marks
 from analysis.privacy.spent import Spending
-from analysis.style import figure_text, one_panel, save
+from analysis.style import COLUMN_INCHES, SERIES_COLOURS, house_style, save
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_KINDS = {
+_KINDS: dict[str, tuple[str, Any]] = {
     "planned_epsilon": ("planned", ":"),
     "epsilon": ("achieved", "-"),
     "colluding_epsilon": ("against the server and its accomplices", "--"),
@@ -22,16 +27,27 @@ def draw(runs: Sequence[Spending], out: Path, name: str = "privacy") -> list[Pat
 
     Epsilons that are infinite, or the same as the one achieved throughout, are not drawn.
     """
-    with one_panel(2.5) as (figure, axes):
-        shown = set()
+    with house_style():
+        figure = Figure(layout="constrained")
+        axes = figure.add_subplot()
+        shown, handles = set(), []
         for place, run in enumerate(runs):
-            colour = _COLOURS[place % len(_COLOURS)]
+            colour, marker = SERIES_COLOURS[place % len(SERIES_COLOURS)], MARKERS[place % len(MARKERS)]
+            if len(runs) <= len(SERIES_COLOURS):
+                marker = "None"
+            handles.append(Line2D([], [], color=colour, marker=marker, markersize=4))
             rounds, achieved = run.by_round["round"], run.by_round["epsilon_max"]
-            axes.plot([], [], color=colour, label=figure_text(run.label))
             for kind, (_, line) in _KINDS.items():
                 values = run.by_round[f"{kind}_max"].to_numpy(np.float64)
                 if np.isfinite(values).all() and (kind == "epsilon" or not np.array_equal(values, achieved)):
-                    axes.plot(rounds, values, line, color=colour, drawstyle="steps-post")
+                    step = max(1, len(rounds) // 6)
+                    look: dict[str, Any] = {
+                        "color": colour,
+                        "marker": marker,
+                        "markersize": 4,
+                        "markevery": (place % step, step),
+                    }
+                    axes.plot(rounds, values, line, drawstyle="steps-post", **look)
                     shown.add(kind)
         for budget in sorted({run.budget for run in runs if run.budget is not None}):
             axes.axhline(budget, color="#888888", linewidth=0.7)
@@ -44,13 +60,19 @@ def draw(runs: Sequence[Spending], out: Path, name: str = "privacy") -> list[Pat
                 color="#666666",
                 va="center",
             )
-        for kind, (said, line) in _KINDS.items():
-            if kind in shown:
-                axes.plot([], [], line, color="#444444", label=said)
+        labels = [run.label for run in runs]
+        if len(shown) > 1:
+            handles += [
+                Line2D([], [], color="#444444", linestyle=line) for kind, (_, line) in _KINDS.items() if kind in shown
+            ]
+            labels += [text for kind, (text, _) in _KINDS.items() if kind in shown]
+        legend = fitted_lines(labels, COLUMN_INCHES)
+        figure.set_size_inches(COLUMN_INCHES, 2.2 + legend.inches)
         axes.set_xlabel("Round")
         axes.set_ylabel(r"Largest $\epsilon$ of a client")
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.grid()
-        figure.legend(loc="outside lower center", ncols=2)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        legend.add_to(figure, handles)
         return save(figure, out / name, marks(figure))

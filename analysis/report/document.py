@@ -1,5 +1,6 @@
 """What the page says, as plain data: tables, curves, and of each run what the round explorer reads."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from analysis.comparison.rows import Row, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S
 from analysis.comparison.targets import is_unfinished
 from analysis.comparison.time_to_target import compare_targets, targets_beside
+from analysis.figures.curves import row_colours
 from analysis.multi_round.participation import (
     cardinalities,
     fairness_gaps,
@@ -30,7 +32,7 @@ from analysis.multi_round.participation import (
 )
 from analysis.report import clients, curves, rounds, sheets
 from analysis.report.sheets import Sheet
-from analysis.style import protocol_colours, stage_colours
+from analysis.style import SERIES_COLOURS, stage_colours
 from testbed.display import visible, visible_lines
 from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
@@ -177,15 +179,15 @@ def _of(row: Row, parts: Sequence[RunPart]) -> list[RunPart]:
 
 def _curves(rows: Sequence[Row], parts: Sequence[RunPart]) -> list[dict[str, Any]]:
     """A curve per row: its label, colour, seeds and points."""
-    colours = protocol_colours([row.protocol or row.label for row in rows])
-    seen: dict[str, int] = {}
+    colours = row_colours(rows)
+    seen: Counter[str] = Counter()
     found = []
     labels = _told_apart([row.full_label for row in rows], [row.runs[0] for row in rows])
     for label, row in zip(labels, rows, strict=True):
-        name = row.protocol or row.label
-        seen[name] = seen.get(name, -1) + 1
+        colour = colours[row.label]
         points = curves.of_row(row, [part.curve for part in _of(row, parts)])
-        look = {"colour": colours[name], "dash": seen[name]}
+        look = {"colour": colour, "dash": seen[colour]}  # rows of one colour differ in the line
+        seen[colour] += 1
         found.append({"label": label, "seeds": len(row.runs), **look, "points": points})
     return found
 
@@ -213,11 +215,15 @@ def _known(value: Any) -> float:
 
 def _by_run(parts: Sequence[RunPart], name: str) -> list[dict[str, Any]]:
     found = [(part.run, getattr(part, name)) for part in parts]
-    colours = protocol_colours([run.label for run, _ in found])
     names = _names(parts)
     return [
-        {"label": names[str(run.path)], "colour": colours[run.label], "dash": 0, "points": curves.as_lists(frame)}
-        for run, frame in found
+        {
+            "label": names[str(run.path)],
+            "colour": SERIES_COLOURS[place % len(SERIES_COLOURS)],
+            "dash": place // len(SERIES_COLOURS),
+            "points": curves.as_lists(frame),
+        }
+        for place, (run, frame) in enumerate(found)
         if frame is not None
     ]
 

@@ -158,7 +158,10 @@ async function plotCurves(frame, title, series, state, measures, xs, targets) {
     const half = kept.map((place) => (halves?.[place] ?? 0) * (y.scale ?? 1));
     const colour = seriesColour(one.colour);
     if (halves) {
-      const edge = [...up.map((value, place) => value + half[place]), ...up.map((value, place) => value - half[place]).reverse()];
+      const most = (y.most ?? Infinity) * (y.scale ?? 1); // no share is below 0 or above 1
+      const above = up.map((value, place) => Math.max(value, Math.min(value + half[place], most)));
+      const below = up.map((value, place) => Math.min(value, Math.max(value - half[place], 0)));
+      const edge = [...above, ...below.reverse()];
       const around = { x: [...across, ...[...across].reverse()], y: edge, mode: "lines", hoverinfo: "skip" };
       traces.push({ ...around, fill: "toself", fillcolor: `${colour}22`, line: { width: 0 } });
     }
@@ -181,7 +184,7 @@ async function plotCurves(frame, title, series, state, measures, xs, targets) {
       return { type: "line", xref: "paper", x0: 0, x1: 1, y0: height, y1: height, line: { color: look("--strong-line"), width: 1, dash: "dash" } };
     }),
     annotations: goals.map(({ threshold, label }) => ({
-      text: plain(label), xref: "paper", x: 0, xanchor: "left", y: threshold * (y.scale ?? 1), yanchor: "bottom", showarrow: false,
+      text: plain(label), xref: "paper", x: state.y === "accuracy" ? 0 : 1, xanchor: state.y === "accuracy" ? "left" : "right", y: threshold * (y.scale ?? 1), yanchor: "bottom", showarrow: false,
     })),
     hovermode: "x unified",
     uirevision: `${state.y} ${state.x}`,

@@ -3,7 +3,7 @@
 const percent = (value) => `${(100 * value).toFixed(1)} %`;
 const short = (value) => digits(value, 4);
 const MEASURES = {
-  accuracy: { title: "Accuracy", axis: "Accuracy [%]", shown: percent, scale: 100 },
+  accuracy: { title: "Accuracy", axis: "Accuracy [%]", shown: percent, scale: 100, most: 1 },
   loss: { title: "Loss", shown: short },
   perplexity: { title: "Perplexity", shown: short },
   round_s: { title: "Round time", axis: "Round time [s]", shown: seconds },

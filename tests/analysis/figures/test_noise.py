@@ -59,8 +59,8 @@ def test_a_panel_for_each_thing_that_differs(noisy: Callable[..., RunRecords]) -
     assert texts(figure.axes[0]) == ["1", "2"]
     both = accuracy_of_noise(accuracy_by_noise([*runs, noisy("d", 1.0, 12)]))
     assert [axes.get_xlabel() for axes in both.axes] == ["Noise multiplier", "Ring width [bits]"]
-    legends = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in both.axes]
-    assert legends == [["no noise", "32 bits"], ["no noise", "multiplier 1"]]
+    legends = [[text.get_text() for text in part.legends[0].get_texts()] for part in both.subfigs]
+    assert legends == [["32 bits", "no noise"], ["multiplier 1", "no noise"]]
 
 
 def texts(axes: Any) -> list[str]:

@@ -62,7 +62,7 @@ def test_time_to_answer_leaves_out_the_waiting_for_others(run: RunRecords) -> No
     assert values["is_slowest"].tolist() == [1.0, 0.0]
     assert values["is_lost", "phone"] == 0.0
     assert values["is_lost", "fibre"] == pytest.approx((0 + 1 / 2) / 2)
-    assert [axes.get_ylabel().split(" [")[0] for axes in found.figure.axes] == [
+    assert [axes.get_ylabel().replace("\n", " ").split(" [")[0] for axes in found.figure.axes] == [
         "Time to answer", "Slowest of the round", "Late or lost",
     ]  # fmt: skip
 
