@@ -13,6 +13,9 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison.measures import FAILED
 from analysis.comparison.rows import Row
+from analysis.legends import FittedLegend as FittedLegend
+from analysis.legends import fitted as fitted
+from analysis.legends import fitted_lines as fitted_lines
 from analysis.stage_looks import StageLook
 from analysis.statistics import Interval, mean_interval
 from analysis.style import COLUMN_INCHES, figure_lines, figure_text
@@ -21,9 +24,6 @@ from analysis.tables import Unit
 FAILED_LOOK: dict[str, Any] = {"facecolor": "white", "edgecolor": "#7F7F7F", "hatch": "/////"}
 ERROR_LOOK: dict[str, Any] = {"ecolor": "#333333", "elinewidth": 0.8, "capsize": 2, "capthick": 0.8}
 _BAR = 0.72
-_LETTER_INCHES = 0.052  # of 7 points, on average
-_HANDLE_INCHES = 0.35
-_LINE_LETTERS = 2.4  # length of a line in a legend: what tells a dash from a dot
 
 
 @dataclass(frozen=True)
@@ -178,55 +178,3 @@ def part_handles(looks: Mapping[str, StageLook]) -> list[Patch]:
 
 def _patch_look(look: StageLook) -> dict[str, Any]:
     return {"facecolor": look.colour, "hatch": look.hatch, "edgecolor": look.hatch_colour, "linewidth": 0}
-
-
-@dataclass(frozen=True)
-class FittedLegend:
-    """A legend below the panels, in as many columns as fit.
-
-    Attributes:
-        labels: of its entries, in lines that are not too long; none where a legend would tell nothing apart.
-        columns: of the legend.
-        title: what bands or error bars are; empty: none.
-        inches: of height.
-    """
-
-    labels: Sequence[str]
-    columns: int
-    title: str
-    inches: float
-
-    def add_to(self, figure: Any, handles: Sequence[Any]) -> None:
-        """Draw it at the lower end of a figure or a part of it."""
-        if not self.labels:
-            if self.title:
-                figure.supxlabel(self.title, fontsize=7)
-            return
-        options: dict[str, Any] = {"title": self.title, "title_fontsize": 7} if self.title else {}
-        if not any(isinstance(handle, Patch) for handle in handles):
-            options["handlelength"] = _LINE_LETTERS
-        legend = figure.legend(
-            handles=list(handles)[: len(self.labels)],
-            labels=list(self.labels),
-            loc="outside lower center",
-            ncols=self.columns,
-            **options,
-        )
-        legend.get_title().set_multialignment("center")
-
-
-def fitted_lines(labels: Sequence[str], inches: float, title: str = "") -> FittedLegend:
-    """As `fitted`, for lines and markers: a single one needs no name, which leaves the title."""
-    return fitted(labels if len(labels) > 1 else [], inches, title)
-
-
-def fitted(labels: Sequence[str], inches: float, title: str = "", at_most: int = 4) -> FittedLegend:
-    """How a legend with these labels goes below a figure that is so wide."""
-    letters = int((inches - _HANDLE_INCHES) / _LETTER_INCHES)
-    lines = [figure_lines(label, letters) for label in labels]
-    longest = max((len(line) for each in lines for line in each), default=1)
-    fits = int(inches / (_HANDLE_INCHES + _LETTER_INCHES * longest))
-    columns = max(1, min(len(labels), fits, at_most))
-    entries = -(-sum(map(len, lines)) // columns)
-    heads = title.count("\n") + 1 if title else 0
-    return FittedLegend(["\n".join(each) for each in lines], columns, title, 0.14 * (entries + heads) + 0.1)

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 
+from analysis.legends import MARKERS as MARKERS
 from analysis.style import figure_lines
 from analysis.tables import Unit
 
-MARKERS = "osD^vPX*"
 _FEW = 8  # values that an axis can name one by one
 _LETTER_INCHES, _LINE_INCHES = 0.056, 0.13
 _MARGIN_INCHES = 0.65  # of a panel, left of its axis

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.elements import fitted_lines
+from analysis.legends import fitted_lines
 from analysis.marks import marks
 from analysis.multi_round.over_rounds import OverRounds
 from analysis.statistics import mean_interval

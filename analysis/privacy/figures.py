@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.elements import fitted_lines
-from analysis.figures.points import MARKERS
+from analysis.legends import MARKERS, fitted_lines
 from analysis.marks import marks
 from analysis.privacy.spent import Spending
 from analysis.style import COLUMN_INCHES, SERIES_COLOURS, house_style, save

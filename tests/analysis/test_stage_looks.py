@@ -1,6 +1,7 @@
 """Every stage of every built-in protocol has a look of its own, also for readers who do not see all hues."""
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def oklab(look: StageLook, vision: str) -> np.ndarray:
 
 
 def built_in() -> list[str]:
-    parameters = [*SELECTIONS, *AGGREGATIONS]
+    parameters: list[Any] = [*SELECTIONS, *AGGREGATIONS]
     stages = [stage for each in parameters for stage in (*each.stages, *each.further_stages)]
     return list(dict.fromkeys(["train", *stages]))
 
