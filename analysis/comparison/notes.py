@@ -1,5 +1,6 @@
 """What to know about the numbers of the overhead table, in sentences."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -9,9 +10,18 @@ from analysis.comparison.cells import baselines, has_failures, has_seed_pairs, i
 from analysis.comparison.seed_pairs import FEW_SEEDS
 from testbed.records.reader import behind_told, crashes_told
 
+NOT_FINITE, ENDED_EARLY = "not-finite", "ended-early"
+"""Codes of findings that say what a note says, too."""
 
-def notes(frame: pd.DataFrame) -> list[str]:
-    """What a reader needs to know about the numbers, a sentence or two each."""
+
+def notes(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """What a reader needs to know about the numbers, a sentence or two each.
+
+    Args:
+        frame: the overhead table.
+        findings: from `analysis.findings.plain`, those that are shown beside the table: what they say of a row is left
+            out here.
+    """
     seeds = sorted(set(frame["seeds"]))
     over = "rounds" if seeds == [1] else f"{seeds[0]} seeds" if len(seeds) == 1 else "seeds (or rounds, if one seed)"
     lines = [f"Means over completed rounds ± half-width of the 95% interval over {over}."]
@@ -26,7 +36,7 @@ def notes(frame: pd.DataFrame) -> list[str]:
     for why in dict.fromkeys(why for why in frame["stopped_at"] if why):
         who = ", ".join(dict.fromkeys(frame.loc[frame["stopped_at"] == why, "label"]))
         lines.append(f"Stopped at the {why}, after so many of the rounds planned: {who}.")
-    lines += _trouble_notes(frame)
+    lines += _trouble_notes(frame, findings)
     if "privacy_caveats" in frame:
         for said in dict.fromkeys(one for one in frame["privacy_caveats"] if one):
             who = ", ".join(dict.fromkeys(frame.loc[frame["privacy_caveats"] == said, "label"]))
@@ -54,14 +64,17 @@ def notes(frame: pd.DataFrame) -> list[str]:
     return lines
 
 
-def _trouble_notes(frame: pd.DataFrame) -> list[str]:
+def _trouble_notes(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Why rounds did not complete, crashes, and a machine that could not keep up."""
     lines = []
-    if ends := [f"{name}: {reasons}" for name, reasons in _named(frame, "reasons")]:
+    early, lost_updates = (_rows_of(frame, findings, code) for code in (ENDED_EARLY, NOT_FINITE))
+    untold = frame[~_labels(frame).isin([*early, *lost_updates])]
+    if ends := [f"{name}: {reasons}" for name, reasons in _named(untold, "reasons")]:
         lines.append(f"Not completed: {'; '.join(ends)}.")
     if refused := [f"{name}: {told}" for name, told in _named(frame, "unexpected_refusals")]:
         lines.append(f"Nobody was to be dishonest, and yet there were refusals. {'; '.join(refused)}.")
-    if lost := [f"{name}: {told}" for name, told in _named(frame, "diverged")]:
+    untold_updates = frame[~_labels(frame).isin(lost_updates)]
+    if lost := [f"{name}: {told}" for name, told in _named(untold_updates, "diverged")]:
         lines.append(f"Training diverged. {'; '.join(lost)}.")
     if crashes := [f"{crashes_told(int(count))} in {name}" for name, count in _named(frame, "crashes")]:
         lines.append(f"{'; '.join(crashes)}: counted as lost, waited for until the deadline.")
@@ -71,10 +84,25 @@ def _trouble_notes(frame: pd.DataFrame) -> list[str]:
     return lines
 
 
+def _labels(frame: pd.DataFrame) -> pd.Series:
+    """The label of each row with its setting, which findings name rows by."""
+    names = [",".join(filter(None, pair)) for pair in zip(frame["label"], frame["setting"], strict=True)]
+    return pd.Series(names, index=frame.index, dtype=object)
+
+
+def _rows_of(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]], code: str) -> list[str]:
+    """Labels of the rows that the findings with this code hold for."""
+    rows = [one["rows"] or _labels(frame).tolist() for one in findings if one["code"] == code]
+    return [label for labels in rows for label in labels]
+
+
 def _named(frame: pd.DataFrame, column: str) -> list[tuple[str, Any]]:
     """Label (with its setting) and value of the rows whose value is neither 0 nor empty."""
-    labels = [",".join(filter(None, names)) for names in zip(frame["label"], frame["setting"], strict=True)]
-    return [(label, value) for label, value in zip(labels, frame[column], strict=True) if value and not pd.isna(value)]
+    return [
+        (label, value)
+        for label, value in zip(_labels(frame), frame[column], strict=True)
+        if value and not pd.isna(value)
+    ]
 
 
 def _first(frame: pd.DataFrame) -> str:
