@@ -1,17 +1,28 @@
 """Data with unscaled features, by what was recorded when the run was prepared."""
 
+import pandas as pd
+
 from analysis.comparison.rows import Row
 from analysis.findings.compared import ComparedRows, has_misbehaviour, value_of
 from analysis.findings.finding import Finding
+from testbed.records import RunRecords
+
+
+LEARNED = 0.95
+"""Accuracy of a model that has learned in spite of its features' scales."""
 
 
 def unscaled(compared: ComparedRows) -> list[Finding]:
-    """Rows whose data have a feature that is far larger than the others; runs of earlier versions do not say."""
+    """Rows whose data have a feature that is far larger than the others, unless all of their models have learned.
+
+    Runs of earlier versions do not say.
+    """
     rows, worst, name = list[Row](), 0.0, ""
     for row in compared.rows:
         run = row.runs[0]
         feature = value_of(run, "provenance.data.unscaled_feature")
-        if not isinstance(feature, dict) or has_misbehaviour(run):
+        learned = [len(values) > 0 and values.iloc[-1] >= LEARNED for values in map(_accuracies, row.runs)]
+        if not isinstance(feature, dict) or has_misbehaviour(run) or all(learned):
             continue
         rows.append(row)
         if float(feature["ratio"]) > worst:
@@ -23,3 +34,7 @@ def unscaled(compared: ComparedRows) -> list[Finding]:
         "loader"
     )
     return [Finding("unscaled-features", text, compared.labels(rows), ("workload.dataset",))]
+
+
+def _accuracies(run: RunRecords) -> pd.Series:
+    return run.rounds["accuracy"].dropna()
