@@ -7,7 +7,6 @@ from analysis.findings.compared import ComparedRows, has_misbehaviour, value_of
 from analysis.findings.finding import Finding
 from testbed.records import RunRecords
 
-
 LEARNED = 0.95
 """Accuracy of a model that has learned in spite of its features' scales."""
 

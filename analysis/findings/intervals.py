@@ -1,5 +1,6 @@
 """Rows that cannot be ranked: their differences are smaller than the intervals of the differences."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -49,13 +50,13 @@ def difference(values: Mapping[int, float], others: Mapping[int, float]) -> _Dif
     one, two = mean_interval(mine), mean_interval(theirs)
     assert one.mean is not None
     assert two.mean is not None
-    width = np.inf
+    width = math.inf
     if one.half_width is not None and two.half_width is not None:
         width = float(np.hypot(one.half_width, two.half_width))
     both = [key for key in values if key in others]
     if len(both) == len(mine) == len(theirs):
         paired = mean_interval([values[key] - others[key] for key in both])
-        width = min(width, np.inf if paired.half_width is None else paired.half_width)
+        width = min(width, math.inf if paired.half_width is None else paired.half_width)
     return _Difference(one.mean - two.mean, width)
 
 
@@ -67,7 +68,7 @@ def cannot_be_ranked(compared: ComparedRows) -> list[Finding]:
         if base is None or base is row:
             continue
         time_s = difference(_round_times(row), _round_times(base))
-        mean_s = np.mean(list(_round_times(base).values()) or [np.nan])
+        mean_s = float(np.mean(list(_round_times(base).values()) or [np.nan]))
         if time_s is not None and np.isfinite(time_s.half_width) and mean_s > 0:
             size, width = abs(time_s.value) / mean_s, time_s.half_width / mean_s
             if SEEN_TIME <= size < width and width >= WIDE_TIME:

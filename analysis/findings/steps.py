@@ -27,6 +27,8 @@ def trains_in_batches(run: RunRecords) -> bool:
     """Whether clients really train, in epochs and batches, as far as the records tell."""
     if value_of(run, "workload.training", "real") != "real" or value_of(run, "workload.flower") is not None:
         return False
+    if value_of(run, "records.aggregates", "none") != "none":  # kept for attacks: single steps are their subject
+        return False
     if "sample_rate" in (value_of(run, "aggregation") or {}):  # DP-SGD draws its own batches
         return False
     if ":" not in str(value_of(run, "workload.dataset", "digits")):
