@@ -9,6 +9,7 @@ import pandas as pd
 from analysis.comparison.rows import Row
 from analysis.findings.finding import Finding
 from testbed.records import RunRecords
+from testbed.training import DIVERGED
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,17 @@ def value_of(run: RunRecords, key: str, default: Any = None) -> Any:
 def has_misbehaviour(run: RunRecords) -> bool:
     """Whether a server or clients misbehave: then rounds that fail, and models that do not learn, are the result."""
     return bool(value_of(run, "adversary.server") or value_of(run, "adversary.clients"))
+
+
+def diverged_rounds(run: RunRecords) -> list[int]:
+    """The rounds in which a client's update was not finite: whatever else went wrong in them follows from that."""
+    return sorted(set(diverged_events(run)["round"].tolist()))
+
+
+def diverged_events(run: RunRecords) -> pd.DataFrame:
+    """The refusals of clients whose update was not finite."""
+    events = run.events
+    return events[events["kind"].eq("refusal") & events["detail"].str.startswith(f"{DIVERGED}:")]
 
 
 def span(values: Sequence[float], form: str) -> str:

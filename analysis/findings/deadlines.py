@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.comparison.rows import Row
-from analysis.findings.compared import ComparedRows, counted, value_of
+from analysis.findings.compared import ComparedRows, counted, diverged_rounds, value_of
 from analysis.findings.finding import Finding
 from testbed.records import RunRecords
 
@@ -51,9 +51,10 @@ def waits_of(run: RunRecords) -> Waits:
     """How long the rounds of a run waited for deadlines; nothing of an asynchronous run, which waits for nobody.
 
     A stage waited for its deadline if a client did not answer in it and it lasted until the deadline. The time between
-    its last answer and the deadline is what the wait cost.
+    its last answer and the deadline is what the wait cost. Rounds with updates that were not finite are left out: their
+    clients do not answer any more.
     """
-    rounds = run.rounds
+    rounds = run.rounds[~run.rounds["round"].isin(diverged_rounds(run))]
     found = Waits(rounds=len(rounds), total_s=float((rounds["ended_s"] - rounds["started_s"]).sum()))
     if value_of(run, "asynchronous") is not None or not len(rounds):
         return found
@@ -61,6 +62,7 @@ def waits_of(run: RunRecords) -> Waits:
     of_stages = value_of(run, "time.stage_deadlines", {})
     ended_s = rounds.set_index("round")["ended_s"]
     for rows in run.exchanges_in_stretches(_COLUMNS, keep=False):
+        rows = rows[rows["round"].isin(ended_s.index)]
         outcome = rows["outcome"].astype(str)
         flags = {
             "late": outcome.eq("late"),

@@ -3,10 +3,9 @@
 from collections import Counter
 
 from analysis.comparison.rows import Row
-from analysis.findings.compared import ComparedRows, counted, has_misbehaviour
+from analysis.findings.compared import ComparedRows, counted, diverged_rounds, has_misbehaviour
 from analysis.findings.finding import Finding
 from testbed.records import RunRecords
-from testbed.training import DIVERGED
 
 MORE_THAN = 0.5
 """Of the rounds of a row: then its means are over the lucky ones."""
@@ -71,9 +70,8 @@ def ended_early(compared: ComparedRows) -> list[Finding]:
 
 def _reasons(run: RunRecords) -> list[str]:
     """Why rounds ended early, of those whose clients all had finite updates."""
-    events, rounds = run.events, run.rounds
-    of_updates = events["kind"].eq("refusal") & events["detail"].str.startswith(f"{DIVERGED}:")
-    failed = rounds[rounds["outcome"].ne("completed") & ~rounds["round"].isin(events.loc[of_updates, "round"])]
+    rounds = run.rounds
+    failed = rounds[rounds["outcome"].ne("completed") & ~rounds["round"].isin(diverged_rounds(run))]
     return [str(reason) for reason in failed["reason"]]
 
 

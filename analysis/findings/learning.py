@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from analysis.comparison.rows import Row
 from analysis.comparison.targets import model_changed
-from analysis.findings.compared import ComparedRows, counted, has_misbehaviour, span, value_of
+from analysis.findings.compared import ComparedRows, counted, diverged_events, has_misbehaviour, span, value_of
 from analysis.findings.finding import Finding
 from testbed.records import RunRecords
-from testbed.training import DIVERGED
 
 LEAST_REFUSED = 0.1
 """Share of a row's trainings whose update was not finite: fewer are an accident, which the table's notes tell."""
@@ -33,7 +31,7 @@ def not_finite(compared: ComparedRows) -> list[Finding]:
     rows, clients, refusing, rates = list[Row](), 0, 0, list[float]()
     numbers: list[int] = []
     for row in compared.rows:
-        refusals = [(run, _diverged(run)) for run in row.runs if not has_misbehaviour(run)]
+        refusals = [(run, diverged_events(run)) for run in row.runs if not has_misbehaviour(run)]
         trainings = sum(len(run.participation) for run, _ in refusals)
         count = sum(len(events) for _, events in refusals)
         if not count or count < LEAST_REFUSED * trainings:
@@ -52,11 +50,6 @@ def not_finite(compared: ComparedRows) -> list[Finding]:
     when = f"round {min(numbers)}" if min(numbers) == max(numbers) else f"rounds {min(numbers)} to {max(numbers)}"
     text = f"{refusing:,} of {counted(clients, 'client')} had an update that was not finite, in {when}{rate}"
     return [Finding("not-finite", text, compared.labels(rows), _KEYS)]
-
-
-def _diverged(run: RunRecords) -> pd.DataFrame:
-    events = run.events
-    return events[(events["kind"] == "refusal") & events["detail"].str.startswith(f"{DIVERGED}:")]
 
 
 @dataclass(frozen=True)
