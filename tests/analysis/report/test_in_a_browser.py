@@ -149,7 +149,7 @@ def test_a_walk_by_keyboard_reaches_everything(opened: Opened) -> None:
         )
         if seen[-1].startswith("provenance"):
             break
-    for wanted in ("overhead-section button", "curves-section select", "curves-section input", "rounds-section select"):
+    for wanted in ("results-section button", "curves-section select", "curves-section input", "rounds-section select"):
         assert wanted in seen
     assert seen[-1] == "provenance-section summary"
 
