@@ -1,6 +1,6 @@
 """The page's table of clients: how many samples they hold, and on which devices and links they are."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pandas as pd
 
@@ -55,7 +55,9 @@ def _group_names(groups: Sequence[Sequence[RunRecords]]) -> list[str]:
     """A name for the runs of each group: their labels if these are few, else the settings that only they have."""
     if len(groups) == 1:
         return ["all" if len(groups[0]) > 1 else groups[0][0].label]
-    values = [[_written_values(run) for run in group] for group in groups]
+    written = [written_in(run.experiment) for group in groups for run in group]
+    keys = {key for some in written for key in some or ()} | {"seed"}
+    values = [[_values(run, None if None in written else keys) for run in group] for group in groups]
     names = []
     for place, group in enumerate(groups):
         if len(group) <= _MOST_NAMED:
@@ -83,12 +85,10 @@ def _settings_of_all(group: Sequence[dict[str, str]], others: Sequence[dict[str,
     return ""
 
 
-def _written_values(run: RunRecords) -> dict[str, str]:
-    """The values that somebody has set, by dotted key; all of them where it is not known which these are."""
+def _values(run: RunRecords, keys: Collection[str] | None) -> dict[str, str]:
+    """The values of the experiment by dotted key; None: of all keys."""
     flat = flattened({key: part for key, part in run.experiment.items() if key not in ("provenance", "name", "sweep")})
-    keys = written_in(run.experiment)
-    kept = flat if keys is None else {key: flat[key] for key in ["seed", *keys] if key in flat}
-    return {key: value_text(value) for key, value in kept.items()}
+    return {key: value_text(value) for key, value in flat.items() if keys is None or key in keys}
 
 
 def _spread(values: pd.Series) -> Cell:

@@ -214,9 +214,11 @@ def _curves(rows: Sequence[Row], parts: Sequence[RunPart]) -> list[dict[str, Any
 def _looks(names: Sequence[str]) -> list[tuple[str, int]]:
     """Colour and dash of each row: its protocol's colour, and dashes tell rows of a protocol apart.
 
-    Where one protocol has more rows than there are dashes, or there are too many protocols, colours tell rows apart.
+    Colours tell the rows apart where they are of one protocol, where a protocol has more rows than there are dashes, or
+    where there are more protocols than colours.
     """
-    if max(map(names.count, names)) > DASHES or len(set(names)) > len(SERIES_COLOURS):
+    kinds = len(set(names))
+    if 1 == kinds < len(names) or max(map(names.count, names)) > DASHES or kinds > len(SERIES_COLOURS):
         return [(SERIES_COLOURS[at % len(SERIES_COLOURS)], at // len(SERIES_COLOURS)) for at in range(len(names))]
     colours = protocol_colours(names)
     return [(colours[name], names[:at].count(name)) for at, name in enumerate(names)]

@@ -29,6 +29,8 @@ def value_text(value: Any) -> str:
         return "{" + ", ".join(f"{key}: {value_text(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(value_text, value)) + "]"
+    if isinstance(value, float):
+        return f"{value:.12g}"
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -36,7 +36,9 @@ function look(name) {
 }
 
 // The colour, towards that of the text as far as needed to be seen on the page (a contrast of 3, as WCAG asks of lines).
+// Black stands for the colour of the text.
 function seriesColour(colour) {
+  if (colour === "#000000") return look("--text");
   const [own, page, text] = [colour, look("--page"), look("--text")].map(channels);
   for (let share = 0; share < 1; share += 0.1) {
     const mixed = own.map((value, place) => Math.round(value + share * (text[place] - value)));
@@ -77,6 +79,8 @@ const PLOT = {
   modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]],
 };
 
+const FEW_ROUNDS = 12; // each has a tick
+
 let labels = 0;
 
 function labelled(text, control) {
@@ -101,7 +105,8 @@ function drawCurves(host, title, series, measures, xs, targets = [], options = {
   if (!ys.length) return host.replaceChildren(make("p", { class: "quiet" }, "Nothing was measured yet."));
   const state = chosen.get(title) ?? { hidden: new Set(), ...options.first };
   chosen.set(title, state);
-  if (!ys.includes(state.y)) [state.y] = ys;
+  const isCurve = (name) => series.some((one) => one.points[name]?.filter((value) => value !== null).length > 1);
+  if (!ys.includes(state.y)) state.y = ys.find(isCurve) ?? ys[0];
   if (!xs[state.x]) [state.x] = Object.keys(xs);
   let frame = host.querySelector(".curves");
   host.series = series;
@@ -218,6 +223,7 @@ async function plotCurves(frame, title, series, state, measures, xs, targets) {
       name: plain(one.label),
     });
   }
+  const few = state.x === "round" && traces.every((trace) => trace.x.every((round) => round <= FEW_ROUNDS));
   const goals = targets.filter((target) => target.metric === state.y);
   const layout = layoutOf({
     shapes: goals.map(({ threshold }) => {
@@ -231,7 +237,7 @@ async function plotCurves(frame, title, series, state, measures, xs, targets) {
     hovermode: "x unified",
     uirevision: `${state.y} ${state.x}`,
     height: 380,
-    xaxis: { title: { text: x.axis ?? x.title } },
+    xaxis: { title: { text: x.axis ?? x.title }, ...(few ? { dtick: 1 } : {}) },
     yaxis: { title: { text: y.axis ?? y.title }, rangemode: "nonnegative" },
   });
   await Plotly.react(frame, traces, layout, PLOT);

@@ -99,12 +99,12 @@ function drawFindings(host, findings) {
   if (host.drawn === drawn) return;
   host.drawn = drawn;
   const items = findings.map((one) => {
-    const rows = one.rows.length ? [make("strong", {}, one.rows.slice(0, MOST_ROWS).join(", "))] : [];
-    if (one.rows.length > MOST_ROWS) {
-      rows.push(make("details", { class: "inline" }, make("summary", {}, `and ${one.rows.length - MOST_ROWS} more`), one.rows.slice(MOST_ROWS).join(", ")));
-    }
-    const keys = one.keys.flatMap((key, place) => [place ? ", " : " Key to change: ", make("code", {}, key)]);
-    return make("li", { "data-code": one.code }, ...rows, rows.length ? ": " : "", sentence(one.text), ...keys, keys.length ? "." : "");
+    const named = one.rows.slice(0, MOST_ROWS).join(", ");
+    const others = one.rows.length - MOST_ROWS;
+    const rows = named ? [make("strong", {}, named), others > 0 ? ` and ${others} more: ` : ": "] : [];
+    const keys = one.keys.flatMap((key, place) => [place ? ", " : one.keys.length > 1 ? " Keys to change: " : " Key to change: ", make("code", {}, key)]);
+    const every = others > 0 ? make("details", {}, make("summary", {}, `All ${one.rows.length} rows`), one.rows.join(", ")) : null;
+    return make("li", { "data-code": one.code }, ...rows, sentence(one.text, !named), ...keys, keys.length ? "." : "", every);
   });
   const list = (some) => make("ul", { class: "findings" }, ...some);
   const more = items.length > MOST_FINDINGS
@@ -112,8 +112,9 @@ function drawFindings(host, findings) {
   host.replaceChildren(make("h3", {}, "Findings"), list(items.slice(0, MOST_FINDINGS)), ...more);
 }
 
-function sentence(text) {
-  return /[.!?]$/.test(text) ? text : `${text}.`;
+function sentence(text, isFirst) {
+  const whole = /[.!?]$/.test(text) ? text : `${text}.`;
+  return isFirst ? whole.charAt(0).toUpperCase() + whole.slice(1) : whole;
 }
 
 // origins: { common: [[name, value]], runs: [{ label, command, facts }] }.
