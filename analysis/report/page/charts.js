@@ -209,7 +209,7 @@ async function plotCurves(frame, title, series, state, measures, xs, targets) {
       const within = (value) => Math.min((y.most ?? Infinity) * (y.scale ?? 1), Math.max((y.least ?? 0) * (y.scale ?? 1), value));
       const edge = [...up.map((value, place) => within(value + half[place])), ...up.map((value, place) => within(value - half[place])).reverse()];
       const around = { x: [...across, ...[...across].reverse()], y: edge, mode: "lines", hoverinfo: "skip" };
-      traces.push({ ...around, fill: "toself", fillcolor: `${colour}22`, line: { width: 0 } });
+      traces.push({ ...around, fill: "toself", fillcolor: `${colour}${series.length > 6 ? "11" : "22"}`, line: { width: 0 } });
     }
     const interval = halves ? kept.map((place) => (halves[place] === null ? "" : ` ± ${y.shown(halves[place])}`)) : null;
     traces.push({

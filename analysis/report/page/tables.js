@@ -1,6 +1,7 @@
 // Tables that sort: by their heads, which are buttons. Empty cells stay at the end, whichever way it sorts.
 
 const SHORT = 28; // characters that are not broken into lines
+const LONG = 20; // rows, of which not all are in sight
 const sorting = new Map(); // by table: { column, ascending }, kept when a live page is drawn anew
 
 const whole = new Set(); // tables of which all columns are shown
@@ -36,7 +37,7 @@ function drawTable(host, sheet, key = sheet.caption) {
       const look = { class: numeric.has(column) ? "number" : text.length <= SHORT ? "short" : null };
       const cell = column === 0 ? make("th", { scope: "row", ...look }) : make("td", look);
       if (colour) cell.append(swatch(colour));
-      cell.append(...broken(text));
+      cell.append(...(text.length <= SHORT ? [text] : broken(text)));
       return cell;
     }).filter(isShown)));
   const above = host.closest("section")?.querySelector("h2")?.textContent;
@@ -46,7 +47,7 @@ function drawTable(host, sheet, key = sheet.caption) {
   const notes = (sheet.notes ?? []).map((note) => make("li", {}, ...withCode(note)));
   const explained = (sheet.legend ?? []).filter(([, columns]) => columns.some((column) => !more.has(column)));
   const legend = explained.map(([text]) => make("li", {}, ...withCode(text)));
-  const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": sheet.caption }, table);
+  const scroll = make("div", { class: sheet.rows.length > LONG ? "scroll long" : "scroll", tabindex: "0", role: "region", "aria-label": sheet.caption }, table);
   const below = [...notes, ...legend];
   host.replaceChildren(...columnChoice(host, sheet, key), scroll, ...(below.length ? [make("ul", { class: "notes" }, ...below)] : []));
   scroll.scrollLeft = left;
