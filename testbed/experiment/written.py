@@ -59,10 +59,12 @@ def _changed(model: BaseModel) -> dict[str, Any]:
     """The values of a section that are not its defaults, as plain data; the name of its kind always counts."""
     kept: dict[str, Any] = {}
     plain = model.model_dump(mode="json")
+    values = {name: getattr(model, name) for name in type(model).model_fields}  # a default may follow from another key
     for name, field in type(model).model_fields.items():
         if name in _ASIDE or name not in plain:
             continue
-        value, default = getattr(model, name), field.get_default(call_default_factory=True)
+        value = values[name]
+        default = field.get_default(call_default_factory=True, validated_data=values)
         if isinstance(value, BaseModel):
             if value != default:
                 kept[name] = _changed(value)
