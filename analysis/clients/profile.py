@@ -13,7 +13,7 @@ from testbed.arrays import Floats
 from testbed.emulation.links import BYTES_PER_MBIT
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
-from testbed.workload.contract import LabelledWorkload
+from testbed.workload.contract import LabelledWorkload, NotedWorkload
 
 SKEW = (
     "label skew: half the sum, over the labels, of the differences between a label's share at the client and at all "
@@ -42,12 +42,14 @@ class ClientProfile:
             device_factor (times the reference machine's time), down_mbit_s, up_mbit_s, latency_ms. Without labels the
             two columns are missing.
         label_counts: (population, labels) int64; None: samples have no label.
+        notes: lines on what is odd in the data.
     """
 
     name: str
     description: str
     clients: pd.DataFrame
     label_counts: npt.NDArray[np.int64] | None
+    notes: tuple[str, ...] = ()
 
     @property
     def labels(self) -> pd.DataFrame:
@@ -85,7 +87,8 @@ def profile(experiment: Experiment, seed: int) -> ClientProfile:
     clients["up_mbit_s"] = links.up.mean() / BYTES_PER_MBIT
     clients["latency_ms"] = links.latency_s * 1000
     described = getattr(workload, "description", experiment.workload.dataset)
-    return ClientProfile(experiment.name, str(described), clients, counts)
+    notes = tuple(workload.notes) if isinstance(workload, NotedWorkload) else ()
+    return ClientProfile(experiment.name, str(described), clients, counts, notes)
 
 
 def label_skew(counts: npt.NDArray[np.int64]) -> Floats:

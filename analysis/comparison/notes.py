@@ -1,5 +1,6 @@
 """What to know about the numbers of the overhead table, in sentences."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -9,16 +10,48 @@ from analysis.comparison.cells import baselines, has_failures, has_seed_pairs, i
 from analysis.comparison.seed_pairs import FEW_SEEDS
 from testbed.records.reader import behind_told, crashes_told
 
+NOT_FINITE, ENDED_EARLY = "not-finite", "ended-early"
+"""Codes of findings that say what a note says, too."""
 
-def notes(frame: pd.DataFrame) -> list[str]:
-    """What a reader needs to know about the numbers, a sentence or two each."""
+_PRIVACY = "multi_round_privacy_weak"
+
+
+def notes(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """What a reader needs to know about the numbers, a sentence or two each.
+
+    Args:
+        frame: the overhead table.
+        findings: from `analysis.findings.plain`, those that are shown beside the table: what they say of a row is left
+            out here.
+    """
+    of_columns = [" ".join(text for _, text in line) for line in column_notes(frame)]
+    return [*row_notes(frame, findings), *of_columns]
+
+
+def ratio_note(frame: pd.DataFrame) -> str:
+    """What the ratios are to, without a full stop; empty where there is no baseline, and where rounds are paired."""
+    if is_paired(frame) or not baselines(frame):
+        return ""
+    return f"× is the ratio to {' / '.join(baselines(frame))}{_first(frame)}"
+
+
+def row_notes(
+    frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = (), *, with_ratios: bool = True
+) -> list[str]:
+    """What all numbers of the table are, and what there is to know about single rows.
+
+    Args:
+        frame: the overhead table.
+        findings: as of `notes`.
+        with_ratios: also what the ratios are to (`ratio_note`).
+    """
     seeds = sorted(set(frame["seeds"]))
     over = "rounds" if seeds == [1] else f"{seeds[0]} seeds" if len(seeds) == 1 else "seeds (or rounds, if one seed)"
     lines = [f"Means over completed rounds ± half-width of the 95% interval over {over}."]
     if is_paired(frame):
         lines = _pair_notes(frame, over)
-    elif baselines(frame):
-        lines[0] = f"{lines[0][:-1]}; × is the ratio to {' / '.join(baselines(frame))}{_first(frame)}."
+    elif with_ratios and (ratios := ratio_note(frame)):
+        lines[0] = f"{lines[0][:-1]}; {ratios}."
     if has_seed_pairs(frame):
         lines += _seed_pair_notes(frame)
     if (unfinished(frame) & (frame["stopped"] < frame["seeds"])).any():
@@ -26,42 +59,57 @@ def notes(frame: pd.DataFrame) -> list[str]:
     for why in dict.fromkeys(why for why in frame["stopped_at"] if why):
         who = ", ".join(dict.fromkeys(frame.loc[frame["stopped_at"] == why, "label"]))
         lines.append(f"Stopped at the {why}, after so many of the rounds planned: {who}.")
-    lines += _trouble_notes(frame)
+    lines += _trouble_notes(frame, findings)
     if "privacy_caveats" in frame:
         for said in dict.fromkeys(one for one in frame["privacy_caveats"] if one):
             who = ", ".join(dict.fromkeys(frame.loc[frame["privacy_caveats"] == said, "label"]))
             lines.append(f"Privacy of {who}: {said}.")
+    return lines
+
+
+def column_notes(frame: pd.DataFrame) -> list[list[tuple[tuple[str, ...], str]]]:
+    """What columns mean, in lines: each sentence with the columns of the frame that it explains."""
+    lines: list[list[tuple[tuple[str, ...], str]]] = []
     if has_failures(frame):
-        lines.append("Per update: what all rounds took, skipped and aborted ones included, per completed round.")
+        text = "Per update: what all rounds took, skipped and aborted ones included, per completed round."
+        lines.append([(tuple(cells.COSTS_PER_UPDATE), text)])
     if "transport_bytes" in result_costs(frame):
-        lines.append(
-            "Overhead: headers, acknowledgements, handshakes, what is sent again; not in the server's traffic."
-        )
-    pooled = seeds != [1]
-    lines.append(
-        f"Accuracy: last measured{', mean over the seeds ± its 95% interval' if pooled else ''}. F: aggregation "
-        "fairness gap. C: mean number of updates in the sum, over all rounds."
-        f"{' F and C: means over the seeds.' if pooled else ''}"
-    )
+        text = "Overhead: headers, acknowledgements, handshakes, what is sent again; not in the server's traffic."
+        lines.append([(("transport_bytes",), text)])
+    pooled = (frame["seeds"] > 1).any()
+    accuracy = f"Accuracy: last measured{', mean over the seeds ± its 95% interval' if pooled else ''}."
+    quality = [
+        (("final_accuracy",), accuracy),
+        (("fairness_gap",), "F: aggregation fairness gap."),
+        (("aggregation_cardinality",), "C: mean number of updates in the sum, over all rounds."),
+    ]
+    if pooled:
+        quality.append((("fairness_gap", "aggregation_cardinality"), "F and C: means over the seeds."))
+    lines.append(quality)
     privacy = (
         "T: fewest users whose sum the server can compute from the sums of these rounds (weak multi-round privacy)"
         f"{', the smallest of any seed' if pooled else ''}"
     )
     bounded = any(cell.startswith("≥") for cell in cells.privacy(frame))
-    lines.append(f"{privacy}; ≥: proved, the search did not end." if bounded else f"{privacy}.")
+    of_privacy = (_PRIVACY,)
+    lines.append([(of_privacy, f"{privacy}; ≥: proved, the search did not end." if bounded else f"{privacy}.")])
     if (frame["aggregation"] == "plain").any():
-        lines.append("With plain aggregation the server sees each update alone, whatever T says of the sums.")
+        text = "With plain aggregation the server sees each update alone, whatever T says of the sums."
+        lines.append([(of_privacy, text)])
     return lines
 
 
-def _trouble_notes(frame: pd.DataFrame) -> list[str]:
+def _trouble_notes(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Why rounds did not complete, crashes, and a machine that could not keep up."""
     lines = []
-    if ends := [f"{name}: {reasons}" for name, reasons in _named(frame, "reasons")]:
+    early, lost_updates = (_rows_of(frame, findings, code) for code in (ENDED_EARLY, NOT_FINITE))
+    untold = frame[~_labels(frame).isin([*early, *lost_updates])]
+    if ends := [f"{name}: {reasons}" for name, reasons in _named(untold, "reasons")]:
         lines.append(f"Not completed: {'; '.join(ends)}.")
     if refused := [f"{name}: {told}" for name, told in _named(frame, "unexpected_refusals")]:
         lines.append(f"Nobody was to be dishonest, and yet there were refusals. {'; '.join(refused)}.")
-    if lost := [f"{name}: {told}" for name, told in _named(frame, "diverged")]:
+    untold_updates = frame[~_labels(frame).isin(lost_updates)]
+    if lost := [f"{name}: {told}" for name, told in _named(untold_updates, "diverged")]:
         lines.append(f"Training diverged. {'; '.join(lost)}.")
     if crashes := [f"{crashes_told(int(count))} in {name}" for name, count in _named(frame, "crashes")]:
         lines.append(f"{'; '.join(crashes)}: counted as lost, waited for until the deadline.")
@@ -71,10 +119,25 @@ def _trouble_notes(frame: pd.DataFrame) -> list[str]:
     return lines
 
 
+def _labels(frame: pd.DataFrame) -> pd.Series:
+    """The label of each row with its setting, which findings name rows by."""
+    names = [",".join(filter(None, pair)) for pair in zip(frame["label"], frame["setting"], strict=True)]
+    return pd.Series(names, index=frame.index, dtype=object)
+
+
+def _rows_of(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]], code: str) -> list[str]:
+    """Labels of the rows that the findings with this code hold for."""
+    rows = [one["rows"] or _labels(frame).tolist() for one in findings if one["code"] == code]
+    return [label for labels in rows for label in labels]
+
+
 def _named(frame: pd.DataFrame, column: str) -> list[tuple[str, Any]]:
     """Label (with its setting) and value of the rows whose value is neither 0 nor empty."""
-    labels = [",".join(filter(None, names)) for names in zip(frame["label"], frame["setting"], strict=True)]
-    return [(label, value) for label, value in zip(labels, frame[column], strict=True) if value and not pd.isna(value)]
+    return [
+        (label, value)
+        for label, value in zip(_labels(frame), frame[column], strict=True)
+        if value and not pd.isna(value)
+    ]
 
 
 def _first(frame: pd.DataFrame) -> str:

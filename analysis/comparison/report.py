@@ -5,7 +5,7 @@ JSON are for programs: every column of `analysis.comparison.overhead.compare`, i
 """
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -22,7 +22,12 @@ __all__ = ["notes", "render"]
 _SHORTEST_LABEL = 16
 
 
-def render(frame: pd.DataFrame, format: str = "text", targets: pd.DataFrame | None = None) -> str:
+def render(
+    frame: pd.DataFrame,
+    format: str = "text",
+    targets: pd.DataFrame | None = None,
+    findings: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """The table of `analysis.comparison.overhead.compare`, ending in a line feed; the same frame gives the same bytes.
 
     Below it stands that of the targets; CSV, which has room for one table, leaves it out.
@@ -32,21 +37,26 @@ def render(frame: pd.DataFrame, format: str = "text", targets: pd.DataFrame | No
             `analysis.comparison.seed_pairs.compare_seeds`.
         format: ``text`` (labels are wrapped where 118 columns do not suffice), ``markdown``, ``csv``, ``latex``
             (needs the package booktabs) or ``json`` (``{"baseline": label, or list of labels, "rows": [...],
-            "targets": [...]}``).
+            "targets": [...], "findings": [...]}``).
         targets: from `analysis.comparison.time_to_target.compare_targets`; None: not measured.
+        findings: from `analysis.findings.plain`; JSON holds them, and the notes leave out what they say. The other
+            formats have them from `analysis.findings.render`.
 
     Raises `ExperimentError` for another format.
     """
     require_format(format, "text", "markdown", "csv", "latex", "json")
     if format == "json":
-        return _json(frame, targets)
-    renderers: dict[str, Callable[[pd.DataFrame], str]] = {"text": _text, "markdown": _markdown, "csv": csv}
-    found = (renderers | {"latex": _latex})[format](frame)
-    below = "" if targets is None or format == "csv" else target_table.render(targets, format)
+        return _json(frame, targets, findings)
+    if format == "csv":
+        return csv(frame)
+    renderers: dict[str, Callable[[pd.DataFrame, list[str]], str]]
+    renderers = {"text": _text, "markdown": _markdown, "latex": _latex}
+    found = renderers[format](frame, notes(frame, findings))
+    below = "" if targets is None else target_table.render(targets, format)
     return f"{found}\n{below}" if below else found
 
 
-def _text(frame: pd.DataFrame) -> str:
+def _text(frame: pd.DataFrame, sentences: list[str]) -> str:
     first = _in_columns(cells.costs(frame, cells.COSTS))
     counts = {**cells.pairs(frame), "Done/skip/abort": cells.round_counts(frame)}
     results = _in_columns(cells.costs(frame, cells.result_costs(frame)))
@@ -67,7 +77,7 @@ def _text(frame: pd.DataFrame) -> str:
         )
         for columns in [*groups, *differences]
     ]
-    lines = [line for note in notes(frame) for line in textwrap.wrap(visible(note), WIDTH, break_on_hyphens=False)]
+    lines = [line for note in sentences for line in textwrap.wrap(visible(note), WIDTH, break_on_hyphens=False)]
     return "\n".join([*(render_table(table, "text") for table in tables), *lines]) + "\n"
 
 
@@ -96,7 +106,7 @@ def _fitting(columns: Columns, room: int) -> Iterator[Columns]:
         yield part
 
 
-def _markdown(frame: pd.DataFrame) -> str:
+def _markdown(frame: pd.DataFrame, sentences: list[str]) -> str:
     def laid_out(columns: Columns, title: str = "") -> str:
         several = frame["setting"].ne("").any()
         left: Columns = {"Setting": frame["setting"].tolist()} if several else {}
@@ -110,16 +120,18 @@ def _markdown(frame: pd.DataFrame) -> str:
     tables = [laid_out(columns | {"Done/skipped/aborted": cells.round_counts(frame), **cells.quality(frame)})]
     if differences := cells.differences(frame):
         tables.append(laid_out({cost.heading: cost.in_cells() for cost in differences}, cells.DIFFERENCES))
-    return "\n".join([*tables, markdown(" ".join(notes(frame)))]) + "\n"
+    return "\n".join([*tables, markdown(" ".join(sentences))]) + "\n"
 
 
-def _json(frame: pd.DataFrame, targets: pd.DataFrame | None) -> str:
+def _json(frame: pd.DataFrame, targets: pd.DataFrame | None, findings: Sequence[Mapping[str, Any]]) -> str:
     names = cells.baselines(frame)
     below: list[Any] | pd.DataFrame = [] if targets is None else target_table.for_programs(targets)
-    return to_json({"baseline": names[0] if len(names) == 1 else names, "rows": frame, "targets": below})
+    return to_json(
+        {"baseline": names[0] if len(names) == 1 else names, "rows": frame, "targets": below} | {"findings": findings}
+    )
 
 
-def _latex(frame: pd.DataFrame) -> str:
+def _latex(frame: pd.DataFrame, sentences: list[str]) -> str:
     """For a document that loads booktabs (UTF-8 labels): tables, one below the other, in one float.
 
     Time and traffic of server and client, as in Lotto's Table 2; then what the rounds gave.
@@ -129,7 +141,7 @@ def _latex(frame: pd.DataFrame) -> str:
             r"% needs \usepackage{booktabs}",
             r"\begin{table*}",
             r"\centering\footnotesize\setlength{\tabcolsep}{5pt}",
-            rf"\caption{{Time and traffic of a round. {latex(' '.join(notes(frame)))}}}",
+            rf"\caption{{Time and traffic of a round. {latex(' '.join(sentences))}}}",
             r"\label{tab:overhead}\smallskip",
             "\\par\\medskip\n".join(_tabulars(frame)) + r"\end{table*}",
             "",

@@ -8,6 +8,7 @@ by, form a setting, and each setting has its own baseline. Rows and settings are
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from analysis.comparison.labels import (
@@ -113,7 +114,8 @@ def baselines_of(rows: Sequence[Row], name: str | None = None) -> list[Row | Non
             of a single row of one setting (its label with the setting, its directory) is the baseline of all settings.
             Default: the first row; in other settings the row with its protocol (the first, if no setting has more than
             one protocol). Where several rows have it, as in a grid over another key of `selection`, the one with the
-            row's own values.
+            row's own values. Where the rows are of several sweeps,
+            each sweep of several rows keeps the baselines that it has alone.
 
     Raises `ExperimentError`, naming the labels there are, when `name` is unknown or fits several rows of a setting.
     """
@@ -129,6 +131,26 @@ def baselines_of(rows: Sequence[Row], name: str | None = None) -> list[Row | Non
 
 
 def _default_baselines(rows: Sequence[Row]) -> list[Row | None]:
+    found = _first_baselines(rows)
+    sweeps: dict[tuple[Path, tuple[str, ...]], list[Row]] = {}
+    for row in rows:
+        run = row.runs[0]
+        sweeps.setdefault((run.path.parent, tuple(sweep_of(run))), []).append(row)
+    of_row = {id(row): base for row, base in zip(rows, found, strict=True)}
+    for (_, swept), members in sweeps.items():
+        if swept and 1 < len(members) < len(rows):
+            of_row |= {id(row): base for row, base in zip(members, _baselines_alone(members), strict=True) if base}
+    return [of_row[id(row)] for row in rows]
+
+
+def _baselines_alone(rows: Sequence[Row]) -> list[Row | None]:
+    """The baselines that the rows of one sweep have in a comparison of their own."""
+    if len({row.setting for row in rows}) == len(rows):  # then `rows_of` makes them one setting
+        return [rows[0]] * len(rows)
+    return _first_baselines(rows)
+
+
+def _first_baselines(rows: Sequence[Row]) -> list[Row | None]:
     first = rows[0]
     protocols: dict[str, set[str | None]] = {}
     for row in rows:

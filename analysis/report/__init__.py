@@ -42,7 +42,7 @@ def write(
     if out.is_dir():
         raise ExperimentError(f"{out} is a folder; give a file in it, say {out / 'report.html'}")
     parts = [part_of(run, ROWS // max(len(runs), 1)) for run in runs]
-    page = render(document(parts, targets, baseline, command=command))
+    page = render(document(parts, targets, baseline, command=command, folder=out.parent))
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(out, lambda why: RunError(f"{out}: cannot be written: {why}")) as file:
         file.write(page.encode())

@@ -1,10 +1,12 @@
 """The page's table of clients: how many samples they hold, and on which devices and links they are."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pandas as pd
 
+from analysis.report.settings import flattened, value_text
 from analysis.report.sheets import Cell, Sheet, number, words
+from testbed.experiment.written import written_in
 from testbed.records import RunRecords
 
 _SPREAD = ("samples", "device_factor", "down_mbit_s", "up_mbit_s", "latency_ms")
@@ -15,36 +17,78 @@ _HEADS = {
     "up_mbit_s": "Uplink [Mbit/s]",
     "latency_ms": "Latency [ms]",
 }
+_MOST_NAMED = 3
+"""Runs of a group that are named one by one."""
 
 
-def clients(found: Sequence[RunRecords]) -> Sheet | None:
+def clients(runs: Sequence[RunRecords]) -> Sheet | None:
     """A row for each class of clients of each run; runs with the same clients share it. None: nothing is recorded."""
-    kinds: list[tuple[list[str], pd.DataFrame]] = []
-    for run in found:
+    kinds: list[tuple[list[RunRecords], pd.DataFrame]] = []
+    for run in runs:
         frame = run.clients
         if not len(frame):
             continue
-        same = next((labels for labels, other in kinds if other.equals(frame)), None)
+        same = next((group for group, other in kinds if other.equals(frame)), None)
         if same is None:
-            kinds.append(([run.label], frame))
+            kinds.append(([run], frame))
         else:
-            same.append(run.label)
+            same.append(run)
     if not kinds:
         return None
     has_classes = any(frame["class"].astype(str).ne("").any() for _, frame in kinds)
+    names = _group_names([group for group, _ in kinds])
     rows = []
-    for labels, frame in kinds:
-        whose = "all" if len(kinds) == 1 and len(labels) > 1 else ", ".join(labels)
-        for name, members in frame.groupby(frame["class"].astype(str), sort=True):
-            told = [words(whose), *([words(name)] if has_classes else []), number(len(members))]
-            rows.append([*told, *(_spread(members[column]) for column in _SPREAD)])
+    for name, (_, frame) in zip(names, kinds, strict=True):
+        for kind, members in frame.groupby(frame["class"].astype(str), sort=True):
+            first = [words(name), *([words(kind)] if has_classes else []), number(len(members))]
+            rows.append([*first, *(_spread(members[column]) for column in _SPREAD)])
     heads = ["Runs", *(["Class"] if has_classes else []), "Clients", *_HEADS.values()]
     numeric = tuple(range(len(heads) - len(_SPREAD) - 1, len(heads)))
     note = (
-        "Median, with the least and the most in brackets. Who has which labels is drawn by "
-        "testbed data inspect experiment.yaml --out DIR."
+        "Median, with the least and the most in brackets. `testbed data inspect experiment.yaml --out DIR` draws which "
+        "labels each client has."
     )
     return Sheet("The clients", heads, rows, numeric, [note])
+
+
+def _group_names(groups: Sequence[Sequence[RunRecords]]) -> list[str]:
+    """A name for the runs of each group: their labels if these are few, else the settings that only they have."""
+    if len(groups) == 1:
+        return ["all" if len(groups[0]) > 1 else groups[0][0].label]
+    written = [written_in(run.experiment) for group in groups for run in group]
+    keys = {key for some in written for key in some or ()} | {"seed"}
+    values = [[_values(run, None if None in written else keys) for run in group] for group in groups]
+    names = []
+    for place, group in enumerate(groups):
+        if len(group) <= _MOST_NAMED:
+            names.append(", ".join(run.label for run in group))
+            continue
+        others = [one for at, other in enumerate(values) for one in other if at != place]
+        told = _settings_of_all(values[place], others)
+        names.append(f"{len(group)} runs: {told}" if told else f"{len(group)} runs, e.g. {group[0].label}")
+    return names
+
+
+def _settings_of_all(group: Sequence[dict[str, str]], others: Sequence[dict[str, str]]) -> str:
+    """The fewest settings, one or two, that all runs of a group have and that no other run has; empty: there are none.
+
+    Args:
+        group: values by key, of each run.
+        others: of the runs of the other groups.
+    """
+    shared = [(key, value) for key, value in group[0].items() if all(one.get(key) == value for one in group)]
+    telling = [(key, value) for key, value in shared if any(one.get(key) != value for one in others)]
+    pairs = [(one, other) for place, one in enumerate(telling) for other in telling[place + 1 :]]
+    for chosen in [*((one,) for one in telling), *pairs]:
+        if not any(all(other.get(key) == value for key, value in chosen) for other in others):
+            return ", ".join(f"{key}={value}" for key, value in chosen)
+    return ""
+
+
+def _values(run: RunRecords, keys: Collection[str] | None) -> dict[str, str]:
+    """The values of the experiment by dotted key; None: of all keys."""
+    flat = flattened({key: part for key, part in run.experiment.items() if key not in ("provenance", "name", "sweep")})
+    return {key: value_text(value) for key, value in flat.items() if keys is None or key in keys}
 
 
 def _spread(values: pd.Series) -> Cell:

@@ -1,9 +1,9 @@
 """What the page says, as plain data: tables, curves, and of each run what the round explorer reads."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from analysis.comparison.rows import Row, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S
 from analysis.comparison.targets import is_unfinished
 from analysis.comparison.time_to_target import compare_targets, targets_beside
-from analysis.figures.curves import row_colours
+from analysis.findings import findings, plain
 from analysis.multi_round.participation import (
     cardinalities,
     fairness_gaps,
@@ -30,14 +30,19 @@ from analysis.multi_round.participation import (
     strong_privacies,
     summed_clients,
 )
-from analysis.report import clients, curves, rounds, sheets
+from analysis.report import clients, curves, origins, rounds, sheets
+from analysis.report.overhead import overhead as overhead_sheet
+from analysis.report.settings import settings
 from analysis.report.sheets import Sheet
-from analysis.style import SERIES_COLOURS, stage_colours
+from analysis.style import SERIES_COLOURS, protocol_colours, stage_colours
 from testbed.display import visible, visible_lines
 from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
 from testbed.version import VERSION
 from testbed.workload.target import Target
+
+DASHES = 3
+"""Kinds of lines that are told apart at a glance."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,7 @@ def document(
     baseline: str | None = None,
     *,
     command: str = "",
+    folder: Path = Path(),
     privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
 ) -> Document:
     """The page of some runs.
@@ -111,6 +117,7 @@ def document(
             reach.
         baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
         command: the command that makes the page, where there is one.
+        folder: where the page is, for the commands on it.
         privacy_time_limit_s: see `analysis.comparison.summary.summarise`.
 
     Raises `ExperimentError` when there are no runs, or `targets` that these runs cannot be compared by.
@@ -119,7 +126,8 @@ def document(
     rows = rows_of(runs)
     frame = overhead.compare(runs, baseline, privacy_time_limit_s=privacy_time_limit_s)
     reached, why_not = (compare_targets(runs, targets, baseline), "") if targets else targets_beside(runs, baseline)
-    differences, common = sheets.settings(runs)
+    shown = plain(findings(runs, baseline, targets=reached))
+    differences, common = settings(runs)
     names = list(dict.fromkeys(str(run.experiment.get("name") or run.path.name) for run in runs))
     title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     found: dict[str, Sheet | None] = {
@@ -127,11 +135,12 @@ def document(
         "clients": clients.clients(runs),
         "differences": differences if len(differences.heads) > 1 else None,
         "common": common,
-        "overhead": sheets.overhead(frame),
+        "overhead": overhead_sheet(frame, shown),
         "targets": None if reached is None else sheets.targets(reached),
         "losses": sheets.dropouts(runs),
         "events": sheets.events(runs),
     }
+    drawn, stages = _curves(rows, parts), _stages(rows, parts)
     facts = {
         "title": title,
         "version": VERSION,
@@ -141,14 +150,16 @@ def document(
         "no_targets": why_not,
         "targets": [] if reached is None else _lines(reached),
         "sheets": {name: asdict(sheet) for name, sheet in found.items() if sheet is not None},
-        "curves": _curves(rows, parts),
-        "stages": _stages(rows, parts),
+        "headline": _headline(drawn, stages),
+        "findings": shown,
+        "curves": drawn,
+        "stages": stages,
         "stage_colours": stage_colours(stage_order([part.stage_names for part in parts])),
         "outcomes": OUTCOMES,
         "metrics": _by_run(parts, "metrics"),
         "ledger": _by_run(parts, "ledger"),
         "runs": _runs(parts),
-        "provenance": sheets.provenance(runs),
+        "provenance": origins.provenance(runs, folder),
     }
     return Document(visible(title), _seen(facts), [part.rounds for part in parts])
 
@@ -173,23 +184,44 @@ def _metrics(run: RunRecords) -> pd.DataFrame | None:
     return frame
 
 
+def _headline(drawn: Sequence[dict[str, Any]], stages: dict[str, Any]) -> dict[str, str] | None:
+    """The figure that the page begins with: how the model learns over time where it does, else what rounds take.
+
+    None where there is nothing to draw yet.
+    """
+    for measure in ("accuracy", "loss"):
+        counts = [sum(value is not None for value in one["points"].get(measure, ())) for one in drawn]
+        if max(counts, default=0) > 1:
+            return {"kind": "curves", "y": measure, "x": "time_s"}
+    return {"kind": "bars", "y": "duration_s"} if stages["stages"] else None
+
+
 def _of(row: Row, parts: Sequence[RunPart]) -> list[RunPart]:
     return [part for part in parts if any(part.run is run for run in row.runs)]
 
 
 def _curves(rows: Sequence[Row], parts: Sequence[RunPart]) -> list[dict[str, Any]]:
     """A curve per row: its label, colour, seeds and points."""
-    colours = row_colours(rows)
-    seen: Counter[str] = Counter()
-    found = []
     labels = _told_apart([row.full_label for row in rows], [row.runs[0] for row in rows])
-    for label, row in zip(labels, rows, strict=True):
-        colour = colours[row.label]
+    looks = _looks([row.protocol or row.label for row in rows])
+    found = []
+    for label, row, (colour, dash) in zip(labels, rows, looks, strict=True):
         points = curves.of_row(row, [part.curve for part in _of(row, parts)])
-        look = {"colour": colour, "dash": seen[colour]}  # rows of one colour differ in the line
-        seen[colour] += 1
-        found.append({"label": label, "seeds": len(row.runs), **look, "points": points})
+        found.append({"label": label, "seeds": len(row.runs), "colour": colour, "dash": dash, "points": points})
     return found
+
+
+def _looks(names: Sequence[str]) -> list[tuple[str, int]]:
+    """Colour and dash of each row: its protocol's colour, and dashes tell rows of a protocol apart.
+
+    Colours tell the rows apart where they are of one protocol, where a protocol has more rows than there are dashes, or
+    where there are more protocols than colours.
+    """
+    kinds = len(set(names))
+    if 1 == kinds < len(names) or max(map(names.count, names)) > DASHES or kinds > len(SERIES_COLOURS):
+        return [(SERIES_COLOURS[at % len(SERIES_COLOURS)], at // len(SERIES_COLOURS)) for at in range(len(names))]
+    colours = protocol_colours(names)
+    return [(colours[name], names[:at].count(name)) for at, name in enumerate(names)]
 
 
 def _stages(rows: Sequence[Row], parts: Sequence[RunPart]) -> dict[str, Any]:
@@ -216,14 +248,10 @@ def _known(value: Any) -> float:
 def _by_run(parts: Sequence[RunPart], name: str) -> list[dict[str, Any]]:
     found = [(part.run, getattr(part, name)) for part in parts]
     names = _names(parts)
+    looks = _looks([run.label for run, _ in found])
     return [
-        {
-            "label": names[str(run.path)],
-            "colour": SERIES_COLOURS[place % len(SERIES_COLOURS)],
-            "dash": place // len(SERIES_COLOURS),
-            "points": curves.as_lists(frame),
-        }
-        for place, (run, frame) in enumerate(found)
+        {"label": names[str(run.path)], "colour": colour, "dash": dash, "points": curves.as_lists(frame)}
+        for (run, frame), (colour, dash) in zip(found, looks, strict=True)
         if frame is not None
     ]
 

@@ -27,7 +27,7 @@ class Part:
     """A place of a section.
 
     Attributes:
-        kind: what draws it: sheet, reason, curves, bars, explorer or provenance.
+        kind: what draws it: headline, findings, sheet, reason, curves, bars, explorer or provenance.
         of: which of the facts.
         closed: the title under which it is folded away; empty: it is open.
     """
@@ -48,18 +48,10 @@ class Section:
 
 
 SECTIONS = (
-    Section(
-        "runs-section",
-        "What was run",
-        (
-            Part("sheet", "runs"),
-            Part("sheet", "differences"),
-            Part("sheet", "clients"),
-            Part("sheet", "common", "What all runs have in common"),
-        ),
-    ),
-    Section("overhead-section", "What a round costs", (Part("sheet", "overhead"),)),
+    # The conclusion.
+    Section("results-section", "Results", (Part("headline", ""), Part("findings", ""), Part("sheet", "overhead"))),
     Section("targets-section", "Time to accuracy", (Part("sheet", "targets"), Part("reason", "no_targets"))),
+    # How it came about.
     Section(
         "curves-section",
         "Curves",
@@ -82,8 +74,20 @@ SECTIONS = (
         "of the runs, is in the table of what a round costs.",
     ),
     Section("ledger-section", "Privacy ledger", (Part("curves", "ledger"),)),
+    # The runs themselves.
+    Section(
+        "runs-section",
+        "What was run",
+        (
+            Part("sheet", "runs"),
+            Part("sheet", "differences"),
+            Part("sheet", "clients"),
+            Part("sheet", "common", "What all runs have in common"),
+        ),
+    ),
     Section("provenance-section", "Where the numbers come from", (Part("provenance", ""),)),
 )
+"""In the order of the page: the conclusion, how it came about, what was run."""
 
 
 def render(document: Document, *, live: bool = False) -> str:

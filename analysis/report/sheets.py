@@ -3,33 +3,22 @@
 What is in them comes from records and is text, never markup: the page's script sets it as text.
 """
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
 from analysis.comparison import losses, target_table
-from analysis.comparison.report import notes
 from analysis.comparison.targets import is_unfinished
-from analysis.tables import bytes_unit, protocol_name, seconds_unit
+from analysis.comparison.time_to_target import MEDIAN, RESTRICTED
+from analysis.tables import protocol_name, seconds_unit
 from testbed.records import RunRecords
 from testbed.workload.target import Target
 
 MISSING = "–"
 NOT_FINISHED = "not finished"
-COLUMNS = 24
-"""Keys that differ, of a table, at most."""
 _LONGEST_NAME, _LONGEST_EXAMPLE = 60, 300
-_COSTS = {
-    "round_s": "Round time",
-    "client_s": "Client time",
-    "server_bytes": "Server traffic",
-    "client_bytes": "Client traffic",
-}
-_PER_UPDATE = {"round_s_per_update": "Time per update", "server_bytes_per_update": "Traffic per update"}
-_ASIDE = ("provenance", "output", "cluster", "sweep", "name", "seed", "rounds")
 
 Value = float | int | str | None
 Cell = tuple[str, Value]
@@ -46,6 +35,8 @@ class Sheet:
         rows: cells in the order of the heads.
         numeric: which columns are numbers, aligned to the right.
         notes: what a reader needs to know, a sentence or two each.
+        more: which columns are shown on demand only.
+        legend: what columns mean: a text, and the columns with which it is shown.
     """
 
     caption: str
@@ -53,6 +44,8 @@ class Sheet:
     rows: Sequence[Sequence[Cell]]
     numeric: Sequence[int] = ()
     notes: Sequence[str] = field(default=())
+    more: Sequence[int] = field(default=())
+    legend: Sequence[tuple[str, Sequence[int]]] = field(default=())
 
 
 def words(value: Any) -> Cell:
@@ -101,98 +94,26 @@ def runs(found: Sequence[RunRecords]) -> Sheet:
         )
     heads = ["Run", "Selection", "Aggregation", "Clients", "Seed", "State", "Rounds"]
     heads += ["Completed", "Skipped", "Aborted", "Accuracy", "Time", "Directory"]
-    return Sheet("What was run", heads, rows, (3, 4, 6, 7, 8, 9, 10, 11))
+    more = on_demand(heads, rows, {"Run", "State", "Rounds", "Accuracy", "Time"}, {"Directory"})
+    return Sheet("What was run", heads, rows, (3, 4, 6, 7, 8, 9, 10, 11), (), more)
 
 
-def flattened(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping by dotted keys; lists stay."""
-    found: dict[str, Any] = {}
-    for key, part in value.items():
-        name = f"{prefix}{key}"
-        found |= flattened(part, f"{name}.") if isinstance(part, Mapping) and part else {name: part}
-    return found
+def on_demand(
+    heads: Sequence[str], rows: Sequence[Sequence[Cell]], usual: Collection[str], rare: Collection[str] = ()
+) -> tuple[int, ...]:
+    """The columns of a table that are shown on demand: those that say the same in all rows, and some others.
 
-
-def _found_for_the_run(run: RunRecords) -> dict[str, Any]:
-    """Settings that the run has solved for: the noise multiplier for an epsilon."""
-    multiplier = (run.experiment.get("provenance") or {}).get("noise_multiplier")
-    return {} if multiplier is None else {"noise multiplier": multiplier}
-
-
-def settings(found: Sequence[RunRecords]) -> tuple[Sheet, Sheet]:
-    """How the runs' experiments differ, a row per run; and what they have in common, a row per key."""
-    flat = [
-        flattened({key: part for key, part in run.experiment.items() if key not in _ASIDE or key in ("seed", "rounds")})
-        | _found_for_the_run(run)
-        for run in found
-    ]
-    keys = list(dict.fromkeys(key for one in flat for key in one))
-    values = {key: [_told(one[key]) if key in one else None for one in flat] for key in keys}
-    differing = [key for key in keys if len(set(values[key])) > 1]
-    swept = {key for run in found for key in ((run.experiment.get("provenance") or {}).get("sweep") or {})}
-    differing.sort(key=lambda key: not any(key == name or key.startswith(f"{name}.") for name in swept))
-    shown = differing[:COLUMNS]
-    rows = [
-        [words(run.label), *(_sorted_by(one.get(key)) for key in shown)] for run, one in zip(found, flat, strict=True)
-    ]
-    left_out = f"{len(differing) - len(shown)} more keys differ." if len(differing) > len(shown) else ""
-    differences = Sheet("How the runs differ", ["Run", *shown], rows, (), [left_out] if left_out else [])
-    common = [[words(key), words(values[key][0])] for key in keys if key not in differing]
-    return differences, Sheet("What all runs have in common", ["Key", "Value"], common)
-
-
-def _told(value: Any) -> str:
-    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _sorted_by(value: Any) -> Cell:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return (_told(value), value) if is_number else words(None if value is None else _told(value))
-
-
-def overhead(frame: pd.DataFrame) -> Sheet:
-    """The overhead table of `analysis.comparison.overhead.compare`: it sorts by these very numbers."""
-    several = frame["setting"].ne("").any()
-    columns: dict[str, list[Cell]] = {"Protocol": [words(label) for label in frame["label"]]}
-    if several:
-        columns = {"Setting": [words(name) for name in frame["setting"]], **columns}
-    failed = bool((frame[["rounds_skipped", "rounds_aborted"]] > 0).any(axis=None))
-    texts = len(columns)
-    if (frame["seeds"] > 1).any():
-        columns["Seeds"] = [number(int(seeds)) for seeds in frame["seeds"]]
-    transport = {"transport_bytes": "Transport overhead"} if (frame["transport_bytes"] > 0).any() else {}
-    for name, head in (_COSTS | (_PER_UPDATE if failed else {}) | transport).items():
-        columns |= _cost(frame, name, head)
-    for name in ("completed", "skipped", "aborted"):
-        columns[name.capitalize()] = [number(int(count)) for count in frame[f"rounds_{name}"]]
-    columns["Accuracy"] = [number(100 * value, "{:.1f}", " %") for value in frame["final_accuracy"]]
-    if frame["final_perplexity"].notna().any():
-        columns["Perplexity"] = [number(value, "{:.1f}") for value in frame["final_perplexity"]]
-    columns["F"] = [number(value, "{:.3f}") for value in frame["fairness_gap"]]
-    columns["C"] = [number(value, "{:.2f}") for value in frame["aggregation_cardinality"]]
-    columns["T"] = _privacy(frame)
-    rows = list(zip(*columns.values(), strict=True))
-    return Sheet("What a round costs", list(columns), rows, tuple(range(texts, len(columns))), notes(frame))
-
-
-def _cost(frame: pd.DataFrame, name: str, head: str) -> dict[str, list[Cell]]:
-    """A cost in one unit, with its interval, and its ratio to the baseline."""
-    unit = (bytes_unit if "bytes" in name else seconds_unit)(frame[name].dropna().tolist())
-    cells: list[Cell] = []
-    for mean, half in zip(frame[name], frame[f"{name}_half_width"], strict=True):
-        text = MISSING if pd.isna(mean) else unit.number(mean) + ("" if pd.isna(half) else f" ± {unit.number(half)}")
-        cells.append((text, None if pd.isna(mean) else float(mean)))
-    return {f"{head} [{unit.symbol}]": cells, f"{head} ×": [number(one, "{:.3f}") for one in frame[f"{name}_ratio"]]}
-
-
-def _privacy(frame: pd.DataFrame) -> list[Cell]:
-    """T, or what is proved of it."""
-    name = "multi_round_privacy_weak"
-    cells = []
-    for value, sure, bound in zip(frame[name], frame[f"{name}_certified"], frame[f"{name}_lower_bound"], strict=True):
-        known = not pd.isna(value) and not pd.isna(sure) and bool(sure)
-        cells.append(number(value) if known else ("≥ " + number(bound)[0], number(bound)[1]))
-    return [cell if cell[1] is not None else words(None) for cell in cells]
+    Args:
+        heads, rows: of the table.
+        usual: heads of columns that are always shown.
+        rare: heads of columns that are shown on demand although they vary.
+    """
+    found = []
+    for place, head in enumerate(heads):
+        varies = len(rows) == 1 or len({row[place] for row in rows}) > 1
+        if head in rare or not (varies or head in usual):
+            found.append(place)
+    return tuple(found)
 
 
 def targets(frame: pd.DataFrame) -> Sheet:
@@ -219,13 +140,38 @@ def targets(frame: pd.DataFrame) -> Sheet:
             (text, None if pd.isna(mean) else mean) for text, mean in zip(texts_of, means, strict=True)
         ]
         columns[f"{head} ×"] = [
-            (ratio.removesuffix("×") or MISSING, None if pd.isna(value) else value)
+            (ratio.removesuffix("×").replace("±", " ± ") or MISSING, None if pd.isna(value) else value)
             for (_, _, ratio), value in zip(told, ratios, strict=True)
         ]
+    if (frame["estimator"] == RESTRICTED).any():
+        columns["Median"] = [number(value, "{:.0f}") for value in frame[MEDIAN]]
     rows = list(zip(*columns.values(), strict=True))
     caption = "Time to accuracy" if several else target_table.title(frame.iloc[0])
-    numeric = tuple(range(texts, len(columns)))
-    return Sheet(caption, list(columns), rows, numeric, target_table.notes(frame))
+    heads, numeric = list(columns), tuple(range(texts, len(columns)))
+    shown = {"Target", "Setting", "Protocol", "Reached", "Time", "Rounds", "Server traffic", "Median"}
+    shown |= {"Time ×"} if len(frame) > 1 else set()
+    more = tuple(place for place, head in enumerate(heads) if _without_unit(head) not in shown)
+    notes, legend = _of_columns(target_table.notes(frame), heads)
+    return Sheet(caption, heads, rows, numeric, notes, more, legend)
+
+
+def _without_unit(head: str) -> str:
+    return head.partition(" [")[0]
+
+
+def _of_columns(notes: Sequence[str], heads: Sequence[str]) -> tuple[list[str], list[tuple[str, Sequence[int]]]]:
+    """The notes that begin with the name of a column or with × apart from the others, with the columns they explain."""
+    rest, legend = [], []
+    for note in notes:
+        name = note.partition(":")[0]
+        places = [place for place, head in enumerate(heads) if _without_unit(head).removesuffix(" ×") == name]
+        if note.startswith("×"):
+            places = [place for place, head in enumerate(heads) if head.endswith("×")]
+        if places:
+            legend.append((note, places))
+        else:
+            rest.append(note)
+    return rest, legend
 
 
 def dropouts(found: Sequence[RunRecords]) -> Sheet | None:
@@ -278,15 +224,3 @@ def _check(detail: str | None) -> str:
     """The name of what failed, at the beginning of a detail; empty where that is a sentence."""
     name = (detail or "").partition(":")[0].strip()
     return name if len(name) <= _LONGEST_NAME else ""
-
-
-def provenance(found: Sequence[RunRecords]) -> list[dict[str, Any]]:
-    """Of each run where its numbers come from, ``facts`` by key, and the ``command`` that repeats it."""
-    origins = []
-    for run in found:
-        origin = dict(run.experiment.get("provenance") or {})
-        facts = {"directory": run.path, "seed": run.experiment.get("seed"), **flattened(origin)}
-        again = ["testbed", "run", str(run.path / "experiment.yaml"), "--out", f"{run.path}-again"]
-        told = [[key.replace("_", " "), _told(value)] for key, value in facts.items()]
-        origins.append({"label": run.label, "command": shlex.join(again), "facts": told})
-    return origins

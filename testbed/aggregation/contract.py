@@ -74,6 +74,10 @@ class AggregationParameters(BaseModel):
             return None
         return batches
 
+    def fewest_survivors(self, participants: int) -> int:
+        """How many of so many participants must stay to the end of the round; 1: the parameters do not say."""
+        return 1
+
     def check(self, participants: int) -> None:
         """Raise `ValueError` (one line: key, what is allowed) for parameters that do not fit so many participants."""
 

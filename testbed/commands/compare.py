@@ -62,7 +62,8 @@ def compare(
     if paired and paired_seeds:
         raise ExperimentError("--paired, --paired-seeds: one matches rounds, the other seeds; give one of them")
     runs = runs_in(directories)
-    from analysis.comparison import overhead, report, seed_pairs, target_table, time_to_target
+    from analysis.comparison import overhead, seed_pairs, target_table, time_to_target
+    from analysis.findings import findings, render
 
     why, groups = "", group_by or ()
     if wanted is None:
@@ -76,6 +77,7 @@ def compare(
         return
     table = overhead.compare_paired if paired else seed_pairs.compare_seeds if paired_seeds else overhead.compare
     frame = table(runs, baseline, group_by=groups)
-    echo(report.render(frame, format, reached), nl=False)
+    found = [] if format == "csv" else findings(runs, baseline, group_by=groups, targets=reached)
+    echo(render(frame, found, format, reached), nl=False)
     if why:
         messages().print(f"note: no time to accuracy: {why}", markup=False)

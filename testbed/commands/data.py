@@ -63,6 +63,8 @@ def inspect(
 
     found = profile(first, first.seed or 0)
     echo(report(found, format), nl=False)
+    for note in found.notes:
+        messages().print(f"note: {note}", markup=False)
     if out is not None:
         from analysis.figures import client_data
 

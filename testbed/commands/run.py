@@ -131,11 +131,13 @@ def run(
 
 
 def _print_table(runs: "list[RunRecords]", where: str | Path, console: Console) -> None:
-    from analysis.comparison import overhead, report
+    from analysis.comparison import overhead
     from analysis.comparison.time_to_target import targets_beside
+    from analysis.findings import findings, render
 
     try:
-        echo(report.render(overhead.compare(runs), targets=targets_beside(runs)[0]), nl=False)
+        frame, (targets, _) = overhead.compare(runs), targets_beside(runs)
+        echo(render(frame, findings(runs, targets=targets), targets=targets), nl=False)
     except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
         console.print(f"no table: {error}; see `testbed compare --help`")
     console.print(f"\nrecords: {where}")

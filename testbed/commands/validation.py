@@ -34,7 +34,8 @@ def validate(
 ) -> None:
     """Check an experiment file, and every point of its sweep, without running it.
 
-    Training data and traces are read, and checked, only by `testbed run`. User-defined classes are
+    Warnings say what will go wrong as far as the numbers tell: too few clients online, a deadline that nobody can
+    meet. Training data and traces of links are read, and checked, only by `testbed run`. User-defined classes are
     imported, and checked, only with --import-classes; a Flower app is started only by `testbed run`.
     """
     from testbed.experiment import load

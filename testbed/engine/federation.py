@@ -131,6 +131,7 @@ class Federation:
                 self.privacy.keep_in(records)
                 self._recorder.record_noise(self.privacy.ledger.plan)
             if not self.finished:
+                self._recorder.record_data(workload)
                 self._recorder.record_clients(workload.sample_counts)
                 self._recorder.record_resumption(self.state, checkpoint is not None)
 

@@ -30,7 +30,13 @@ from testbed.records.tables import (
     staleness_table,
 )
 from testbed.records.writer import changed_after
-from testbed.workload.contract import Evaluation, EvaluationWithoutLoss, LabelledEvaluation
+from testbed.workload.contract import (
+    DescribedWorkload,
+    Evaluation,
+    EvaluationWithoutLoss,
+    LabelledEvaluation,
+    Workload,
+)
 
 
 @dataclass(frozen=True)
@@ -93,11 +99,22 @@ class RunRecorder:
 
         The experiment's own keys stay as they were written: `aggregation.noise` has an epsilon or a multiplier.
         """
+        if noise.noise_multiplier is not None:
+            self._add_to_provenance("noise_multiplier", noise.noise_multiplier)
+
+    def record_data(self, workload: Workload) -> None:
+        """Write what a workload says of its data into ``experiment.yaml``, as ``provenance.data``, unless it is there.
+
+        Nothing where it has nothing to say.
+        """
+        if isinstance(workload, DescribedWorkload) and workload.data_facts:
+            self._add_to_provenance("data", dict(workload.data_facts))
+
+    def _add_to_provenance(self, key: str, value: Any) -> None:
         stored = RunRecords(self.records.path).experiment
         provenance = dict(stored.get("provenance") or {})
-        if noise.noise_multiplier is not None and "noise_multiplier" not in provenance:
-            provenance["noise_multiplier"] = noise.noise_multiplier
-            self.records.replace_experiment(stored | {"provenance": provenance})
+        if key not in provenance:
+            self.records.replace_experiment(stored | {"provenance": provenance | {key: value}})
 
     def record_resumption(self, checkpoint: Checkpoint, resumed: bool) -> None:
         """Events of the next round: that the run is resumed after that of `checkpoint`, and whether with other code."""

@@ -27,6 +27,7 @@ from testbed.files.names import path_or_uri
 from testbed.plugins.classes import PLUGIN_NAME, USER_DEFINED, alternative_by
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters
+from testbed.selection.supply import Supply
 
 _ClassName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A user-defined class, as package.module:Name")]
 
@@ -36,6 +37,10 @@ class UserDefinedSelection(SelectionParameters):
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     protocol: _ClassName
+
+    def supply(self, population: int, online: float) -> Supply | None:
+        """See `SelectionParameters.supply`."""
+        return None
 
 
 class UserDefinedAggregation(AggregationParameters):

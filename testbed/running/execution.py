@@ -31,6 +31,7 @@ from testbed.records import RunRecords, find_runs
 from testbed.records.log import RunLog
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.running import workers
+from testbed.running.foresight import foreseeable
 from testbed.running.notebook import NotebookProgress, RunsPath, in_notebook
 from testbed.running.observers import Guarded, Observer, Serialised
 from testbed.running.observers.catalogue import made as made_observers
@@ -359,6 +360,7 @@ def _plans(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str) 
 def _check_with_data(runs: Sequence[PlannedRun], plans: Sequence[Plan], where: str, observer: Observer) -> None:
     """Raise, before anything runs, what only the data can tell of these runs, whose plans are at hand."""
     built: tuple[Any, Any] = (None, None)
+    foreseen: list[str] = []
     for run, plan in zip(runs, plans, strict=True):
         with _refusing_as(run, where):
             key = (run.point.experiment.workload, run.point.experiment.population, plan.seed)
@@ -369,6 +371,9 @@ def _check_with_data(runs: Sequence[PlannedRun], plans: Sequence[Plan], where: s
             notes += filter(None, [memory_warning(run.point.experiment.population)])
             if isinstance(built[1], NotedWorkload):
                 notes += built[1].notes
+            new = [line for line in foreseeable(run.point.experiment, plan, built[1]) if line not in foreseen]
+            foreseen += new
+            notes += new
         for line in notes:
             observer.warned(run, line)
     for line in warnings(name for run in runs for _, name in plugin_classes(run.point.experiment)):

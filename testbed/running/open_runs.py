@@ -21,6 +21,7 @@ from typing import Any
 from testbed.aggregation.secagg.parameters import keeps_masks_symbolic
 from testbed.errors import CodeCrashed, RunError, TestbedError, reason
 from testbed.experiment.inputs import digests, plugin_classes
+from testbed.experiment.written import written_keys
 from testbed.plugins import installed
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.log import RunLog
@@ -207,7 +208,7 @@ def _resolved(run: PlannedRun, place: int) -> dict[str, Any]:
     offered = [installed.offering(name) for _, name in plugin_classes(experiment)]
     if plugins := {one.target: f"{one.kind}.{one.name} of {one.origin}" for one in offered if one is not None}:
         origin["plugins"] = plugins
-    point: dict[str, Any] = {"label": run.label, "sweep": run.point.values}
+    point: dict[str, Any] = {"label": run.label, "sweep": run.point.values, "written": written_keys(experiment)}
     if run.point.values:
         point["point"] = place
     if run.point.names:

@@ -21,6 +21,7 @@ from testbed.experiment.schema import Experiment, Point, check_points, check_sch
 from testbed.plugins import options as plugin_options
 from testbed.plugins import sources
 from testbed.plugins.classes import plugin_class
+from testbed.running.foresight import foreseeable, merged
 from testbed.running.observers.catalogue import made as made_observers
 
 
@@ -55,6 +56,7 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     checked = Checked()
     check_addresses([point.experiment for point in points], where)
     stages: dict[int, tuple[str, ...] | None] = {}
+    foreseen: list[tuple[str, str]] = []
     lines: list[str] = []
     for entries in {repr(one): one for one in (point.experiment.output.observers for point in points)}.values():
         try:
@@ -72,6 +74,7 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
                 stages[id(point.experiment)] = stages_of(point.experiment) if plan is None else plan.stages
                 if plan is not None:
                     check_plan(plan)
+                foreseen += [(point.where(where), line) for line in foreseeable(point.experiment, plan)]
                 if import_classes:
                     check_plugin_classes(point.experiment, plan)
                     checked.imported |= {(key, name): _file_of(name) for key, name in names}
@@ -88,6 +91,7 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     checked.warnings = warnings(name for _, name in checked.imported)
     too_large = {one.where(where): memory_warning(one.experiment.population) for one in points}
     checked.warnings += [f"{place}: {line}" for place, line in too_large.items() if line]
+    checked.warnings += merged(foreseen, where, len(points))
     return checked
 
 

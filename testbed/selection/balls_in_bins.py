@@ -27,6 +27,7 @@ from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
 from testbed.selection.own_coins import DecidingClient, decisions
+from testbed.selection.supply import Supply
 
 
 class BallsInBinsParameters(SelectionParameters):
@@ -45,6 +46,10 @@ class BallsInBinsParameters(SelectionParameters):
         description="Who throws. server: it draws the bins of all; clients: each for itself, and it says at check-in "
         "whether it takes part. The server sees who does either way",
     )
+
+    def supply(self, population: int, online: float) -> Supply | None:
+        """See `SelectionParameters.supply`; however few take part, the round goes on."""
+        return None
 
     def expected_participants(self, population: int) -> float:
         """See `SelectionParameters.expected_participants`."""

@@ -23,6 +23,7 @@ from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
+from testbed.selection.supply import Supply
 
 
 class BatchPartitionParameters(SelectionParameters):
@@ -38,6 +39,10 @@ class BatchPartitionParameters(SelectionParameters):
         "part least often (Algorithm 2 as printed); least-total: one with the least sum of participations, which keeps "
         "users even when their drop-out probabilities differ",
     )
+
+    def supply(self, population: int, online: float) -> Supply | None:
+        """See `SelectionParameters.supply`."""
+        return whole_batches(self.participants, self.privacy, population, online)
 
     def check(self, population: int) -> None:
         """T must divide K, and K/T batches must exist."""
@@ -57,6 +62,16 @@ class PartitionParameters(SelectionParameters):
     def privacy(self) -> int:
         """T = K."""
         return self.participants
+
+    def supply(self, population: int, online: float) -> Supply | None:
+        """See `SelectionParameters.supply`."""
+        return whole_batches(self.participants, self.participants, population, online)
+
+
+def whole_batches(participants: int, size: int, population: int, online: float) -> Supply:
+    """What a round of K / T whole batches of T = `size` clients needs: see `SelectionParameters.supply`."""
+    keys = ("selection.privacy", "selection.participants", "population", "availability")
+    return Supply("batches with all members online", participants // size, population // size, online**size, keys)
 
 
 def check_batch_size(privacy: int, participants: int) -> None:

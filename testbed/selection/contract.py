@@ -19,6 +19,7 @@ from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import BeaconAccess
 from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.randomness import Randomness
+from testbed.selection.supply import Supply
 
 
 class SelectionParameters(BaseModel):
@@ -57,6 +58,14 @@ class SelectionParameters(BaseModel):
     def participation_pattern(self, rounds: int) -> ParticipationPattern | None:
         """What is sure of the rounds of one client among so many; None: it may be chosen for any of them."""
         return None
+
+    def supply(self, population: int, online: float) -> Supply | None:
+        """What a round needs and how likely it is there, where each client is online with the probability `online`.
+
+        None: a round needs nobody in particular, or only a user-defined class knows.
+        """
+        keys = ("selection.participants", "population", "availability")
+        return Supply("available clients", self.participants, population, online, keys)
 
     def check(self, population: int) -> None:
         """Raise `ValueError` (one line: key, what is allowed) when the parameters do not fit the population."""

@@ -30,9 +30,10 @@ from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
 from testbed.privacy.participation_pattern import ParticipationPattern
-from testbed.selection.batch_partition import check_batch_size
+from testbed.selection.batch_partition import check_batch_size, whole_batches
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
+from testbed.selection.supply import Supply
 
 _LAST = "min-separation/last"  # (n,) int64, the round for which each was selected last; 0: it never was
 
@@ -61,6 +62,10 @@ class MinSeparationParameters(SelectionParameters):
     def participation_pattern(self, rounds: int) -> ParticipationPattern:
         """See `SelectionParameters.participation_pattern`."""
         return ParticipationPattern(self.separation, self.max_participations)
+
+    def supply(self, population: int, online: float) -> Supply | None:
+        """See `SelectionParameters.supply`; groups that rest are aside."""
+        return whole_batches(self.participants, self.privacy, population, online)
 
     def check(self, population: int) -> None:
         """T must divide K, and b rounds need as many clients."""

@@ -19,6 +19,7 @@ from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
 from testbed.selection.own_coins import DecidingClient, decisions
+from testbed.selection.supply import Supply
 
 
 class RandomParameters(SelectionParameters):
@@ -34,6 +35,10 @@ class RandomParameters(SelectionParameters):
         description="A recorded schedule (`testbed trace record`): choose in each round the clients that took part in "
         "the recorded one, as far as they are there; at most `participants` of them",
     )
+
+    def supply(self, population: int, online: float) -> Supply | None:
+        """See `SelectionParameters.supply`; of recorded rounds, however few are there take part."""
+        return super().supply(population, online) if self.recorded is None else None
 
 
 class WeightedRandomParameters(SelectionParameters):
@@ -67,6 +72,10 @@ class BernoulliParameters(SelectionParameters):
         description="Who tosses them. server: it draws among those that have checked in; clients: each for itself, and "
         "it says at check-in whether it takes part (Algorithm 1 of random participation); it trains in no other round",
     )
+
+    def supply(self, population: int, online: float) -> Supply | None:
+        """See `SelectionParameters.supply`; however few take part, the round goes on."""
+        return None
 
     def expected_participants(self, population: int) -> float:
         """See `SelectionParameters.expected_participants`."""

@@ -42,6 +42,7 @@ from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantLis
 from testbed.selection.lotto.parameters import AnnouncedParameters
 from testbed.selection.lotto.server import ask_groups
 from testbed.selection.lotto.variants import AnnouncedClient, AnnouncingServer
+from testbed.selection.supply import Supply
 
 VALUE_DOMAIN = b"testbed/verifiable-batch-partition/value/v1"
 ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"
@@ -62,6 +63,13 @@ class VerifiableBatchPartitionParameters(AnnouncedParameters):
         "text; the default is known beforehand, so clients must not choose their numbers); null: consecutive client "
         "numbers, for experiments that place dishonest clients by hand",
     )
+
+    def supply(self, population: int, online: float) -> Supply | None:
+        """See `SelectionParameters.supply`: a batch is drawn with the probability a K/n."""
+        drawn = min(1.0, self.over_selection * self.participants / population)
+        keys = ("selection.over_selection", "selection.privacy", "population", "availability")
+        chance = drawn * online**self.privacy
+        return Supply("drawn batches with all members online", self.wanted, population // self.privacy, chance, keys)
 
     def check(self, population: int) -> None:
         """T must divide K, and a batch's chance a K/n must be one."""

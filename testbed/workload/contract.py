@@ -256,3 +256,16 @@ class NotedWorkload(Protocol):
     @property
     def notes(self) -> Sequence[str]:
         """A line each."""
+
+
+@runtime_checkable
+class DescribedWorkload(Protocol):
+    """A workload that can say of its data what a reader of the results should know."""
+
+    @property
+    def data_facts(self) -> Mapping[str, Any]:
+        """Plain data for the records (``provenance.data``); empty: there is nothing to say.
+
+        ``trained_in_batches``: clients train in ``workload.epochs`` of ``workload.batch_size``.
+        ``unscaled_feature``: ``name`` and ``ratio`` of a feature that is far larger than the others.
+        """

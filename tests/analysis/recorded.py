@@ -32,6 +32,7 @@ class RecordedRound:
     reason: str = ""
     accuracy: float | None = None
     loss: float | None = None
+    recalls: Sequence[float] | None = None
     events: list[Event] = field(default_factory=list)
 
 
@@ -77,6 +78,7 @@ def write_run(
             "bytes_down": sum(int(stage.bytes_down.sum()) for stage in made.exchanges),
             "bytes_up": sum(int(stage.bytes_up.sum()) for stage in made.exchanges),
             "accuracy": made.accuracy, "loss": made.loss,
+            "recalls": made.recalls,
         }  # fmt: skip
         tables = {
             "rounds": pa.Table.from_pylist([row], schema=SCHEMAS["rounds"]),

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.report.sheets import settings
+from analysis.report.settings import settings
 from testbed.aggregation.ring_elements import noise_of
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import validated
@@ -224,7 +224,7 @@ def test_the_noise_that_was_found_for_an_epsilon_is_told(call: Call, written: Wr
     assert f"| {multiplier:.4g} |" in call("privacy", out, "--format", "markdown").out
     assert json.loads((out / "summary.json").read_text())["noise_multiplier"] == multiplier
     _, common = settings([run])
-    assert ["noise multiplier", str(multiplier)] in [[key, value] for (key, _), (value, _) in common.rows]
+    assert ["noise multiplier", str(multiplier)] in [[row[0][0], row[1][0]] for row in common.rows]
     before = (out / "experiment.yaml").read_bytes()
     assert call("run", file, "--out", out, "--resume", "--quiet").code == 0
     assert (out / "experiment.yaml").read_bytes() == before

@@ -87,8 +87,14 @@ def test_training_that_diverges_is_told_as_such_and_ends_with_a_code(
     assert (summary["diverged"], summary["unexpected_refusals"], summary["rounds_completed"]) == (text, None, 0)
     assert f"no round completed: {text}" in " ".join(ran.err.split())
     assert "nobody was to be dishonest" not in ran.err.lower()
+    (finding,) = json.loads(call("compare", out, "--format", "json").out)["findings"]
+    assert finding["code"] == "not-finite"
+    assert "5 of 5 clients" in finding["text"]
+    assert "0.7" in finding["text"]
+    assert finding["keys"][0] == "workload.learning_rate"
     compared = " ".join(call("compare", out, "--format", "markdown").out.split())
-    assert text in compared
+    assert finding["text"] in compared
+    assert compared.count("not finite") == 1
     assert "there were refusals" not in compared
     assert call("run", file, "--out", out, "--resume", "--quiet").code == 4
 

@@ -17,7 +17,7 @@ import copy
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -117,6 +117,14 @@ class TorchWorkload:
     def notes(self) -> list[str]:
         """See `testbed.workload.contract.NotedWorkload`."""
         return [*self.data.notes, *adapters.notes(self._network)]
+
+    @property
+    def data_facts(self) -> dict[str, Any]:
+        """See `testbed.workload.contract.DescribedWorkload`; of built-in data there is nothing to say."""
+        if self._section.is_built_in:
+            return {}
+        ours = type(self).train.__module__.partition(".")[0] == __name__.partition(".")[0]
+        return {"trained_in_batches": ours, **self.data.facts}
 
     @property
     def corrected(self) -> int:

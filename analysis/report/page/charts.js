@@ -2,6 +2,7 @@
 // Beside each stands the same as a table. Without the library (an old browser) the tables are there alone.
 
 const LINES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+const STROKES = ["", "6 4", "2 3", "6 3 2 3", "10 4", "10 3 2 3"]; // the same in a legend
 const chosen = new Map(); // by chart: { y, x, hidden }, kept when a live page is drawn anew
 const drawnCharts = new Map(); // by host: what draws it again, in other colours
 
@@ -34,9 +35,26 @@ function look(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// Black and white stand for the colour of the text.
+// The colour, towards that of the text as far as needed to be seen on the page (a contrast of 3, as WCAG asks of lines).
+// Black stands for the colour of the text.
 function seriesColour(colour) {
-  return colour === "#000000" ? look("--text") : colour;
+  if (colour === "#000000") return look("--text");
+  const [own, page, text] = [colour, look("--page"), look("--text")].map(channels);
+  for (let share = 0; share < 1; share += 0.1) {
+    const mixed = own.map((value, place) => Math.round(value + share * (text[place] - value)));
+    const [light, dark] = [luminance(mixed), luminance(page)].sort((one, other) => other - one);
+    if ((light + 0.05) / (dark + 0.05) >= 3) return `#${mixed.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
+  }
+  return look("--text");
+}
+
+function channels(colour) {
+  return [1, 3, 5].map((at) => Number.parseInt(colour.slice(at, at + 2), 16));
+}
+
+function luminance(colour) {
+  const [red, green, blue] = colour.map((value) => (value / 255 <= 0.03928 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
 function layoutOf(more) {
@@ -61,6 +79,8 @@ const PLOT = {
   modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]],
 };
 
+const FEW_ROUNDS = 12; // each has a tick
+
 let labels = 0;
 
 function labelled(text, control) {
@@ -78,26 +98,30 @@ function choice(label, options, value, changed) {
 
 // series: [{ label, colour, dash, points: { NAME: [...], NAME_half: [...] } }]; measures and xs: { NAME: axis }, an
 // axis { title, shown (how a value is read), scale }.
-function drawCurves(host, title, series, measures, xs, targets = []) {
+// options: figureOnly: no choice of measures and no table; first: { y, x }, the measures that are shown at first.
+function drawCurves(host, title, series, measures, xs, targets = [], options = {}) {
   const has = (name) => series.some((one) => one.points[name]?.some((value) => value !== null));
   const ys = Object.keys(measures).filter(has);
   if (!ys.length) return host.replaceChildren(make("p", { class: "quiet" }, "Nothing was measured yet."));
-  const state = chosen.get(title) ?? { hidden: new Set() };
+  const state = chosen.get(title) ?? { hidden: new Set(), ...options.first };
   chosen.set(title, state);
-  if (!ys.includes(state.y)) [state.y] = ys;
+  const isCurve = (name) => series.some((one) => one.points[name]?.filter((value) => value !== null).length > 1);
+  if (!ys.includes(state.y)) state.y = ys.find(isCurve) ?? ys[0];
   if (!xs[state.x]) [state.x] = Object.keys(xs);
   let frame = host.querySelector(".curves");
   host.series = series;
-  const again = () => drawCurves(host, title, host.series, measures, xs, targets);
+  const again = () => drawCurves(host, title, host.series, measures, xs, targets, options);
   if (!frame) {
     frame = make("div", { class: "curves" });
-    host.replaceChildren(make("div", { class: "controls" }), frame, make("details", { class: "values" }));
-    host.lastChild.append(make("summary", {}, "The same as a table"), make("div"));
-    host.lastChild.addEventListener("toggle", () => host.drawValues());
+    host.replaceChildren(make("div", { class: "controls" }), frame);
+    if (!options.figureOnly) {
+      host.append(asTable());
+      host.lastChild.addEventListener("toggle", () => host.drawValues());
+    }
   }
   drawControls(host.firstChild, title, series, state, ys.map((name) => [name, measures[name].title]), xs, again);
   host.drawValues = () => {
-    if (!host.lastChild.open) return;
+    if (options.figureOnly || !host.lastChild.open) return;
     drawTable(host.lastChild.lastChild, valuesOf(title, series, state, measures, xs), `${title} as a table`);
   };
   host.drawValues();
@@ -110,7 +134,7 @@ function drawControls(host, title, series, state, ys, xs, again) {
   if (host.drawn === shown) return; // a list that somebody has opened stays open
   host.drawn = shown;
   const focused = host.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
-  const options = [choice("Show", ys, state.y, (value) => ((state.y = value), again()))];
+  const options = ys.length > 1 ? [choice("Show", ys, state.y, (value) => ((state.y = value), again()))] : [];
   if (Object.keys(xs).length > 1) {
     const names = Object.entries(xs).map(([name, axis]) => [name, axis.title]);
     options.push(choice("over", names, state.x, (value) => ((state.x = value), again())));
@@ -136,11 +160,35 @@ function drawControls(host, title, series, state, ys, xs, again) {
   if (focused) host.querySelector(`[data-focus="${focused}"]`)?.focus({ preventScroll: true });
 }
 
+function asTable() {
+  return make("details", { class: "values" }, make("summary", {}, "The same as a table"), make("div"));
+}
+
 function stroke(one) {
-  const line = make("span", { class: "stroke", "aria-hidden": "true" });
-  line.style.borderTopColor = seriesColour(one.colour);
-  line.style.borderTopStyle = ["solid", "dashed", "dotted"][one.dash % 3];
-  return line;
+  const [svg, line] = ["svg", "line"].map((tag) => document.createElementNS("http://www.w3.org/2000/svg", tag));
+  const size = { class: "stroke", width: 28, height: 8, "aria-hidden": "true" };
+  const shape = { x1: 0, x2: 28, y1: 4, y2: 4, "stroke-width": 3, "stroke-dasharray": STROKES[one.dash % STROKES.length] };
+  Object.entries(size).forEach(([name, value]) => svg.setAttribute(name, value));
+  Object.entries({ ...shape, stroke: seriesColour(one.colour) }).forEach(([name, value]) => line.setAttribute(name, value));
+  svg.append(line);
+  return svg;
+}
+
+// The figure that the page begins with: one measure of all rows, without a choice of measures.
+function drawHeadline(host, facts) {
+  const { kind, y, x } = facts.headline;
+  let figure = host.querySelector(".figure");
+  if (!figure) {
+    figure = make("div", { class: "figure" });
+    host.replaceChildren(make("h3"), figure);
+  }
+  if (kind === "curves") {
+    host.firstChild.textContent = `${MEASURES[y].title} over ${ACROSS[x].title}`;
+    drawCurves(figure, "Results", facts.curves, { [y]: MEASURES[y] }, { [x]: ACROSS[x] }, facts.targets, { figureOnly: true });
+  } else {
+    host.firstChild.textContent = `${COSTS[y].title} of a completed round, by stage`;
+    drawBars(figure, "Results", facts.stages, { [y]: COSTS[y] }, { figureOnly: true });
+  }
 }
 
 async function plotCurves(frame, title, series, state, measures, xs, targets) {
@@ -158,12 +206,10 @@ async function plotCurves(frame, title, series, state, measures, xs, targets) {
     const half = kept.map((place) => (halves?.[place] ?? 0) * (y.scale ?? 1));
     const colour = seriesColour(one.colour);
     if (halves) {
-      const most = (y.most ?? Infinity) * (y.scale ?? 1); // no share is below 0 or above 1
-      const above = up.map((value, place) => Math.max(value, Math.min(value + half[place], most)));
-      const below = up.map((value, place) => Math.min(value, Math.max(value - half[place], 0)));
-      const edge = [...above, ...below.reverse()];
+      const within = (value) => Math.min((y.most ?? Infinity) * (y.scale ?? 1), Math.max((y.least ?? 0) * (y.scale ?? 1), value));
+      const edge = [...up.map((value, place) => within(value + half[place])), ...up.map((value, place) => within(value - half[place])).reverse()];
       const around = { x: [...across, ...[...across].reverse()], y: edge, mode: "lines", hoverinfo: "skip" };
-      traces.push({ ...around, fill: "toself", fillcolor: `${colour}22`, line: { width: 0 } });
+      traces.push({ ...around, fill: "toself", fillcolor: `${colour}${series.length > 6 ? "11" : "22"}`, line: { width: 0 } });
     }
     const interval = halves ? kept.map((place) => (halves[place] === null ? "" : ` ± ${y.shown(halves[place])}`)) : null;
     traces.push({
@@ -177,6 +223,7 @@ async function plotCurves(frame, title, series, state, measures, xs, targets) {
       name: plain(one.label),
     });
   }
+  const few = state.x === "round" && traces.every((trace) => trace.x.every((round) => round <= FEW_ROUNDS));
   const goals = targets.filter((target) => target.metric === state.y);
   const layout = layoutOf({
     shapes: goals.map(({ threshold }) => {
@@ -184,13 +231,14 @@ async function plotCurves(frame, title, series, state, measures, xs, targets) {
       return { type: "line", xref: "paper", x0: 0, x1: 1, y0: height, y1: height, line: { color: look("--strong-line"), width: 1, dash: "dash" } };
     }),
     annotations: goals.map(({ threshold, label }) => ({
-      text: plain(label), xref: "paper", x: state.y === "accuracy" ? 0 : 1, xanchor: state.y === "accuracy" ? "left" : "right", y: threshold * (y.scale ?? 1), yanchor: "bottom", showarrow: false,
+      text: plain(label), xref: "paper", x: 0, xanchor: "left", y: threshold * (y.scale ?? 1), yanchor: "bottom", showarrow: false,
+      bgcolor: look("--page"), borderpad: 1, font: { size: 12, color: look("--quiet") },
     })),
     hovermode: "x unified",
     uirevision: `${state.y} ${state.x}`,
     height: 380,
-    xaxis: { title: { text: x.axis ?? x.title } },
-    yaxis: { title: { text: y.axis ?? y.title } },
+    xaxis: { title: { text: x.axis ?? x.title }, ...(few ? { dtick: 1 } : {}) },
+    yaxis: { title: { text: y.axis ?? y.title }, rangemode: "nonnegative" },
   });
   await Plotly.react(frame, traces, layout, PLOT);
   frame.setAttribute("role", "figure");
@@ -220,28 +268,33 @@ function valuesOf(title, series, state, measures, xs) {
 // -- bars ----------------------------------------------------------------------------------------------------------
 
 // stages: { rows, stages, colours, COST: [row][stage] }; costs: { NAME: axis }.
-function drawBars(host, title, stages, costs) {
-  const state = chosen.get(title) ?? { y: Object.keys(costs)[0] };
+// options: figureOnly: no choice of costs and no table; first: the cost that is shown at first.
+function drawBars(host, title, stages, costs, options = {}) {
+  const state = chosen.get(title) ?? { y: options.first ?? Object.keys(costs)[0] };
   chosen.set(title, state);
   let frame = host.querySelector(".curves");
   if (!frame) {
     frame = make("div", { class: "curves" });
-    host.replaceChildren(make("div", { class: "controls" }), frame, make("div", { class: "values" }));
+    host.replaceChildren(make("div", { class: "controls" }), frame);
+    if (!options.figureOnly) host.append(asTable());
   }
   host.stages = stages;
   const again = (value) => {
     state.y = value;
-    drawBars(host, title, host.stages, costs);
+    drawBars(host, title, host.stages, costs, options);
   };
   const shown = JSON.stringify(stages.stages);
   if (host.firstChild.drawn !== shown) {
     host.firstChild.drawn = shown;
     const legend = make("ul", { class: "legend", "aria-label": "Stages" });
     stages.stages.forEach((name) => legend.append(make("li", {}, swatch(stages.colours[name]), name)));
-    const options = Object.entries(costs).map(([name, axis]) => [name, axis.title]);
-    host.firstChild.replaceChildren(choice("Show", options, state.y, again), legend);
+    const names = Object.entries(costs).map(([name, axis]) => [name, axis.title]);
+    host.firstChild.replaceChildren(...(names.length > 1 ? [choice("Show", names, state.y, again)] : []), legend);
   }
   const cost = costs[state.y];
+  drawnCharts.set(host, () => plotBars(frame, stages, state, cost));
+  plotBars(frame, stages, state, cost);
+  if (options.figureOnly) return;
   const sums = stages[state.y].map((row) => row.reduce((sum, value) => sum + value, 0));
   const rows = stages.rows.map((label, place) => [
     [label, label],
@@ -250,9 +303,7 @@ function drawBars(host, title, stages, costs) {
   ]);
   const heads = ["Run", ...stages.stages, "All stages"];
   const numeric = heads.map((_, place) => place).slice(1);
-  drawTable(host.lastChild, { caption: `${cost.title} of a completed round, by stage`, heads, rows, numeric }, title);
-  drawnCharts.set(host, () => plotBars(frame, stages, state, cost));
-  plotBars(frame, stages, state, cost);
+  drawTable(host.lastChild.lastChild, { caption: `${cost.title} of a completed round, by stage`, heads, rows, numeric }, title);
 }
 
 async function plotBars(frame, stages, state, cost) {
@@ -266,7 +317,7 @@ async function plotBars(frame, stages, state, cost) {
     text: stages[state.y].map((row) => plain(`${name}: ${cost.shown(row[stage])}`)),
     textposition: "none",
     hovertemplate: "%{text}<extra></extra>",
-    marker: { color: stages.colours[name], line: { color: look("--page"), width: 1 } },
+    marker: { color: stages.colours[name], line: { color: look("--strong-line"), width: 0.5 } },
     name: plain(name),
   }));
   const narrow = frame.clientWidth < 600;

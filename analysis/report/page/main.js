@@ -46,10 +46,12 @@ function draw(facts) {
   byId("unfinished").hidden = !facts.unfinished.length;
   byId("unfinished").textContent = `Not finished: ${facts.unfinished.join(", ")}. Their numbers are those of the rounds so far.`;
   const places = {
+    headline: (host) => facts.headline !== null && (drawHeadline(host, facts), true),
+    findings: (host) => facts.findings.length > 0 && (drawFindings(host, facts.findings), true),
     sheet: (host, name) => facts.sheets[name] && (drawTable(host, facts.sheets[name], name), true),
     reason: (host, name) => facts[name] !== "" && (host.replaceChildren(make("p", {}, `There is no table: ${facts[name]}`)), true),
     curves: (host, name) => facts[name].length > 0 && (drawCurves(host, ...curveArguments(facts, name)), true),
-    bars: (host, name) => facts[name].stages.length > 0 && (drawBars(host, "Stages", facts[name], COSTS), true),
+    bars: (host, name) => facts[name].stages.length > 0 && (drawBars(host, "Stages", facts[name], COSTS, stageOptions(facts)), true),
     explorer: (host) => facts.runs.length > 0 && (explore(host, facts), true),
     provenance: (host) => (drawProvenance(host, facts.provenance), true),
   };
@@ -71,7 +73,7 @@ function draw(facts) {
 
 function curveArguments(facts, name) {
   return {
-    curves: ["Curves", facts.curves, MEASURES, ACROSS, facts.targets],
+    curves: ["Curves", facts.curves, MEASURES, ACROSS, facts.targets, { first: { x: "round" } }],
     metrics: ["Multi-round privacy", facts.metrics, METRICS, ROUND],
     ledger: ["Privacy ledger", facts.ledger, EPSILONS, ROUND],
   }[name];
@@ -83,18 +85,53 @@ function about(facts) {
   return `${runs}, ${rounds} rounds. Times are seconds of the run's clock; traffic is the length of the real messages.`;
 }
 
+// The page begins with the time of the stages where nothing is learned; then the traffic is what is new below.
+function stageOptions(facts) {
+  return facts.headline?.kind === "bars" ? { first: "bytes_down" } : {};
+}
+
+const MOST_FINDINGS = 5;
+const MOST_ROWS = 4;
+
+// findings: [{ code, text, rows, keys }]; rows empty: all.
+function drawFindings(host, findings) {
+  const drawn = JSON.stringify(findings);
+  if (host.drawn === drawn) return;
+  host.drawn = drawn;
+  const items = findings.map((one) => {
+    const named = one.rows.slice(0, MOST_ROWS).join(", ");
+    const others = one.rows.length - MOST_ROWS;
+    const rows = named ? [make("strong", {}, named), others > 0 ? ` and ${others} more: ` : ": "] : [];
+    const keys = one.keys.flatMap((key, place) => [place ? ", " : one.keys.length > 1 ? " Keys to change: " : " Key to change: ", make("code", {}, key)]);
+    const every = others > 0 ? make("details", {}, make("summary", {}, `All ${one.rows.length} rows`), one.rows.join(", ")) : null;
+    return make("li", { "data-code": one.code }, ...rows, sentence(one.text, !named), ...keys, keys.length ? "." : "", every);
+  });
+  const list = (some) => make("ul", { class: "findings" }, ...some);
+  const more = items.length > MOST_FINDINGS
+    ? [make("details", {}, make("summary", {}, `${items.length - MOST_FINDINGS} more`), list(items.slice(MOST_FINDINGS)))] : [];
+  host.replaceChildren(make("h3", {}, "Findings"), list(items.slice(0, MOST_FINDINGS)), ...more);
+}
+
+function sentence(text, isFirst) {
+  const whole = /[.!?]$/.test(text) ? text : `${text}.`;
+  return isFirst ? whole.charAt(0).toUpperCase() + whole.slice(1) : whole;
+}
+
+// origins: { common: [[name, value]], runs: [{ label, command, facts }] }.
 function drawProvenance(host, origins) {
   const drawn = JSON.stringify(origins);
   if (host.drawn === drawn) return;
   host.drawn = drawn;
+  const list = (facts) => make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
   const open = new Set([...host.querySelectorAll("details[open] > summary")].map((head) => head.textContent));
-  host.replaceChildren(...origins.map((origin, place) => {
-    const facts = make("dl", {}, ...origin.facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
-    const again = make("p", {}, "Repeat it: ", make("code", {}, origin.command));
-    const part = make("details", {}, make("summary", {}, origin.label), again, facts);
+  const parts = origins.runs.map((origin, place) => {
+    const again = make("p", {}, `Repeat it, in ${live ? "the directory of the server" : "the folder of this page"}: `, make("code", {}, origin.command));
+    const part = make("details", {}, make("summary", {}, origin.label), again, list(origin.facts));
     part.open = open.size ? open.has(origin.label) : place === 0;
     return part;
-  }));
+  });
+  const common = origins.common.length ? [make("h3", {}, "Of all runs"), list(origins.common), make("h3", {}, "Of each run")] : [];
+  host.replaceChildren(...common, ...parts);
 }
 
 // -- colours and paper ---------------------------------------------------------------------------------------------

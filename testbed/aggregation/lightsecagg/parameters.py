@@ -92,6 +92,10 @@ class LightSecAggParameters(AggregationParameters):
         """T for so many participants; a fraction is rounded down."""
         return rounded_down(self.max_colluders, participants)
 
+    def fewest_survivors(self, participants: int) -> int:
+        """See `AggregationParameters.fewest_survivors`."""
+        return self.threshold_for(participants)
+
     def check(self, participants: int) -> None:
         """T < U <= N, and U at least 2."""
         if participants < 2:

@@ -112,6 +112,10 @@ class OneShotParameters(AggregationParameters):
             )
         return MaskCode(DEGREE, needed, private)
 
+    def fewest_survivors(self, participants: int) -> int:
+        """See `AggregationParameters.fewest_survivors`."""
+        return self.fewest(participants)
+
     def check(self, participants: int) -> None:
         """The committee's numbers, the least sum, and room for the errors of so many."""
         self.committee.check_threshold()

@@ -100,6 +100,10 @@ class PineParameters(AggregationParameters):
         """Reports that a sum of so many participants must have; a fraction is rounded up."""
         return max(2, rounded_up(self.min_survivors, participants))
 
+    def fewest_survivors(self, participants: int) -> int:
+        """See `AggregationParameters.fewest_survivors`."""
+        return self.fewest(participants)
+
     def check(self, participants: int) -> None:
         """The least sum."""
         if participants < 2:

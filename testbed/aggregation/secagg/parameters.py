@@ -156,6 +156,10 @@ class SecAggParameters(NoisyParameters):
         """The smallest t allowed: above s/2, and above 2s/3 where nobody signs the survivors."""
         return participants // 2 + 1 if self.consistency == "signed" else 2 * participants // 3 + 1
 
+    def fewest_survivors(self, participants: int) -> int:
+        """See `AggregationParameters.fewest_survivors`."""
+        return self.threshold_for(participants)
+
     def check(self, participants: int) -> None:
         """t must be at least `least_threshold` and at most s."""
         t, least = self.threshold_for(participants), self.least_threshold(participants)

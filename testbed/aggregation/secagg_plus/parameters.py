@@ -66,6 +66,10 @@ class SecAggPlusParameters(SecAggParameters):
             raise ValueError("threshold: goes with neighbours; leave out both to have them computed")
         return self
 
+    def fewest_survivors(self, participants: int) -> int:
+        """See `AggregationParameters.fewest_survivors`: the threshold counts neighbours, and not participants."""
+        return 1
+
     @property
     def requirements(self) -> Requirements:
         """What k and t must achieve."""

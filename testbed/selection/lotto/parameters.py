@@ -12,6 +12,7 @@ from pydantic import Field
 
 from testbed.selection.contract import SelectionParameters
 from testbed.selection.lotto.refinement import Refinement
+from testbed.selection.supply import Supply
 
 MOST_ROUNDS = 10_000_000
 
@@ -120,6 +121,13 @@ class LottoParameters(AgreedListParameters):
     refine: Refinement | None = Field(
         None, description="Population refinement (informed selection): draw only from the better clients"
     )
+
+    def supply(self, population: int, online: float) -> Supply | None:
+        """See `SelectionParameters.supply`: each client is drawn with the probability a*s/n, present or not."""
+        refined = max(1, self.smallest_population(population))
+        drawn = min(1.0, self.over_selection * self.participants / refined)
+        keys = ("selection.over_selection", "selection.participants", "population", "availability")
+        return Supply("candidates", self.participants, refined, online * drawn, keys)
 
     def check(self, population: int) -> None:
         """As for every such protocol; n_min and s must not exceed what refinement may leave of n."""

@@ -1,5 +1,6 @@
 """The page in Chromium: nothing is fetched or complained about, tables sort, rounds open, keys and live data work."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -95,6 +96,75 @@ def test_tables_sort_by_keyboard(opened: Opened) -> None:
     assert up == down[::-1]
 
 
+def test_a_button_shows_all_columns_and_their_notes_by_keyboard(opened: Opened) -> None:
+    page = opened.page
+    table = page.locator("[data-sheet=overhead]")
+    heads = [head.partition(" [")[0].strip() for head in table.locator("thead th").all_inner_texts()]
+    assert "Client time" not in heads
+    notes = table.locator(".notes li")
+    assert notes.filter(has_text="F: ").count() == 0
+    table.locator("button.columns").focus()
+    page.keyboard.press("Enter")
+    every = [head.partition(" [")[0].strip() for head in table.locator("thead th").all_inner_texts()]
+    assert {"Client time", "F", "C", *heads} <= set(every)
+    assert notes.filter(has_text="F: ").count() == 1
+    page.keyboard.press("Enter")  # the focus stays on the button
+    assert [head.partition(" [")[0].strip() for head in table.locator("thead th").all_inner_texts()] == heads
+
+
+def test_the_page_begins_with_its_figure_and_the_table(opened: Opened) -> None:
+    page = opened.page
+    shown = page.locator("main > section:not([hidden])").evaluate_all("all => all.map((one) => one.id)")
+    assert shown[0] == "results-section"
+    assert shown.index("curves-section") < shown.index("rounds-section") < shown.index("runs-section")
+    figure = page.locator("#results-section .main-svg").first.bounding_box()
+    table = page.locator("#results-section table").bounding_box()
+    assert figure["y"] < table["y"]
+    assert page.locator("#results-section select").count() == 0
+
+
+def test_findings_are_listed_and_without_any_there_is_no_heading(
+    chromium: Any, page_file: Path, tmp_path: Path
+) -> None:
+    finding = {"code": "waited", "text": f"4 of 5 waited {MARKUP}", "rows": ["a", "b", "c", "d", "e"], "keys": ["k.y"]}
+    page_text = page_file.read_text(encoding="utf-8")
+    for number in (0, 1, 7):
+        at, end = page_text.index('"findings": ['), page_text.index('], "curves": [')
+        told = json.dumps([finding] * number).replace("<", "\\u003c").replace(">", "\\u003e")
+        file = tmp_path / f"{number}.html"
+        file.write_text(f'{page_text[:at]}"findings": {told[:-1]}{page_text[end:]}', encoding="utf-8")
+        one = Opened(chromium, file.as_uri())
+        items = one.page.locator("#results-section .findings > li")
+        assert one.page.locator("#results-section h3", has_text="Findings").count() == (number > 0)
+        assert items.count() == number
+        assert items.filter(visible=True).count() == min(number, 5)
+        if number:
+            assert MARKUP in items.first.inner_text()
+            assert items.first.locator("code").all_inner_texts() == ["k.y"]
+            assert "a, b, c, d and 1 more" in items.first.inner_text()
+        one.context.close()
+
+
+def test_bands_stay_between_nothing_and_all(chromium: Any, tmp_path: Path) -> None:
+    runs = []
+    for seed, accuracies in enumerate([(0.1, 0.6), (0.4, 0.9)]):  # intervals of one degree of freedom are wide
+        experiment = {"name": "wide", "seed": seed, "rounds": 2, "population": 2}
+        rounds = [
+            RecordedRound(at, at + 1.0, [asked("train", at, [0, 1], [at + 0.5] * 2)], [0, 1], [0, 1], accuracy=accuracy)
+            for at, accuracy in zip((0.0, 1.0), accuracies, strict=True)
+        ]
+        runs.append(write_run(tmp_path / str(seed), experiment, rounds))
+    one = Opened(chromium, write(runs, tmp_path / "report.html").as_uri())
+    for section in ("#results-section", "#curves-section"):
+        bands = one.page.locator(f"{section} .js-plotly-plot").evaluate(
+            "plot => plot.data.filter((trace) => trace.fill).flatMap((trace) => trace.y)"
+        )
+        assert bands
+        assert 0 <= min(bands) <= max(bands) <= 100
+        assert min(bands) == 0 or max(bands) == 100  # or it would show nothing
+    one.context.close()
+
+
 def test_curves_toggle_and_have_a_table(opened: Opened) -> None:
     page = opened.page
     section = page.locator("#curves-section")
@@ -149,7 +219,7 @@ def test_a_walk_by_keyboard_reaches_everything(opened: Opened) -> None:
         )
         if seen[-1].startswith("provenance"):
             break
-    for wanted in ("overhead-section button", "curves-section select", "curves-section input", "rounds-section select"):
+    for wanted in ("results-section button", "curves-section select", "curves-section input", "rounds-section select"):
         assert wanted in seen
     assert seen[-1] == "provenance-section summary"
 

@@ -1,9 +1,10 @@
 """What a data set gives: the samples of a population of clients, with a held-out part."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +29,13 @@ class ClientData(ABC):
         description: one line for a person.
         sample_counts: (population,) int64, the training samples of each client.
         notes: lines on what is odd in the data, for people.
+        facts: the same for the records, as plain data.
     """
 
     description: str
     sample_counts: NDArray[np.int64]
     notes: Sequence[str] = ()
+    facts: Mapping[str, Any] = MappingProxyType({})
 
     @abstractmethod
     def shard(self, client: int) -> Batch:

@@ -12,6 +12,7 @@ from testbed.workload.section import WorkloadSection
 from workloads.data.clients import partition
 from workloads.data.clients.contract import IGNORED, Batch, ClientData
 from workloads.data.own.forms import Table, label_kind
+from workloads.data.own.scale import unscaled_feature
 from workloads.determinism import Purpose, stream
 
 _TEST_SHARE = 0.2
@@ -32,7 +33,9 @@ class ClientArrays(ClientData):
         shape: of one sample.
         classes: number of classes; None: labels are values, or one for each position.
         outputs: how many numbers a model gives for each sample.
-        notes: a line where no training sample is of class 0, as if classes were numbered from 1.
+        notes: a line where no training sample is of class 0, as if classes were numbered from 1; one where the
+            features are unscaled.
+        facts: ``unscaled_feature``, see `workloads.data.own.scale.unscaled_feature`, where there is one.
 
     Raises:
         ExperimentError: labels that the loss does not take, or a client would hold too few samples.
@@ -84,11 +87,20 @@ class ClientArrays(ClientData):
         self.shape = tuple(self._inputs.shape[1:])
         width = int(np.prod(self._labels.shape[1:]))
         self.outputs = self.classes if self.classes is not None and section.loss != "bce" else width
+        notes: list[str] = []
         if self.classes is not None and section.loss == "cross_entropy" and classed.min(initial=1) > 0:
-            self.notes = (
+            notes.append(
                 f"{where}: labels are {int(classed.min())} to {int(classed.max())}, so class 0 has no sample and a "
-                f"model of {self.classes} classes; if they are numbered from 1, subtract 1 in the loader",
+                f"model of {self.classes} classes; if they are numbered from 1, subtract 1 in the loader"
             )
+        if feature := unscaled_feature(self._inputs[self._numbers], train.features):
+            self.facts = {"unscaled_feature": feature}
+            notes.append(
+                f"{where}: the features are unscaled: {feature['name']} is {feature['ratio']:,.0f} times as large as "
+                "the median one (root mean squares); standardise them in the loader, e.g. with "
+                "sklearn.preprocessing.StandardScaler"
+            )
+        self.notes = notes
         kind = f"{self.classes} classes" if self.classes is not None else f"labels {_told(labels[0])}"
         self.description = (
             f"{section.dataset}: samples of shape {self.shape} {self._inputs.dtype}, {kind}, {len(here)} for training, "

@@ -1,0 +1,84 @@
+"""The rows that findings are looked for in, and what their checks share."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.comparison.rows import Row
+from analysis.findings.finding import Finding
+from testbed.records import RunRecords
+from testbed.training import DIVERGED
+
+
+@dataclass(frozen=True)
+class ComparedRows:
+    """The rows of one comparison.
+
+    Attributes:
+        rows: in the order of the table.
+        baselines: the baseline of each row, aligned; None where it has none.
+        targets: from `analysis.comparison.time_to_target.compare_targets`; None: there is no such table.
+    """
+
+    rows: tuple[Row, ...]
+    baselines: tuple[Row | None, ...]
+    targets: pd.DataFrame | None = None
+
+    def labels(self, rows: Iterable[Row]) -> tuple[str, ...]:
+        """The labels of some rows, in the order of the table; empty where these are all of them."""
+        among = {id(row) for row in rows}
+        chosen = tuple(row.full_label for row in self.rows if id(row) in among)
+        return () if len(chosen) == len(self.rows) else chosen
+
+
+Check = Callable[[ComparedRows], list[Finding]]
+"""Looks for one kind of finding, and merges it over the rows that it holds for."""
+
+
+def value_of(run: RunRecords, key: str, default: Any = None) -> Any:
+    """The value of a dotted key of a run's experiment; `default` where the key, or its section, is not there."""
+    found: Any = run.experiment
+    for part in key.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            return default
+        found = found[part]
+    return default if found is None else found
+
+
+def has_misbehaviour(run: RunRecords) -> bool:
+    """Whether a server or clients misbehave: then rounds that fail, and models that do not learn, are the result."""
+    return bool(value_of(run, "adversary.server") or value_of(run, "adversary.clients"))
+
+
+def diverged_rounds(run: RunRecords) -> list[int]:
+    """The rounds in which a client's update was not finite: whatever else went wrong in them follows from that."""
+    return sorted(set(diverged_events(run)["round"].tolist()))
+
+
+def diverged_events(run: RunRecords) -> pd.DataFrame:
+    """The refusals of clients whose update was not finite."""
+    events = run.events
+    return events[events["kind"].eq("refusal") & events["detail"].str.startswith(f"{DIVERGED}:")]
+
+
+def span(values: Sequence[float], form: str) -> str:
+    """The smallest and the largest value, e.g. ``9.8 to 11.2``; one of them where they look the same.
+
+    Example:
+        >>> span([9.81, 11.2], "{:.1f}"), span([2.0, 2.0], "{:.0f}")
+        ('9.8 to 11.2', '2')
+    """
+    low, high = form.format(min(values)), form.format(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def counted(count: int, noun: str) -> str:
+    """E.g. ``1 round``, ``3 rounds``.
+
+    Example:
+        >>> counted(1, "round"), counted(3, "round")
+        ('1 round', '3 rounds')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

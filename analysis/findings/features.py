@@ -1,0 +1,39 @@
+"""Data with unscaled features, by what was recorded when the run was prepared."""
+
+import pandas as pd
+
+from analysis.comparison.rows import Row
+from analysis.findings.compared import ComparedRows, has_misbehaviour, value_of
+from analysis.findings.finding import Finding
+from testbed.records import RunRecords
+
+LEARNED = 0.95
+"""Accuracy of a model that has learned in spite of its features' scales."""
+
+
+def unscaled(compared: ComparedRows) -> list[Finding]:
+    """Rows whose data have a feature that is far larger than the others, unless all of their models have learned.
+
+    Runs of earlier versions do not say.
+    """
+    rows, worst, name = list[Row](), 0.0, ""
+    for row in compared.rows:
+        run = row.runs[0]
+        feature = value_of(run, "provenance.data.unscaled_feature")
+        learned = [len(values) > 0 and values.iloc[-1] >= LEARNED for values in map(_accuracies, row.runs)]
+        if not isinstance(feature, dict) or has_misbehaviour(run) or all(learned):
+            continue
+        rows.append(row)
+        if float(feature["ratio"]) > worst:
+            worst, name = float(feature["ratio"]), str(feature["name"])
+    if not rows:
+        return []
+    text = (
+        f"the features are unscaled: {name} is {worst:,.0f} times as large as the median one; standardise them in the "
+        "loader"
+    )
+    return [Finding("unscaled-features", text, compared.labels(rows), ("workload.dataset",))]
+
+
+def _accuracies(run: RunRecords) -> pd.Series:
+    return run.rounds["accuracy"].dropna()

@@ -1,0 +1,183 @@
+"""Models that do not learn: updates that are not finite, accuracy at chance, losses that grow."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.comparison.rows import Row
+from analysis.comparison.targets import model_changed
+from analysis.findings.compared import ComparedRows, counted, diverged_events, has_misbehaviour, span, value_of
+from analysis.findings.finding import Finding
+from testbed.records import RunRecords
+
+LEAST_REFUSED = 0.1
+"""Share of a row's trainings whose update was not finite: fewer are an accident, which the table's notes tell."""
+LEAST_EVALUATIONS = 3
+"""Of models that a round has changed: before that nobody expects a model to have learned."""
+ABOVE_CHANCE = 0.05
+"""Part of the way from chance to a perfect balanced accuracy within which a model counts as no better than chance."""
+TIMES_CHANCE = 1.5
+"""Of many labels the same holds only below so many times chance."""
+LOSS_FALLS = 0.05
+"""A loss that has fallen by this part of its first value shows that a model at chance does learn."""
+LOSS_GROWS = 2.0
+"""The last loss over the first one, from which on training diverges."""
+
+_KEYS = ("workload.learning_rate", "workload.momentum", "workload.epochs")
+
+
+def not_finite(compared: ComparedRows) -> list[Finding]:
+    """Rows in which clients refused to hand on updates that were not finite."""
+    rows, clients, refusing, rates = list[Row](), 0, 0, list[float]()
+    numbers: list[int] = []
+    for row in compared.rows:
+        refusals = [(run, diverged_events(run)) for run in row.runs if not has_misbehaviour(run)]
+        trainings = sum(len(run.participation) for run, _ in refusals)
+        count = sum(len(events) for _, events in refusals)
+        if not count or count < LEAST_REFUSED * trainings:
+            continue
+        rows.append(row)
+        for run, events in refusals:
+            parties = set(events["party"])
+            clients += len(parties | {f"client:{client}" for client in run.participation["client"]})
+            refusing += len(parties)
+            numbers += events["round"].tolist()
+            if (rate := value_of(run, "workload.learning_rate")) is not None:
+                rates.append(float(rate))
+    if not rows:
+        return []
+    rate = f"; the learning rate is {span(rates, '{:g}')}" if rates else ""
+    when = f"round {min(numbers)}" if min(numbers) == max(numbers) else f"rounds {min(numbers)} to {max(numbers)}"
+    text = f"{refusing:,} of {counted(clients, 'client')} had an update that was not finite, in {when}{rate}"
+    return [Finding("not-finite", text, compared.labels(rows), _KEYS)]
+
+
+@dataclass(frozen=True)
+class _Course:
+    """How the evaluations of one run went, once a round has changed the model.
+
+    Attributes:
+        accuracy: `(k,)`, NaN where there is none.
+        loss: `(k,)`, NaN where there is none.
+        recalls: `(k, labels)` of the labels that have held-out samples; None where they were not recorded.
+    """
+
+    accuracy: np.ndarray
+    loss: np.ndarray
+    recalls: np.ndarray | None
+
+    @classmethod
+    def of(cls, run: RunRecords) -> "_Course":
+        rounds = run.rounds
+        measured = rounds["accuracy"].notna() | rounds["loss"].notna()
+        rounds = rounds[measured & model_changed(rounds)]
+        recalls = [row for row in rounds["recalls"] if row is not None] if "recalls" in rounds else []
+        table = None
+        if len(recalls) == len(rounds) and len(rounds) and len({len(row) for row in recalls}) == 1:
+            table = np.array([np.asarray(row, np.float64) for row in recalls])
+            table = table[:, ~np.isnan(table).all(axis=0)]
+        return cls(
+            rounds["accuracy"].to_numpy(np.float64),
+            rounds["loss"].to_numpy(np.float64),
+            table if table is not None and table.shape[1] > 1 else None,
+        )
+
+    @property
+    def loss_falls(self) -> bool:
+        """Whether the last loss is clearly below the first one."""
+        known = self.loss[np.isfinite(self.loss)]
+        return len(known) == len(self.loss) > 1 and bool(known[-1] < (1 - LOSS_FALLS) * known[0])
+
+    def is_at_chance(self) -> bool:
+        """Whether the model is, at its last evaluation, no better than one that does not look at its input.
+
+        The mean of all recalls (balanced accuracy) of a constant or random prediction is 1 over the number of labels,
+        however frequent each of them is.
+        """
+        if self.recalls is None:
+            return False
+        chance = 1 / self.recalls.shape[1]
+        most = min(chance + ABOVE_CHANCE * (1 - chance), TIMES_CHANCE * chance)
+        return bool(np.nanmean(self.recalls[-1]) <= most)
+
+    def predicted_label(self) -> int | None:
+        """The place of the only label that the last model predicts; None where it predicts several."""
+        if self.recalls is None:
+            return None
+        last = self.recalls[-1]
+        best = int(np.nanargmax(last))
+        others = np.delete(last, best)
+        return best if last[best] >= 0.9 and np.nanmax(others) <= 0.02 else None
+
+    def is_constant(self) -> bool:
+        """Whether all evaluations gave the same accuracy, of a model that is not perfect."""
+        known = self.accuracy[~np.isnan(self.accuracy)]
+        return len(known) >= LEAST_EVALUATIONS and bool((known == known[0]).all()) and known[0] < 1.0
+
+
+def does_not_learn(compared: ComparedRows) -> list[Finding]:
+    """Rows whose models are no better than chance, or whose loss grows."""
+    chance, grows = list[tuple[Row, list[_Course]]](), list[tuple[Row, list[_Course]]]()
+    for row in compared.rows:
+        if any(map(has_misbehaviour, row.runs)):
+            continue
+        courses = [_Course.of(run) for run in row.runs]
+        courses = [one for one in courses if len(one.loss) >= LEAST_EVALUATIONS]
+        if not courses:
+            continue
+        failing = [one for one in courses if _is_stuck(one)]
+        if 2 * len(failing) > len(courses):
+            chance.append((row, failing))
+        elif growing := [one for one in courses if one.recalls is None and _loss_grows(one)]:
+            grows.append((row, growing))
+    return [*_at_chance(compared, chance), *_growing(compared, grows)]
+
+
+def _is_stuck(course: _Course) -> bool:
+    if course.recalls is None:
+        return course.is_constant()
+    return course.is_at_chance() and not course.loss_falls
+
+
+def _loss_grows(course: _Course) -> bool:
+    first, last = course.loss[0], course.loss[-1]
+    return not np.isnan(first) and (not np.isfinite(last) or bool(last > LOSS_GROWS * abs(first)))
+
+
+def _at_chance(compared: ComparedRows, found: list[tuple[Row, list[_Course]]]) -> list[Finding]:
+    if not found:
+        return []
+    courses = [one for _, each in found for one in each]
+    accuracy = span([100 * one.accuracy[-1] for one in courses], "{:.1f}")
+    evaluations = max(len(one.loss) for one in courses)
+    balanced = [one for one in courses if one.recalls is not None]
+    text = f"the model does not learn: accuracy {accuracy} % after {counted(evaluations, 'evaluation')}"
+    single = [one.predicted_label() for one in balanced]
+    if balanced and None not in single:
+        text += f", and it predicts one label for everything ({span([float(one or 0) for one in single], '{:.0f}')})"
+    elif balanced:
+        labels = span([float(one.recalls.shape[1]) for one in balanced if one.recalls is not None], "{:.0f}")
+        text += f", no better than a guess among {labels} labels"
+    else:
+        text += ", the same in each"
+    losses = [one for one in courses if np.isfinite(one.loss).all()]
+    if losses:
+        text += f"; loss {np.mean([one.loss[0] for one in losses]):.3g}, then {losses_end(losses):.3g}"
+    rows = [row for row, _ in found]
+    noisy = any(value_of(run, "aggregation.noise") for row in rows for run in row.runs)
+    keys = ("aggregation.noise", *_KEYS[:2]) if noisy else _KEYS
+    return [Finding("does-not-learn", text, compared.labels(rows), keys)]
+
+
+def losses_end(courses: list[_Course]) -> float:
+    """The mean of the last losses."""
+    return float(np.mean([one.loss[-1] for one in courses]))
+
+
+def _growing(compared: ComparedRows, found: list[tuple[Row, list[_Course]]]) -> list[Finding]:
+    if not found:
+        return []
+    courses = [one for _, each in found for one in each]
+    first, last = np.mean([one.loss[0] for one in courses]), losses_end(courses)
+    end = f"grows from {first:.3g} to {last:.3g}" if np.isfinite(last) else f"was {first:.3g} and is no longer finite"
+    return [Finding("loss-grows", f"the loss {end}: training diverges", compared.labels(r for r, _ in found), _KEYS)]

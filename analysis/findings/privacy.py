@@ -1,0 +1,66 @@
+"""Privacy that was planned and privacy that was spent."""
+
+from analysis.comparison.rows import Row
+from analysis.findings.compared import ComparedRows, span, value_of
+from analysis.findings.finding import Finding
+from analysis.privacy.spent import of_honest
+from testbed.records import RunRecords
+
+SPENT_BELOW = 0.75
+"""Of the planned epsilon: more noise was added than the run needed."""
+SPENT_ABOVE = 1.1
+"""Over the epsilon with all of the planned noise: drop-outs took a tenth or more of it along."""
+
+
+def _largest(run: RunRecords) -> tuple[float, float] | None:
+    """The largest epsilon of an honest client: spent, and with all of the planned noise; None without a ledger."""
+    rows = of_honest(run)
+    if rows.empty:
+        return None
+    last = rows.groupby("client")[["epsilon", "planned_epsilon"]].last()
+    return float(last["epsilon"].max()), float(last["planned_epsilon"].max())
+
+
+def more_than_planned(compared: ComparedRows) -> list[Finding]:
+    """Rows whose clients have spent more than the planned noise would have cost."""
+    rows, spent, planned = list[Row](), list[float](), list[float]()
+    for row in compared.rows:
+        largest = [pair for run in row.runs if (pair := _largest(run)) is not None]
+        over = [(epsilon, plan) for epsilon, plan in largest if plan > 0 and epsilon > SPENT_ABOVE * plan]
+        if over:
+            rows.append(row)
+            spent += [epsilon for epsilon, _ in over]
+            planned += [plan for _, plan in over]
+    if not rows:
+        return []
+    text = (
+        f"drop-outs took noise along: the largest epsilon of a client is {span(spent, '{:.3g}')}, and would be "
+        f"{span(planned, '{:.3g}')} with all of the planned noise"
+    )
+    keys = ("aggregation.noise.enforcement", "availability.dropout")
+    return [Finding("epsilon-above-plan", text, compared.labels(rows), keys)]
+
+
+def less_than_planned(compared: ComparedRows) -> list[Finding]:
+    """Rows with noise for an epsilon of which no client has spent three quarters, once all rounds are over."""
+    rows, spent, planned, multipliers = list[Row](), list[float](), list[float](), list[float]()
+    for row in compared.rows:
+        target = value_of(row.runs[0], "aggregation.noise.epsilon")
+        finished = all(len(run.rounds) >= int(value_of(run, "rounds", 0)) for run in row.runs)
+        largest = [pair[0] for run in row.runs if (pair := _largest(run)) is not None]
+        if target is None or not finished or not largest or max(largest) >= SPENT_BELOW * float(target):
+            continue
+        rows.append(row)
+        spent += largest
+        planned.append(float(target))
+        if (multiplier := value_of(row.runs[0], "provenance.noise_multiplier")) is not None:
+            multipliers.append(float(multiplier))
+    if not rows:
+        return []
+    noise = f", noise multiplier {span(multipliers, '{:.3g}')}" if multipliers else ""
+    text = (
+        f"noise for epsilon {span(planned, '{:g}')}{noise}, but no client has spent more than {max(spent):.3g}: less "
+        "noise would have kept the plan"
+    )
+    keys = ("aggregation.noise.noise_multiplier", "aggregation.noise.epsilon")
+    return [Finding("epsilon-below-plan", text, compared.labels(rows), keys)]

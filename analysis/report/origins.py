@@ -1,0 +1,67 @@
+"""Where the numbers of each run come from, and the command that repeats it."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis.report.settings import flattened, value_text
+from testbed.records import RunRecords
+
+_ASIDE = ("written", "label", "sweep", "sweep_labels", "point")  # in other tables of the page
+
+
+def provenance(runs: Sequence[RunRecords], folder: Path) -> dict[str, Any]:
+    """Versions, commit, machine, seed and digests, and how to repeat each run.
+
+    Args:
+        runs: the records.
+        folder: where the page is; the commands are to be run there.
+
+    Returns:
+        ``common``: [name, value] that all runs share; ``runs``: of each its ``label``, the ``command`` that repeats it,
+        and ``facts`` of it alone, [name, value].
+    """
+    every = [_facts(run) for run in runs]
+    shared = {name: value for name, value in every[0].items() if all(facts.get(name) == value for facts in every)}
+    if len(runs) == 1:
+        shared = {}
+    origins = [
+        {
+            "label": run.label,
+            "command": repeat_command(run, folder),
+            "facts": [[name, value] for name, value in facts.items() if name not in shared],
+        }
+        for run, facts in zip(runs, every, strict=True)
+    ]
+    return {"common": [[name, value] for name, value in shared.items()], "runs": origins}
+
+
+def repeat_command(run: RunRecords, folder: Path) -> str:
+    """The command line that runs the experiment of a run once more, to be typed in `folder`.
+
+    Its paths are relative, so that they say nothing of this machine and still hold when the page is moved together
+    with the runs. Relative paths within the experiment count from the working directory: then the command changes to
+    this one first.
+    """
+    needs_this_directory = _relative_files(run)
+    start = Path.cwd() if needs_this_directory else folder.absolute()
+    where = Path(os.path.relpath(run.path.absolute(), start))
+    repeat = ["testbed", "run", str(where / "experiment.yaml"), "--out", f"{where}-again"]
+    if where.name in ("", ".", ".."):  # the page lies in the run's own directory
+        repeat[-1] = os.path.relpath(run.path.absolute().with_name(f"{run.path.absolute().name}-again"), start)
+    back = os.path.relpath(start, folder.absolute())
+    return shlex.join(repeat) if back == "." else f"cd {shlex.quote(back)} && {shlex.join(repeat)}"
+
+
+def _relative_files(run: RunRecords) -> bool:
+    """Whether the run has read files of the working directory: by relative paths, or the user's own modules."""
+    origin = run.experiment.get("provenance") or {}
+    return bool(origin.get("modules")) or any(not Path(path).is_absolute() for path in origin.get("files") or {})
+
+
+def _facts(run: RunRecords) -> dict[str, str]:
+    origin = {key: part for key, part in (run.experiment.get("provenance") or {}).items() if key not in _ASIDE}
+    facts = {"directory": run.path, "seed": run.experiment.get("seed"), **flattened(origin)}
+    return {key.replace("_", " "): value_text(value) for key, value in facts.items()}

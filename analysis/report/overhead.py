@@ -1,0 +1,129 @@
+"""The page's overhead table: the columns that are usually read or that vary, the others on demand."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.comparison import notes
+from analysis.comparison.cells import unfinished
+from analysis.report.sheets import MISSING, Cell, Sheet, number, words
+from analysis.tables import bytes_unit, seconds_unit
+
+_COSTS = {
+    "round_s": "Round time",
+    "client_s": "Client time",
+    "server_bytes": "Server traffic",
+    "client_bytes": "Client traffic",
+}
+_PER_UPDATE = {"round_s_per_update": "Time per update", "server_bytes_per_update": "Traffic per update"}
+_TRANSPORT = {"transport_bytes": "Transport overhead"}
+_PERCENT = {"final_accuracy": "Accuracy", "final_attack_success": "Attack success"}
+_PRIVACY = "multi_round_privacy_weak"
+
+_USUAL = {"setting", "label", "round_s", "server_bytes", "rounds_completed", *_PERCENT, "final_perplexity"}
+_WHERE_THEY_VARY = {"seeds", "rounds_skipped", "rounds_aborted", _PRIVACY}
+
+Columns = dict[str, tuple[str, list[Cell]]]
+"""Head and cells by the column of the frame; ratios by ``COLUMN_ratio``."""
+
+
+def overhead(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) -> Sheet:
+    """The table of `analysis.comparison.overhead.compare`: it sorts by these very numbers.
+
+    Args:
+        frame: the table.
+        findings: those that the page shows (`analysis.findings.plain`), which the notes need not repeat.
+    """
+    columns: Columns = {}
+    if frame["setting"].ne("").any():
+        columns["setting"] = "Setting", [words(name) for name in frame["setting"]]
+    columns["label"] = "Protocol", [words(label) for label in frame["label"]]
+    texts = len(columns)
+    if (frame["seeds"] > 1).any():
+        columns["seeds"] = "Seeds", [number(int(seeds)) for seeds in frame["seeds"]]
+    failed = bool((frame[["rounds_skipped", "rounds_aborted"]] > 0).any(axis=None))
+    transport = _TRANSPORT if (frame["transport_bytes"] > 0).any() else {}
+    for name, head in (_COSTS | (_PER_UPDATE if failed else {}) | transport).items():
+        columns |= _cost(frame, name, head)
+    columns["rounds_completed"] = "Completed", _completed(frame)
+    for name in ("skipped", "aborted"):
+        columns[f"rounds_{name}"] = name.capitalize(), [number(int(count)) for count in frame[f"rounds_{name}"]]
+    for name, head in _PERCENT.items():
+        if frame[name].notna().any():
+            columns[name] = head, _measured(frame, name, 100, " %")
+    if frame["final_perplexity"].notna().any():
+        columns["final_perplexity"] = "Perplexity", _measured(frame, "final_perplexity", 1, "")
+    columns["fairness_gap"] = "F", [number(value, "{:.3f}") for value in frame["fairness_gap"]]
+    columns["aggregation_cardinality"] = "C", [number(value, "{:.2f}") for value in frame["aggregation_cardinality"]]
+    columns[_PRIVACY] = "T", _privacy(frame)
+    rows = list(zip(*(cells for _, cells in columns.values()), strict=True))
+    names = list(columns)
+    main, ratio = _main(columns), notes.ratio_note(frame)
+    ratios = [name for name in names if name.endswith("_ratio")]
+    explained = [(ratios, f"{ratio}."), *(pair for line in notes.column_notes(frame) for pair in line)]
+    legend = [(text, [place for place, name in enumerate(names) if name in of]) for of, text in explained]
+    return Sheet(
+        "What a round costs",
+        [head for head, _ in columns.values()],
+        rows,
+        tuple(range(texts, len(columns))),
+        notes.row_notes(frame, findings, with_ratios=False),
+        [place for place, name in enumerate(names) if name not in main],
+        [(text, places) for text, places in legend if places and text != "."],
+    )
+
+
+def _main(columns: Columns) -> Collection[str]:
+    """The columns that are shown at first."""
+    found = set()
+    for name, (_, cells) in columns.items():
+        varies = len({value for _, value in cells}) > 1
+        is_ratio = name.endswith("_ratio")
+        if is_ratio:
+            shown = name.removesuffix("_ratio") in _USUAL and len(cells) > 1
+        else:
+            shown = name in _USUAL or (name in _WHERE_THEY_VARY and (varies or len(cells) == 1))
+        if shown:
+            found.add(name)
+    return found
+
+
+def _cost(frame: pd.DataFrame, name: str, head: str) -> Columns:
+    """A cost in one unit, with its interval, and its ratio to the baseline."""
+    unit = (bytes_unit if "bytes" in name else seconds_unit)(frame[name].dropna().tolist())
+    cells: list[Cell] = []
+    for mean, half in zip(frame[name], frame[f"{name}_half_width"], strict=True):
+        text = MISSING if pd.isna(mean) else unit.number(mean) + ("" if pd.isna(half) else f" ± {unit.number(half)}")
+        cells.append((text, None if pd.isna(mean) else float(mean)))
+    ratios = [number(one, "{:.3f}") for one in frame[f"{name}_ratio"]]
+    return {name: (f"{head} [{unit.symbol}]", cells), f"{name}_ratio": (f"{head} ×", ratios)}
+
+
+def _completed(frame: pd.DataFrame) -> list[Cell]:
+    """Completed rounds, of how many in all: of those that were planned while a run is not finished."""
+    ended = frame[["rounds_completed", "rounds_skipped", "rounds_aborted"]].sum(axis=1)
+    every = ended.where(~unfinished(frame), frame["rounds_planned"])
+    return [(f"{done} of {count}", int(done)) for done, count in zip(frame["rounds_completed"], every, strict=True)]
+
+
+def _measured(frame: pd.DataFrame, name: str, scale: float, suffix: str) -> list[Cell]:
+    """A mean over the seeds with its interval."""
+    found = []
+    for mean, half in zip(frame[name], frame[f"{name}_half_width"], strict=True):
+        if pd.isna(mean):
+            found.append(words(None))
+        else:
+            interval = "" if pd.isna(half) else f" ± {scale * half:.1f}"
+            found.append((f"{scale * mean:.1f}{interval}{suffix}", scale * float(mean)))
+    return found
+
+
+def _privacy(frame: pd.DataFrame) -> list[Cell]:
+    """T, or what is proved of it."""
+    cells = []
+    certified, bounds = frame[f"{_PRIVACY}_certified"], frame[f"{_PRIVACY}_lower_bound"]
+    for value, sure, bound in zip(frame[_PRIVACY], certified, bounds, strict=True):
+        known = not pd.isna(value) and not pd.isna(sure) and bool(sure)
+        cells.append(number(value) if known else ("≥ " + number(bound)[0], number(bound)[1]))
+    return [cell if cell[1] is not None else words(None) for cell in cells]

@@ -1,0 +1,116 @@
+"""How the experiments of the runs differ, by the keys that somebody has written, and what the runs have in common."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from analysis.report.sheets import Cell, Sheet, words
+from testbed.experiment.written import written_in
+from testbed.records import RunRecords
+
+MAIN_COLUMNS = 8
+"""Keys that differ and are shown at first; the others are shown on demand."""
+
+_ASIDE = ("provenance", "output", "cluster", "sweep", "name")
+_LONGEST_NAMED = 6  # keys in the note on keys that follow
+
+
+def flattened(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested mapping by dotted keys; lists stay."""
+    found: dict[str, Any] = {}
+    for key, part in value.items():
+        name = f"{prefix}{key}"
+        found |= flattened(part, f"{name}.") if isinstance(part, Mapping) and part else {name: part}
+    return found
+
+
+def value_text(value: Any) -> str:
+    """A value of an experiment as it would be written in YAML, on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {value_text(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(value_text, value)) + "]"
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def settings(runs: Sequence[RunRecords]) -> tuple[Sheet, Sheet]:
+    """How the runs' experiments differ, a row per run; and what they have in common, a row per key.
+
+    A key in which the runs differ stands in the first table if somebody has written it in one of the runs at least, or
+    if the runs are of different versions of the testbed, whose defaults may differ. The other keys that differ follow
+    from these: they are the defaults of another protocol, say.
+    """
+    flat = [_settings_of(run) for run in runs]
+    keys = list(dict.fromkeys(key for one in flat for key in one))
+    values = {key: [value_text(one[key]) if key in one else None for one in flat] for key in keys}
+    written = [written_in(run.experiment) for run in runs]
+    differing = [key for key in keys if len(set(values[key])) > 1]
+    versions = {_version(run) for run in runs}
+    listed = [key for key in differing if _is_listed(key, flat, written, len(versions) > 1)]
+    swept = {key for run in runs for key in ((run.experiment.get("provenance") or {}).get("sweep") or {})}
+    listed.sort(key=lambda key: not _is_among(key, swept))
+    rows = [[words(run.label), *(_cell(one, key) for key in listed)] for run, one in zip(runs, flat, strict=True)]
+    more = tuple(range(1 + MAIN_COLUMNS, 1 + len(listed)))
+    notes = [] if len(runs) == 1 else _notes([key for key in differing if key not in listed])
+    differences = Sheet("How the runs differ", ["Run", *listed], rows, (), notes, more)
+    return differences, _common(values, differing, written)
+
+
+def _settings_of(run: RunRecords) -> dict[str, Any]:
+    """The experiment by dotted keys, with the noise multiplier that was found for an epsilon."""
+    found = flattened({key: part for key, part in run.experiment.items() if key not in _ASIDE})
+    multiplier = (run.experiment.get("provenance") or {}).get("noise_multiplier")
+    return found if multiplier is None else found | {"noise multiplier": multiplier}
+
+
+def _is_listed(
+    key: str, flat: Sequence[Mapping[str, Any]], written: Sequence[list[str] | None], other_versions: bool
+) -> bool:
+    if other_versions and all(key in one for one in flat):
+        return True
+    return any(
+        key in one and (keys is None or key == "seed" or _is_among(key, keys))
+        for one, keys in zip(flat, written, strict=True)
+    )
+
+
+def _is_among(key: str, keys: Collection[str]) -> bool:
+    """Whether a dotted key is one of some keys, or within one of them."""
+    return any(key == other or key.startswith(f"{other}.") for other in keys)
+
+
+def _version(run: RunRecords) -> str:
+    origin = run.experiment.get("provenance") or {}
+    return f"{(origin.get('versions') or {}).get('testbed')} {origin.get('git_commit')}"
+
+
+def _notes(following: Sequence[str]) -> list[str]:
+    """Which keys differ because others do."""
+    if not following:
+        return []
+    named = ", ".join(following[:_LONGEST_NAMED])
+    more = f" and {len(following) - _LONGEST_NAMED} more" if len(following) > _LONGEST_NAMED else ""
+    return [f"Nobody has set these keys; their defaults differ with the keys above: {named}{more}."]
+
+
+def _common(
+    values: Mapping[str, Sequence[str | None]], differing: Sequence[str], written: Sequence[list[str] | None]
+) -> Sheet:
+    """The keys that all runs have alike; those that somebody has set come first."""
+    known = [keys for keys in written if keys is not None]
+    rows = []
+    for key in values:
+        if key not in differing:
+            is_set = any(_is_among(key, keys) for keys in known)
+            rows.append([words(key), words(values[key][0]), words("experiment" if is_set else "default")])
+    rows.sort(key=lambda row: row[2][0] != "experiment")
+    if not known:
+        rows = [row[:2] for row in rows]
+    return Sheet("What all runs have in common", ["Key", "Value", "Set by"][: len(rows[0]) if rows else 3], rows)
+
+
+def _cell(values: Mapping[str, Any], key: str) -> Cell:
+    value = values.get(key)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (value_text(value), value) if is_number else words(value_text(value) if key in values else None)

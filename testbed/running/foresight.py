@@ -1,0 +1,154 @@
+"""What an experiment's numbers foretell: rounds that cannot have enough clients, deadlines that nobody can meet.
+
+These are warnings: such an experiment is valid, and what it shows may be wanted.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from testbed.emulation.availability import Traced
+from testbed.emulation.availability.expected import online_share, staying_share
+from testbed.engine.plan import Plan
+from testbed.errors import ExperimentError, TraceError
+from testbed.experiment.schema import Experiment
+from testbed.selection.supply import at_least
+from testbed.workload.contract import Workload
+
+UNLIKELY = 0.5
+"""A round that succeeds with a smaller probability is told of."""
+MOST_CLIENTS_LATE = 0.5
+"""The same of the share of clients that cannot answer before a deadline."""
+ONE_STEP = 0.9
+"""The same of the share of clients that take one gradient step a round."""
+
+_TRACES_UP_TO = 1 << 28  # bytes of a file; larger ones are read by a run alone
+
+
+def foreseeable(experiment: Experiment, plan: Plan | None, workload: Workload | None = None) -> list[str]:
+    """A line for each thing that will go wrong, as far as the numbers of the experiment tell.
+
+    Args:
+        experiment: one point.
+        plan: of it; None: its protocols are not imported, and what depends on them is left out.
+        workload: what its clients learn; None: the data are not read, and what depends on them is left out.
+    """
+    lines = [*_too_few(experiment, plan), *_deadlines(experiment, plan)]
+    counts = _known_counts(experiment) if workload is None else np.asarray(workload.sample_counts)
+    if counts is not None and _trains_in_batches(experiment, workload):
+        lines += single_step(counts, experiment.workload.epochs, experiment.workload.batch_size)
+    return lines
+
+
+def _too_few(experiment: Experiment, plan: Plan | None) -> list[str]:
+    """Where rounds are unlikely to find enough clients, or to keep them."""
+    if experiment.asynchronous is not None:
+        return []
+    section, lines = experiment.availability, []
+    try:
+        large = isinstance(section, Traced) and section.path.stat().st_size > _TRACES_UP_TO
+        online = None if large else online_share(section)
+    except (OSError, TraceError):
+        online = None  # a run says what is wrong with it
+    supply = None if online is None else experiment.selection.supply(experiment.population, online)
+    if supply is not None and supply.enough < UNLIKELY:
+        lines.append(
+            f"availability: {online:.1%} of the clients are online on average, so a round has {supply.expected:.1f} of "
+            f"the {supply.wanted} {supply.noun} that it needs, and {_chance(supply.enough)} to have enough of them; "
+            f"change {', '.join(supply.keys)}"
+        )
+    if plan is None:
+        return lines
+    wanted = experiment.selection.participants
+    fewest = plan.aggregation_parameters.fewest_survivors(wanted)
+    stays = staying_share(section.dropout, len(plan.stages) - len(plan.selection.stages))
+    enough = at_least(fewest, wanted, stays)
+    if enough < UNLIKELY:
+        lines.append(
+            f"aggregation: a sum needs {fewest} of {wanted} participants to the end, and {wanted * stays:.1f} stay on "
+            f"average, so a round has {_chance(enough)} to give one; change aggregation.threshold (min_survivors), "
+            "availability.dropout or selection.participants"
+        )
+    return lines
+
+
+def _chance(probability: float) -> str:
+    return "no chance" if probability < 5e-4 else f"a chance of {probability:.1%}"
+
+
+def _deadlines(experiment: Experiment, plan: Plan | None) -> list[str]:
+    """Deadlines that are over before a question and its answer have travelled."""
+    if plan is None or experiment.asynchronous is not None:
+        return []
+    try:
+        links = plan.links()
+    except (ExperimentError, TraceError):
+        return []  # a run says what is wrong with them
+    travel_s = 2 * np.asarray(links.latency_s)
+    time, lines = experiment.time, []
+    deadlines = {"time.deadline_s": time.deadline_s} if set(plan.stages) - set(time.stage_deadlines) else {}
+    deadlines |= {
+        f"time.stage_deadlines.{stage}": seconds
+        for stage, seconds in time.stage_deadlines.items()
+        if stage in plan.stages
+    }
+    for key, seconds in deadlines.items():
+        late = int(np.count_nonzero(travel_s >= seconds))
+        if late > MOST_CLIENTS_LATE * len(travel_s):
+            lines.append(
+                f"{key}: {seconds:g} s are over before {late:,} of {len(travel_s):,} clients can answer: a question "
+                f"and its answer travel {float(np.median(travel_s)):.3g} s (links.latency_ms, there and back); raise it"
+            )
+    return lines
+
+
+def _known_counts(experiment: Experiment) -> np.ndarray | None:
+    """How many samples each client has, where the section alone says so."""
+    section = experiment.workload
+    return None if section.samples_per_client is None else np.full(1, section.samples_per_client)
+
+
+def _trains_in_batches(experiment: Experiment, workload: Workload | None) -> bool:
+    section = experiment.workload
+    if experiment.records.aggregates != "none":  # kept for attacks, which are about single steps more often than not
+        return False
+    if section.training != "real" or section.flower is not None or hasattr(experiment.aggregation, "sample_rate"):
+        return False
+    facts = getattr(workload, "data_facts", {})
+    return section.is_built_in or bool(facts.get("trained_in_batches"))
+
+
+def single_step(counts: np.ndarray, epochs: int, batch_size: int) -> list[str]:
+    """A line where nearly all clients take a single gradient step a round.
+
+    Args:
+        counts: `(n,)` training samples of each client.
+        epochs, batch_size: of the experiment's workload.
+    """
+    holding = counts[counts > 0]
+    if epochs > 1 or not len(holding) or (holding <= batch_size).mean() < ONE_STEP:
+        return []
+    return [
+        f"workload: clients have {float(np.median(holding)):,.0f} samples in the median, workload.batch_size is "
+        f"{batch_size} and workload.epochs 1, so a client takes one gradient step a round; raise epochs, or lower "
+        "batch_size"
+    ]
+
+
+def merged(lines: Sequence[tuple[str, str]], where: str, points: int) -> list[str]:
+    """Each line once, with the places that it holds for.
+
+    Args:
+        lines: place (a point of the sweep) and line.
+        where: the file, which stands for all places.
+        points: how many places there are.
+    """
+    places: dict[str, list[str]] = {}
+    for place, line in lines:
+        places.setdefault(line, []).append(place)
+    return [f"{where if len(held) == points else _some(held)}: {line}" for line, held in places.items()]
+
+
+def _some(places: Sequence[str]) -> str:
+    more = len(places) - 1
+    return f"{places[0]}{f' and {more} more' if more else ''}"

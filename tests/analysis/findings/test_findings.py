@@ -1,0 +1,289 @@
+"""What is found in records that are known, and that nothing is found where nothing is wrong."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.comparison import overhead, time_to_target
+from analysis.findings import MOST, Finding, block, findings, lines, render
+from analysis.tables import WIDTH
+from testbed.network.recorder import Event
+from testbed.records import RunDirectory, RunRecords
+from testbed.records.clients import clients_table
+from tests.analysis.recorded import RecordedRound, asked, write_run
+
+Make = Callable[..., RunRecords]
+GOOD = (0.9, 0.85, 0.95)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """A run of 4 clients in which nothing is wrong, but for what is changed."""
+    numbers = count()
+
+    def made(
+        *,
+        rounds: int = 12,
+        recalls: Sequence[float] = GOOD,
+        losses: Sequence[float] = (),
+        change: Callable[[int, RecordedRound], None] = lambda number, one: None,
+        round_s: Callable[[int], float] = lambda number: 1.0,
+        samples: Sequence[int] = (50, 60, 70, 80),
+        keys: Mapping[str, Any] = {},
+        provenance: Mapping[str, Any] = {},
+        protocol: str = "random",
+        seed: int = 1,
+    ) -> RunRecords:
+        now, written = 0.0, []
+        for number in range(rounds):
+            ended = now + round_s(number)
+            stages = [asked("train", now, [0, 1, 2, 3], [ended] * 4, down=10, up=10)]
+            loss = losses[number] if losses else 2.0 / (number + 1)
+            one = RecordedRound(now, ended, stages, [0, 1, 2, 3], [0, 1, 2, 3], loss=loss)
+            one.recalls, one.accuracy = list(recalls), float(np.mean(recalls))
+            change(number, one)
+            written.append(one)
+            now = one.ended_s
+        experiment = {
+            "name": protocol, "seed": seed, "rounds": rounds, "population": 4, "selection": {"protocol": protocol},
+            "aggregation": {"protocol": "plain"}, "time": {"deadline_s": 60.0, "disconnects": "invisible"},
+            "workload": {"dataset": "digits", "epochs": 5, "batch_size": 10, "learning_rate": 0.1},
+            "provenance": {"label": protocol, "sweep": {"selection.protocol": protocol}, **provenance}, **keys,
+        }  # fmt: skip
+        path = tmp_path / f"run-{next(numbers)}"
+        write_run(path, experiment, written)
+        columns = {name: np.ones(4) for name in ("down_mbit_s", "up_mbit_s", "latency_ms", "loss", "device_factor")}
+        table = clients_table(("",), np.zeros(4, np.int16), {**columns, "samples": np.asarray(samples)})
+        RunDirectory.reopen(path).write_clients(table)
+        return RunRecords(path)
+
+    return made
+
+
+def codes(runs: Sequence[RunRecords]) -> list[str]:
+    return [finding.code for finding in findings(runs)]
+
+
+def test_nothing_is_found_where_nothing_is_wrong(make: Make) -> None:
+    assert findings([make()]) == []
+    assert findings([make(seed=seed, protocol=name) for name in ("random", "oort") for seed in (1, 2)]) == []
+
+
+def _waits(number: int, one: RecordedRound) -> None:
+    one.ended_s = one.started_s + 60.0
+    one.exchanges = [
+        asked("train", one.started_s, [0, 1, 2, 3], [one.started_s + 1, None, None, None], outcome=[0, 3, 3, 3])
+    ]
+
+
+def test_rounds_that_wait_for_a_deadline_are_counted_with_their_seconds(make: Make) -> None:
+    (found,) = findings([make(change=lambda number, one: _waits(number, one) if number % 3 == 0 else None)])
+    assert found.code == "waited-for-deadline"
+    assert "4 of 12 rounds" in found.text
+    assert "59.0 s" in found.text
+    assert found.keys[0] == "time.disconnects"
+
+
+def test_a_wait_that_does_not_rule_the_time_is_no_finding(make: Make) -> None:
+    slow = make(round_s=lambda number: 50.0, change=lambda number, one: _waits(number, one) if number == 0 else None)
+    assert codes([slow]) == []
+
+
+def test_a_stage_that_ends_at_a_visible_departure_waits_for_nothing(make: Make) -> None:
+    def leaves(number: int, one: RecordedRound) -> None:
+        _waits(number, one)
+        one.ended_s = one.started_s + 1.0
+
+    assert codes([make(change=leaves, keys={"time": {"deadline_s": 60.0, "disconnects": "visible"}})]) == []
+
+
+def test_late_answers_name_the_deadline_first(make: Make) -> None:
+    def late(number: int, one: RecordedRound) -> None:
+        _waits(number, one)
+        one.exchanges = [asked("train", one.started_s, [0, 1], [one.started_s + 1, None], outcome=[0, 4])]
+
+    (found,) = findings([make(change=late)])
+    assert (found.code, found.keys[0]) == ("waited-for-deadline", "time.deadline_s")
+
+
+def test_updates_that_are_not_finite_explain_what_follows_from_them(make: Make) -> None:
+    def diverges(number: int, one: RecordedRound) -> None:
+        _waits(number, one)
+        one.outcome, one.reason, one.survivors = "aborted", "below-threshold: 0 of 4 needed advertised keys", []
+        one.events = [Event("train", f"client:{client}", "refusal", "train.diverged: NaN") for client in range(4)]
+
+    (found,) = findings([make(change=diverges)])
+    assert found.code == "not-finite"
+    assert "4 of 4 clients" in found.text
+    assert "0.1" in found.text
+    assert found.keys[0] == "workload.learning_rate"
+
+
+@pytest.mark.parametrize(
+    ("recalls", "losses", "wrong"),
+    [
+        ((1.0, 0.0, 0.0), [1.1] * 12, True),  # one label, whatever its share of the samples
+        ((0.4, 0.3, 0.3), [1.1] * 12, True),
+        ((1.0, 0.0, 0.0), [1.1 - 0.05 * number for number in range(12)], False),  # it begins to learn
+        ((0.6, 0.4, 0.4), [1.1] * 12, False),
+    ],
+)
+def test_a_model_no_better_than_chance_does_not_learn(
+    make: Make, recalls: Sequence[float], losses: Sequence[float], wrong: bool
+) -> None:
+    assert codes([make(recalls=recalls, losses=losses)]) == (["does-not-learn"] if wrong else [])
+
+
+def test_a_model_that_somebody_poisons_is_a_result(make: Make) -> None:
+    poisoned = make(recalls=(1.0, 0.0, 0.0), losses=[1.1] * 12, keys={"adversary": {"clients": ["flip-labels"]}})
+    assert codes([poisoned]) == []
+
+
+@pytest.mark.parametrize(("epochs", "batch", "wrong"), [(1, 100, True), (1, 20, False), (5, 100, False)])
+def test_one_gradient_step_a_round(make: Make, epochs: int, batch: int, wrong: bool) -> None:
+    run = make(keys={"workload": {"dataset": "digits", "epochs": epochs, "batch_size": batch}})
+    assert codes([run]) == (["one-step"] if wrong else [])
+
+
+def test_unscaled_features_are_those_of_the_records_unless_the_model_has_learned(make: Make) -> None:
+    facts = {"data": {"unscaled_feature": {"name": "proline", "ratio": 313.0}}}
+    (found,) = findings([make(provenance=facts)])
+    assert found.code == "unscaled-features"
+    assert "proline" in found.text
+    assert "313" in found.text
+    assert codes([make(provenance=facts, recalls=(1.0, 0.99, 0.98))]) == []
+
+
+def _fails(number: int, one: RecordedRound) -> None:
+    one.outcome, one.reason = "aborted", "too-few-candidates: 3 candidates, 10 wanted"
+
+
+@pytest.mark.parametrize(("failing", "wrong"), [(7, True), (6, False)])
+def test_more_than_half_of_the_rounds_ended_early(make: Make, failing: int, wrong: bool) -> None:
+    runs = [make(change=lambda number, one: _fails(number, one) if number < failing else None)]
+    assert codes(runs) == (["ended-early"] if wrong else [])
+    if wrong:
+        (found,) = findings(runs)
+        assert "7 of 12 rounds" in found.text
+        assert "3 candidates, 10 wanted" in found.text
+        assert found.keys[0] == "selection.over_selection"
+    table = render(overhead.compare(runs), findings(runs))
+    assert table.count("too-few-candidates") == 1  # the note and the finding do not both say it
+
+
+def test_clients_that_are_never_there(make: Make) -> None:
+    def away(number: int, one: RecordedRound) -> None:
+        one.exchanges = [
+            asked("check-in", one.started_s, [0, 1, 2, 3], [one.ended_s] * 3 + [None], outcome=[0, 0, 0, 2])
+        ]
+
+    keys = {"availability": {"model": "trace", "path": "phones.parquet"}}
+    (found,) = findings([make(change=away, keys=keys)])
+    assert (found.code, found.keys[0]) == ("never-available", "availability.path")
+    assert "1 of 4 clients" in found.text
+    assert codes([make(change=away, keys=keys, rounds=9)]) == []
+
+
+def _noisy(make: Make, name: str, seed: int, accuracy: float) -> RunRecords:
+    return make(protocol=name, seed=seed, recalls=(accuracy,) * 3)
+
+
+def test_rows_whose_accuracies_overlap_cannot_be_ranked(make: Make) -> None:
+    runs = [_noisy(make, "random", seed, value) for seed, value in enumerate((0.90, 0.70, 0.80))]
+    runs += [_noisy(make, "oort", seed, value) for seed, value in enumerate((0.75, 0.90, 0.81))]
+    (found,) = findings(runs)
+    assert found.code == "cannot-be-ranked"
+    assert "accuracy" in found.text
+    assert "3 seeds" in found.text
+    assert found.keys == ("sweep.seed",)
+
+
+def test_rows_that_are_apart_seed_by_seed_can_be_ranked(make: Make) -> None:
+    runs = [_noisy(make, "random", seed, value) for seed, value in enumerate((0.90, 0.70, 0.80))]
+    runs += [_noisy(make, "oort", seed, value + 0.02) for seed, value in enumerate((0.90, 0.70, 0.801))]
+    assert codes(runs) == []
+
+
+@pytest.mark.parametrize(("other", "wrong"), [(0.83, True), (0.7, False), (0.8, False)])
+def test_close_accuracies_of_one_seed_are_not_ranked(make: Make, other: float, wrong: bool) -> None:
+    runs = [_noisy(make, "random", 1, 0.8), _noisy(make, "oort", 1, other)]
+    assert codes(runs) == (["cannot-be-ranked"] if wrong else [])
+
+
+def test_a_finding_of_several_rows_is_said_once_with_their_labels(make: Make) -> None:
+    bad = {"change": _fails}
+    runs = [make(protocol=name, **bad) for name in ("random", "oort")] + [make(protocol="bernoulli")]
+    (found,) = [one for one in findings(runs) if one.code == "ended-early"]
+    assert found.rows == ("random", "oort")
+    assert "24 of 24 rounds" in found.text
+    (everywhere,) = [one for one in findings(runs[:2]) if one.code == "ended-early"]
+    assert everywhere.rows == ()
+
+
+def test_records_of_earlier_versions_are_read(make: Make) -> None:
+    old = make(
+        recalls=GOOD, keys={"time": {}, "workload": {}}, provenance={},
+        change=lambda number, one: setattr(one, "recalls", None),
+    )  # fmt: skip
+    (old.path / "clients.parquet").unlink()
+    assert codes([RunRecords(old.path)]) == ["does-not-learn"]  # the same accuracy twelve times, and no more is known
+
+
+# -- how they are shown -----------------------------------------------------------------------------------------------
+
+
+MANY = [
+    Finding(f"code-{at}", "a sentence with numbers: " + "so many of them " * 6, tuple(map(str, range(at))), ("a.key",))
+    for at in range(8)
+]
+
+
+def test_at_most_five_are_shown_in_two_lines_each(make: Make) -> None:
+    shown = block(MANY).splitlines()
+    assert len(lines(MANY)) == MOST + 1
+    assert "3 more" in shown[-1]
+    assert max(map(len, shown)) <= WIDTH
+    assert len(shown) <= 1 + 2 * MOST + 1
+    assert block([]) == ""
+
+
+def test_json_has_all_of_them_and_an_empty_list_where_there_are_none(make: Make) -> None:
+    frame = overhead.compare([make()])
+    assert json.loads(render(frame, [], "json"))["findings"] == []
+    all_of_them = json.loads(render(frame, MANY, "json"))["findings"]
+    assert [set(one) for one in all_of_them] == [{"code", "text", "rows", "keys"}] * 8
+
+
+@pytest.mark.parametrize("format", ["text", "markdown", "latex"])
+def test_formats_for_people_end_in_the_findings(make: Make, format: str) -> None:
+    runs = [make(change=_fails)]
+    table = render(overhead.compare(runs), findings(runs), format)
+    assert "selection.over_selection" in table.splitlines()[-1] + table.splitlines()[-2]
+    assert "Findings" in table
+    if format == "latex":
+        assert all(line.startswith("%") for line in table[table.index("% Findings") :].splitlines())
+    assert "Findings" not in render(overhead.compare([make()]), [], format)
+
+
+def test_csv_has_no_findings(make: Make) -> None:
+    frame = overhead.compare([make()])
+    assert render(frame, MANY, "csv") == render(frame, [], "csv")
+
+
+def test_times_to_a_target_are_ranked_by_their_ratio(make: Make) -> None:
+    def after(round_number: int) -> Callable[[int, RecordedRound], None]:
+        def change(number: int, one: RecordedRound) -> None:
+            one.accuracy = 0.9 if number >= round_number else 0.2
+
+        return change
+
+    runs = [make(seed=seed, change=after(at)) for seed, at in enumerate((2, 6, 10))]
+    runs += [make(seed=seed, change=after(at), protocol="oort") for seed, at in enumerate((9, 3, 4))]
+    targets = time_to_target.compare_targets(runs, ["80%"])
+    assert any("time to target" in one.text for one in findings(runs, targets=targets))
+    assert not any("time to target" in one.text for one in findings(runs))
