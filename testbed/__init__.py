@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from testbed.running import Observer as Observer
     from testbed.running import compare as compare
     from testbed.running import compare_targets as compare_targets
+    from testbed.running import findings as findings
     from testbed.running import report as report
     from testbed.running import run as run
     from testbed.running.observers import Exporter as Exporter
@@ -103,7 +104,7 @@ _NAMES = {
     "testbed.messages": "Count Message RoundNumber Vector",
     "testbed.parties.client": "Role RoleSpec StageTable handles",
     "testbed.records": "RunRecords find_runs",
-    "testbed.running": "Observer compare compare_targets report run",
+    "testbed.running": "Observer compare compare_targets findings report run",
     "testbed.running.observers": "Exporter",
     "testbed.selection.contract": "Selection SelectionParameters SelectionProtocol SelectionRound TrainingReports",
     "testbed.training": "Broadcast Train Trainer trained_update",

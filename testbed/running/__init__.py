@@ -7,6 +7,7 @@ and compares them, `open_runs` keeps two processes out of one directory, which s
 """
 
 from testbed.running.execution import compare, compare_targets, report, run, run_all, runs_below
+from testbed.running.explained import findings
 from testbed.running.observers import Observer
 from testbed.running.preparation import PlannedRun, default_directory
 
@@ -16,6 +17,7 @@ __all__ = [
     "compare",
     "compare_targets",
     "default_directory",
+    "findings",
     "report",
     "run",
     "run_all",
