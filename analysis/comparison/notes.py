@@ -1,5 +1,6 @@
 """What to know about the numbers of the overhead table, in sentences."""
 
+from collections.abc import Collection
 from typing import Any
 
 import pandas as pd
@@ -9,9 +10,21 @@ from analysis.comparison.cells import baselines, has_failures, has_seed_pairs, i
 from analysis.comparison.seed_pairs import FEW_SEEDS
 from testbed.records.reader import behind_told, crashes_told
 
+_LETTERS = {"F": "fairness_gap", "C": "aggregation_cardinality"}
+_MEANINGS = {"F": "F: aggregation fairness gap.", "C": "C: mean number of updates in the sum, over all rounds."}
 
-def notes(frame: pd.DataFrame) -> list[str]:
-    """What a reader needs to know about the numbers, a sentence or two each."""
+
+def notes(frame: pd.DataFrame, columns: Collection[str] | None = None) -> list[str]:
+    """What a reader needs to know about the numbers, a sentence or two each.
+
+    Args:
+        frame: the overhead table.
+        columns: those that are shown, by their names in `analysis.comparison.columns`; None: all.
+    """
+
+    def is_shown(*names: str) -> bool:
+        return columns is None or any(name in columns for name in names)
+
     seeds = sorted(set(frame["seeds"]))
     over = "rounds" if seeds == [1] else f"{seeds[0]} seeds" if len(seeds) == 1 else "seeds (or rounds, if one seed)"
     lines = [f"Means over completed rounds ± half-width of the 95% interval over {over}."]
@@ -31,25 +44,31 @@ def notes(frame: pd.DataFrame) -> list[str]:
         for said in dict.fromkeys(one for one in frame["privacy_caveats"] if one):
             who = ", ".join(dict.fromkeys(frame.loc[frame["privacy_caveats"] == said, "label"]))
             lines.append(f"Privacy of {who}: {said}.")
-    if has_failures(frame):
+    if has_failures(frame) and is_shown("round_s_per_update", "server_bytes_per_update"):
         lines.append("Per update: what all rounds took, skipped and aborted ones included, per completed round.")
-    if "transport_bytes" in result_costs(frame):
+    if "transport_bytes" in result_costs(frame) and is_shown("transport_bytes"):
         lines.append(
             "Overhead: headers, acknowledgements, handshakes, what is sent again; not in the server's traffic."
         )
     pooled = seeds != [1]
-    lines.append(
-        f"Accuracy: last measured{', mean over the seeds ± its 95% interval' if pooled else ''}. F: aggregation "
-        "fairness gap. C: mean number of updates in the sum, over all rounds."
-        f"{' F and C: means over the seeds.' if pooled else ''}"
-    )
-    privacy = (
-        "T: fewest users whose sum the server can compute from the sums of these rounds (weak multi-round privacy)"
-        f"{', the smallest of any seed' if pooled else ''}"
-    )
-    bounded = any(cell.startswith("≥") for cell in cells.privacy(frame))
-    lines.append(f"{privacy}; ≥: proved, the search did not end." if bounded else f"{privacy}.")
-    if (frame["aggregation"] == "plain").any():
+    if columns is not None and "rounds" in columns and has_failures(frame):
+        lines.append("Rounds: completed/skipped/aborted.")
+    results = []
+    if is_shown("final_accuracy"):
+        results.append(f"Accuracy: last measured{', mean over the seeds ± its 95% interval' if pooled else ''}.")
+    letters = [letter for letter, name in _LETTERS.items() if is_shown(name)]
+    results += [_MEANINGS[letter] for letter in letters]
+    if pooled and letters:
+        results.append(f"{' and '.join(letters)}: means over the seeds.")
+    lines += [" ".join(results)] if results else []
+    if is_shown("multi_round_privacy_weak"):
+        privacy = (
+            "T: fewest users whose sum the server can compute from the sums of these rounds (weak multi-round privacy)"
+            f"{', the smallest of any seed' if pooled else ''}"
+        )
+        bounded = any(cell.startswith("≥") for cell in cells.privacy(frame))
+        lines.append(f"{privacy}; ≥: proved, the search did not end." if bounded else f"{privacy}.")
+    if (frame["aggregation"] == "plain").any() and is_shown("multi_round_privacy_weak"):
         lines.append("With plain aggregation the server sees each update alone, whatever T says of the sums.")
     return lines
 
