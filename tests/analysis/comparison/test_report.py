@@ -257,7 +257,7 @@ def test_chosen_columns_for_programs_keep_their_intervals_and_ratios(sweep: list
 def test_the_time_to_a_target_stands_beside_the_other_columns(sweep: list[RunRecords]) -> None:
     targets = compare_targets(sweep, ["accuracy>=0.2"])
     found = render(compare(sweep), "text", targets, ["round_s", "time_to_target_s"])
-    assert len(found.split("\n\n")) == 1
+    assert len(found.split("\n\n")) == 2  # one table, and the notes
     assert "Time to accuracy" in found.splitlines()[0]
     with pytest.raises(ExperimentError, match="--columns reached: no target was measured"):
         render(compare(sweep), "text", None, ["reached"])
