@@ -1,7 +1,7 @@
 """The columns of the comparison by name, as `testbed compare --columns` chooses and orders them."""
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -195,10 +195,8 @@ def _with_targets(frame: pd.DataFrame, targets: pd.DataFrame, name: str) -> pd.D
     several = targets["target"].nunique() > 1
     for target, part in targets.groupby("target", sort=False):
         end = f".{target}" if several else ""
-        rename: Callable[[str], str] = lambda column, end=end: f"{column}{end}"  # noqa: E731
         columns = [column for column in part.columns if column == name or column.startswith(f"{name}_")]
-        part = (
-            part.drop_duplicates(["setting", "label"]).set_index(["setting", "label"])[columns].rename(columns=rename)
-        )
+        part = part.drop_duplicates(["setting", "label"]).set_index(["setting", "label"])[columns]
+        part.columns = pd.Index([f"{column}{end}" for column in columns])
         frame = frame.join(part, on=["setting", "label"])
     return frame
