@@ -256,11 +256,11 @@ def test_chosen_columns_for_programs_keep_their_intervals_and_ratios(sweep: list
 
 def test_the_time_to_a_target_stands_beside_the_other_columns(sweep: list[RunRecords]) -> None:
     targets = compare_targets(sweep, ["accuracy>=0.2"])
-    found = render(compare(sweep), "text", targets, ["round_s", "time_to_target_s"])
+    found = render(compare(sweep), "text", targets, columns=["round_s", "time_to_target_s"])
     assert len(found.split("\n\n")) == 2  # one table, and the notes
     assert "Time to accuracy" in found.splitlines()[0]
     with pytest.raises(ExperimentError, match="--columns reached: no target was measured"):
-        render(compare(sweep), "text", None, ["reached"])
+        render(compare(sweep), "text", None, columns=["reached"])
 
 
 def test_a_column_that_is_not_there_is_one_line() -> None:
@@ -277,7 +277,7 @@ def test_every_column_is_explained_and_can_be_shown(sweep: list[RunRecords]) -> 
     frame, targets = compare(sweep), compare_targets(sweep, ["accuracy>=0.2"])
     assert all(meaning for meaning in COLUMNS.values())
     for kind in FORMATS:
-        assert render(frame, kind, targets, list(COLUMNS))
+        assert render(frame, kind, targets, columns=list(COLUMNS))
 
 
 def test_unfinished_runs_are_marked(make_run: MakeRun, tmp_path: Path) -> None:
