@@ -7,7 +7,6 @@ What programs read is the frame itself, in base units (`data`), or anything plai
 import json
 import math
 import re
-import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,9 @@ from testbed.errors import ExperimentError
 
 WIDTH = 118
 """Columns of a terminal that tables and notes keep to, where their cells allow it."""
+
+NARROW_GAP, WIDE_GAP = 3, 5
+"""Half of the gap between two columns of a LaTeX table one or two columns of a page wide, in points."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Table:
         sections: by the row at which it begins the name of a section, or an empty one for a gap; text and LaTeX.
         ruled: whether text has a line below the heads.
         indent: spaces before each line of the text.
-        widths: of the text's columns, at which cells are wrapped. None: as wide as the cells.
+        widths: of the text's columns, at which cells are wrapped, after spaces and commas; a longer word makes its
+            column wider. None: as wide as the cells.
         is_markup: whether the cells are Markdown already, of the program's own words.
     """
 
@@ -71,11 +74,12 @@ def require_format(format: str, *allowed: str) -> None:
 
 def _text(table: Table) -> str:
     cells = [[list(map(visible, row))] for row in table.rows]
-    if table.widths is not None:
-        cells = [_wrapped(row, table.widths) for [row] in cells]
     heads = [list(map(visible, table.heads))] if table.heads else []
+    if table.widths is not None:
+        words = [max([width, *map(longest_word, column)]) for width, column in _columns(table.widths, cells)]
+        cells = [_wrapped(row, words) for [row] in cells]
     every = [*heads, *(line for lines in cells for line in lines)]
-    widths = table.widths or [max(map(len, column)) for column in zip(*every, strict=True)]
+    widths = words if table.widths else [max(map(len, column)) for column in zip(*every, strict=True)]
 
     def laid_out(line: Sequence[str]) -> str:
         parts = zip(line, widths, strict=True)
@@ -101,9 +105,36 @@ def _text(table: Table) -> str:
     return "".join(f"{margin}{line}\n" for line in lines)
 
 
+def wrap_words(text: str, width: int) -> list[str]:
+    """`text` in lines of at most `width` characters, broken after spaces and commas only; a longer word stays whole."""
+    if len(text) <= width:
+        return [text]
+    lines = [""]
+    for word in _words(text):
+        if lines[-1] and len((lines[-1] + word).rstrip()) > width:
+            lines.append("")
+        lines[-1] += word if lines[-1] else word.lstrip()
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+def longest_word(text: str) -> int:
+    """The length of the longest part that `wrap_words` does not break."""
+    return max((len(word.rstrip()) for word in _words(text)), default=0)
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^ ,]*(?:,+ *| +|$)", text)
+
+
+def _columns(widths: Sequence[int], cells: Sequence[Sequence[Sequence[str]]]) -> Iterable[tuple[int, list[str]]]:
+    """The width and the cells of each column that has to be wrapped."""
+    for at, width in enumerate(widths):
+        yield width, [row[at] for [row] in cells if len(row[at]) > width]
+
+
 def _wrapped(row: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
     """The lines of a row whose cells take several."""
-    cells = [textwrap.wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+    cells = [wrap_words(cell, width) for cell, width in zip(row, widths, strict=True)]
     height = max(1, *map(len, cells))
     return [[cell[line] if line < len(cell) else "" for cell in cells] for line in range(height)]
 
@@ -148,6 +179,33 @@ def _latex(table: Table) -> str:
                 lines.append(rf"\multicolumn{{{count}}}{{l}}{{\emph{{{latex(name)}}}}} \\")
         lines.append(" & ".join(map(latex, row)) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def latex_float(caption: str, name: str, tabulars: Sequence[str], notes: Sequence[str], *, narrow: bool) -> str:
+    """A float of the package booktabs: a caption of one sentence, tables one below the other, and notes beneath.
+
+    Args:
+        caption: one sentence.
+        name: for ``\\ref``, e.g. ``"tab:overhead"``.
+        tabulars: LaTeX.
+        notes: sentences, as text.
+        narrow: one column of a two-column page wide (``table``), else two (``table*``).
+    """
+    kind = "table" if narrow else "table*"
+    lines = [
+        r"% needs \usepackage{booktabs}",
+        rf"\begin{{{kind}}}",
+        rf"\centering\footnotesize\setlength{{\tabcolsep}}{{{NARROW_GAP if narrow else WIDE_GAP}pt}}",
+        rf"\caption{{{latex(caption)}}}",
+        rf"\label{{{name}}}\smallskip",
+        "\\par\\medskip\n".join(tabulars).rstrip(),
+        r"\par\smallskip",
+        r"\begin{minipage}{\linewidth}\scriptsize\raggedright",
+        latex(" ".join(notes)),
+        r"\end{minipage}",
+        rf"\end{{{kind}}}",
+    ]
+    return "\n".join([*lines, ""])
 
 
 # -- for programs ---------------------------------------------------------------------------------------------------

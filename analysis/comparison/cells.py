@@ -16,6 +16,9 @@ COSTS = {
 }
 COSTS_PER_UPDATE = {"round_s_per_update": "Time/update", "server_bytes_per_update": "Traffic/update"}
 TRANSPORT = {"transport_bytes": "Overhead"}
+ALL_COSTS = COSTS | COSTS_PER_UPDATE | TRANSPORT
+METRICS = {"F": "Fairness gap F", "C": "Cardinality C", "T": "Privacy T"}
+"""The heads of Multi-RoundSecAgg's three metrics, where room is short and where it is not."""
 QUALITY = {"final_accuracy": "Accuracy", "final_perplexity": "Perplexity", "final_attack_success": "Attack success"}
 ROUNDS = ["rounds_completed", "rounds_skipped", "rounds_aborted"]
 DIFFERENCES = "Differences to the baseline, paired by seed"
@@ -69,7 +72,7 @@ def costs(frame: pd.DataFrame, names: Iterable[str]) -> list[CostColumn]:
             (MISSING if pd.isna(mean) else unit.number(mean), "" if pd.isna(half) else unit.number(half), ratio)
             for mean, half, ratio in zip(frame[name], frame[f"{name}_half_width"], _ratios(frame, name), strict=True)
         ]
-        heading = (COSTS | COSTS_PER_UPDATE | TRANSPORT)[name]
+        heading = ALL_COSTS[name]
         found.append(CostColumn(f"{heading} [{unit.symbol}]", unit.symbol, cells))
     return found
 
@@ -156,30 +159,38 @@ def has_failures(frame: pd.DataFrame) -> bool:
     return not is_paired(frame) and bool((frame[["rounds_skipped", "rounds_aborted"]] > 0).any(axis=None))
 
 
-def quality(frame: pd.DataFrame, *, aligned: bool = False) -> Columns:
+def quality(frame: pd.DataFrame, *, aligned: bool = False, short: bool = True) -> Columns:
     """Accuracy, perplexity (where a language model was measured), attack success (where samples were poisoned for a
     target), F, C and T by heading.
 
     Args:
         frame: the table.
         aligned: means and half-widths one below the other, for text.
+        short: F, C and T are called by their letters.
     """
     found: Columns = {}
-    for name, (scale, form) in _SHOWN.items():
+    for name in _SHOWN:
         if name != "final_accuracy" and frame[name].isna().all():
             continue
-        halves = [f"{scale * half:.1f}" if pd.notna(half) else "" for half in frame[f"{name}_half_width"]]
-        rows = list(zip(_formatted(scale * frame[name], form), halves, [""] * len(frame), strict=True))
-        column = CostColumn(QUALITY[name], "", rows)
+        column = CostColumn(QUALITY[name], "", quality_rows(frame, name))
         found[QUALITY[name]] = column.in_columns() if aligned else column.in_cells()
-    return found | {
-        "F": _formatted(frame["fairness_gap"], "{:.3f}"),
-        "C": _formatted(frame["aggregation_cardinality"], "{:.2f}"),
+    metrics = {
+        "F": formatted(frame["fairness_gap"], "{:.3f}"),
+        "C": formatted(frame["aggregation_cardinality"], "{:.2f}"),
         "T": privacy(frame),
     }
+    return found | {letter if short else METRICS[letter]: column for letter, column in metrics.items()}
 
 
-def _formatted(values: pd.Series, form: str) -> list[str]:
+def quality_rows(frame: pd.DataFrame, name: str) -> list[tuple[str, str, str]]:
+    """Mean and half-width of a key of `QUALITY` in each row, and nothing for the ratio."""
+    scale, form = _SHOWN[name]
+    halves = [f"{scale * half:.1f}" if pd.notna(half) else "" for half in frame[f"{name}_half_width"]]
+    return list(zip(formatted(scale * frame[name], form), halves, [""] * len(frame), strict=True))
+
+
+def formatted(values: pd.Series, form: str) -> list[str]:
+    """The values as text."""
     return [MISSING if pd.isna(value) else form.format(value) for value in values]
 
 
@@ -187,7 +198,7 @@ def privacy(frame: pd.DataFrame) -> list[str]:
     """T, or what is proved of it."""
     name = "multi_round_privacy_weak"
     known = frame[name].notna() & frame[f"{name}_certified"].fillna(False)
-    proved = _formatted(frame[f"{name}_lower_bound"], "≥{}")
+    proved = formatted(frame[f"{name}_lower_bound"], "≥{}")
     return [str(value) if sure else bound for value, sure, bound in zip(frame[name], known, proved, strict=True)]
 
 

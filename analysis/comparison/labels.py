@@ -1,21 +1,33 @@
-"""What rows of a comparison and their settings are called: by the keys in which their experiments differ.
+"""Names of the rows of a comparison and of their settings: what differs among them, and no more.
 
-A value of a sweep that has a name (``label:``) is called by it; any other is ``key=value``, with the last part of the
-key where that is clear.
+The values of a sweep are named by `testbed.experiment.point_names`. A run that is no point of the others' sweep is
+called by its experiment's name.
 """
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from analysis.comparison.differences import differing_keys
 from analysis.tables import protocol_name
+from testbed.experiment.point_names import canonical, leaves_of, value_names
 from testbed.records import RunRecords
 
-_NAMES = ("protocol", "model", "name", "kind")  # what names an alternative of a section
+__all__ = [
+    "canonical",
+    "has_key",
+    "labels_of",
+    "names_of",
+    "of_selection",
+    "settings_of",
+    "sweep_of",
+    "value_of",
+    "variant_of",
+]
+
 _SELECTION = "selection"
-_PROTOCOL = "selection.protocol"
+_LONGEST_SETTING = 40  # characters of the values of a run that has not swept a section
+_MOST_DIFFERENCES = 2  # keys that tell runs with the same label apart, before their directories do
 
 
 def sweep_of(run: RunRecords) -> dict[str, Any]:
@@ -45,11 +57,6 @@ def value_of(run: RunRecords, key: str) -> Any:
     return value
 
 
-def canonical(value: Any) -> str:
-    """The same text for the same value."""
-    return json.dumps(value, sort_keys=True, default=str)
-
-
 def of_selection(key: str) -> bool:
     """Whether a dotted key is of the section `selection`, or that section."""
     return key.split(".")[0] == _SELECTION
@@ -68,59 +75,146 @@ def variant_of(run: RunRecords, swept: Sequence[str]) -> dict[str, Any]:
 
 
 def settings_of(runs: Sequence[RunRecords], keys: Sequence[str]) -> list[str]:
-    """What `keys` say of each run, e.g. ``"population=100,latency_ms=50"``."""
-    told = [_Told(key, short) for key, short in zip(keys, _short(keys), strict=True)]
-    return [",".join(each.of(run, runs) for each in told) for run in runs]
+    """The values of `keys` in each run, e.g. ``"population=100,latency_ms=50"``."""
+    columns = [_setting_names(runs, key, keys) for key in keys]
+    return [",".join(column[place] for column in columns) for place in range(len(runs))]
+
+
+def _setting_names(runs: Sequence[RunRecords], key: str, keys: Sequence[str]) -> list[str]:
+    """The names of one key's values; a run that has not swept it has the name of a point with the same values."""
+    swept = [sweep_of(run)[key] for run in runs if key in sweep_of(run)]
+    leaves = list(
+        dict.fromkeys(leaf for value in swept if isinstance(value, Mapping) for leaf in leaves_of(key, value))
+    )
+    values, labels = [], []
+    for run in runs:
+        if key in sweep_of(run):
+            values.append(sweep_of(run)[key])
+            labels.append(names_of(run).get(key, ""))
+            continue
+        point = next((other for other in runs if key in sweep_of(other) and _has_values_of(run, other, key)), None)
+        if point is not None:
+            values.append(sweep_of(point)[key])
+            labels.append(names_of(point).get(key, ""))
+        elif leaves:
+            values.append({leaf.removeprefix(f"{key}."): value_of(run, leaf) for leaf in leaves if has_key(run, leaf)})
+            labels.append("")
+        else:
+            values.append(value_of(run, key))
+            labels.append("")
+    names = value_names(key, values, labels, keys)
+    return [
+        str(run.experiment.get("name") or name)
+        if key not in sweep_of(run) and isinstance(value, Mapping) and len(name) > _LONGEST_SETTING
+        else name
+        for run, value, name in zip(runs, values, names, strict=True)
+    ]
+
+
+def _has_values_of(run: RunRecords, point: RunRecords, key: str) -> bool:
+    """Whether a run has, in its experiment, the values that another has swept."""
+    leaves = leaves_of(key, sweep_of(point)[key])
+    return bool(leaves) and all(canonical(value_of(run, leaf)) == canonical(value) for leaf, value in leaves.items())
 
 
 def labels_of(
-    repetitions: Sequence[Sequence[RunRecords]],
-    variants: Sequence[Mapping[str, Any]],
-    settings: Sequence[str],
-    rest: Sequence[str] = (),
-    grouped: Sequence[str] = (),
+    repetitions: Sequence[Sequence[RunRecords]], settings: Sequence[str], in_settings: Sequence[str] = ()
 ) -> list[str]:
-    """A label for each row: the run's own, or, where that also names a seed or the setting, one without these.
+    """A label for each row, unique within its setting.
 
     Args:
         repetitions: the runs of each row.
-        variants: from `variant_of`, aligned.
-        settings: aligned.
-        rest: keys outside of `selection` that are not in the settings, so that the labels have to name them.
-        grouped: keys that are in the settings because somebody asked for it.
+        settings: of each row, its name.
+        in_settings: keys that the settings name, so that the labels need not.
     """
     firsts = [group[0] for group in repetitions]
-    told = [_Told(key, short) for key, short in zip(rest, _short(rest), strict=True)]
-    labels = []
-    for group, variant, setting in zip(repetitions, variants, settings, strict=True):
-        run = group[0]
-        protocol = protocol_name(run.experiment.get(_SELECTION))
-        sweep = sweep_of(run)
-        if protocol is None or not sweep or not (setting or rest or grouped or len(group) > 1 or "seed" in sweep):
-            labels.append(run.label)
-            continue
-        alike = [place for place, where in enumerate(settings) if where == setting]
-        parts = [] if _PROTOCOL in grouped or _SELECTION in grouped else [_word(run, protocol)]
-        same = [
-            variants[place] for place in alike if protocol_name(firsts[place].experiment.get(_SELECTION)) == protocol
-        ]
-        parts += _variant_told(run, variant, same, grouped)
-        parts += [each.of(run, [firsts[place] for place in alike]) for each in told if each.varies(firsts, alike)]
-        labels.append(",".join(parts) or protocol)
-    return labels
+    families = [_family(run) for run in firsts]
+    own = [""] * len(firsts)
+    for family in dict.fromkeys(families):
+        places = [place for place, other in enumerate(families) if other == family]
+        names = _own_names([firsts[place] for place in places], [settings[place] for place in places], in_settings)
+        for place, name in zip(places, names, strict=True):
+            own[place] = name
+    protocols = [protocol_name(run.experiment.get(_SELECTION)) for run in firsts]
+    by_protocol = not any(own) and (len(set(families)) == 1 or len(set(protocols)) == len(protocols))
+    labels = [
+        name or _name_alone(group, protocol if by_protocol else None)
+        for name, group, protocol in zip(own, repetitions, protocols, strict=True)
+    ]
+    return _unique(labels, own, settings, firsts)
 
 
-def unique(labels: Sequence[str], settings: Sequence[str], repetitions: Sequence[Sequence[RunRecords]]) -> list[str]:
-    """The labels, those that occur twice in a setting with their run's directory, as much of it as tells them apart."""
+def _family(run: RunRecords) -> Hashable:
+    """Runs of the same experiment with the same swept keys."""
+    return run.experiment.get("name"), frozenset(sweep_of(run)) - {"seed"}
+
+
+def _own_names(runs: Sequence[RunRecords], settings: Sequence[str], in_settings: Sequence[str]) -> list[str]:
+    """The names of points of one sweep, by the keys in which they differ; empty where there is none."""
+    keys = [key for key in dict.fromkeys(key for run in runs for key in sweep_of(run)) if key != "seed"]
+    keys = [key for key in keys if key not in in_settings]
+    values = {key: [_without(key, sweep_of(run).get(key), in_settings) for run in runs] for key in keys}
+    labels = {key: [names_of(run).get(key, "") for run in runs] for key in keys}
+    identities = {key: [canonical(pair) for pair in zip(values[key], labels[key], strict=True)] for key in keys}
+    grouped_by_selection = any(of_selection(key) for key in in_settings)
+
+    def varies(key: str, place: int) -> bool:
+        """Whether the point differs from others in a key: of `selection` in the whole table, else in its setting."""
+        everywhere = of_selection(key) and not grouped_by_selection
+        alike = [other for other, setting in enumerate(settings) if everywhere or setting == settings[place]]
+        return len({identities[key][other] for other in alike}) > 1
+
+    among = [
+        leaf for key in keys if len(set(identities[key])) > 1 for one in values[key] for leaf in leaves_of(key, one)
+    ]
+    names = {key: value_names(key, values[key], labels[key], among) for key in keys}
+    return [",".join(names[key][place] for key in keys if varies(key, place)) for place in range(len(runs))]
+
+
+def _without(key: str, value: Any, left_out: Sequence[str]) -> Any:
+    """A swept section without the keys that are named elsewhere."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: part for name, part in value.items() if f"{key}.{name}" not in left_out}
+
+
+def _name_alone(group: Sequence[RunRecords], protocol: str | None) -> str:
+    """The name of a row that is no point among others: of its run, its protocol or its experiment."""
+    run = group[0]
+    sweep = sweep_of(run)
+    if not sweep or (protocol and len(group) == 1 and "seed" not in sweep):
+        return run.label
+    return protocol or str(run.experiment.get("name") or run.label)
+
+
+def _unique(
+    labels: Sequence[str], own: Sequence[str], settings: Sequence[str], runs: Sequence[RunRecords]
+) -> list[str]:
+    """The labels; those that occur twice in a setting with the experiment's name, what differs, or the directory."""
     places: dict[tuple[str, str], list[int]] = {}
     for place, key in enumerate(zip(settings, labels, strict=True)):
         places.setdefault(key, []).append(place)
-    found = list(labels)
-    for alike in places.values():
+    told = list(labels)
+    for (_, label), alike in places.items():
         if len(alike) > 1:
-            for place, tail in zip(alike, _tails([repetitions[place][0].path for place in alike]), strict=True):
-                found[place] = f"{labels[place]} [{tail}]"
-    return found
+            apart = _told_apart(label, [runs[at] for at in alike], is_own=any(own[at] for at in alike))
+            for place, name in zip(alike, apart, strict=True):
+                told[place] = name
+    return told
+
+
+def _told_apart(label: str, runs: Sequence[RunRecords], *, is_own: bool) -> list[str]:
+    """Different labels for rows of one label; `is_own`: it says something of a point, and has to stay."""
+    names = [str(run.experiment.get("name")) for run in runs]
+    if len(set(names)) == len(names):
+        return [f"{name},{label}" if is_own else name for name in names]
+    differing = differing_keys([run.experiment for run in runs])
+    if 0 < len(differing) <= _MOST_DIFFERENCES:
+        columns = [value_names(key, [value_of(run, key) for run in runs], among=differing) for key in differing]
+        texts = [",".join(column[place] for column in columns) for place in range(len(runs))]
+        if len(set(texts)) == len(texts) and max(map(len, texts)) <= _LONGEST_SETTING:
+            return [f"{label},{text}" for text in texts]
+    return [f"{label} [{tail}]" for tail in _tails([run.path for run in runs])]
 
 
 def _tails(paths: Sequence[Path]) -> list[str]:
@@ -131,73 +225,3 @@ def _tails(paths: Sequence[Path]) -> list[str]:
         if len(set(tails)) == len(tails):
             break
     return tails
-
-
-def _word(run: RunRecords, protocol: str) -> str:
-    """The name of what is selected with, or else the protocol's."""
-    names = names_of(run)
-    return names.get(_SELECTION) or names.get(_PROTOCOL) or protocol
-
-
-def _variant_told(
-    run: RunRecords, variant: Mapping[str, Any], others: Sequence[Mapping[str, Any]], grouped: Sequence[str]
-) -> list[str]:
-    """The keys of `selection` that tell this row from others of its protocol and setting."""
-    names = names_of(run)
-    section = sweep_of(run).get(_SELECTION)
-    said = set(section) if _SELECTION in names and isinstance(section, Mapping) else set()
-    told = []
-    for key, value in variant.items():
-        if key in said or f"{_SELECTION}.{key}" in grouped:
-            continue
-        if len({canonical(other.get(key)) for other in others}) > 1:
-            name = names.get(f"{_SELECTION}.{key}")
-            told.append(name or _key_value(key, value, [other.get(key) for other in others]))
-    return told
-
-
-@dataclass(frozen=True)
-class _Told:
-    """How the values of one key are told.
-
-    Attributes:
-        key: dotted.
-        short: what stands before a value without a name.
-    """
-
-    key: str
-    short: str
-
-    def varies(self, runs: Sequence[RunRecords], places: Sequence[int]) -> bool:
-        """Whether some of the runs differ in it."""
-        return len({canonical(value_of(runs[place], self.key)) for place in places}) > 1
-
-    def of(self, run: RunRecords, others: Sequence[RunRecords]) -> str:
-        """The name of the run's value, or key=value."""
-        name = names_of(run).get(self.key)
-        return name or _key_value(self.short, value_of(run, self.key), [value_of(other, self.key) for other in others])
-
-
-def _short(keys: Sequence[str]) -> list[str]:
-    """The last part of each dotted key, or the whole of those that would be alike, or that several sections have."""
-    last = [key.rpartition(".")[2] for key in keys]
-    telling = [last.count(short) == 1 and short not in _NAMES for short in last]
-    return [short if tells else key for key, short, tells in zip(keys, last, telling, strict=True)]
-
-
-def _key_value(key: str, value: Any, others: Sequence[Any]) -> str:
-    """key=value; of a mapping only those of its keys that differ among `others`."""
-    if isinstance(value, Mapping):
-        mappings = [other for other in others if isinstance(other, Mapping)]
-        differing = [part for part in value if len({canonical(other.get(part)) for other in mappings}) > 1]
-        if differing:
-            return ",".join(f"{part}={_named(value[part])}" for part in differing)
-    return f"{key}={_named(value)}"
-
-
-def _named(value: Any) -> str:
-    """A swept value in a label."""
-    if isinstance(value, Mapping):
-        name = next((value[key] for key in _NAMES if key in value), None)
-        return str(name) if name is not None else canonical(value)
-    return value if isinstance(value, str) else canonical(value)

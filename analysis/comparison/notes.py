@@ -1,6 +1,6 @@
 """What to know about the numbers of the overhead table, in sentences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,15 +16,23 @@ NOT_FINITE, ENDED_EARLY = "not-finite", "ended-early"
 _PRIVACY = "multi_round_privacy_weak"
 
 
-def notes(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+def notes(
+    frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = (), columns: Collection[str] | None = None
+) -> list[str]:
     """What a reader needs to know about the numbers, a sentence or two each.
 
     Args:
         frame: the overhead table.
         findings: from `analysis.findings.plain`, those that are shown beside the table: what they say of a row is left
             out here.
+        columns: those that are shown, by their names in `analysis.comparison.columns`; None: all.
     """
-    of_columns = [" ".join(text for _, text in line) for line in column_notes(frame)]
+    of_columns = []
+    if columns is not None and "rounds" in columns and has_failures(frame):
+        of_columns.append("Rounds: completed/skipped/aborted.")
+    for line in column_notes(frame):
+        texts = [text for names, text in line if columns is None or any(name in columns for name in names)]
+        of_columns += [" ".join(texts)] if texts else []
     return [*row_notes(frame, findings), *of_columns]
 
 

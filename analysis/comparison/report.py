@@ -12,8 +12,21 @@ import pandas as pd
 
 from analysis.comparison import cells, target_table
 from analysis.comparison.cells import Columns, CostColumn
+from analysis.comparison.columns import TARGET_COLUMNS, ShownColumn, for_programs, of_interest, shown
 from analysis.comparison.notes import notes
-from analysis.tables import WIDTH, Table, csv, latex, markdown, require_format, to_json
+from analysis.tables import (
+    NARROW_GAP,
+    WIDE_GAP,
+    WIDTH,
+    Table,
+    csv,
+    latex,
+    latex_float,
+    longest_word,
+    markdown,
+    require_format,
+    to_json,
+)
 from analysis.tables import render as render_table
 from testbed.display import visible
 
@@ -21,12 +34,18 @@ __all__ = ["notes", "render"]
 
 _SHORTEST_LABEL = 16
 
+Findings = Sequence[Mapping[str, Any]]
+"""Of `analysis.findings.plain`."""
+
 
 def render(
     frame: pd.DataFrame,
     format: str = "text",
     targets: pd.DataFrame | None = None,
-    findings: Sequence[Mapping[str, Any]] = (),
+    findings: Findings = (),
+    columns: Sequence[str] | None = None,
+    *,
+    narrow: bool = False,
 ) -> str:
     """The table of `analysis.comparison.overhead.compare`, ending in a line feed; the same frame gives the same bytes.
 
@@ -41,44 +60,48 @@ def render(
         targets: from `analysis.comparison.time_to_target.compare_targets`; None: not measured.
         findings: from `analysis.findings.plain`; JSON holds them, and the notes leave out what they say. The other
             formats have them from `analysis.findings.render`.
+        columns: names of `analysis.comparison.columns.COLUMNS`, in the order that is wanted; those of targets stand in
+            the same table. None: all that say something.
+        narrow: LaTeX one column of a two-column page wide, else two.
 
-    Raises `ExperimentError` for another format.
+    Raises `ExperimentError` for another format, or a column that is not measured.
     """
     require_format(format, "text", "markdown", "csv", "latex", "json")
+    if columns is not None or (narrow and format == "latex"):
+        return _chosen(frame, format, targets, findings, columns, narrow=narrow)
     if format == "json":
         return _json(frame, targets, findings)
     if format == "csv":
         return csv(frame)
-    renderers: dict[str, Callable[[pd.DataFrame, list[str]], str]]
+    renderers: dict[str, Callable[[pd.DataFrame, Findings], str]]
     renderers = {"text": _text, "markdown": _markdown, "latex": _latex}
-    found = renderers[format](frame, notes(frame, findings))
+    found = renderers[format](frame, findings)
     below = "" if targets is None else target_table.render(targets, format)
     return f"{found}\n{below}" if below else found
 
 
-def _text(frame: pd.DataFrame, sentences: list[str]) -> str:
+def _text(frame: pd.DataFrame, findings: Findings) -> str:
     first = _in_columns(cells.costs(frame, cells.COSTS))
     counts = {**cells.pairs(frame), "Done/skip/abort": cells.round_counts(frame)}
     results = _in_columns(cells.costs(frame, cells.result_costs(frame)))
     quality = cells.quality(frame, aligned=True)
     labels = list(map(visible, frame["label"]))
-    width = min(max(map(len, ["Protocol", *labels])), max(_SHORTEST_LABEL, WIDTH - _width(first)))
-    together = {**counts, **results, **quality}
-    groups = [first, *([together] if _width(together) <= WIDTH - width else [counts | quality, results])]
+    width = _label_width(labels, _width(first))
+    together = {**counts, **results, **cells.quality(frame, aligned=True, short=False)}
+    if _width(together) > WIDTH - width:
+        together = {**counts, **results, **quality}
+    seconds = [together] if _width(together) <= WIDTH - width else [counts | quality, results]
+    groups = [part for group in (first, *seconds) for part in _fitting(group, WIDTH - width)]
     differences = list(_fitting(_in_columns(cells.differences(frame)), WIDTH - width))
-    tables = [
-        Table(
-            heads=["Protocol", *columns],
-            rows=list(zip(labels, *columns.values(), strict=True)),
-            left=[0],
-            title=cells.DIFFERENCES if columns in differences else "",
-            sections=cells.settings(frame),
-            widths=[width, *(_widest(head, column) for head, column in columns.items())],
-        )
-        for columns in [*groups, *differences]
-    ]
-    lines = [line for note in sentences for line in textwrap.wrap(visible(note), WIDTH, break_on_hyphens=False)]
-    return "\n".join([*(render_table(table, "text") for table in tables), *lines]) + "\n"
+    titled = [*((columns, "") for columns in groups), *((columns, cells.DIFFERENCES) for columns in differences)]
+    tables = [_text_table(frame, labels, columns, width, title) for columns, title in titled]
+    return "\n".join([*(render_table(table, "text") for table in tables), *_wrapped(notes(frame, findings))]) + "\n"
+
+
+def _label_width(labels: Sequence[str], others: int) -> int:
+    """The width of the labels' column beside columns of a width: labels are wrapped, but not within a word."""
+    word = max(map(longest_word, labels), default=0)
+    return min(max(map(len, ["Protocol", *labels])), max(_SHORTEST_LABEL, word, WIDTH - others))
 
 
 def _in_columns(costs: Sequence[CostColumn]) -> Columns:
@@ -106,84 +129,172 @@ def _fitting(columns: Columns, room: int) -> Iterator[Columns]:
         yield part
 
 
-def _markdown(frame: pd.DataFrame, sentences: list[str]) -> str:
-    def laid_out(columns: Columns, title: str = "") -> str:
-        several = frame["setting"].ne("").any()
-        left: Columns = {"Setting": frame["setting"].tolist()} if several else {}
-        left["Protocol"] = frame["label"].tolist()
-        columns = left | columns
-        rows = list(zip(*columns.values(), strict=True))
-        return render_table(Table(list(columns), rows, left=range(len(left)), title=title), "markdown")
-
+def _markdown(frame: pd.DataFrame, findings: Findings) -> str:
     found = cells.costs(frame, [*cells.COSTS, *cells.result_costs(frame)])
     columns = {cost.heading: cost.in_cells() for cost in found} | cells.pairs(frame)
-    tables = [laid_out(columns | {"Done/skipped/aborted": cells.round_counts(frame), **cells.quality(frame)})]
+    columns |= {"Done/skipped/aborted": cells.round_counts(frame), **cells.quality(frame, short=False)}
+    tables = [_markdown_table(frame, columns)]
     if differences := cells.differences(frame):
-        tables.append(laid_out({cost.heading: cost.in_cells() for cost in differences}, cells.DIFFERENCES))
-    return "\n".join([*tables, markdown(" ".join(sentences))]) + "\n"
+        more = {cost.heading: cost.in_cells() for cost in differences}
+        tables.append(_markdown_table(frame, more, cells.DIFFERENCES))
+    return "\n".join([*tables, markdown(" ".join(notes(frame, findings)))]) + "\n"
 
 
-def _json(frame: pd.DataFrame, targets: pd.DataFrame | None, findings: Sequence[Mapping[str, Any]]) -> str:
+def _markdown_table(frame: pd.DataFrame, columns: Columns, title: str = "") -> str:
+    several = frame["setting"].ne("").any()
+    left: Columns = {"Setting": frame["setting"].tolist()} if several else {}
+    left["Protocol"] = frame["label"].tolist()
+    columns = left | columns
+    rows = list(zip(*columns.values(), strict=True))
+    return render_table(Table(list(columns), rows, left=range(len(left)), title=title), "markdown")
+
+
+def _baseline(frame: pd.DataFrame) -> Any:
+    """The label of the baseline, or the list of them where there are several."""
     names = cells.baselines(frame)
+    return names[0] if len(names) == 1 else names
+
+
+def _json(frame: pd.DataFrame, targets: pd.DataFrame | None, findings: Findings) -> str:
     below: list[Any] | pd.DataFrame = [] if targets is None else target_table.for_programs(targets)
-    return to_json(
-        {"baseline": names[0] if len(names) == 1 else names, "rows": frame, "targets": below} | {"findings": findings}
-    )
+    return to_json({"baseline": _baseline(frame), "rows": frame, "targets": below, "findings": findings})
 
 
-def _latex(frame: pd.DataFrame, sentences: list[str]) -> str:
-    """For a document that loads booktabs (UTF-8 labels): tables, one below the other, in one float.
-
-    Time and traffic of server and client, as in Lotto's Table 2; then what the rounds gave.
-    """
-    return "\n".join(
-        [
-            r"% needs \usepackage{booktabs}",
-            r"\begin{table*}",
-            r"\centering\footnotesize\setlength{\tabcolsep}{5pt}",
-            rf"\caption{{Time and traffic of a round. {latex(' '.join(sentences))}}}",
-            r"\label{tab:overhead}\smallskip",
-            "\\par\\medskip\n".join(_tabulars(frame)) + r"\end{table*}",
-            "",
-        ]
-    )
+def _latex(frame: pd.DataFrame, findings: Findings) -> str:
+    """The columns that vary or matter, two columns of a page wide."""
+    return _latex_of(frame, shown(frame, None, of_interest(frame, None)), None, findings, narrow=False)
 
 
-def _tabulars(frame: pd.DataFrame) -> Iterator[str]:
-    first, second = cells.costs(frame, cells.COSTS), cells.costs(frame, cells.result_costs(frame))
-    yield _tabular(
-        frame,
-        [f"{who} [{cost.symbol}]" for who, cost in zip(("Server", "Client") * 2, first, strict=True)],
-        first,
-        spans=(("", 1), ("Time", 4), ("Network", 4)),
-    )
-    quality = {head if len(head) > 1 else f"${head}$": column for head, column in cells.quality(frame).items()}
-    yield _tabular(
-        frame,
-        [cost.heading for cost in second],
-        second,
-        before={**cells.pairs(frame), "Done/skip/abort": cells.round_counts(frame)},
-        after=quality,
-    )
-    if differences := cells.differences(frame):
-        heads = [cost.heading for cost in differences]
-        yield rf"\emph{{{cells.DIFFERENCES}}}\par\smallskip" + "\n" + _tabular(frame, heads, differences)
-
-
-def _tabular(
+def _chosen(
     frame: pd.DataFrame,
-    heads: Sequence[str],
-    costs: Sequence[CostColumn],
-    spans: Sequence[tuple[str, int]] = (),
-    before: Columns | None = None,
-    after: Columns | None = None,
+    format: str,
+    targets: pd.DataFrame | None,
+    findings: Findings,
+    names: Sequence[str] | None,
+    *,
+    narrow: bool,
 ) -> str:
-    """The costs under their heads, each in two columns: mean and half-width, and the ratio; between other columns."""
-    before, after = before or {}, after or {}
-    columns = []
-    for cost in costs:
-        columns.append([mean + (f" ± {half}" if half else "") for mean, half, _ in cost.cells])
-        columns.append([ratio for _, _, ratio in cost.cells])
-    rows = list(zip(frame["label"], *before.values(), *columns, *after.values(), strict=True))
-    heads = ["Protocol", *before, *(rf"\multicolumn{{2}}{{c}}{{{head}}}" for head in heads), *after]
-    return render_table(Table(heads, rows, left=[0], spans=spans, sections=cells.settings(frame)), "latex")
+    """The table with the columns that somebody chose, or those of a narrow table."""
+    names = of_interest(frame, targets, narrow=narrow) if names is None else names
+    if format in ("csv", "json"):
+        found = for_programs(frame, targets, names)
+        return (
+            csv(found)
+            if format == "csv"
+            else to_json({"baseline": _baseline(frame), "rows": found, "findings": findings})
+        )
+    columns = shown(frame, targets, names)
+    if format == "latex":
+        return _latex_of(frame, columns, targets, findings, narrow=narrow)
+    said = _notes_of(frame, columns, targets, findings)
+    if format == "markdown":
+        return (
+            _markdown_table(frame, {one.heading: one.in_cells() for one in columns}) + f"\n{markdown(' '.join(said))}\n"
+        )
+    cells_of = {
+        one.heading: [cell.ljust(width) for cell in column] if one.is_text else column
+        for one in columns
+        for column, width in [(one.in_columns(), len(one.heading))]
+    }
+    labels = list(map(visible, frame["label"]))
+    width = _label_width(labels, min(_width(cells_of), WIDTH // 2))
+    tables = [_text_table(frame, labels, part, width) for part in _fitting(cells_of, WIDTH - width)]
+    return "\n".join([*(render_table(table, "text") for table in tables), *_wrapped(said)]) + "\n"
+
+
+def _notes_of(
+    frame: pd.DataFrame,
+    columns: Sequence[ShownColumn],
+    targets: pd.DataFrame | None,
+    findings: Findings,
+    *,
+    captioned: bool = False,
+) -> list[str]:
+    """What a reader needs to know about these columns; without the first sentence where a caption has it."""
+    names = [one.name for one in columns]
+    said = notes(frame, findings, names)[captioned:]
+    if targets is not None and any(name in TARGET_COLUMNS for name in names):
+        said += target_table.notes(targets, [name for name in names if name in TARGET_COLUMNS])
+    return said
+
+
+def _text_table(frame: pd.DataFrame, labels: Sequence[str], columns: Columns, width: int, title: str = "") -> Table:
+    return Table(
+        heads=["Protocol", *columns],
+        rows=list(zip(labels, *columns.values(), strict=True)),
+        left=[0],
+        title=title,
+        sections=cells.settings(frame),
+        widths=[width, *(_widest(head, column) for head, column in columns.items())],
+    )
+
+
+def _wrapped(said: Sequence[str]) -> list[str]:
+    return [line for note in said for line in textwrap.wrap(visible(note), WIDTH, break_on_hyphens=False)]
+
+
+_CAPTION = "What a round costs and what the rounds gave"
+_POINTS = 4.4  # of an average character at \\footnotesize, in 10 pt articles
+_LINE = {True: 229.0, False: 469.0}  # points of one column and of two, the narrowest of the usual classes
+
+
+def _latex_of(
+    frame: pd.DataFrame,
+    columns: Sequence[ShownColumn],
+    targets: pd.DataFrame | None,
+    findings: Findings,
+    *,
+    narrow: bool,
+) -> str:
+    """The columns in as many tables, one below the other, as the width needs."""
+    gap = 2 * (NARROW_GAP if narrow else WIDE_GAP)
+    label = max(map(len, ["Protocol", *frame["label"]])) * _POINTS
+    parts: list[list[ShownColumn]] = [[]]
+    room = left = _LINE[narrow] - label
+    for column in columns:
+        needed = _points(column, gap)
+        if parts[-1] and needed > left:
+            parts.append([])
+            left = room
+        parts[-1].append(column)
+        left -= needed
+    tabulars = [_tabular(frame, part) for part in parts if part]
+    said = _notes_of(frame, columns, targets, findings, captioned=True)
+    if differences := cells.differences(frame):
+        more = [ShownColumn("", cost.heading, cost.cells) for cost in differences]
+        tabulars.append(rf"\emph{{{cells.DIFFERENCES}}}\par\smallskip" + "\n" + _tabular(frame, more))
+    return latex_float(_caption(frame), "tab:overhead", tabulars, said, narrow=narrow)
+
+
+def _caption(frame: pd.DataFrame) -> str:
+    """One sentence: the first of the notes, which says what the means are over and what the ratios are to."""
+    first = notes(frame)[0]
+    return f"{_CAPTION}: {first[0].lower()}{first[1:]}"
+
+
+def _points(column: ShownColumn, gap: int) -> float:
+    """The width that a column needs in LaTeX."""
+    widest = [max((len(part[at]) for part in _parts(column)), default=0) for at in (0, 1)]
+    inner = sum(width * _POINTS + gap for width in widest if width)
+    return max(inner, len(column.heading) * _POINTS + gap)
+
+
+def _parts(column: ShownColumn) -> list[tuple[str, str]]:
+    """Mean with half-width, and the ratio."""
+    return [(mean + (f" ± {half}" if half else ""), ratio) for mean, half, ratio in column.rows]
+
+
+def _tabular(frame: pd.DataFrame, columns: Sequence[ShownColumn]) -> str:
+    """The columns under their heads, in two each where there are ratios: mean and half-width, and the ratio."""
+    heads, body, left = ["Protocol"], [frame["label"].tolist()], [0]
+    for column in columns:
+        parts = _parts(column)
+        heading = latex(column.heading)
+        left += [len(body)] if column.is_text else []
+        body.append([mean for mean, _ in parts])
+        if any(ratio for _, ratio in parts):
+            body.append([ratio for _, ratio in parts])
+            heading = rf"\multicolumn{{2}}{{c}}{{{heading}}}"
+        heads.append(heading)
+    rows = list(zip(*body, strict=True))
+    return render_table(Table(heads, rows, left=left, sections=cells.settings(frame)), "latex")

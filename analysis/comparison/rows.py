@@ -18,7 +18,6 @@ from analysis.comparison.labels import (
     of_selection,
     settings_of,
     sweep_of,
-    unique,
     value_of,
     variant_of,
 )
@@ -89,14 +88,11 @@ def rows_of(runs: Sequence[RunRecords], group_by: Sequence[str] = ()) -> list[Ro
     keys = list(dict.fromkeys(group_by)) or elsewhere
     settings = settings_of(firsts, keys)
     variants = [variant_of(run, [key for key in swept if of_selection(key)]) for run in firsts]
-    rest = [key for key in elsewhere if key not in keys]
-    labels = labels_of(repetitions, variants, settings, rest, group_by)
-    if max(Counter(settings).values()) == 1 and len(settings) > 1 and not group_by:
-        # Nothing shares a setting (a sweep over the aggregation alone): then all rows are one setting.
-        if len(set(labels)) < len(labels):
-            labels = [f"{label},{setting}" for label, setting in zip(labels, settings, strict=True)]
-        settings = [""] * len(settings)
-    labels = unique(labels, settings, repetitions)
+    swept_there = [frozenset(sweep_of(run)).intersection(keys) for run in firsts]
+    if max(Counter(zip(settings, swept_there, strict=True)).values()) == 1 and len(settings) > 1 and not group_by:
+        # Nothing shares a setting (a sweep over the aggregation alone, a run beside it): then all rows are one setting.
+        settings, keys = [""] * len(settings), []
+    labels = labels_of(repetitions, settings, keys)
     rows = [
         Row(label, setting, protocol_name(group[0].experiment.get("selection")), variant, tuple(group))
         for label, setting, variant, group in zip(labels, settings, variants, repetitions, strict=True)

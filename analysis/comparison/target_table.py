@@ -4,12 +4,25 @@ A sign before a number says that it is a bound, so that a run that did not reach
 """
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pandas as pd
 
 from analysis.comparison.time_to_target import MEDIAN, NOT_REACHED, RESTRICTED
-from analysis.tables import WIDTH, Table, Unit, bytes_unit, csv, latex, markdown, require_format, seconds_unit, to_json
+from analysis.tables import (
+    WIDTH,
+    Table,
+    Unit,
+    bytes_unit,
+    csv,
+    latex,
+    latex_float,
+    longest_word,
+    markdown,
+    require_format,
+    seconds_unit,
+    to_json,
+)
 from analysis.tables import render as render_table
 from testbed.display import visible
 from testbed.workload.target import Target
@@ -50,17 +63,8 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
         return "\n".join([*parts, *lines]) + "\n"
     if format == "markdown":
         return "\n".join(parts) + f"\n{markdown(' '.join(said))}\n"
-    return "\n".join(
-        [
-            r"% needs \usepackage{booktabs}",
-            r"\begin{table*}",
-            r"\centering\footnotesize\setlength{\tabcolsep}{5pt}",
-            rf"\caption{{Time to accuracy. {latex(' '.join(said))}}}",
-            r"\label{tab:time-to-target}\smallskip",
-            "\\par\\medskip\n".join(parts) + r"\end{table*}",
-            "",
-        ]
-    )
+    caption = f"Time to accuracy: {said[0][0].lower()}{said[0][1:]}"
+    return latex_float(caption, "tab:time-to-target", parts, said[1:], narrow=False)
 
 
 def for_programs(frame: pd.DataFrame) -> pd.DataFrame:
@@ -94,10 +98,13 @@ def _of_target(frame: pd.DataFrame, format: str) -> str:
         columns[head] = _aligned(cells) if format == "text" else [_together(*cell) for cell in cells]
     if (frame["estimator"] == RESTRICTED).any():
         columns["Median"] = [_MISSING if pd.isna(value) else f"{value:.0f}" for value in frame[MEDIAN]]
-    labels = frame["label"].tolist()
+    labels, widths = frame["label"].tolist(), None
     if format == "text":
         room = WIDTH - sum(max(map(len, [head, *cells])) + 2 for head, cells in columns.items())
-        labels = [_shortened(visible(label), max(room, _SHORTEST_LABEL)) for label in labels]
+        labels = list(map(visible, labels))
+        longest = max(map(len, ["Protocol", *labels]))
+        widths = [min(longest, max(room, _SHORTEST_LABEL, *map(longest_word, labels)))]
+        widths += [max(map(len, [head, *cells])) for head, cells in columns.items()]
     columns = {"Protocol": labels, **columns}
     several = frame["setting"].ne("").any()
     if several and format == "markdown":
@@ -108,6 +115,7 @@ def _of_target(frame: pd.DataFrame, format: str) -> str:
         list(zip(*columns.values(), strict=True)),
         left=[0, 1] if "Setting" in columns else [0],
         title=title(frame.iloc[0]),
+        widths=widths,
         sections={place: name for place, name in enumerate(names) if several and name != ("", *names)[place]},
     )
     above = rf"\emph{{{latex(table.title)}}}\par\smallskip" + "\n" if format == "latex" else ""
@@ -154,15 +162,16 @@ def _together(mean: str, half: str, ratio: str) -> str:
     return mean + (f" ± {half}" if half else "") + (f" ({ratio})" if ratio else "")
 
 
-def _shortened(label: str, width: int) -> str:
-    return label if len(label) <= width else label[: width - 1] + "…"
-
-
 # -- what to know about the numbers -------------------------------------------------------------------------------
 
 
-def notes(frame: pd.DataFrame) -> list[str]:
-    """What a reader needs to know about the numbers, a sentence or two each."""
+def notes(frame: pd.DataFrame, columns: Collection[str] | None = None) -> list[str]:
+    """What a reader needs to know about the numbers, a sentence or two each.
+
+    Args:
+        frame: from `compare_targets`.
+        columns: those that are shown; None: all.
+    """
     seeds = sorted(set(frame["seeds"]))
     several = seeds[-1] > 1
     over = f"; means over {seeds[0]} seeds" if several and len(seeds) == 1 else "; means over the seeds" * several
@@ -179,8 +188,10 @@ def notes(frame: pd.DataFrame) -> list[str]:
     if (frame["estimator"] == RESTRICTED).any():
         lines.append(
             "≥: some runs did not reach it, and count with what they took up to their last evaluation (a restricted "
-            "mean; the mean is at least that). Median: by which round half had reached it (Kaplan-Meier)."
+            "mean; the mean is at least that)."
         )
+        if columns is None:
+            lines[-1] += " Median: by which round half had reached it (Kaplan-Meier)."
     if (frame["estimator"] == NOT_REACHED).any():
         lines.append(">: none of the runs reached it in that, on average.")
     if (frame["ratio_is"].isin(["at least", "at most"])).any():
@@ -188,7 +199,8 @@ def notes(frame: pd.DataFrame) -> list[str]:
     if (frame["unfinished"] > 0).any():
         lines.append("Unfinished: such a run may still reach it.")
     lines += _unchanged_notes(frame)
-    lines.append("Client traffic: of all clients together, their look-ups at the PKI included.")
+    if columns is None or "client_bytes_to_target" in columns:
+        lines.append("Client traffic: of all clients together, their look-ups at the PKI included.")
     return lines
 
 

@@ -80,15 +80,22 @@ def block(findings: Sequence[Finding], format: str = "text") -> str:
 
 
 def render(
-    frame: pd.DataFrame, findings: Sequence[Finding], format: str = "text", targets: pd.DataFrame | None = None
+    frame: pd.DataFrame,
+    findings: Sequence[Finding],
+    format: str = "text",
+    targets: pd.DataFrame | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    narrow: bool = False,
 ) -> str:
     """The overhead table with its findings: below it for people, under ``findings`` in JSON; CSV has no room for them.
 
     Args:
-        frame, format, targets: as of `analysis.comparison.report.render`, which also says what it raises.
+        frame, format, targets, columns, narrow: as of `analysis.comparison.report.render`, which says what it raises.
         findings: from `analysis.findings.findings`, of the same runs.
     """
-    table = report.render(frame, format, targets, plain(findings if format == "json" else findings[:MOST]))
+    shown = plain(findings if format == "json" else findings[:MOST])
+    table = report.render(frame, format, targets, shown, columns, narrow=narrow)
     if format in ("json", "csv") or not findings:
         return table
     return f"{table}\n{block(findings, format)}"

@@ -12,6 +12,8 @@ from testbed.errors import ExperimentError
 COMPARE_EPILOG = examples(
     "testbed compare runs/quickstart",
     "testbed compare runs/quickstart --baseline random --format latex",
+    "testbed compare runs/quickstart --columns round_s,server_bytes,final_accuracy,time_to_target_s",
+    "testbed compare runs/quickstart --format latex --width one",
     "testbed compare runs/quickstart --target 80% --target 'loss<0.5' --smooth 3",
     "testbed compare runs/monday runs/tuesday --format csv > table.csv",
     "testbed compare runs/sweep --group-by links.latency_ms",
@@ -37,6 +39,12 @@ def compare(
         Literal["text", "markdown", "csv", "latex", "json"],
         typer.Option(help="csv and json hold every column, in seconds and bytes."),
     ] = "text",
+    columns: Annotated[
+        str | None, option("A,B,...", "These columns in this order, all in one table; `help` lists the names.")
+    ] = None,
+    width: Annotated[
+        Literal["one", "two"], typer.Option(help="LaTeX for one column of a two-column page, or for both.")
+    ] = "two",
     target: Annotated[
         list[str] | None,
         option("TARGET", "Time to 80%, accuracy>=0.8, loss<0.5, perplexity<90, or best; several: repeat it."),
@@ -54,6 +62,12 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Print what each protocol costs, a round and up to a target: means, 95% intervals and ratios to a baseline."""
+    from analysis.comparison import columns as comparison_columns
+
+    if columns == "help":
+        echo(comparison_columns.listing(), nl=False)
+        return
+    names = None if columns is None else comparison_columns.chosen(columns)
     wanted = target or (["best"] if smooth is not None else None)
     if wanted is not None:
         from analysis.comparison.targets import parsed
@@ -72,12 +86,12 @@ def compare(
         reached = time_to_target.compare_targets(
             runs, wanted, baseline, smooth or 1, across_workloads=across_workloads, group_by=groups
         )
-    if format == "csv" and reached is not None and wanted is not None:
+    if format == "csv" and reached is not None and wanted is not None and names is None:
         echo(target_table.render(reached, format), nl=False)
         return
     table = overhead.compare_paired if paired else seed_pairs.compare_seeds if paired_seeds else overhead.compare
     frame = table(runs, baseline, group_by=groups)
     found = [] if format == "csv" else findings(runs, baseline, group_by=groups, targets=reached)
-    echo(render(frame, found, format, reached), nl=False)
+    echo(render(frame, found, format, reached, names, narrow=width == "one"), nl=False)
     if why:
         messages().print(f"note: no time to accuracy: {why}", markup=False)

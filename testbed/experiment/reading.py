@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from testbed.aggregation import catalogue as aggregations
 from testbed.emulation.availability.section import MODELS
 from testbed.emulation.links import form_of
 from testbed.errors import ExperimentError
+from testbed.experiment.point_names import leaves_of, names_of_points, value_names
 from testbed.files import limits, plain_yaml
 from testbed.selection import catalogue as selections
 
@@ -216,37 +217,34 @@ def _check_grid(sweep: dict[str, list[Any]], where: str) -> None:
 
 def _labels(grid: list[tuple[dict[str, Any], dict[str, str]]], where: str) -> list[str]:
     """A label for each point: the shortest form in which all differ; a value that has a name is called by it."""
-    forms: list[Callable[[str, Any], str]] = [_short, _all_values, _all_keys]
-    for form in forms:
-        labels = [
-            ",".join(names.get(key) or form(key, value) for key, value in values.items()) for values, names in grid
-        ]
+    label, times = "", 0
+    for form in (_differences, _all_keys):
+        labels = form(grid)
         label, times = Counter(labels).most_common(1)[0]
         if times == 1:
             return labels
     raise ExperimentError(f"{where}: sweep: the point {label} stands {times} times")
 
 
-def _short(key: str, value: Any) -> str:
-    """The protocol's name alone, or key=value with the last part of the key."""
-    if isinstance(value, dict) and "protocol" in value:
-        return _one_line(value["protocol"])
-    return _all_values(key, value)
+def _differences(grid: list[tuple[dict[str, Any], dict[str, str]]]) -> list[str]:
+    """What differs among the points; of a single point all that is swept."""
+    points, names = [values for values, _ in grid], [given for _, given in grid]
+    if len(grid) == 1:
+        return [",".join(value_names(key, [value], [names[0].get(key, "")])[0] for key, value in points[0].items())]
+    return [",".join(parts.values()) for parts in names_of_points(points, names)]
 
 
-def _all_values(key: str, value: Any) -> str:
-    """key=value for every value in a mapping, with the last parts of the keys."""
-    if isinstance(value, dict) and value:
-        return ",".join(_all_values(str(inner), part) for inner, part in value.items())
-    name = key.rpartition(".")[2]
-    return _one_line(value) if name == "protocol" and value else f"{name}={_one_line(value)}"
-
-
-def _all_keys(key: str, value: Any) -> str:
+def _all_keys(grid: list[tuple[dict[str, Any], dict[str, str]]]) -> list[str]:
     """key=value for every value in a mapping, with the whole keys."""
-    if isinstance(value, dict) and value:
-        return ",".join(_all_keys(f"{key}.{inner}", part) for inner, part in value.items())
-    return f"{key}={_one_line(value)}"
+    return [
+        ",".join(
+            names.get(key)
+            or ",".join(f"{leaf}={_one_line(part)}" for leaf, part in leaves_of(key, value).items())
+            or f"{key}={{}}"
+            for key, value in values.items()
+        )
+        for values, names in grid
+    ]
 
 
 def _one_line(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.inputs import check_unchanged, plugin_classes
+from testbed.experiment.point_names import canonical
 from testbed.experiment.reading import read_yaml
 from testbed.experiment.schema import Experiment, Point, validated
 from testbed.files.names import directory_names, file_name
@@ -83,7 +84,11 @@ def planned(points: Sequence[Point], out: Path, *, resume: bool, accept_changed_
     if len(points) > 1 and (out / "experiment.yaml").exists():
         raise RunError(f"{out}: holds a single run; give another --out for a sweep")
     names = directory_names([point.label for point in points])
-    paths = [out / name if point.label else out for point, name in zip(points, names, strict=True)]
+    begun = _begun(out) if resume and points[0].label else {}
+    paths = [
+        begun.get(canonical(point.values), out / name) if point.label else out
+        for point, name in zip(points, names, strict=True)
+    ]
     stored: dict[Path, PlannedRun] = {}
     for point, path in zip(points, paths, strict=True):
         if resume and (path / "experiment.yaml").is_file():
@@ -95,6 +100,19 @@ def planned(points: Sequence[Point], out: Path, *, resume: bool, accept_changed_
         stored.get(path) or PlannedRun(point, path, seed, modules=digests(_names(point)))
         for point, path in zip(points, paths, strict=True)
     ]
+
+
+def _begun(out: Path) -> dict[str, Path]:
+    """The runs of a sweep that are there, by the swept values of each: a point may have had another name before."""
+    begun: dict[str, Path] = {}
+    for file in sorted(out.glob("*/experiment.yaml")):
+        try:
+            provenance = read_yaml(file).get("provenance")
+        except ExperimentError:  # told where the run itself is resumed
+            continue
+        if isinstance(provenance, dict) and provenance.get("sweep"):
+            begun.setdefault(canonical(provenance["sweep"]), file.parent)
+    return begun
 
 
 def _names(point: Point) -> list[str]:

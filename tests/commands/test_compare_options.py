@@ -46,9 +46,7 @@ def test_rows_stand_in_the_order_of_the_sweep(call: Call, sweep: Path) -> None:
 def test_rows_are_grouped_and_compared_across_groups(call: Call, sweep: Path) -> None:
     grouped = rows(call, sweep, "--group-by", "selection.protocol")
     assert [(row["setting"], row["label"]) for row in grouped] == [
-        (f"selection.protocol={protocol}", f"latency_ms={latency}")
-        for protocol in ("random", "batch-partition")
-        for latency in LATENCIES
+        (protocol, f"latency_ms={latency}") for protocol in ("random", "batch-partition") for latency in LATENCIES
     ]
     assert [row["is_baseline"] for row in grouped] == [True, False] * 2
     across = rows(call, sweep, "--group-by", "links.latency_ms", "--baseline", "random,latency_ms=100.0")

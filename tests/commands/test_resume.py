@@ -137,6 +137,19 @@ def test_resume_starts_what_is_missing(call: Call, written: Written, tmp_path: P
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"seed=1", "seed=2"}
 
 
+def test_a_point_is_found_by_its_values_whatever_its_directory_is_called(
+    call: Call, written: Written, tmp_path: Path
+) -> None:
+    """Names of points change: with a version, with a label, with another value of the sweep beside it."""
+    out = tmp_path / "out"
+    file = written(workload=LIGHT, sweep={"selection": [{"participants": 2}, {"participants": 3}]})
+    assert call("run", file, "--out", out).code == 0
+    (out / "participants=2").rename(out / "as-it-was-called-before")
+    before = {path.name: fingerprint(path) for path in out.iterdir()}
+    assert call("run", file, "--out", out, "--resume").code == 0
+    assert {path.name: fingerprint(path) for path in out.iterdir()} == before
+
+
 def test_a_summary_that_is_missing_is_made(call: Call, written: Written, tmp_path: Path) -> None:
     """Stopped between the last round and the summary: nothing is run again."""
     assert call("run", written(), "--out", tmp_path / "out").code == 0

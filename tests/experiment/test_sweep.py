@@ -125,8 +125,14 @@ def test_what_holds_only_at_the_points_need_not_hold_without_them(load_text: Cal
         ("{availability: [{dropout: {rate: 0.1}}, {dropout: {rate: 0.2}}]}", ["rate=0.1", "rate=0.2"]),
         ("{links.latency_ms: [5, [1, 2]]}", ["latency_ms=5", "latency_ms=[1, 2]"]),
         ("{links: [{down_mbit_s: 5}], devices.options: [{a: {x: 1}, b: {x: 2}}, {a: {x: 2}, b: {x: 1}}]}",
-         ["down_mbit_s=5,x=1,x=2", "down_mbit_s=5,x=2,x=1"]),
-        ("{devices.options: [{a: {x: 1}}, {b: {x: 1}}]}", ["devices.options.a.x=1", "devices.options.b.x=1"]),
+         ["a.x=1", "a.x=2"]),
+        ("{devices.options: [{a: {x: 1}}, {b: {x: 1}}]}", ["a.x=1", "b.x=1"]),
+        ("{aggregation: [{protocol: plain}, {protocol: secagg, threshold: 0.7, bits: 28}, "
+         "{protocol: secagg, threshold: 0.6, bits: 28}], rounds: [5]}",
+         ["plain", "secagg,threshold=0.7", "secagg,threshold=0.6"]),
+        ("{aggregation: [{protocol: secagg, threshold: 0.7, bits: 28}, {protocol: secagg, threshold: 0.6, bits: 28}]}",
+         ["threshold=0.7", "threshold=0.6"]),
+        ("{availability.dropout: [{rate: 0.1, stage: random}, {rate: 0.2, stage: train}]}", ["rate=0.1", "rate=0.2"]),
         ('{name: ["a", "b\\nc", ""]}', None),
     ],
 )  # fmt: skip

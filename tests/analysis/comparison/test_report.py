@@ -13,8 +13,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from analysis.comparison.columns import COLUMNS, chosen
 from analysis.comparison.overhead import compare
 from analysis.comparison.report import render
+from analysis.comparison.time_to_target import compare_targets
 from analysis.tables import bytes_unit, seconds_unit
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords, find_runs
@@ -201,6 +203,81 @@ def test_latex_compiles(sweep: list[RunRecords], grid: list[RunRecords], tmp_pat
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX on this machine")
+@pytest.mark.parametrize("narrow", [True, False])
+def test_latex_fits_the_columns_of_a_page(sweep: list[RunRecords], tmp_path: Path, narrow: bool) -> None:
+    table = render(compare(sweep), "latex", narrow=narrow)
+    document = "\\documentclass[twocolumn]{article}\\usepackage{booktabs}\\begin{document}\n%s\\end{document}\n"
+    (tmp_path / "table.tex").write_text(document % table)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_a_latex_float_has_a_caption_of_one_sentence_and_notes_beneath(sweep: list[RunRecords], narrow: bool) -> None:
+    source = render(compare(sweep), "latex", narrow=narrow)
+    assert source.count(r"\begin{table}") == narrow
+    assert source.count(r"\begin{table*}") == (not narrow)
+    caption = re.search(r"\\caption\{(.*)\}", source)
+    assert caption is not None
+    assert caption[1].count(".") == 1
+    assert caption[1].endswith(".")
+    assert source.index(r"\begin{minipage}") > source.rindex(r"\end{tabular}")
+
+
+CHOSEN = ["final_accuracy", "round_s", "fairness_gap"]
+
+
+@pytest.mark.parametrize("kind", ["text", "markdown", "latex"])
+def test_columns_are_chosen_and_ordered(sweep: list[RunRecords], kind: str) -> None:
+    found = render(compare(sweep), kind, columns=CHOSEN)
+    heads = [found.index(head) for head in ("Accuracy", "Round time", "Fairness gap F")]
+    assert heads == sorted(heads)
+    assert "traffic" not in found
+    assert "C:" not in found  # no note on a column that is not there
+    assert "T:" not in found
+
+
+def test_chosen_columns_for_programs_keep_their_intervals_and_ratios(sweep: list[RunRecords]) -> None:
+    frame = compare(sweep)
+    table = pd.read_csv(io.StringIO(render(frame, "csv", columns=CHOSEN)))
+    assert table.columns.tolist() == [
+        "setting", "label", "final_accuracy", "final_accuracy_half_width", "round_s", "round_s_half_width",
+        "round_s_ratio", "fairness_gap",
+    ]  # fmt: skip
+    pd.testing.assert_series_equal(table["round_s"], frame["round_s"])
+    rows = json.loads(render(frame, "json", columns=CHOSEN))["rows"]
+    assert [list(row) for row in rows] == [table.columns.tolist()] * len(frame)
+
+
+def test_the_time_to_a_target_stands_beside_the_other_columns(sweep: list[RunRecords]) -> None:
+    targets = compare_targets(sweep, ["accuracy>=0.2"])
+    found = render(compare(sweep), "text", targets, columns=["round_s", "time_to_target_s"])
+    assert len(found.split("\n\n")) == 2  # one table, and the notes
+    assert "Time to accuracy" in found.splitlines()[0]
+    with pytest.raises(ExperimentError, match="--columns reached: no target was measured"):
+        render(compare(sweep), "text", None, columns=["reached"])
+
+
+def test_a_column_that_is_not_there_is_one_line() -> None:
+    assert chosen(" round_s , rounds,round_s") == ["round_s", "rounds"]
+    with pytest.raises(
+        ExperimentError, match=r"--columns round: no such column; did you mean rounds\?.*final_accuracy"
+    ):
+        chosen("round")
+    with pytest.raises(ExperimentError, match="no such column"):
+        chosen("")
+
+
+def test_every_column_is_explained_and_can_be_shown(sweep: list[RunRecords]) -> None:
+    frame, targets = compare(sweep), compare_targets(sweep, ["accuracy>=0.2"])
+    assert all(meaning for meaning in COLUMNS.values())
+    for kind in FORMATS:
+        assert render(frame, kind, targets, columns=list(COLUMNS))
 
 
 def test_unfinished_runs_are_marked(make_run: MakeRun, tmp_path: Path) -> None:

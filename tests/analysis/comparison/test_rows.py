@@ -133,8 +133,8 @@ def test_a_sweep_over_aggregation_alone_is_one_setting(quick: MakeRun) -> None:
         for name, seed in product(("plain", "secagg"), (1, 2))
     ]
     rows = rows_of(runs)
-    assert named(rows) == ["random,aggregation.protocol=plain", "random,aggregation.protocol=secagg"]
-    assert named(baselines_of(rows)) == ["random,aggregation.protocol=plain"] * 2  # all are random: the first
+    assert named(rows) == ["plain", "secagg"]
+    assert named(baselines_of(rows)) == ["plain"] * 2  # all are random: the first
 
 
 def test_a_setting_without_the_baseline_has_none(quick: MakeRun) -> None:
@@ -177,17 +177,17 @@ def test_rows_are_grouped_by_a_key(latencies: list[RunRecords]) -> None:
     rows = rows_of(latencies, ["links.latency_ms"])
     assert [row.setting for row in rows] == ["latency_ms=100.0"] * 2 + ["latency_ms=10.0"] * 2
     assert [row.label for row in rows] == [
-        "random,aggregation.protocol=plain",
-        "random,aggregation.protocol=secagg",
+        "plain",
+        "secagg",
     ] * 2
     assert [len(row.runs) for row in rows] == [2] * 4
-    first = [f"random,aggregation.protocol=plain,latency_ms={latency}" for latency in (100.0, 10.0)]
+    first = [f"plain,latency_ms={latency}" for latency in (100.0, 10.0)]
     assert named(baselines_of(rows)) == [first[0]] * 2 + [first[1]] * 2
 
 
 def test_a_row_of_one_group_is_the_baseline_of_all(latencies: list[RunRecords]) -> None:
     rows = rows_of(latencies, ["links.latency_ms"])
-    name = "random,aggregation.protocol=secagg,latency_ms=10.0"
+    name = "secagg,latency_ms=10.0"
     assert named(baselines_of(rows, name)) == [name] * 4
     frame = compare(latencies, name, group_by=["links.latency_ms"])
     assert frame["baseline"].tolist() == [name] * 4
@@ -197,11 +197,11 @@ def test_a_row_of_one_group_is_the_baseline_of_all(latencies: list[RunRecords]) 
 def test_rows_are_grouped_by_several_keys_also_by_the_protocol(latencies: list[RunRecords]) -> None:
     rows = rows_of(latencies, ["aggregation.protocol", "links.latency_ms"])
     assert [row.setting for row in rows] == [
-        f"aggregation.protocol={name},latency_ms={latency}" for name in ("plain", "secagg") for latency in (100.0, 10.0)
+        f"{name},latency_ms={latency}" for name in ("plain", "secagg") for latency in (100.0, 10.0)
     ]
     assert {row.label for row in rows} == {"random"}
     by_selection = rows_of(latencies, ["selection.protocol"])
-    assert {row.setting for row in by_selection} == {"selection.protocol=random"}
+    assert {row.setting for row in by_selection} == {"random"}
     assert len({row.label for row in by_selection}) == 4
 
 
@@ -254,8 +254,8 @@ def test_named_points_are_called_by_their_names(quick: MakeRun) -> None:
     assert named(baselines_of(rows, "By lot")) == ["By lot,near"] * 2 + ["By lot,far"] * 2
     grouped = rows_of(runs, ["selection.protocol"])
     assert [row.full_label for row in grouped] == [
-        "near,selection.protocol=random", "far,selection.protocol=random",
-        "near,selection.protocol=lotto-client-centric", "far,selection.protocol=lotto-client-centric",
+        "near,random", "far,random",
+        "near,lotto-client-centric", "far,lotto-client-centric",
     ]  # fmt: skip
 
 
@@ -269,3 +269,84 @@ def test_names_tell_the_variants_of_a_protocol(quick: MakeRun) -> None:
         for privacy, seed in product((2, 1), (1, 2))
     ]  # fmt: skip
     assert [row.label for row in rows_of(runs)] == ["T=2", "T=1"]
+
+
+# -- what differs, and no more ----------------------------------------------------------------------------------------
+
+THRESHOLDS = [
+    {"protocol": "plain"},
+    {"protocol": "secagg", "threshold": 0.5, "bits": 16},
+    {"protocol": "secagg", "threshold": 0.6, "bits": 16},
+]
+
+
+def test_a_mapping_shows_what_tells_it_from_the_others(quick: MakeRun) -> None:
+    runs = [
+        quick(
+            f"{place}-{rate}",
+            sweep={"aggregation": value, "availability.dropout.rate": rate},
+            extra={"x": [place], "availability": {"dropout": {"rate": rate}}},
+        )
+        for place, value in enumerate(THRESHOLDS)
+        for rate in (0.1, 0.2)
+    ]
+    assert [row.full_label for row in rows_of(runs, ["availability.dropout.rate"])] == [
+        f"{name},rate={rate}"
+        for rate in (0.1, 0.2)
+        for name in ("plain", "secagg,threshold=0.5", "secagg,threshold=0.6")
+    ]
+    several = rows_of(runs[2:], ["availability.dropout.rate"])  # only SecAgg's: its name does not vary
+    assert [row.label for row in several] == ["threshold=0.5", "threshold=0.6"] * 2
+
+
+def test_runs_beside_a_labelled_sweep_are_called_by_their_experiments_name(quick: MakeRun) -> None:
+    """As FedBuff beside a sweep over learning algorithms, with seeds of its own."""
+    workload = {
+        "dataset": "digits",
+        "model": "auto",
+        "partition": {"alpha": 0.5, "minimum_samples": 1},
+        "momentum": 0.9,
+    }
+    sweep = [
+        quick(
+            f"{label}-{seed}", seed=seed, extra={"workload": workload, "training": value},
+            sweep={"training": value, "seed": seed}, sweep_labels={"training": label},
+        )
+        for label, value in (("FedAvg", {"protocol": "sgd"}), ("FedProx", {"protocol": "fedprox", "mu": 0.1}))
+        for seed in (1, 2)
+    ]  # fmt: skip
+    beside = [
+        quick(
+            f"buffered-{seed}", seed=seed, sweep={"seed": seed},
+            extra={"name": "fedbuff", "workload": workload, "training": {"protocol": "sgd"}, "buffer": {"k": 4}},
+        )
+        for seed in (1, 2)
+    ]  # fmt: skip
+    rows = rows_of([*sweep, *beside])
+    assert named(rows) == ["FedAvg", "FedProx", "fedbuff"]
+    assert named(baselines_of(rows, "fedbuff")) == ["fedbuff"] * 3
+    assert named(rows_of([*sweep, quick("alone", label="alone", extra={"name": "alone", "workload": workload})])) == [
+        "FedAvg", "FedProx", "alone",
+    ]  # fmt: skip
+
+
+def test_the_same_sweep_with_another_setting_is_told_by_the_setting(quick: MakeRun) -> None:
+    runs = [
+        quick(f"{day}/{name}", name, sweep={"selection.protocol": name}, extra={"rounds": rounds, "links": links})
+        for day, rounds, links in (("monday", 10, {"latency_ms": 5}), ("tuesday", 20, {"latency_ms": 5}))
+        for name in ("random", "batch-partition")
+    ]
+    assert named(rows_of(runs)) == [
+        f"{name},rounds={rounds}" for rounds in (10, 20) for name in ("random", "batch-partition")
+    ]
+
+
+def test_the_same_sweep_of_experiments_with_names_is_told_by_these(quick: MakeRun) -> None:
+    runs = [
+        quick(f"{day}/{name}", name, sweep={"selection.protocol": name}, extra={"name": day})
+        for day in ("monday", "tuesday")
+        for name in ("random", "batch-partition")
+    ]
+    assert named(rows_of(runs)) == [
+        f"{day},{name}" for day in ("monday", "tuesday") for name in ("random", "batch-partition")
+    ]
