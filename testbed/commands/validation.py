@@ -53,6 +53,8 @@ def validate(
     if checked.not_started:
         names = ", ".join(f"{key} {name}" for key, name in checked.not_started)
         echo(f"  not started, so not checked: {names}; `testbed run` starts it")
+    for line in checked.notes:
+        messages().print(f"note: {line}")
     for line in checked.warnings:
         messages().print(f"warning: {line}")
 

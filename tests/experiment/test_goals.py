@@ -91,4 +91,4 @@ def test_targets_are_swept_like_any_key(tmp_path: Any) -> None:
 def test_with_targets_a_run_computes_the_same(load_text: Load) -> None:
     plain = secrets_context(load_text("rounds: 5"))
     assert secrets_context(load_text("{rounds: 5, targets: [80%], stop_at: {accuracy: 0.9}}")) == plain
-    assert secrets_context(load_text("rounds: 6")) != plain
+    assert secrets_context(load_text("{rounds: 5, workload: {learning_rate: 0.2}}")) != plain
