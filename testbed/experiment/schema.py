@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.adversary.section import AdversarySection, name_of
@@ -28,7 +28,7 @@ from testbed.emulation.links import Links
 from testbed.errors import ExperimentError
 from testbed.experiment.asynchronous import Asynchronous, without_unwritten
 from testbed.experiment.canaries import check_canaries
-from testbed.experiment.goals import StopAt, TargetText, check_goals
+from testbed.experiment.goals import StopAt, TargetText, check_goals, listed
 from testbed.experiment.plugin_names import resolved
 from testbed.experiment.reading import apply_override, grid, read_yaml, set_key
 from testbed.experiment.sections import (
@@ -74,10 +74,11 @@ class Experiment(Section):
         description="When a client's code crashes (a bug, not a refusal): stop ends the run, which --resume resumes; "
         "drop loses the client for the stage, and the tables count the crashes",
     )
-    targets: Annotated[tuple[TargetText, ...], Field(max_length=100)] = Field(
+    targets: Annotated[tuple[TargetText, ...], Field(max_length=100), BeforeValidator(listed)] = Field(
         (),
         exclude_if=lambda targets: not targets,
-        description="What the model is to reach, e.g. [80%, loss<0.5]: the tables and summary.json say when it has",
+        description="What the model is to reach, e.g. [80%, loss<0.5] or {accuracy: 0.8, macro-f1: 0.6}: the tables "
+        "and summary.json say when it has",
     )
     stop_at: StopAt | None = Field(
         None,

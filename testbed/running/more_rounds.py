@@ -73,7 +73,8 @@ def check_not_ended(experiment: Experiment, records: RunDirectory, path: Path) -
     if last["round"] % experiment.workload.evaluate_every or last["accuracy"] is None or not changed:
         return
     loss = float("nan") if last["loss"] is None else last["loss"]
-    if target.met(measured(target.metric, last["accuracy"], loss)):
+    further = dict(zip(experiment.workload.metrics, last["metrics"] or (), strict=False))
+    if target.met(measured(target.metric, last["accuracy"], loss, further)):
         raise ExperimentError(
             f"{path}: stop_at: {target.label} was reached in round {last['round']}, the last one, so that a longer run "
             f"would have ended there, too; {_START_AGAIN} and without stop_at"
