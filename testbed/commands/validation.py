@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 VALIDATE_EPILOG = examples(
     "testbed validate examples/quickstart.yaml",
     "testbed validate examples/quickstart.yaml --set selection.participants=20",
+    "testbed validate experiment.yaml --set 'sweep={aggregation.protocol: [plain, secagg]}'",
     "testbed validate experiment.yaml --import-classes",
 )
 
