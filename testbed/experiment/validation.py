@@ -74,8 +74,9 @@ def _made_whole(error: ValidationError, data: Any) -> bool:
         for part in path[:-1]:
             section = section[part]
         value = section[path[-1]] if path else None
-        whole = isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST_EXACT
-        if whole and kinds & _NO_INTEGER and kinds <= _OTHER_TYPES | _NO_INTEGER:
+        if not isinstance(value, float) or not value.is_integer() or abs(value) > _LARGEST_EXACT:
+            continue
+        if kinds & _NO_INTEGER and kinds <= _OTHER_TYPES | _NO_INTEGER:
             section[path[-1]], made = int(value), True
     return made
 
