@@ -157,9 +157,9 @@ def _another_form(old: dict[str, Any], new: dict[str, Any]) -> bool:
 def alternative_keys(section: str, name: str) -> frozenset[str]:
     """The keys of a built-in protocol (or availability model) of a section; empty for other names."""
     kinds: dict[str, tuple[type[BaseModel], ...]] = {
-        "selection": selections.PROTOCOLS,
-        "aggregation": aggregations.PROTOCOLS,
-        "availability": MODELS,
+        "selection": tuple(selections.PROTOCOLS),
+        "aggregation": tuple(aggregations.PROTOCOLS),
+        "availability": tuple(MODELS),
     }
     named_by = "model" if section == "availability" else "protocol"
     known = any(kind.model_fields[named_by].default == name for kind in kinds[section])

@@ -78,7 +78,7 @@ def started(path: Path, **keys: Any) -> Callable[..., RunRecords]:
     return again
 
 
-def rows(records: RunRecords, table: str) -> list[dict[str, Any]]:
+def rows(records: RunRecords, table: str) -> list[dict[Any, Any]]:
     found = records.frame(table).replace({np.nan: None}).to_dict("records")
     return [row for row in found if row.get("kind") != "resume"]
 
@@ -179,7 +179,8 @@ def test_what_depends_on_their_number_is_refused_in_a_line(
 
 
 def test_a_budget_that_is_spent_is_not_more_rounds(tmp_path: Path) -> None:
-    keys = {"aggregation": {"protocol": "secagg", "weights": "equal", "noise": {"noise_multiplier": 2.0}}}
+    noise = {"noise_multiplier": 2.0}
+    keys: dict[str, Any] = {"aggregation": {"protocol": "secagg", "weights": "equal", "noise": noise}}
     keys |= {"privacy": {"budget": 8.0}, "availability": {"model": "always"}}
     started(tmp_path / "long", **keys, rounds=40)
     done = len(RunRecords(tmp_path / "long").rounds)
@@ -191,7 +192,7 @@ def test_a_budget_that_is_spent_is_not_more_rounds(tmp_path: Path) -> None:
 
 
 def test_with_the_noise_of_the_shorter_run_it_goes_on(tmp_path: Path) -> None:
-    noise = {"epsilon": 8.0, "rounds": 3}
+    noise: dict[str, Any] = {"epsilon": 8.0, "rounds": 3}
     keys = {"aggregation": {"protocol": "secagg", "weights": "equal", "noise": noise}}
     whole = started(tmp_path / "whole", **keys, rounds=5)(rounds=5)
     unplanned = {"aggregation": {"protocol": "secagg", "weights": "equal", "noise": {"epsilon": 8.0}}}
