@@ -12,7 +12,7 @@ from analysis.bounds.lotto_rounds import (
     cost_with_parallel_lists,
     cost_without_lotto,
 )
-from analysis.bounds.rows import Row, finite, found, given, number, results
+from analysis.bounds.rows import Row, finite, found, given, number, require_at_least, results, target_line
 from analysis.bounds.tails import log10_survival
 
 
@@ -109,29 +109,45 @@ def lotto_plan(
     sufficiency: float,
     base_rate: float | None = None,
     eta: float | None = None,
+    rounds: int | None = None,
 ) -> Row:
-    """The loosest value of each parameter that keeps Pr[SecAgg fails] <= target, the others left where they are."""
+    """The loosest value of each parameter that keeps Pr[SecAgg fails] <= target, the others left where they are.
+
+    With `rounds`, the target is for that many together: each has target / rounds (union bound).
+    """
+    if rounds is not None:
+        require_at_least(1, rounds=rounds)
+    whole, target = target, target if rounds is None else target / rounds
     least = population if min_population is None else min_population
     setting = _setting(population, dishonest, participants, over_selection, least)
     t = lotto.threshold_of(participants, threshold)
     smallest = lotto.smallest_min_population(population, dishonest, participants, over_selection, t, target)
     plan: Row = setting | {
         "threshold": t,
-        "target": target,
+        "target": whole,
+        **({} if rounds is None else {"rounds": rounds}),
+        "target_in_a_round": target,
         "sufficiency": sufficiency,
         "secagg_fails": lotto.secagg_fails(dishonest, participants, over_selection, least, t),
         "candidates_suffice": lotto.candidates_suffice(population, participants, over_selection),
     }
-    missed = f"secagg_fails stays above {target:g} even with"
-    plan |= found("smallest_min_population", smallest, f"{missed} the whole population as n_min")
-    plan |= _exclusion("largest_exclusion", smallest, population, f"{missed} nobody left out")
     highest = lotto.smallest_threshold(dishonest, participants, over_selection, least, target)
-    plan |= found("smallest_threshold", highest, f"{missed} t = s = {participants}")
+    missed = f"SecAgg fails with a probability above {target:g} in a round even"
+    if highest is None:
+        change = "take more --participants, fewer --dishonest or a higher --target"
+    else:
+        change = f"--threshold {highest} is enough with n_min = {least}" if highest > t else "raise --threshold"
+    plan |= found("smallest_min_population", smallest, f"{missed} with the whole population as n_min; {change}")
+    plan |= _exclusion("largest_exclusion", smallest, population, f"{missed} with nobody left out; {change}")
+    plan |= found("smallest_threshold", highest, f"{missed} with a threshold of all {participants}; {change}")
     enough = lotto.smallest_over_selection(population, participants, sufficiency)
-    too_few = f"candidates_suffice stays below {sufficiency:g} up to a = {lotto.MAXIMUM_OVER_SELECTION}"
+    too_few = (
+        f"fewer than {100 * sufficiency:g}% of the rounds have enough candidates up to a = "
+        f"{lotto.MAXIMUM_OVER_SELECTION}; take fewer --participants or a lower --sufficiency"
+    )
     plan |= found("smallest_over_selection", None if enough is None else float(enough), too_few)
     most = lotto.largest_over_selection(dishonest, participants, least, t, target)
-    plan |= found("largest_over_selection", None if most is None else float(most), f"{missed} a = 1")
+    plan |= found("largest_over_selection", None if most is None else float(most), f"{missed} with a = 1; {change}")
     if base_rate is not None:
         excluded = lotto.largest_exclusion(population, dishonest, base_rate)
         rest = None if excluded is None else population - excluded
@@ -143,7 +159,10 @@ def lotto_plan(
             population, dishonest, participants, over_selection, eta, target
         )
         plan["eta"] = eta
-        above = f"dishonest_fraction_exceeds stays above {target:g} even with the whole population as n_min"
+        above = (
+            f"the dishonest share exceeds {eta:g} times its due with a probability above {target:g} in a round even "
+            "with the whole population as n_min; take a higher --eta, more --participants or a higher --target"
+        )
         plan |= found("smallest_min_population_for_eta", bound, above)
     return plan
 
@@ -206,7 +225,6 @@ _GIVEN = {
     "noise_multiplier": "noise multiplier",
     "dimension": "dimension",
     "scale": "scale",
-    "target": "target",
     "sufficiency": "sufficiency",
     "base_rate": "base rate",
 }
@@ -244,8 +262,9 @@ _PLAN_LABELS = {
 
 def text(row: Row) -> str:
     """What one of the functions above found, for a person."""
-    labels = _PLAN_LABELS if "target" in row else _LABELS
-    return f"{given(row, _GIVEN)}\n{results(row, labels, _value)}"
+    planned = "target" in row
+    target = f"{target_line(row)}\n" if planned else ""
+    return f"{given(row, _GIVEN)}\n{target}{results(row, _PLAN_LABELS if planned else _LABELS, _value)}"
 
 
 def _value(row: Row, key: str) -> str:

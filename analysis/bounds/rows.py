@@ -42,6 +42,20 @@ def given(row: Row, symbols: Mapping[str, str]) -> str:
     return ", ".join(f"{symbols[key]} = {number(row[key])}" for key in row if key in symbols and row[key] is not None)
 
 
+def target_line(row: Row) -> str:
+    """Whether the target is for one round or for a whole training."""
+    target = number(row["target"])
+    if row.get("rounds") is None:
+        return (
+            f"target: at most {target} in one round that is given; a server may skip to rounds that suit it, so plan a "
+            "training with --rounds R"
+        )
+    return (
+        f"target: at most {target} in {row['rounds']} rounds together, so {number(row['target'] / row['rounds'])} in "
+        "each (union bound, whichever rounds the server lets happen)"
+    )
+
+
 def results(row: Row, labels: Mapping[str, str], value: Callable[[Row, str], str]) -> str:
     """One line for each label whose key the row has: `value` of it, or why there is none.
 

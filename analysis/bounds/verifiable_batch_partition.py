@@ -293,6 +293,17 @@ _MOST_DISHONEST = 100_000
 _MOST_WORK = 100_000_000
 
 
+def check_work(setting: Setting) -> None:
+    """Raise `ValueError` for numbers with which the bounds take minutes."""
+    if setting.dishonest > _MOST_DISHONEST:
+        raise ValueError(f"dishonest: {setting.dishonest}; at most {_MOST_DISHONEST}, beyond which this takes minutes")
+    if setting.dishonest * setting.participants > _MOST_WORK:
+        raise ValueError(
+            f"participants: {setting.participants} with {setting.dishonest} dishonest; a product up to {_MOST_WORK}, "
+            "beyond which this takes minutes"
+        )
+
+
 def verifiable_bounds(
     setting: Setting, eta: float | Fraction, threshold: int | float, dropout: float | Fraction
 ) -> Row:
@@ -301,13 +312,7 @@ def verifiable_bounds(
     Raises:
         ValueError: a number is out of range.
     """
-    if setting.dishonest > _MOST_DISHONEST:
-        raise ValueError(f"dishonest: {setting.dishonest}; at most {_MOST_DISHONEST}, beyond which this takes minutes")
-    if setting.dishonest * setting.participants > _MOST_WORK:
-        raise ValueError(
-            f"participants: {setting.participants} with {setting.dishonest} dishonest; a product up to {_MOST_WORK}, "
-            "beyond which this takes minutes"
-        )
+    check_work(setting)
     due, withstood = share_allowed(setting, eta), tolerated(setting, threshold)
     row: Row = {
         "population": setting.population,

@@ -11,7 +11,7 @@ from analysis.comparison.rows import Row
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from testbed.workload.specs import is_language
-from testbed.workload.target import METRICS, Metric, Target, measured
+from testbed.workload.target import METRICS, Metric, Target, measured, not_measured
 
 __all__ = ["BEST", "METRICS", "Metric", "Target"]
 
@@ -32,10 +32,23 @@ def values_of(run: RunRecords, metric: Metric, smooth: int = 1) -> pd.Series:
     """
     rounds = run.rounds
     evaluated = rounds[rounds["accuracy"].notna() | rounds["loss"].notna()]
-    values = evaluated["accuracy" if metric == "accuracy" else "loss"].astype(np.float64)
+    names = metrics_of(run)
+    if metric in names:
+        at = names.index(metric)
+        found = [math.nan if row is None or len(row) <= at else row[at] for row in evaluated["metrics"]]
+        values = pd.Series(found, evaluated.index, np.float64)
+    elif metric in METRICS:
+        values = evaluated["accuracy" if metric == "accuracy" else "loss"].astype(np.float64)
+    else:
+        values = pd.Series(math.nan, evaluated.index, np.float64)
     if metric == "perplexity":
         values = values.map(lambda loss: measured(metric, math.nan, loss))
     return values if smooth == 1 else values.rolling(smooth, min_periods=smooth).mean()
+
+
+def metrics_of(run: RunRecords) -> list[str]:
+    """The names of the metrics that a run measures besides accuracy and loss, in the order of their values."""
+    return [str(name) for name in _workload(run).get("metrics") or ()]
 
 
 def model_changed(rounds: pd.DataFrame) -> pd.Series:
@@ -116,6 +129,8 @@ def require_evaluated(run: RunRecords, metric: Metric, told: str) -> None:
     """Raise `ExperimentError` for a run whose metric was never measured; one that goes on may still be."""
     if metric == "perplexity" and not is_language(_dataset(run)):
         raise ExperimentError(f"{told}: {run.path} learns {_dataset(run)}; a perplexity is of words")
+    if metric not in (*METRICS, *metrics_of(run)):
+        raise ExperimentError(f"{told}: {run.path}: {not_measured(metric, _dataset(run), metrics_of(run))}")
     if values_of(run, metric).notna().any() or is_unfinished(run):
         return
     raise ExperimentError(

@@ -237,8 +237,8 @@ def _stages(rows: Sequence[Row], parts: Sequence[RunPart]) -> dict[str, Any]:
 
 def _lines(reached: pd.DataFrame) -> list[dict[str, Any]]:
     """What is drawn into the curves: metric, threshold and label of each target."""
-    found = reached[["metric", "threshold"]].drop_duplicates().itertuples(index=False)
-    return [{"metric": m, "threshold": value, "label": Target(m, value).label} for m, value in found]
+    found = [Target.parse(target) for target in reached["target"].drop_duplicates()]
+    return [{"metric": one.metric, "threshold": one.threshold, "label": one.label} for one in found]
 
 
 def _known(value: Any) -> float:

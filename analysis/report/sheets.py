@@ -122,10 +122,7 @@ def targets(frame: pd.DataFrame) -> Sheet:
     numbers = target_table.for_programs(frame)
     columns: dict[str, list[Cell]] = {}
     if several:
-        columns["Target"] = [
-            words(Target(metric, threshold).label)
-            for metric, threshold in zip(frame["metric"], frame["threshold"], strict=True)
-        ]
+        columns["Target"] = [words(Target.parse(target).label) for target in frame["target"]]
     if settings:
         columns["Setting"] = [words(name) for name in frame["setting"]]
     columns["Protocol"] = [words(label) for label in frame["label"]]

@@ -74,6 +74,8 @@ class Misbehaviour:
         applies_to: names of the selection or aggregation protocols whose decisions it overrides, or "train".
         only_follows: whether it does its part where another class of the same name applies, and nothing by itself.
         added_stages: those of questions that it adds to the protocols'.
+        depends_on_rounds: whether it acts by how many rounds the experiment has (`AttackContext.rounds`), so that a
+            longer run differs from its first round on.
         Options: what an experiment may set; may be replaced by a subclass of `MisbehaviourOptions`.
         update_recovered: found in what `record_attack` says where it has had a single client's update; None: it never
             says so.
@@ -84,6 +86,7 @@ class Misbehaviour:
     applies_to: ClassVar[tuple[str, ...]]
     only_follows: ClassVar[bool] = False
     added_stages: ClassVar[tuple[str, ...]] = ()
+    depends_on_rounds: ClassVar[bool] = False
     Options: ClassVar[type[MisbehaviourOptions]] = MisbehaviourOptions
     update_recovered: ClassVar[re.Pattern[str] | None] = None
     context: ClassVar[AttackContext]

@@ -103,6 +103,17 @@ class AdversarySection(BaseModel):
         """The misbehaviours of a party."""
         return self.server if party == "server" else self.clients
 
+    def depending_on_rounds(self) -> str:
+        """Return the first misbehaviour that acts by the number of rounds, with its party; empty: there is none.
+
+        A user-defined misbehaviour counts as one: nobody imports it to find out.
+        """
+        for party in PARTIES:
+            for name in map(name_of, self.named(party)):
+                if ":" in name or any(kind.depends_on_rounds for kind in kinds_of(party, name)):
+                    return f"{party}: {name}"
+        return ""
+
     def check(self, population: int, selection: str, aggregation: str) -> None:
         """Raise `ValueError` (one line: key, what is allowed) for what does not fit the rest of the experiment."""
         if isinstance(self.dishonest, list):

@@ -12,6 +12,7 @@ from testbed.commands import (
     attack,
     attack_inference,
     bound,
+    bound_batches,
     bound_committee,
     bound_correlated,
     bound_participation,
@@ -82,10 +83,13 @@ app.command(epilog=reproduce.REPRODUCE_EPILOG, rich_help_panel=LOOKING)(reproduc
 bound.bound.command("random-participation", epilog=bound.BOUND_RANDOM_PARTICIPATION_EPILOG)(
     bound.bound_random_participation
 )
-bound.bound.command("verifiable-batch-partition", epilog=bound.VERIFIABLE_EPILOG)(bound.bound_verifiable)
+bound.bound.command("verifiable-batch-partition", epilog=bound_batches.VERIFIABLE_EPILOG)(
+    bound_batches.bound_verifiable
+)
 bound.bound.command("committee", epilog=bound_committee.BOUND_EPILOG)(bound_committee.bound_committee)
 bound.bound.command("correlated", epilog=bound_correlated.EPILOG)(bound_correlated.bound_correlated)
 bound.bound.command("participation", epilog=bound_participation.EPILOG)(bound_participation.bound_participation)
+bound.plan.command("batch-partition", epilog=bound_batches.PLAN_EPILOG)(bound_batches.plan_batch_partition)
 bound.plan.command("committee", epilog=bound_committee.PLAN_EPILOG)(bound_committee.plan_committee)
 bound.bound.command("privacy", epilog=privacy.BOUND_PRIVACY_EPILOG)(privacy.bound_privacy)
 bound.bound.command("batch-partition", epilog=bound.BATCH_PARTITION_EPILOG)(bound.bound_batch_partition)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,11 +17,24 @@ from testbed.files import limits
 MOST_CLIENTS = 10**10  # no population is larger, and no bound takes longer than seconds
 
 Population = Annotated[int, option("N", "Clients in the population, n.", min=1, max=MOST_CLIENTS)]
-Dishonest = Annotated[int, option("C", "Dishonest clients among them, c.", min=0)]
+Dishonest = Annotated[str, option("C|SHARE", "Dishonest clients among them, c: a number, or a share such as 5%.")]
 Participants = Annotated[int, option("S", "Participants of a round, s.", min=1)]
 OverSelection = Annotated[float, option("A", "Over-selection factor a, at least 1.")]
 MinPopulation = Annotated[int | None, option("M", "n_min, which clients insist on.  \\[default: N]", min=1)]
 Threshold = Annotated[str, option("T", "SecAgg's threshold: a number t, or a fraction of the participants, e.g. 0.7.")]
+Sufficiency = Annotated[
+    float, option("P", "What the chance of enough candidates must reach, for the over-selection factor.")
+]
+PlannedRounds = Annotated[
+    int | None,
+    option(
+        "R",
+        "Plan for a training of R rounds: the target holds for all of them together (each has target/R). "
+        "\\[default: for one round]",
+        min=1,
+        max=10_000_000,
+    ),
+]
 Format = Annotated[Literal["text", "json"], typer.Option(help="json is one flat object at full precision.")]
 
 
@@ -29,6 +44,19 @@ def threshold_of(text: str) -> int | float:
         return int(text) if text.strip().lstrip("+-").isdigit() else float(text)
     except ValueError:
         raise ValueError(f"threshold: {text} is neither a number of participants nor a fraction") from None
+
+
+def number_of(text: str, population: int) -> int:
+    """How many clients ``25``, ``5%`` or ``0.05`` are; a share is rounded up."""
+    percent, plain = text.strip().endswith("%"), text.strip().removesuffix("%")
+    try:
+        value = Fraction(plain.strip()) / (100 if percent else 1)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"dishonest: {text} is neither a number of clients nor a share, e.g. 25 or 5%") from None
+    is_share = percent or not plain.strip().lstrip("+-").isdigit()
+    if value < 0 or (is_share and value > 1):
+        raise ValueError(f"dishonest: {text}; must be {'a share from 0 to 100%' if is_share else 'at least 0'}")
+    return ceil(value * population) if is_share else int(value)
 
 
 @contextmanager
@@ -55,6 +83,7 @@ _BOUND_LOTTO_DP_EPILOG = examples(
 )
 _PLAN_LOTTO_EPILOG = examples(
     f"testbed plan lotto {_LOTTO} --over-selection 1.3 --threshold 0.7 --target 1e-9",
+    "testbed plan lotto --population 1000 --dishonest 5% --participants 70 --target 1e-6 --rounds 100",
     "testbed plan lotto --population 1000 --dishonest 50 --participants 70 --target 1e-6 --base-rate 0.2 --format json",
     then="Each answer changes one parameter and keeps the others as given.",
 )
@@ -106,7 +135,7 @@ def bound_lotto(
     with in_options():
         row = lotto_bounds(
             population=population,
-            dishonest=dishonest,
+            dishonest=number_of(dishonest, population),
             participants=participants,
             over_selection=over_selection,
             min_population=min_population,
@@ -158,7 +187,7 @@ def bound_lotto_dp(
 
     with in_options():
         training = Training(
-            dishonest=dishonest,
+            dishonest=number_of(dishonest, population),
             participants=participants,
             over_selection=over_selection,
             min_population=population if min_population is None else min_population,
@@ -177,13 +206,16 @@ def plan_lotto(
     population: Population,
     dishonest: Dishonest,
     participants: Participants,
-    target: Annotated[float, option("P", "What Pr[SecAgg fails] must not exceed.")],
+    target: Annotated[
+        float, option("P", "What Pr[SecAgg fails] must not exceed: in a round, or with --rounds in all of them.")
+    ],
     over_selection: OverSelection = 1.3,
     min_population: MinPopulation = None,
     threshold: Threshold = "0.7",
-    sufficiency: Annotated[float, option("P", "What Pr[|C| >= s] must reach, for the over-selection factor.")] = 0.99,
+    sufficiency: Sufficiency = 0.99,
     base_rate: Annotated[float | None, option("F", "Largest fraction of dishonest clients after refinement.")] = None,
     eta: Annotated[float | None, option("E", "Also plan n_min for Pr\\[x/s > E c/n] <= target.")] = None,
+    rounds: PlannedRounds = None,
     format: Format = "text",
     debug: Debug = False,
 ) -> None:
@@ -194,7 +226,7 @@ def plan_lotto(
     with in_options():
         row = lotto_plan(
             population=population,
-            dishonest=dishonest,
+            dishonest=number_of(dishonest, population),
             participants=participants,
             over_selection=over_selection,
             min_population=min_population,
@@ -203,6 +235,7 @@ def plan_lotto(
             sufficiency=sufficiency,
             base_rate=base_rate,
             eta=eta,
+            rounds=rounds,
         )
     echo(render(row, format, text), nl=False)
 
@@ -242,42 +275,6 @@ def bound_random_participation(
         row = random_participation_bounds(who, delta, epsilon=epsilon, sigma=sigma, rounds=rounds, clients=clients)
     if (warning := row.get("warning")) is not None:
         echo(f"warning: {warning}", err=True)
-    echo(render(row, format, text), nl=False)
-
-
-_LARGE = "--population 200000 --dishonest 1000 --participants 200"
-VERIFIABLE_EPILOG = examples(
-    f"testbed bound verifiable-batch-partition {_LARGE} --privacy 5 --over-selection 1.5 --eta 10 --threshold 0.7",
-    "testbed bound verifiable-batch-partition --population 120 --dishonest 12 --participants 12 --privacy 3 "
-    "--over-selection 2 --dropout 0.1 --format json",
-    then="The placement of the dishonest clients is the worst case; 'attained' is what some placement reaches.",
-)
-
-
-def bound_verifiable(
-    population: Population,
-    dishonest: Dishonest,
-    participants: Annotated[int, option("K", "Participants of a round, K.", min=1)],
-    privacy: Annotated[int, option("T", "Batch size T, which divides K.", min=1)],
-    over_selection: OverSelection = 1.3,
-    min_population: MinPopulation = None,
-    eta: Annotated[float, option("E", "How many times their due share dishonest participants may reach.")] = 10.0,
-    threshold: Threshold = "0.7",
-    dropout: Annotated[float, option("P", "Chance that a client does not answer.", min=0, max=1)] = 0.0,
-    format: Format = "text",
-    debug: Debug = False,
-) -> None:
-    """Verifiable batch partition in one round: enough candidate batches, too many dishonest participants, SecAgg
-    broken; over many rounds: how many honest members each batch keeps.
-
-    Derived in docs/explanation/verifiable-batch-partition.md.
-    """
-    from analysis.bounds.rows import render
-    from analysis.bounds.verifiable_batch_partition import Setting, text, verifiable_bounds
-
-    with in_options():
-        setting = Setting(population, participants, privacy, over_selection, dishonest, min_population)
-        row = verifiable_bounds(setting, eta, threshold_of(threshold), dropout)
     echo(render(row, format, text), nl=False)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from testbed.commands.bound import Dishonest, Format, Population, in_options, threshold_of
+from testbed.commands.bound import Dishonest, Format, Population, in_options, number_of, threshold_of
 from testbed.commands.invocation import Debug, examples, option
 from testbed.commands.terminal import echo
 from testbed.committee.parameters import OVER_SELECTION
@@ -77,7 +77,7 @@ def bound_committee(
 
     given = _weights(weights)
     with in_options():
-        draw = Draw(population, dishonest, selection, over_selection, dropout, given)
+        draw = Draw(population, number_of(dishonest, population), selection, over_selection, dropout, given)
         needed = None if threshold is None else threshold_of(threshold)
         row = committee_bounds(draw, size, needed, rounds, serves_rounds, tries, server)
     echo(render(row, format, text), nl=False)
@@ -111,7 +111,7 @@ def plan_committee(
     from analysis.bounds.rows import render
 
     with in_options():
-        draw = Draw(population, dishonest, selection, over_selection or OVER_SELECTION, dropout)
+        draw = Draw(population, number_of(dishonest, population), selection, over_selection or OVER_SELECTION, dropout)
         targets = Targets(target, failure_target, services(rounds, serves_rounds), tries, server)
         row = committee_plan(draw, targets, rounds, serves_rounds, largest, any_over_selection=over_selection is None)
     echo(render(row, format, text), nl=False)

@@ -87,7 +87,8 @@ Overrides = Annotated[
     list[str] | None,
     option(
         "KEY=VALUE",
-        "Override a key of the experiment; a mapping is merged, {} empties a section; may be repeated.",
+        "Override a key of the experiment; a mapping is merged, {} empties a section; sweep={...} replaces the sweep, "
+        "sweep.KEY=[...] adds a key to it; may be repeated.",
         "--set",
     ),
 ]

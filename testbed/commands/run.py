@@ -33,6 +33,7 @@ RUN_EPILOG = examples(
     "testbed run experiment.yaml --set cluster.parallel_runs=4",
     "testbed run experiment.yaml --out s3://bucket/runs/long",
     "testbed run experiment.yaml --out runs/long --resume",
+    "testbed run experiment.yaml --out runs/long --resume --set rounds=200",
     "testbed run experiment.yaml --observe tensorboard --observe csv",
     then="Ctrl-C stops a run and keeps its finished rounds; --resume continues it.",
 )
@@ -55,7 +56,11 @@ def run(
     ] = None,
     hosts: Annotated[str | None, option("N|auto", "Processes that hold the clients; auto: one per CPU.")] = None,
     resume: Annotated[
-        bool, flag("Resume the runs that are there; finished ones are left as they are.", "--resume")
+        bool,
+        flag(
+            "Resume the runs that are there; finished ones are left as they are, or get more rounds (--set rounds=N).",
+            "--resume",
+        ),
     ] = False,
     accept_changed_code: Annotated[
         bool,

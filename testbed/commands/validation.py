@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 VALIDATE_EPILOG = examples(
     "testbed validate examples/quickstart.yaml",
     "testbed validate examples/quickstart.yaml --set selection.participants=20",
+    "testbed validate experiment.yaml --set 'sweep={aggregation.protocol: [plain, secagg]}'",
     "testbed validate experiment.yaml --import-classes",
 )
 
@@ -54,6 +55,8 @@ def validate(
     if checked.not_started:
         names = ", ".join(f"{key} {name}" for key, name in checked.not_started)
         echo(f"  not started, so not checked: {names}; `testbed run` starts it")
+    for line in checked.notes:
+        messages().print(f"note: {line}")
     for line in checked.warnings:
         messages().print(f"warning: {line}")
 

@@ -307,7 +307,8 @@ class Federation:
         if stop_at is None or evaluation is None or not self._changed:
             return ""
         target = stop_at.target
-        value = measured(target.metric, float(evaluation.accuracy), float(evaluation.loss))
+        further = dict(zip(self.plan.experiment.workload.metrics, getattr(evaluation, "metrics", ()), strict=False))
+        value = measured(target.metric, float(evaluation.accuracy), float(evaluation.loss), further)
         return (
             f"target: {target.label} reached ({target.told(value)} after round {number})" if target.met(value) else ""
         )

@@ -91,13 +91,44 @@ class Asynchronous(Section):
             (
                 f"links.transport: {_transport_name(links)}",
                 _may_have_windows(links),
-                "congestion windows are followed in the stages of a round alone; set none, or {preset: tcp, "
-                "congestion_control: none} for the headers",
+                "congestion windows are followed in the stages of a round alone; set links: {transport: none}, or "
+                "{transport: {preset: tcp, congestion_control: none}} for the headers",
             ),
             *((f"time.stage_quorums: {stage}", True, "nobody waits for all of them here") for stage in quorums),
         ):
             if given:
                 raise ValueError(f"goes without {key}: {why}")
+
+
+def without_unwritten(links: Links, aggregation: AggregationParameters) -> tuple[Links, AggregationParameters]:
+    """The two sections for asynchronous rounds: what nobody has written takes the value that these rounds can have.
+
+    Keys that are set here stay unwritten, so that `notes` can tell.
+    """
+    if "transport" not in links.model_fields_set:
+        links = links.model_copy(update={"transport": "none"})
+        links.model_fields_set.discard("transport")
+    if isinstance(aggregation, SecAggParameters) and "model_binding" not in aggregation.model_fields_set:
+        aggregation = aggregation.model_copy(update={"model_binding": "none"})
+        aggregation.model_fields_set.discard("model_binding")
+    return links, aggregation
+
+
+def notes(asynchronous: Asynchronous | None, links: Links, aggregation: AggregationParameters) -> list[str]:
+    """What an experiment with asynchronous rounds has that nobody has written, a line each."""
+    lines = []
+    if asynchronous is not None and "transport" not in links.model_fields_set:
+        lines.append(
+            "asynchronous rounds go without TCP (links.transport: none), as windows are followed in the stages of a "
+            "round alone; set links: {transport: none} for synchronous runs that are compared with them"
+        )
+    unbound = isinstance(aggregation, SecAggParameters) and "model_binding" not in aggregation.model_fields_set
+    if asynchronous is not None and unbound:
+        lines.append(
+            "asynchronous rounds go without aggregation.model_binding (none), as clients of one buffer were sent "
+            "different models; docs/how-to/asynchronous.md says what that gives up"
+        )
+    return lines
 
 
 def _may_have_windows(links: Links) -> bool:

@@ -6,38 +6,48 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from testbed.errors import ExperimentError
 from testbed.experiment.sections import Section
+from testbed.workload.section import METRICS as MEASURED
 from testbed.workload.section import WorkloadSection
 from testbed.workload.target import METRICS, Target
 
 
-def _column(text: Any) -> str:
+def _target(text: Any) -> Target:
     try:
-        return Target.parse(text).column
+        return Target.parse(text)
     except ExperimentError as error:
         raise ValueError(str(error)) from None
+
+
+def _column(text: Any) -> str:
+    return _target(text).column
 
 
 def _share(value: Any) -> Any:
     """An accuracy that is written in per cent."""
     if not isinstance(value, str):
         return value
-    try:
-        target = Target.parse(value)
-    except ExperimentError as error:
-        raise ValueError(str(error)) from None
+    target = _target(value)
     if target.metric != "accuracy":
         raise ValueError(f"should be an accuracy, e.g. 80%, not {value!r}; write stop_at.{target.metric} instead")
     return target.threshold
 
 
-TargetText = Annotated[
-    str, BeforeValidator(_column), WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})
-]
+_FORMS: list[Any] = [{"type": "string"}, {"type": "number"}, {"type": "object", "maxProperties": 1}]
+TargetText = Annotated[str, BeforeValidator(_column), WithJsonSchema({"anyOf": _FORMS})]
 """What `Target.parse` takes; kept as its column."""
 
 
+def listed(targets: Any) -> Any:
+    """Several targets, which may be one alone, or a mapping: ``{accuracy: 0.8, loss: 0.5}``."""
+    if isinstance(targets, dict):
+        return tuple({metric: value} for metric, value in targets.items())
+    if isinstance(targets, str | int | float) and not isinstance(targets, bool):
+        return (targets,)
+    return tuple(targets) if isinstance(targets, list) else targets  # strict validation takes no list for a tuple
+
+
 class StopAt(Section):
-    """A target that ends the run: one of the three."""
+    """A target that ends the run: one of these. Other metrics by their names: ``{macro-f1: 0.6}``; or ``80%`` alone."""
 
     accuracy: Annotated[float, BeforeValidator(_share)] | None = Field(
         None,
@@ -51,9 +61,27 @@ class StopAt(Section):
         None, exclude_if=lambda value: value is None, description="The same for a perplexity, where words are learned"
     )
 
+    metric: TargetText | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="The same for any metric of workload.metrics, e.g. macro-f1>=0.6",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, given: Any) -> Any:
+        """A target alone, as a text or a number, or the name of another metric as the key."""
+        if isinstance(given, str | int | float) and not isinstance(given, bool):
+            given = _target(given)
+            return {given.metric: given.threshold} if given.metric in METRICS else {"metric": given.column}
+        if isinstance(given, dict) and len(given) == 1 and not given.keys() & cls.model_fields.keys():
+            name = str(next(iter(given)))
+            return {"metric": given} if ":" in name or name in MEASURED else given
+        return given
+
     @model_validator(mode="after")
     def _is_one(self) -> "StopAt":
-        if len(self._given()) != 1:
+        if len(self._given()) + (self.metric is not None) != 1:
             raise ValueError(f"one of {', '.join(METRICS)} ends a run, e.g. {{accuracy: 0.8}}")
         try:
             _ = self.target
@@ -64,6 +92,8 @@ class StopAt(Section):
     @property
     def target(self) -> Target:
         """The target itself."""
+        if self.metric is not None:
+            return Target.parse(self.metric)
         [(metric, threshold)] = self._given()
         return Target(metric, threshold)
 
@@ -86,6 +116,6 @@ def check_goals(targets: tuple[str, ...], stop_at: StopAt | None, workload: Work
                 f"{key}: workload.flower.evaluate_clients: 0 evaluates nothing; raise it, or leave this out"
             )
         try:
-            target.check_workload(workload.dataset)
+            target.check_workload(workload.dataset, workload.metrics)
         except ExperimentError as error:
             raise ValueError(f"{key}: {error}") from None

@@ -1,6 +1,5 @@
 """A grid of values to try (`testbed tune --grid KEY=V1,V2`) as a sweep of an experiment; imports nothing slow."""
 
-import json
 from collections.abc import Sequence
 
 from testbed.errors import ExperimentError
@@ -18,7 +17,7 @@ def key_of(values: str) -> str:
 def as_sweep(values: str) -> str:
     """``KEY=V1,V2`` as an override that adds it to the sweep of an experiment."""
     key, _, listed = values.partition("=")
-    return f"sweep={{{json.dumps(key.strip())}: [{listed}]}}"
+    return f"sweep.{key.strip()}=[{listed}]"
 
 
 def require_searchable(experiment: Experiment, keys: Sequence[str], seeds: str | None = None) -> None:

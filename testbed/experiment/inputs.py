@@ -27,6 +27,9 @@ _DOMAIN = b"testbed/experiment/secrets/v1"
 _WITHOUT_EFFECT = frozenset(  # on what is computed; with stop_at it is the same, and less of it
     {"cluster", "output", "provenance", "records", "stop_at", "sweep", "targets"}
 )
+_SECRETS_ROUNDS = "secrets_rounds"
+SECRETS, SECRETS_FORM = "secrets", "without rounds"
+"""The key of a run's provenance that says how its secrets follow from the seed, and what new runs have there."""
 _ABSENT = object()
 
 
@@ -51,16 +54,34 @@ def digests(experiment: Experiment) -> dict[str, str]:
     return found
 
 
-def with_digests(experiment: Experiment, files: Mapping[str, str]) -> Experiment:
+def with_digests(experiment: Experiment, files: Mapping[str, str], former_rounds: int | None = None) -> Experiment:
     """The experiment as a run has it whose files have these digests: `secrets_context` depends on them.
 
     Args:
         experiment: one point, with absolute paths or as it was written.
         files: `digests` when the run began, as it has recorded them.
+        former_rounds: with how many rounds the run began, where its secrets depend on that (`secrets_rounds`).
     """
     absolute = {str(Path(path).absolute()): digest for path, digest in files.items()}
-    more = {"files": absolute | dict(files)} if files else {}
+    more: dict[str, Any] = {"files": absolute | dict(files)} if files else {}
+    if former_rounds is not None:
+        more[_SECRETS_ROUNDS] = former_rounds
     return experiment.model_copy(update={"provenance": (experiment.provenance or {}) | more})
+
+
+def secrets_rounds(provenance: Mapping[str, Any], rounds: int) -> int | None:
+    """Return the number of rounds that a recorded run's secrets depend on; None: they depend on none.
+
+    Until version 0.2 they depended on the number with which the run began, and a run that began then keeps them.
+
+    Args:
+        provenance: of the run.
+        rounds: of the run, as recorded now.
+    """
+    if provenance.get(SECRETS) == SECRETS_FORM:
+        return None
+    history = provenance.get("more_rounds") or []
+    return int(history[0]["rounds"]) if history else rounds
 
 
 def missing(experiment: Experiment) -> Iterator[str]:
@@ -184,13 +205,22 @@ def secrets_context(experiment: Experiment) -> bytes:
     What is left at its default does not count, so that a key that a later version adds changes nothing; nor do paths,
     which differ from machine to machine. Of files the content counts, as far as the run has recorded digests of them
     (`with_digests`). Runs that differ in nothing but where their files lie have the same secrets.
+
+    The number of rounds counts where a misbehaviour acts by it, so that it changes the rounds themselves. What else
+    follows from it, such as noise that is planned for an epsilon, is in sections that count. Otherwise a run of more
+    rounds begins as the shorter one does, so that a finished run can be given more of them.
     """
+    recorded = (experiment.provenance or {}).get(_SECRETS_ROUNDS)
+    by_rounds = experiment.adversary is not None and bool(experiment.adversary.depending_on_rounds())
+    without = _WITHOUT_EFFECT if by_rounds or recorded is not None else _WITHOUT_EFFECT | {"rounds"}
+    if recorded is not None:
+        experiment = experiment.model_copy(update={"rounds": recorded})
     if experiment.aggregation.keeps_masks:  # how masks are emulated has no effect either
         as_usual = experiment.aggregation.model_copy(update={"masks": None})
         experiment = experiment.model_copy(update={"aggregation": as_usual})
     one_by_one = experiment.workload.model_copy(update={"clients_at_once": 1})  # but for rounding, nor has this
     experiment = experiment.model_copy(update={"workload": one_by_one})
-    plain = {name: _plain(value) for name, value in _chosen(experiment) if name not in _WITHOUT_EFFECT}
+    plain = {name: _plain(value) for name, value in _chosen(experiment) if name not in without}
     content = json.dumps(_without_paths(plain), sort_keys=True)
     if files := _recorded_files(experiment):
         content += "\0" + json.dumps(files)

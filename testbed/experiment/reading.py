@@ -25,7 +25,8 @@ from testbed.files import limits, plain_yaml
 from testbed.selection import catalogue as selections
 
 MAXIMUM_POINTS = 10_000
-_NOT_SWEPT = ("sweep", "provenance")
+_SWEEP = "sweep"
+_NOT_SWEPT = (_SWEEP, "provenance")
 # What PyYAML lets through for odd scalars, e.g. `2024-13-45`, `!!bool x`, numbers of 5000 digits.
 _SCALAR_ERRORS = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 
@@ -98,15 +99,23 @@ def parsed(text: str, where: str) -> Any:
 
 
 def apply_override(data: dict[str, Any], override: str) -> None:
-    """Set what ``key=value`` says in `data`; raises `ExperimentError`."""
+    """Set what ``key=value`` says in `data`; raises `ExperimentError`.
+
+    A mapping is merged into the section; ``{}`` empties it. A mapping for ``sweep`` replaces the sweep, and
+    ``sweep.KEY=[...]`` adds a key to it, or replaces the values of one.
+    """
     where = f"--set {override if override.isprintable() else repr(override)}"
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise ExperimentError(f"{where}: expected key=value, e.g. selection.participants=20")
-    value = parsed(text, where)
-    if value == {}:  # nothing to merge: the section is emptied
-        set_key(data, key.strip(), None, where)
-    set_key(data, key.strip(), value, where)
+    key, value = key.strip(), parsed(text, where)
+    sweep, dot, swept = key.partition(".")
+    if sweep == _SWEEP and dot and swept:  # its keys are dotted names themselves
+        set_key(data, _SWEEP, {swept: value}, where)
+        return
+    if value == {} or (key == _SWEEP and isinstance(value, dict)):  # the section is emptied, the sweep is another one
+        set_key(data, key, None, where)
+    set_key(data, key, value, where)
 
 
 def set_key(data: dict[str, Any], key: str, value: Any, where: str) -> None:
@@ -144,6 +153,18 @@ def _another_form(old: dict[str, Any], new: dict[str, Any]) -> bool:
     """Whether the two are different forms (or distributions) of a setting of the links, with nothing to merge."""
     forms = form_of(old), form_of(new)
     return None not in forms and (forms[0] != forms[1] or old.get("distribution") != new.get("distribution"))
+
+
+def alternative_keys(section: str, name: str) -> frozenset[str]:
+    """The keys of a built-in protocol (or availability model) of a section; empty for other names."""
+    kinds: dict[str, tuple[type[BaseModel], ...]] = {
+        "selection": tuple(selections.PROTOCOLS),
+        "aggregation": tuple(aggregations.PROTOCOLS),
+        "availability": tuple(MODELS),
+    }
+    named_by = "model" if section == "availability" else "protocol"
+    known = any(kind.model_fields[named_by].default == name for kind in kinds[section])
+    return _alternative_keys()[named_by, name] if known else frozenset()
 
 
 @cache

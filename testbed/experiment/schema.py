@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.adversary.section import AdversarySection, name_of
@@ -22,14 +22,13 @@ from testbed.aggregation.dp_sgd_random_participation import RandomParticipationP
 from testbed.aggregation.ring_elements import compression_of, noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters, keeps_masks_symbolic
 from testbed.emulation.availability import Always, AvailabilitySection
-from testbed.emulation.availability.section import AvailabilityModel
 from testbed.emulation.client_classes import MOST_CLASSES, ClientClass, check_classes
 from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import ExperimentError
-from testbed.experiment.asynchronous import Asynchronous
+from testbed.experiment.asynchronous import Asynchronous, without_unwritten
 from testbed.experiment.canaries import check_canaries
-from testbed.experiment.goals import StopAt, TargetText, check_goals
+from testbed.experiment.goals import StopAt, TargetText, check_goals, listed
 from testbed.experiment.plugin_names import resolved
 from testbed.experiment.reading import apply_override, grid, read_yaml, set_key
 from testbed.experiment.sections import (
@@ -41,6 +40,7 @@ from testbed.experiment.sections import (
     SelectionSection,
     Time,
 )
+from testbed.experiment.swept_protocols import LeftOut, hinting, leave_out, with_fitting_protocols
 from testbed.experiment.validation import held, one_line_each, validated_as
 from testbed.messages import MOST_CLIENTS
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
@@ -74,10 +74,11 @@ class Experiment(Section):
         description="When a client's code crashes (a bug, not a refusal): stop ends the run, which --resume resumes; "
         "drop loses the client for the stage, and the tables count the crashes",
     )
-    targets: Annotated[tuple[TargetText, ...], Field(max_length=100)] = Field(
+    targets: Annotated[tuple[TargetText, ...], Field(max_length=100), BeforeValidator(listed)] = Field(
         (),
         exclude_if=lambda targets: not targets,
-        description="What the model is to reach, e.g. [80%, loss<0.5]: the tables and summary.json say when it has",
+        description="What the model is to reach, e.g. [80%, loss<0.5] or {accuracy: 0.8, macro-f1: 0.6}: the tables "
+        "and summary.json say when it has",
     )
     stop_at: StopAt | None = Field(
         None,
@@ -133,7 +134,7 @@ class Experiment(Section):
             """Raises `ExperimentError`: one line per mistake, with its key, as the command says it."""
             sections = held(sections, "Experiment")
             try:
-                super().__init__(**resolved(sections, "Experiment"))
+                super().__init__(**with_fitting_protocols(resolved(sections, "Experiment"), "Experiment"))
             except ValidationError as error:
                 raise one_line_each(error, sections, type(self), "Experiment") from None
 
@@ -145,8 +146,12 @@ class Experiment(Section):
             return self  # its points are checked one by one
         ledger = self.privacy or PrivacySection()
         planned = self.aggregation.planned_for(self.rounds, ledger.delta_for(self.population))
-        # The one attribute set on a frozen model, before anybody has it: `Experiment(...)` takes no other result.
+        links = self.links
+        if self.asynchronous is not None:
+            links, planned = without_unwritten(links, planned)
+        # The attributes set on a frozen model, before anybody has it: `Experiment(...)` takes no other result.
         object.__setattr__(self, "aggregation", planned)
+        object.__setattr__(self, "links", links)
         try:
             section = "selection"
             self.selection.check(self.population)
@@ -241,12 +246,14 @@ class Point:
         values: the swept keys and their values here.
         experiment: without its sweep.
         names: of the values that the sweep names, by their keys.
+        left_out: keys of the experiment that this point's protocols do not have.
     """
 
     label: str
     values: dict[str, Any]
     experiment: Experiment
     names: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[LeftOut, ...] = ()
 
     def where(self, file: str) -> str:
         """What errors of this point begin with."""
@@ -255,7 +262,7 @@ class Point:
 
 def validated(data: dict[str, Any], where: str) -> Experiment:
     """Plain data as an experiment; `where` (the file, or what else they come from) begins each line of the error."""
-    return validated_as(Experiment, resolved(data, where), where)
+    return validated_as(Experiment, with_fitting_protocols(resolved(data, where), where), where)
 
 
 load = Experiment.load
@@ -278,24 +285,10 @@ def points(experiment: Experiment, where: str) -> Iterator[Point]:
         data = deepcopy(base)
         for key, value in point.values.items():
             set_key(data, key, deepcopy(value), f"{where}: sweep.{key}")
-        found = validated(data, f"{where}: sweep point {point.label}")
-        yield Point(point.label, point.values, found, point.names)
-
-
-def availability_section(model: str, settings: Sequence[str] = ()) -> AvailabilityModel:
-    """The `availability` section by itself that has this model and these settings.
-
-    Args:
-        model: its name.
-        settings: e.g. ``mean_online_s=600``; values are YAML, as in an experiment.
-
-    Raises:
-        ExperimentError: one line per mistake.
-    """
-    data: dict[str, Any] = {"availability": {"model": model}}
-    for setting in settings:
-        apply_override(data, f"availability.{setting}")
-    return validated(data, f"model {model}").availability
+        left_out = leave_out(data, base, experiment.sweep, point.values)
+        with hinting(base, experiment.sweep):
+            found = validated(data, f"{where}: sweep point {point.label}")
+        yield Point(point.label, point.values, found, point.names, tuple(left_out))
 
 
 def known_stages() -> set[str]:

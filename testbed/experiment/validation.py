@@ -19,6 +19,9 @@ from testbed.aggregation.robust_rules import ELSEWHERE
 from testbed.errors import ExperimentError
 
 _LONGEST_SHOWN = 60
+_LARGEST_EXACT = 2**53  # every whole number up to it is a double
+_NO_INTEGER = {"int_type", "int_from_float"}
+_OTHER_TYPES = {"literal_error", "string_type", "list_type", "tuple_type", "dict_type", "model_type", "none_required"}
 _ANY = "*"  # among the parts of a location: any name, of a mapping's entry
 _YAML_WORDS = {True: "true", False: "false", None: "null"}
 _Kind = TypeVar("_Kind", bound=BaseModel)
@@ -47,8 +50,35 @@ def validated_as(kind: type[_Kind], data: dict[str, Any], where: str) -> _Kind:
         try:
             return kind.model_validate_json(text, strict=True)
         except ValidationError as error:
+            first = error
+        if not _made_whole(first, plain):
+            raise one_line_each(first, plain, kind, where) from None
+        try:
+            return kind.model_validate_json(to_json(plain), strict=True)
+        except ValidationError as error:
             raise one_line_each(error, plain, kind, where) from None
     raise ExperimentError("\n".join(f"{where}: {line}" for line in lines))
+
+
+def _made_whole(error: ValidationError, data: Any) -> bool:
+    """Turn numbers such as 1000.0 (written 1e3) into integers, in place, where nothing but an integer is allowed.
+
+    Where a share is allowed, too, 1.0 is a share and no number of things. Returns whether there were such numbers.
+    """
+    problems: dict[tuple[Any, ...], set[str]] = {}
+    for problem in error.errors(include_url=False):
+        problems.setdefault(tuple(_without_tags(problem["loc"], data)), set()).add(problem["type"])
+    made = False
+    for path, kinds in problems.items():
+        section = data
+        for part in path[:-1]:
+            section = section[part]
+        value = section[path[-1]] if path else None
+        if not isinstance(value, float) or not value.is_integer() or abs(value) > _LARGEST_EXACT:
+            continue
+        if kinds & _NO_INTEGER and kinds <= _OTHER_TYPES | _NO_INTEGER:
+            section[path[-1]], made = int(value), True
+    return made
 
 
 def held(sections: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -162,8 +192,10 @@ def _wording(problem: Any, model: type[BaseModel]) -> str:
     if kind == "union_tag_invalid":
         expected = context["expected_tags"].replace("'a user-defined class'", "or package.module:Class")
         tag = context["tag"]
-        close = difflib.get_close_matches(tag, re.findall("'([^']+)'", expected), n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
+        names = re.findall("'([^']+)'", expected)
+        longer = [name for name in names if tag and name.startswith(f"{tag}-")]
+        close = longer or difflib.get_close_matches(tag, names, n=1)
+        hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
         return (
             f"unknown {_discriminator(problem['loc'])} {_shown(tag).removeprefix(', not ')}; {hint}allowed: {expected}"
         )

@@ -44,6 +44,7 @@ from testbed.files.atomic import atomic_write
 from testbed.records import arrays
 from testbed.records.arrays import Checkpoint, cannot_write, replacing
 from testbed.records.clients import FILE as CLIENTS_FILE
+from testbed.records.last_evaluations import drop_moved_evaluations
 from testbed.records.tables import (
     MERGED_UP_TO,
     SCHEMAS,
@@ -345,6 +346,7 @@ class RunDirectory:
             parts = recorded_files(self.path, name, checkpoint)
             with replacing(self.path / f"{name}.parquet") as file:
                 write_merged(file, parts, name, metadata)
+        drop_moved_evaluations(self.path, metadata)
         shutil.rmtree(self.path / "parts", ignore_errors=True)
         if self._mirror is not None:
             self._mirror.push_tables()

@@ -32,12 +32,13 @@ from testbed.records.log import RunLog
 from testbed.records.mirror import fetched, local_staging_dir
 from testbed.running import workers
 from testbed.running.foresight import foreseeable
+from testbed.running.more_rounds import check_budget_left
 from testbed.running.notebook import NotebookProgress, RunsPath, in_notebook
 from testbed.running.observers import Guarded, Observer, Serialised
 from testbed.running.observers.catalogue import made as made_observers
 from testbed.running.open_runs import OpenRun
 from testbed.running.preparation import PlannedRun, default_directory, planned
-from testbed.running.validation import check_addresses, check_plan, memory_error, memory_warning, warnings
+from testbed.running.validation import check_addresses, check_plan, memory_error, memory_warning, notes, warnings
 from testbed.running.workers import LocalWorker, PointWorker
 from testbed.signals import stopping_on_signals
 from testbed.workload.contract import NotedWorkload
@@ -207,6 +208,8 @@ def run_all(
             unfinished = [run for run in runs if not run.rounds_finished]
             if unfinished:
                 watching.doing("checking")
+                for line in notes([run.point for run in unfinished]):
+                    watching.warned(unfinished[0], line)
                 plans = _plans(unfinished, all_points, where)
                 with _importing_workloads(unfinished):
                     pool.join_ray(unfinished)
@@ -367,6 +370,8 @@ def _check_with_data(runs: Sequence[PlannedRun], plans: Sequence[Plan], where: s
             if built[0] != key:
                 built = (key, workloads.build(*key))
             plan.check_sums(built[1])
+            if run.has_more_rounds:
+                check_budget_left(plan, built[1], run.path)
             notes = [*plan.read_files(built[1]), *privacy_warnings(plan, built[1])]
             notes += filter(None, [memory_warning(run.point.experiment.population)])
             if isinstance(built[1], NotedWorkload):

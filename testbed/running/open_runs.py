@@ -4,7 +4,7 @@ Its ``experiment.yaml`` says where the run's numbers come from: software version
 or users, no paths; `provenance.id`, random, tells it from all others. `provenance.modules` there are the digests of
 the user's own modules when the run began, `provenance.plugins` says which packages offer classes by name, and their
 versions; `provenance.changed_code` has an entry for each time that somebody insisted
-on resuming with others.
+on resuming with others, `provenance.more_rounds` one for each time that the run was given more rounds.
 """
 
 import contextlib
@@ -20,12 +20,13 @@ from typing import Any
 
 from testbed.aggregation.secagg.parameters import keeps_masks_symbolic
 from testbed.errors import CodeCrashed, RunError, TestbedError, reason
-from testbed.experiment.inputs import digests, plugin_classes
+from testbed.experiment.inputs import SECRETS, SECRETS_FORM, digests, plugin_classes, secrets_rounds
 from testbed.experiment.written import written_keys
 from testbed.plugins import installed
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.log import RunLog
 from testbed.records.writer import held
+from testbed.running.more_rounds import with_more_rounds
 from testbed.running.preparation import PlannedRun
 from testbed.version import VERSION
 
@@ -112,6 +113,7 @@ class OpenRun:
         records: its directory.
         outcomes: of the rounds that were recorded when it was opened.
         files: by path, the digests of the experiment's files when the run began.
+        former_rounds: see `with_digests`.
 
     Raises:
         RunError: the directory is in use by another process, or cannot be written.
@@ -132,10 +134,16 @@ class OpenRun:
                 RunDirectory.create(run.path, _resolved(run, place))
             self.records = RunDirectory.reopen(run.path)
             stored = RunRecords(run.path).experiment
-            self.files: Mapping[str, str] = (stored.get("provenance") or {}).get("files") or {}
+            recorded = stored.get("provenance") or {}
+            self.files: Mapping[str, str] = recorded.get("files") or {}
+            self.former_rounds = secrets_rounds(recorded, int(stored.get("rounds", run.point.experiment.rounds)))
             if run.changed:
                 origin = with_changed_code(stored["provenance"], run.rounds_done, run.changed, run.modules, now())
-                self.records.replace_experiment(stored | {"provenance": origin})
+                stored = stored | {"provenance": origin}
+            if run.has_more_rounds:
+                stored = with_more_rounds(stored, run.point.experiment, self.records, now())
+            if run.changed or run.has_more_rounds:
+                self.records.replace_experiment(stored)
             self.outcomes: list[str] = self.records.table("rounds")["outcome"].to_pylist()
         except BaseException:
             self._lock.close()
@@ -195,7 +203,8 @@ def name_point(error: BaseException, run: PlannedRun) -> None:
 
 def _resolved(run: PlannedRun, place: int) -> dict[str, Any]:
     """What a run directory's ``experiment.yaml`` holds, of the point at this place of its sweep, from 1."""
-    experiment, origin = run.point.experiment, {"id": secrets.token_hex(6), **provenance()}
+    experiment = run.point.experiment
+    origin: dict[str, Any] = {"id": secrets.token_hex(6), **provenance(), SECRETS: SECRETS_FORM}
     if experiment.seed is None:
         origin["simulation_seed"] = run.simulation_seed
     if experiment.aggregation.keeps_masks:

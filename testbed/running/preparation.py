@@ -16,6 +16,7 @@ from testbed.plugins.sources import digests
 from testbed.records import RunDirectory
 from testbed.records.tables import stopped
 from testbed.records.writer import is_empty
+from testbed.running.more_rounds import check_more_rounds, check_not_ended
 
 ACCEPT_CHANGED_CODE = "--accept-changed-code"
 """The option that resumes a run although the user's own modules have changed."""
@@ -37,6 +38,7 @@ class PlannedRun:
         stopped: why it ended before its last round and may not go on, in one line; empty otherwise.
         modules: digests of the user's own modules as they are now (`testbed.plugins.sources.digests`).
         changed: those of them that are not what the run has recorded, and with which it resumes all the same.
+        has_more_rounds: whether the experiment has more rounds than the run has recorded in its ``experiment.yaml``.
     """
 
     point: Point
@@ -48,6 +50,7 @@ class PlannedRun:
     stopped: str = ""
     modules: Mapping[str, str] = field(default_factory=dict)
     changed: tuple[str, ...] = ()
+    has_more_rounds: bool = False
 
     @property
     def label(self) -> str:
@@ -134,7 +137,10 @@ def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun
     """The run at `path`, which must be one of `point`."""
     file = path / "experiment.yaml"
     stored = validated(read_yaml(file), str(file))
-    for key, was, given in differences(stored.plain(), point.experiment.plain()):
+    experiment = point.experiment
+    if experiment.rounds != stored.rounds:
+        check_more_rounds(stored, experiment, path)
+    for key, was, given in differences(stored.plain() | {"rounds": experiment.rounds}, experiment.plain()):
         raise ExperimentError(
             f"{path}: this run has {key}: {was}, the experiment {given}; "
             "resume with the experiment as it was, or give another --out"
@@ -151,12 +157,16 @@ def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun
     seed = stored.seed if stored.seed is not None else provenance.get("simulation_seed")
     if not isinstance(seed, int) or seed < 0:
         raise ExperimentError(f"{file}: provenance.simulation_seed: is required to resume a run without seed")
-    checkpoint = RunDirectory.reopen(path).checkpoint()
+    records = RunDirectory.reopen(path)
+    checkpoint = records.checkpoint()
     done = 0 if checkpoint is None else checkpoint.round_number
     merged = not (path / "parts").exists() and (path / "summary.json").is_file()
     why = stopped(path, done) if done < stored.rounds else ""
-    complete = (done >= stored.rounds or bool(why)) and merged
-    return PlannedRun(point, path, seed, True, done, complete, why, modules, changed)
+    more = experiment.rounds > stored.rounds and not why
+    if more and done == stored.rounds:
+        check_not_ended(experiment, records, path)
+    complete = (done >= experiment.rounds or bool(why)) and merged
+    return PlannedRun(point, path, seed, True, done, complete, why, modules, changed, more)
 
 
 def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

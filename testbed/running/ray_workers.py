@@ -106,5 +106,5 @@ class RayWorker(PointWorker):
             on_progress(progress)
 
         there = located(run.point.experiment).model_copy(update={"provenance": {"modules": dict(run.modules)}})
-        described = with_digests(there, opened.files)
+        described = with_digests(there, opened.files, opened.former_rounds)
         session.run(described, run.simulation_seed, opened.records.path, unless_closed)

@@ -16,6 +16,7 @@ from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import check_budget
 from testbed.errors import ExperimentError, TraceError
+from testbed.experiment import asynchronous
 from testbed.experiment.inputs import missing, named_code, plugin_classes
 from testbed.experiment.schema import Experiment, Point, check_points, check_schedule, stages_of
 from testbed.plugins import options as plugin_options
@@ -34,12 +35,14 @@ class Checked:
         not_imported: key and name of those that were left alone.
         not_started: key and name of Flower apps, which only a run starts.
         warnings: a line each.
+        notes: what the points have otherwise than somebody may expect from what is written; a line each.
     """
 
     imported: dict[tuple[str, str], Path | None] = field(default_factory=dict)
     not_imported: list[tuple[str, str]] = field(default_factory=list)
     not_started: list[tuple[str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Checked:
@@ -92,7 +95,17 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     too_large = {one.where(where): memory_warning(one.experiment.population) for one in points}
     checked.warnings += [f"{place}: {line}" for place, line in too_large.items() if line]
     checked.warnings += merged(foreseen, where, len(points))
+    checked.notes = notes(points)
     return checked
+
+
+def notes(points: Sequence[Point]) -> list[str]:
+    """What the points have otherwise than somebody may expect from what is written, a line each."""
+    lines = [str(one) for point in points for one in point.left_out]
+    for point in points:
+        experiment = point.experiment
+        lines += asynchronous.notes(experiment.asynchronous, experiment.links, experiment.aggregation)
+    return list(dict.fromkeys(lines))
 
 
 BYTES_PER_CLIENT = 90

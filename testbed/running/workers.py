@@ -179,7 +179,7 @@ class LocalWorker(PointWorker):
         """Nothing: this process is there."""
 
     def _run_rounds(self, run: PlannedRun, opened: OpenRun, on_progress: OnProgress) -> None:
-        experiment = with_digests(run.point.experiment, opened.files)
+        experiment = with_digests(run.point.experiment, opened.files, opened.former_rounds)
         seed = run.simulation_seed if experiment.seed is None else experiment.seed
         workload = workloads.build(experiment.workload, experiment.population, seed)
         run_here = functools.partial(run_in_process, experiment, workload, run.simulation_seed, opened.records)

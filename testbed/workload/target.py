@@ -1,10 +1,14 @@
-"""How good the global model is to become: ``80%``, ``accuracy>=0.8``, ``loss<0.5``, ``perplexity<90``."""
+"""How good the global model is to become: ``80%``, ``loss<0.5``, ``{accuracy: 0.8}``, ``macro-f1>=0.6``.
+
+Accuracy, loss and perplexity are measured anyway; other metrics where ``workload.metrics`` names them.
+"""
 
 import difflib
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +16,14 @@ import numpy.typing as npt
 from testbed.errors import ExperimentError
 from testbed.workload.specs import is_language
 
-Metric = Literal["accuracy", "loss", "perplexity"]
+Metric = str
+"""``accuracy``, ``loss``, ``perplexity``, or a name from ``workload.metrics``."""
 METRICS: tuple[Metric, ...] = ("accuracy", "loss", "perplexity")
+_RISES = {"accuracy": True, "loss": False, "perplexity": False, "macro-f1": True, "r2": True, "mae": False}
 
-_HOW = "write e.g. 80%, accuracy>=0.8, loss<0.5 or perplexity<90"
+_HOW = "write e.g. 80%, accuracy>=0.8, loss<0.5, perplexity<90 or macro-f1>=0.6"
 _FORM = re.compile(
-    r"(?:(?P<metric>[^\W\d]\w*)\s*(?P<sign>>=|<=|==|=|>|<|≥|≤)\s*)?(?P<number>[^\s%]+?)\s*(?P<percent>%?)"
+    r"(?:(?P<metric>[^\W\d][\w.:-]*)\s*(?P<sign>>=|<=|==|=|>|<|≥|≤)\s*)?(?P<number>[^\s%]+?)\s*(?P<percent>%?)"
 )
 
 
@@ -28,16 +34,21 @@ class Target:
     Attributes:
         metric: of the global model on held-out data.
         threshold: the least accuracy (a share, 0 to 1), the largest loss or perplexity.
+        rises: whether the metric rises to the threshold; of a user-defined metric, else the metric decides.
     """
 
     metric: Metric
     threshold: float
+    rises: bool = True
 
     def __post_init__(self) -> None:
         """Raise `ExperimentError` for a threshold that the metric cannot have, or always has."""
         value, told = self.threshold, f"target {self.metric} {self.threshold:g}"
-        if self.metric not in METRICS:
+        if self.metric not in _RISES and ":" not in self.metric:
             raise ExperimentError(f"target: {_unknown(self.metric)}")
+        object.__setattr__(self, "rises", _RISES.get(self.metric, self.rises))
+        if not math.isfinite(value) and self.metric not in METRICS:
+            raise ExperimentError(f"{told}: should be a finite number")
         if self.metric == "accuracy" and 1 < value <= 100:
             raise ExperimentError(f"{told}: an accuracy is a share of 1; did you mean {value:g}%?")
         if self.metric == "accuracy" and not 0 < value <= 1:
@@ -49,40 +60,47 @@ class Target:
 
     @classmethod
     def parse(cls, text: Any) -> "Target":
-        """The target that a text names, or a number alone (an accuracy); raises `ExperimentError` in one line."""
+        """The target that a text names, or a number alone (an accuracy); raises `ExperimentError` in one line.
+
+        ``{METRIC: VALUE}`` is a target, too; a user-defined metric takes its sign along: ``{my.module:auc: ">=0.7"}``.
+        """
+        if isinstance(text, dict) and len(text) == 1:
+            text = _as_text(next(iter(text.items())))
         if isinstance(text, bool) or not isinstance(text, str | int | float):
             raise ExperimentError(f"target {text!r}: not a target; {_HOW}")
         found = _FORM.fullmatch(str(text).strip())
         if found is None:
             raise ExperimentError(f"target {text!r}: not a target; {_HOW}")
         metric, sign = found["metric"] or "accuracy", found["sign"] or ">="
-        if metric not in METRICS:
+        if metric not in _RISES and ":" not in metric:
             raise ExperimentError(f"target {text!r}: {_unknown(metric)}")
-        known = cast(Metric, metric)
+        rises = _RISES.get(metric, sign in (">", ">=", "≥"))
         try:
             number = float(found["number"])
         except ValueError:
             raise ExperimentError(f"target {text!r}: {found['number']!r} is not a number; {_HOW}") from None
-        if sign in ("=", "==") or (sign in (">", ">=", "≥")) != (known == "accuracy"):
-            way = "rises to it: write accuracy>=" if known == "accuracy" else f"falls to it: write {known}<="
-            raise ExperimentError(f"target {text!r}: {known} {way}{found['number']}{found['percent']}")
-        if found["percent"] and known != "accuracy":
+        if sign in ("=", "==") or (sign in (">", ">=", "≥")) != rises:
+            way = f"{'rises' if rises else 'falls'} to it: write {metric}{'>=' if rises else '<='}"
+            if metric not in _RISES:
+                way = f"may rise or fall: write {metric}>={found['number']} or {metric}<="
+            raise ExperimentError(f"target {text!r}: {metric} {way}{found['number']}{found['percent']}")
+        if found["percent"] and metric != "accuracy":
             raise ExperimentError(f"target {text!r}: only an accuracy is in per cent; {_HOW}")
         if found["percent"] and not 0 < number <= 100:
             raise ExperimentError(f"target {text!r}: an accuracy is above 0 and at most 1, or at most 100%")
-        return cls(known, round(number / 100, 12) if found["percent"] else number)
+        return cls(metric, round(number / 100, 12) if found["percent"] else number, rises)
 
     @property
     def label(self) -> str:
         """For people: ``accuracy ≥ 80 %``, ``loss ≤ 0.5``."""
         if self.metric == "accuracy":
             return f"accuracy ≥ {100 * self.threshold:.6g} %"
-        return f"{self.metric} ≤ {self.threshold:.6g}"
+        return f"{self.metric} {'≥' if self.rises else '≤'} {self.threshold:.6g}"
 
     @property
     def column(self) -> str:
         """For programs, and what `parse` takes: ``accuracy>=0.8``, ``loss<=0.5``."""
-        return f"{self.metric}{'>=' if self.metric == 'accuracy' else '<='}{self.threshold!r}"
+        return f"{self.metric}{'>=' if self.rises else '<='}{self.threshold!r}"
 
     def told(self, value: float) -> str:
         """A value of the metric, for people: ``81.3 %``, ``0.4873``."""
@@ -91,23 +109,59 @@ class Target:
     def met(self, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Which of the values of the metric, of any shape, reach the target; NaN (not measured) does not."""
         measured = np.asarray(values, np.float64)
-        return np.asarray(measured >= self.threshold if self.metric == "accuracy" else measured <= self.threshold)
+        return np.asarray(measured >= self.threshold if self.rises else measured <= self.threshold)
 
-    def check_workload(self, dataset: str) -> None:
-        """Raise `ExperimentError` for the perplexity of a data set that is not of words."""
+    def check_workload(self, dataset: str, metrics: Sequence[str] = ()) -> None:
+        """Raise `ExperimentError` for a metric that is not measured there.
+
+        Args:
+            dataset: what the clients learn; a perplexity is of words.
+            metrics: those of ``workload.metrics``.
+        """
+        if self.metric == "perplexity" and not is_language(dataset):
+            raise ExperimentError(f"{self.label}: a perplexity is measured where words are learned, not on {dataset}")
+        if self.metric not in (*METRICS, *metrics):
+            raise ExperimentError(f"{self.label}: {not_measured(self.metric, dataset, metrics)}")
         if self.metric == "perplexity" and not is_language(dataset):
             raise ExperimentError(f"{self.label}: a perplexity is measured where words are learned, not on {dataset}")
 
 
-def measured(metric: Metric, accuracy: float, loss: float) -> float:
-    """The metric in an evaluation with this accuracy and mean loss; too large for a float: infinite."""
+def measured(metric: Metric, accuracy: float, loss: float, others: Mapping[str, float] | None = None) -> float:
+    """The metric in an evaluation; too large for a float: infinite; NaN where it was not measured.
+
+    Args:
+        metric: which.
+        accuracy, loss: of the evaluation.
+        others: the values of ``workload.metrics``, by their names.
+    """
     if metric == "perplexity":
         return math.inf if loss > 700 else math.exp(loss)
-    return accuracy if metric == "accuracy" else loss
+    if metric in METRICS:
+        return accuracy if metric == "accuracy" else loss
+    return (others or {}).get(metric, math.nan)
+
+
+def not_measured(metric: Metric, dataset: str, metrics: Sequence[str]) -> str:
+    """Say that a metric is not measured, which ones are, and how it would be."""
+    there = [one for one in METRICS if one != "perplexity" or is_language(dataset)]
+    return (
+        f"{metric} is not measured; measured are {', '.join((*there, *metrics))}; "
+        f"workload.metrics: [{metric}] adds it to a run"
+    )
+
+
+def _as_text(item: tuple[Any, Any]) -> Any:
+    """The text of a target that is written as a mapping."""
+    metric, value = item
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or not isinstance(metric, str):
+        return {metric: value}
+    if isinstance(value, str) and value.strip()[:1] in "<>=≥≤":
+        return f"{metric}{value}"
+    return f"{metric}{'=' if metric not in _RISES else '>=' if _RISES[metric] else '<='}{value}"
 
 
 def _unknown(metric: str) -> str:
-    longer = [name for name in METRICS if metric and name.startswith(metric)]
-    close = longer or difflib.get_close_matches(metric, METRICS, n=1)
+    longer = [name for name in _RISES if metric and name.startswith(metric)]
+    close = longer or difflib.get_close_matches(metric, _RISES, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"unknown metric {metric!r}; {hint}there are {', '.join(METRICS)}"
+    return f"unknown metric {metric!r}; {hint}there are {', '.join(_RISES)}, or package.module:name of workload.metrics"

@@ -138,12 +138,27 @@ def test_a_target_that_nothing_meets_is_no_error(call: Callable[..., Any]) -> No
     given = ("--population", 100, "--dishonest", 50, "--participants", 10, "--target", "1e-9", "--base-rate", 0.3)
     ended = call("plan", "lotto", *given)
     assert ended.code == 0
-    assert "smallest n_min                         none: secagg_fails stays above 1e-09 even with" in ended.out
+    assert "none: SecAgg fails with a probability above 1e-09 in a round even with" in ended.out
+    assert "secagg_fails" not in ended.out
     found = object_in(call("plan", "lotto", *given, "--format", "json").out)
     for key in ("smallest_min_population", "largest_exclusion", "smallest_threshold", "largest_over_selection"):
         assert found[key] is None
-        assert found[f"{key}_reason"].startswith("secagg_fails stays above 1e-09 even with")
+        assert found[f"{key}_reason"].startswith("SecAgg fails with a probability above 1e-09 in a round even with")
     assert found["largest_exclusion_for_base_rate_reason"] == "50 of 100 are more than 0.3 with nobody left out"
+
+
+@pytest.mark.parametrize("command", ["plan lotto", "plan batch-partition", "bound lotto"])
+def test_a_share_of_dishonest_clients_is_rounded_up(call: Callable[..., Any], command: str) -> None:
+    target = ("--target", "1e-3") if "plan" in command else ()
+    given = ("--population", 410, "--participants", 20, "--format", "json", *target)
+    numbers = [
+        object_in(call(*command.split(), *given, "--dishonest", of).out)["dishonest"] for of in (21, "5%", "0.05")
+    ]
+    assert numbers == [21, 21, 21]
+    for wrong in ("many", "101%", "-1%", "1.5"):
+        ended = call(*command.split(), *given, "--dishonest", wrong)
+        assert ended.code == 2
+        assert "--dishonest" in ended.err
 
 
 def test_more_participants_than_there_are_cannot_be_dishonest(call: Callable[..., Any]) -> None:
@@ -208,7 +223,7 @@ SMALL = "--population 10 --dishonest 1 --participants 5"
     [
         ("bound lotto --population 10 --dishonest 11 --participants 5", "--dishonest: 11 of a population of 10"),
         ("bound lotto --population 10 --dishonest 1 --participants 11", "--participants: 11 of a population of 10"),
-        ("bound lotto --population 10 --dishonest -1 --participants 5", "Invalid value for '--dishonest': "),
+        ("bound lotto --population 10 --dishonest -1 --participants 5", "--dishonest: -1; must be at least 0"),
         ("bound lotto --population 0 --dishonest 0 --participants 5",
          "Invalid value for '--population': 0: must be at least 1; see `testbed bound lotto --help`"),
         ("bound lotto --population ten --dishonest 0 --participants 5",
@@ -271,13 +286,15 @@ def test_mistakes_are_one_line(call: Callable[..., Any], arguments: str, complai
     assert ended.errors[0].startswith(f"error: {complaint}")
 
 
-@pytest.mark.parametrize("command", ["bound", "plan", "bound lotto", "bound lotto-dp", "plan lotto"])
+@pytest.mark.parametrize(
+    "command", ["bound", "plan", "bound lotto", "bound lotto-dp", "plan lotto", "plan batch-partition"]
+)
 def test_examples_of_the_help_run(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 400)  # an example on one line
     ended = call(*command.split(), "--help")
     lines = [line.strip() for line in ended.out.splitlines()]
     shown = [line.removeprefix("$ testbed ") for line in lines if line.startswith("$ testbed ")]
-    assert len(shown) == (3 if command in ("bound", "bound lotto") else 2)
+    assert len(shown) == (2 if command in ("bound lotto-dp", "plan batch-partition") else 3)
     for line in shown:
         assert call(*line.split()).code == 0
 

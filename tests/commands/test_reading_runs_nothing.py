@@ -67,7 +67,7 @@ RUNS = {"run", "tune", "attack survey", "flower"}
 NAMES_NOTHING = {
     "list", "new", "schema", "calibrate", "reproduce", "bound lotto", "bound lotto-dp", "bound random-participation",
     "bound verifiable-batch-partition", "bound committee", "bound correlated", "bound participation",
-    "bound batch-partition", "plan lotto", "plan committee", "trace synthesize",
+    "bound batch-partition", "plan lotto", "plan batch-partition", "plan committee", "trace synthesize",
     "jobs list", "jobs logs", "jobs stop", "jobs fetch",
 }  # fmt: skip
 """They read no file that can name code: numbers, installed packages, the catalogue, a dashboard's answers."""

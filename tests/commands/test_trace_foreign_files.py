@@ -119,8 +119,8 @@ def test_availability_that_is_a_trace_already(tmp_path: Path, call: Call) -> Non
         trace.write(source)
         for format in (("--from", "phone-intervals"), ("--from", "csv"), ("--from", "matrix"), ()):
             line = refusal(call("trace", "convert", source, *format, *out))
-            assert line.endswith("an availability trace already; experiments read it as it is, and `testbed trace "
-                                 "inspect` shows it")  # fmt: skip
+            assert "an availability trace already; no conversion is needed, name it as it is" in line
+            assert f"path: {source}" in line
     (tmp_path / "s.csv").write_text("round,client,stage,fate\n1,2,,dropped\n")
     assert "s.csv: a schedule already" in refusal(
         call("trace", "convert", tmp_path / "s.csv", "--from", "matrix", *out)
@@ -192,3 +192,14 @@ def test_rows_that_are_averaged_unasked_are_noted(tmp_path: Path, call: Call) ->
     assert "--split-column NAME makes a trace of each; --average-repeated says that the mean is meant" in text
     silent = call(*command, "--average-repeated", "--force")
     assert (silent.code, silent.err) == (0, "")
+
+
+def test_a_trace_of_links_is_no_availability_and_is_named_as_it_is(call: Call, tmp_path: Path) -> None:
+    folder = tmp_path / "3g"
+    folder.mkdir()
+    (folder / "one.log").write_text("0.0\t2.2\n1.0\t1.3\n")
+    for source in (folder, folder / "one.log"):
+        for kind in ((), ("--kind", "bandwidth")):
+            line = refusal(call("trace", "convert", source, *kind, "--out", tmp_path / "out.csv"))
+            assert f"links: {{down_mbit_s: {{trace: {source}}}}}" in line
+    assert "--from" in refusal(call("trace", "convert", tmp_path / "nothing", "--out", tmp_path / "out.csv"))

@@ -22,7 +22,6 @@ KEYS: dict[str, Any] = {
 OTHERS = {
     "another name": {"name": "another"},
     "another learning rate": {"workload": {"learning_rate": 0.2}},
-    "another length": {"rounds": 3},
     "other links": {"links": {"up_mbit_s": 3.0}},
 }
 
@@ -68,6 +67,12 @@ def test_simulation_and_identities_depend_on_the_seed_alone() -> None:
     assert len({of.secret(7, 1, "secagg mask key") for of in (one, two, other_seed)}) == 3
 
 
+def test_a_longer_run_begins_as_the_shorter_one(run: Callable[..., Any]) -> None:
+    first, longer = (masked_inputs(run(KEYS | keys)) for keys in ({}, {"rounds": KEYS.get("rounds", 10) + 3}))
+    for client, values in first.items():
+        assert np.array_equal(values, longer[client])
+
+
 def test_runs_under_lotto_have_the_same_lots_whatever_aggregates(run: Callable[..., Any]) -> None:
     selection = {"protocol": "lotto-client-centric", "participants": 5, "over_selection": 2.5}
     chosen = [
@@ -82,9 +87,13 @@ def context(keys: dict[str, Any]) -> bytes:
     return secrets_context(validated(keys, "test"))
 
 
+LOTTO = {"protocol": "lotto-server-centric", "participants": 5}
+
+
 def test_what_no_result_depends_on_changes_no_secret() -> None:
     same = [
         {},
+        {"rounds": 11},  # the first ten are the same
         {"seed": 3, "population": 100},  # the default, written out
         {"cluster": {"hosts": 3, "network": "in-process"}},
         {"output": {"directory": "elsewhere"}},
@@ -99,7 +108,10 @@ def test_every_setting_changes_them() -> None:
         {},
         {"name": "x"},
         {"seed": 4},
-        {"rounds": 11},
+        {"aggregation": {"protocol": "secagg", "weights": "equal", "noise": {"epsilon": 3.0}}},
+        {"aggregation": {"protocol": "secagg", "weights": "equal", "noise": {"epsilon": 3.0}}, "rounds": 11},
+        {"selection": LOTTO, "adversary": {"dishonest": 2, "server": ["grind-round"]}},
+        {"selection": LOTTO, "adversary": {"dishonest": 2, "server": ["grind-round"]}, "rounds": 11},
         {"workload": {"learning_rate": 0.2}},
         {"selection": {"protocol": "weighted-random"}},
         {"selection": {"protocol": "oort"}},
@@ -125,6 +137,8 @@ def test_every_setting_changes_them() -> None:
         {"availability": {"model": "always", "dropout": {"rate": 0.1}}},
         {"privacy": {"delta": 1e-5}},
     ]
+    secagg = {"aggregation": {"protocol": "secagg"}}
+    assert context({"seed": 3} | secagg) == context({"seed": 3, "rounds": 11} | secagg)
     assert len({context({"seed": 3} | keys) for keys in different}) == len(different)
 
 

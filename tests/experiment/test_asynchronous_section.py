@@ -7,8 +7,10 @@ import pytest
 
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
+from testbed.experiment.asynchronous import notes
 from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import check_points, validated
+from testbed.running.execution import with_values
 from testbed.selection.catalogue import PROTOCOLS
 
 FITTING: dict[str, Any] = {
@@ -66,7 +68,10 @@ SECAGG = {"protocol": "secagg", "threshold": 0.75}
         ({"selection": {"protocol": "tests.nothing:Here"}}, "goes without selection.protocol: tests.nothing:Here: it "),
         ({"selection": {"recorded": "x.parquet"}}, "goes without selection.recorded: a schedule is of rounds"),
         ({"aggregation": {"protocol": "tests.nothing:Here"}}, "goes without aggregation.protocol: tests.nothing:Here"),
-        ({"aggregation": SECAGG}, "goes without aggregation.model_binding: signed, as clients of one buffer"),
+        (
+            {"aggregation": SECAGG | {"model_binding": "signed"}},
+            "goes without aggregation.model_binding: signed, as clients of one buffer",
+        ),
         (
             {"aggregation": SECAGG | {"model_binding": "none"}, "asynchronous": {"concurrency": 3}},
             "concurrency: 3, and a buffer is of selection.participants: 4; under secure aggregation at least as many",
@@ -78,7 +83,7 @@ SECAGG = {"protocol": "secagg", "threshold": 0.75}
         ({"workload": {"local_layers": {"last": 1}}}, "goes without workload.local_layers: what clients keep is told"),
         ({"time": {"clock": "wall"}}, "goes without time.clock: wall: who trains until when is computed"),
         ({"time": {"stage_quorums": {"train": 0.5}}}, "goes without time.stage_quorums: train: nobody waits"),
-        ({"links": {}}, "goes without links.transport: auto: congestion windows"),
+        ({"links": {"transport": "auto"}}, "goes without links.transport: auto: congestion windows"),
         ({"workload": {"momentum": 0, "drift_correction": {"name": "scaffold"}}},
          "goes without workload.drift_correction: what clients keep"),
         ({"workload": {"local_layers": {"last": 1}}}, "goes without workload.local_layers: what clients keep"),
@@ -113,6 +118,25 @@ def test_noise_is_not_accounted_for() -> None:
     noise = {"mechanism": "skellam", "clip": 1.0, "noise_multiplier": 1.0}
     line = refused({"aggregation": SECAGG | {"model_binding": "none", "weights": "equal", "noise": noise}})
     assert line.startswith("goes without aggregation.noise: the ledger does not account")
+
+
+def test_what_nobody_has_written_takes_what_it_can_have_and_a_note_says_so() -> None:
+    unwritten = FITTING | {"links": {"latency_ms": 20}, "aggregation": SECAGG}
+    experiment = validated(unwritten, "file")
+    assert experiment.links.transport == "none"
+    written = validated(FITTING | {"links": {"latency_ms": 20, "transport": "none"}}, "file")
+    binding = validated(FITTING | {"aggregation": SECAGG | {"model_binding": "none"}}, "file")
+    assert experiment.plain() == binding.plain() | {"links": written.plain()["links"]}
+
+    def noted(one: Experiment) -> list[str]:
+        return notes(one.asynchronous, one.links, one.aggregation)
+
+    assert ["links.transport" in line for line in noted(experiment)] == [True, False]
+    assert "aggregation.model_binding" in noted(experiment)[1]
+    assert noted(validated(FITTING | {"asynchronous": None, "links": {}}, "file")) == []
+    assert noted(binding) == noted(validated(experiment.plain(), "file")) == []
+    assert noted(with_values(experiment, {"cluster.network": "in-process"}, "file")) == noted(experiment)
+    assert validated(unwritten | {"asynchronous": None}, "file").links.transport == "auto"
 
 
 def test_headers_alone_are_no_obstacle(load_text: Callable[..., Experiment]) -> None:

@@ -39,6 +39,29 @@ def test_a_target_that_ends_the_run(load_text: Load, text: str, target: Target) 
     assert list(experiment.plain()["stop_at"]) == [target.metric]
 
 
+def test_metrics_are_named_by_a_key_or_alone(load_text: Load) -> None:
+    assert load_text("targets: {accuracy: 0.8, loss: 0.5}").targets == ("accuracy>=0.8", "loss<=0.5")
+    assert load_text("targets: 80%").targets == ("accuracy>=0.8",)
+    further = "workload: {metrics: [macro-f1]}"
+    assert load_text(f"targets: [{{macro-f1: 0.6}}]\n{further}").targets == ("macro-f1>=0.6",)
+    for text in ("{macro-f1: 0.6}", "macro-f1>0.6", "{metric: macro-f1>=0.6}"):
+        stop = load_text(f"stop_at: {text}\n{further}").stop_at
+        assert stop is not None
+        assert stop.target == Target("macro-f1", 0.6)
+    stop = load_text("stop_at: 80%").stop_at
+    assert stop is not None
+    assert stop.target == Target("accuracy", 0.8)
+
+
+@pytest.mark.parametrize("text", ["targets: [macro-f1>0.6]", "stop_at: {macro-f1: 0.6}"])
+def test_a_metric_that_is_not_measured_is_named_with_those_that_are(
+    mistakes: Callable[..., list[str]], text: str
+) -> None:
+    (line,) = mistakes(f"{text}\nworkload: {{metrics: [r2]}}")
+    assert "macro-f1" in line
+    assert "accuracy, loss, r2" in line
+
+
 def test_a_perplexity_ends_the_run_where_words_are_learned(load_text: Load) -> None:
     words = "{dataset: synthetic-reddit}"
     experiment = load_text(f"targets: [perplexity<90]\nstop_at: {{perplexity: 60}}\nworkload: {words}")
@@ -91,4 +114,4 @@ def test_targets_are_swept_like_any_key(tmp_path: Any) -> None:
 def test_with_targets_a_run_computes_the_same(load_text: Load) -> None:
     plain = secrets_context(load_text("rounds: 5"))
     assert secrets_context(load_text("{rounds: 5, targets: [80%], stop_at: {accuracy: 0.9}}")) == plain
-    assert secrets_context(load_text("rounds: 6")) != plain
+    assert secrets_context(load_text("{rounds: 5, workload: {learning_rate: 0.2}}")) != plain

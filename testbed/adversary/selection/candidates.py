@@ -100,6 +100,7 @@ class ReserveMostSelected(LottoMisbehaviour):
     """
 
     name: ClassVar[str] = "reserve-most-selected"
+    depends_on_rounds: ClassVar[bool] = True
     candidate: ClassVar[str] = "client"
     _predicted: int | None = None
 

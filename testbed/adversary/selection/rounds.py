@@ -81,6 +81,7 @@ class GrindRound(LottoMisbehaviour):
     """
 
     name: ClassVar[str] = "grind-round"
+    depends_on_rounds: ClassVar[bool] = True
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
     Options: ClassVar[type[MisbehaviourOptions]] = GrindOptions
 
@@ -166,6 +167,7 @@ class SkipRounds(LottoMisbehaviour):
 
     added_stages = (LookAhead.stage,)
     name: ClassVar[str] = "skip-rounds"
+    depends_on_rounds: ClassVar[bool] = True
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
     Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
 

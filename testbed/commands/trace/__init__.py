@@ -103,7 +103,7 @@ def synthesize(
     horizon_s = seconds(horizon, "--horizon")
     round_s = None if round_seconds is None else seconds(round_seconds, "--round-seconds")
     from testbed.emulation.availability.synthesis import synthesize
-    from testbed.experiment.schema import availability_section
+    from testbed.experiment.availability import availability_section
     from testbed.randomness import Randomness
 
     made = synthesize(availability_section(model, settings or []), clients, horizon_s, Randomness(seed), round_s)

@@ -162,7 +162,7 @@ def convert(
     if kind != "availability":
         convert_series(source, kind, format, given, out, force)
         return
-    _refuse_traces(source, client_column)
+    _refuse_traces(source, client_column, format)
     if format is None:
         raise ExperimentError(f"--from: needed with --kind availability; one of {', '.join(_FORMATS)}")
     check_options(format, given, AVAILABILITY, kind)
@@ -170,16 +170,21 @@ def convert(
     _convert_availability(source, format, given, round_s, out, force)
 
 
-def _refuse_traces(source: Path, client_column: str | None) -> None:
+def _refuse_traces(source: Path, client_column: str | None, format: str | None) -> None:
     """Raise `TraceError` for a trace that experiments read as it is, unless columns are chosen in it."""
-    if client_column is not None or not source.is_file():
+    if client_column is not None or not source.exists():
         return
+    from testbed.emulation.traces.conversion.series_formats import refuse_series
     from testbed.emulation.traces.inspection import trace_in
 
-    if what := trace_in(source):
+    if source.is_file() and (what := trace_in(source)):
+        model = "schedule" if "schedule" in what else "trace"
         raise TraceError(
-            f"{source}: {what} already; experiments read it as it is, and `testbed trace inspect` shows it"
+            f"{source}: {what} already; no conversion is needed, name it as it is: availability: {{model: {model}, "
+            f"path: {source}}}; `testbed trace inspect` shows it"
         )
+    if format is None:
+        refuse_series(source)
 
 
 def _convert_availability(

@@ -8,7 +8,7 @@ import pytest
 from testbed.emulation.availability.factory import availability_model
 from testbed.emulation.availability.synthesis import synthesize
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import availability_section
+from testbed.experiment.availability import availability_section
 from testbed.randomness import Randomness
 
 N, HORIZON_S = 40, 20_000.0

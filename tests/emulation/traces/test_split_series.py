@@ -145,7 +145,7 @@ def test_traces_need_no_conversion(tmp_path: Path) -> None:
     write_series(tmp_path / "a.log", LATENCY, read_series(tmp_path / "a.log", LATENCY).steps[0])
     for has_columns in (False, True):
         line = refused(lambda path: refuse_traces(path, None, BANDWIDTH, has_columns=has_columns), tmp_path / "a.log")  # noqa: B023
-        assert "a.log: a trace of latency already; experiments read it as it is" in line
+        assert "a.log: a trace of latency already; no conversion is needed, name it as it is" in line
 
 
 @pytest.mark.parametrize(

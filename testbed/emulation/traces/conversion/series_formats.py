@@ -27,7 +27,7 @@ Convert = Callable[[Path], tuple[Traces, Counts]]
 _TEXT = (".csv", ".txt", ".log", ".tsv", ".dat")
 _UNSAFE = re.compile(r"[^\w.+-]+")
 _LONGEST_NAME = 100  # characters that a value adds to a file's name
-_NATIVE = "experiments read it as it is, and `testbed trace inspect` shows it"
+_KEYS = {"bandwidth": "down_mbit_s", "latency": "latency_ms", "loss": "loss"}  # of links
 
 
 def detected(source: Path, match: str | None, kind: Kind) -> SeriesFormat:
@@ -52,13 +52,35 @@ def refuse_traces(source: Path, match: str | None, kind: Kind, *, has_columns: b
     """
     first = _files(source, match)[0]
     if declared := declared_kind(first):
-        raise TraceError(f"{first}: a trace of {declared.name} already; {_NATIVE}")
+        raise TraceError(f"{first}: a trace of {declared.name} already; {_as_it_is(source, declared.name)}")
     if not has_columns and is_trace_row(_first_row(first)):
         raise TraceError(
             f"{first}: two numbers in each line, which is the format of traces already: if they are seconds and "
-            f"{kind.unit}, {_NATIVE} (`rows` says what a row means); if not, name columns and unit (--from csv "
-            "--no-header --time-column 1 --value-column 2 --unit ...)"
+            f"{kind.unit}, {_as_it_is(source, kind.name)} (`rows` says what a row means); if not, name columns and "
+            "unit (--from csv --no-header --time-column 1 --value-column 2 --unit ...)"
         )
+
+
+def refuse_series(source: Path) -> None:
+    """Raise `TraceError` for a trace of links where one of availability is to be converted."""
+    try:
+        first = _files(source, None)[0]
+        declared, is_row = declared_kind(first), is_trace_row(_first_row(first))
+    except (TraceError, OSError, ValueError):  # not a text, or nothing there: the conversion says so
+        return
+    if declared or is_row:
+        name = declared.name if declared else "bandwidth, latency or loss"
+        raise TraceError(
+            f"{first}: a trace of {name} already, and not of availability; "
+            f"{_as_it_is(source, declared.name if declared else 'bandwidth')}"
+        )
+
+
+def _as_it_is(source: Path, kind: str) -> str:
+    return (
+        f"no conversion is needed, name it as it is: links: {{{_KEYS[kind]}: {{trace: {source}}}}}; "
+        "`testbed trace inspect` shows it"
+    )
 
 
 def converter(

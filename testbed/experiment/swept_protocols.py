@@ -1,0 +1,140 @@
+"""Sweeps over protocols (``sweep: {aggregation.protocol: [plain, secagg]}``) whose keys differ.
+
+The section is written once. Each point takes the keys that its protocol has and leaves out the others; a note says
+which. A key that none of the swept protocols has is an error. The same goes for availability models.
+"""
+
+import contextlib
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.errors import ExperimentError
+from testbed.experiment.reading import alternative_keys, named_value
+
+_NAMED_BY = {"selection": "protocol", "aggregation": "protocol", "availability": "model"}
+_DEFAULTS = {"selection": "random", "aggregation": "secagg", "availability": "always"}
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Keys of a section that a point of a sweep leaves out, as its protocol does not have them.
+
+    Attributes:
+        section: e.g. ``aggregation``.
+        protocol: the point's protocol, or availability model.
+        keys: of the section.
+    """
+
+    section: str
+    protocol: str
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        keys = ", ".join(f"{self.section}.{key}" for key in self.keys)
+        return f"{self.protocol} has no {keys}: left out there"
+
+
+def with_fitting_protocols(data: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """An experiment as plain data, each of whose sections names a protocol that has the section's keys.
+
+    No point has the protocol that the section names where the sweep replaces it, and the section's keys need not be
+    that protocol's. The section gets the name of the swept protocol that has most of its keys.
+
+    Raises:
+        ExperimentError: a section has a key that none of the swept protocols has; a line each.
+    """
+    made = dict(data)
+    for section, protocols, all_named in _swept(data.get("sweep"), where):
+        written = data.get(section)
+        if not isinstance(written, Mapping) or (known := _keys_of(section, written, protocols)) is None:
+            continue
+        named_by = _NAMED_BY[section]
+        lines = [
+            f"{where}: {section}.{key}: none of the swept protocols has this key; {_allowed(str(key), known)}"
+            for key in written
+            if key != named_by and key not in known
+        ]
+        if lines:
+            raise ExperimentError("\n".join(lines))
+        if all_named:  # else a point has the protocol of the section, or the default
+            most = max(protocols, key=lambda one: len(alternative_keys(section, one) & written.keys()))
+            made[section] = {**written, named_by: most}
+    return made
+
+
+def leave_out(
+    data: dict[str, Any], base: Mapping[str, Any], sweep: Mapping[str, Sequence[Any]], values: Mapping[str, Any]
+) -> list[LeftOut]:
+    """Take out of a point's sections the keys that its protocols do not have, and return them.
+
+    Args:
+        data: the point, as plain data, with the values of its sweep; changed here.
+        base: the experiment without the sweep.
+        sweep: of the experiment.
+        values: of this point, by their swept keys: none of these is left out.
+    """
+    left = []
+    for section, *_ in _swept(sweep, ""):
+        mine, named_by = data.get(section), _NAMED_BY[section]
+        if not isinstance(mine, dict):
+            continue
+        protocol = str(mine.get(named_by, _DEFAULTS[section]))
+        has = alternative_keys(section, protocol)
+        if not has:  # a user-defined class takes any key
+            continue
+        swept = {key.partition(".")[2] for key in values if key.startswith(f"{section}.")}
+        swept |= set(values[section]) if isinstance(values.get(section), Mapping) else set()
+        gone = [key for key in base.get(section) or () if key not in has and key.partition(".")[0] not in swept]
+        for key in gone:
+            mine.pop(key, None)
+        if gone:
+            left.append(LeftOut(section, protocol, tuple(gone)))
+    return left
+
+
+@contextlib.contextmanager
+def hinting(base: Mapping[str, Any], sweep: Mapping[str, Sequence[Any]]) -> Iterator[None]:
+    """Errors of a point within say how each swept protocol gets keys of its own, where they are about a protocol's."""
+    try:
+        yield
+    except ExperimentError as error:
+        lines = []
+        for line in str(error).splitlines():
+            for section, named_by in _NAMED_BY.items():
+                _, is_of_section, rest = line.partition(f": {section}.")
+                key = re.split(r"[.:]", rest, maxsplit=1)[0]
+                shared = key in (base.get(section) or ()) or any(of.startswith(f"{section}.{key}") for of in sweep)
+                if f"{section}.{named_by}" in sweep and is_of_section and shared:
+                    ways = f"[{{{named_by}: NAME, KEY: VALUE}}, {{{named_by}: OTHER}}]"
+                    line += f"; to give each {named_by} keys of its own: sweep: {{{section}: {ways}}}"
+            lines.append(line)
+        raise ExperimentError("\n".join(lines)) from None
+
+
+def _swept(sweep: Any, where: str) -> Iterator[tuple[str, list[str], bool]]:
+    """The sections whose protocol is swept over, the names of their protocols, and whether each value has one."""
+    if not isinstance(sweep, Mapping):
+        return
+    for section, named_by in _NAMED_BY.items():
+        values = sweep.get(f"{section}.{named_by}", sweep.get(section))
+        if not isinstance(values, list):
+            continue
+        plain = [named_value(value, where)[1] for value in values]
+        names = [value.get(named_by) if isinstance(value, Mapping) else value for value in plain]
+        if found := [name for name in names if isinstance(name, str)]:
+            yield section, found, len(found) == len(names)
+
+
+def _keys_of(section: str, written: Mapping[str, Any], protocols: Sequence[str]) -> set[str] | None:
+    """The keys of the swept protocols, and of the section's own; None: a user-defined class is among them."""
+    named = written.get(_NAMED_BY[section], _DEFAULTS[section])
+    found = [alternative_keys(section, one) for one in (*protocols, *([named] if isinstance(named, str) else []))]
+    return None if not all(found) else {key for keys in found for key in keys}
+
+
+def _allowed(key: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(key, sorted(known), n=1)
+    return (f"did you mean {close[0]!r}? " if close else "") + f"allowed: {', '.join(sorted(known))}"

@@ -1,0 +1,98 @@
+"""The plan of batches: its numbers are those of the bound, no larger batch meets the target, and the advice works."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.bounds.batch_partition_plan import batch_partition_plan, smallest_threshold, text
+from analysis.bounds.lotto import secagg_fails
+from analysis.bounds.lotto_report import lotto_plan
+from analysis.bounds.lotto_report import text as lotto_text
+from analysis.bounds.verifiable_batch_partition import Setting, bound, candidates_suffice, tolerated
+from tests.thoroughness import examples
+
+
+def meets(setting: Setting, row: dict[str, Any], threshold: int | float) -> bool:
+    """Whether the bound of a round, times the rounds, is within the target, and enough batches stand."""
+    fails = bound(setting, tolerated(setting, threshold))[0]
+    enough = candidates_suffice(setting, row["dropout"])
+    return fails * row.get("rounds", 1) <= row["target"] * (1 + 1e-12) and enough >= row["sufficiency"]
+
+
+def settings_of(row: dict[str, Any], **changes: Any) -> dict[int, Setting]:
+    keys = {key: row[key] for key in ("population", "participants", "over_selection", "dishonest", "min_population")}
+    every = range(1, row["participants"] + 1)
+    return {size: Setting(privacy=size, **keys | changes) for size in every if row["participants"] % size == 0}
+
+
+@given(
+    st.sampled_from([12, 20, 30]),
+    st.integers(0, 25),
+    st.sampled_from([1.0, 1.3, 2.0]),
+    st.sampled_from([0.6, 0.7, 0.9]),
+    st.sampled_from([0.0, 0.02]),
+    st.sampled_from([1e-9, 1e-4, 0.1]),
+    st.sampled_from([0.5, 0.99]),
+    st.sampled_from([None, 1, 50]),
+)
+@settings(max_examples=examples(40), deadline=None)
+def test_it_is_the_largest_batch_that_meets_the_target_and_its_advice_works(
+    participants: int,
+    dishonest: int,
+    over_selection: float,
+    threshold: float,
+    dropout: float,
+    target: float,
+    sufficiency: float,
+    rounds: int | None,
+) -> None:
+    setting = Setting(240, participants, 1, over_selection, dishonest)
+    row = batch_partition_plan(setting, threshold, dropout, target, sufficiency, rounds)
+    fitting = [size for size, one in settings_of(row).items() if meets(one, row, threshold)]
+    assert row["largest_privacy"] == max(fitting, default=None)
+    for size, one in settings_of(row).items():
+        assert row[f"secagg_fails_at_{size}"] == bound(one, tolerated(one, threshold))[0]
+        assert row[f"candidates_suffice_at_{size}"] == candidates_suffice(one, dropout)
+    if fitting:
+        assert row["batches_of_a_round"] == participants // max(fitting)
+        return
+    why = row["largest_privacy_reason"]
+    assert "\n" not in why
+    if "meet the target with" in why:
+        factor = re.search(r"--over-selection ([\d.]+)", why)
+        least = re.search(r"--threshold (\d+)", why)
+        changed = settings_of(row, **({} if factor is None else {"over_selection": float(factor[1])}))
+        assert meets(changed[1], row, threshold if least is None else int(least[1]))
+        if least is not None:
+            assert not meets(changed[1], row, int(least[1]) - 1)
+
+
+def test_without_a_threshold_that_is_enough_it_says_so() -> None:
+    row = batch_partition_plan(Setting(100, 10, 1, 1.3, 60), 0.7, 0.0, 1e-9, 0.5)
+    assert smallest_threshold(Setting(100, 10, 1, 1.3, 60), 1e-9) is None
+    assert row["largest_privacy"] is None
+    assert "no threshold is enough" in row["largest_privacy_reason"]
+    assert "secagg_fails" not in text(row)
+
+
+@pytest.mark.parametrize("rounds", [None, 40])
+def test_the_text_says_for_how_many_rounds_the_target_is(rounds: int | None) -> None:
+    plans = (
+        text(batch_partition_plan(Setting(240, 12, 1, 2.0, 4), 0.7, 0.0, 1e-3, 0.9, rounds)),
+        lotto_text(lotto_plan(240, 4, 12, 2.0, None, 0.7, 1e-3, 0.9, rounds=rounds)),
+    )
+    for written in plans:
+        assert ("40 rounds together" in written) == (rounds is not None)
+        assert ("in one round" in written) == (rounds is None)
+
+
+def test_lottos_plan_divides_its_target_among_the_rounds() -> None:
+    row = lotto_plan(1000, 50, 70, 1.3, None, 0.7, 1e-6, 0.99, rounds=100)
+    t = row["smallest_threshold"]
+    assert 100 * secagg_fails(50, 70, 1.3, 1000, t) <= 1e-6 < 100 * secagg_fails(50, 70, 1.3, 1000, t - 1)
+    assert t > lotto_plan(1000, 50, 70, 1.3, None, 0.7, 1e-6, 0.99)["smallest_threshold"]
+    with pytest.raises(ValueError, match="rounds"):
+        lotto_plan(1000, 50, 70, 1.3, None, 0.7, 1e-6, 0.99, rounds=0)
