@@ -45,7 +45,7 @@ def dropouts(
 
 def runs_in(directories: list[str]) -> list[Any]:
     """The runs in or below directories or URIs; raises `ExperimentError` where there are none."""
-    from testbed.records.mirror import fetched
+    from testbed.records.mirror import fetched, runs_below
 
     paths = [fetched(directory) for directory in directories]
     for path in paths:
@@ -53,7 +53,6 @@ def runs_in(directories: list[str]) -> list[Any]:
             raise ExperimentError(f"{path}: no such directory")
         if next(path.rglob("experiment.yaml"), None) is None:
             raise ExperimentError(f"{path}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
-    from testbed.running import runs_below
 
     found = runs_below(paths)
     if old := [run for run in found if not run.verifiable]:

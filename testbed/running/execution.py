@@ -27,9 +27,9 @@ from testbed.experiment.inputs import plugin_classes
 from testbed.experiment.reading import apply_override, set_key
 from testbed.experiment.schema import Experiment, Point, check_points, load, points, stages_of, validated
 from testbed.experiment.sections import Cluster
-from testbed.records import RunRecords, find_runs
+from testbed.records import RunRecords
 from testbed.records.log import RunLog
-from testbed.records.mirror import fetched, local_staging_dir
+from testbed.records.mirror import local_staging_dir, runs_below
 from testbed.running import workers
 from testbed.running.notebook import NotebookProgress, RunsPath, in_notebook
 from testbed.running.observers import Guarded, Observer, Serialised
@@ -148,12 +148,6 @@ def compare_targets(
 
     found = runs_below([runs] if isinstance(runs, str | Path) else runs)
     return time_to_target.compare_targets(found, targets, baseline, smooth)
-
-
-def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
-    """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
-    found = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
-    return list(found.values())
 
 
 def with_values(experiment: Experiment, values: Mapping[str, Any], where: str) -> Experiment:
