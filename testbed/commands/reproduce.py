@@ -192,6 +192,7 @@ def _make(one: "Reproduction", task: "ReproductionContext", format: str, runner:
 
     scale, directory = task.scale, task.out
     runner.called = False
+    task.progress(presentation.expected_length(one, scale))
     with elapsed(directory) as seconds:
         try:
             result = one.run(task)
