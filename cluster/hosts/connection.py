@@ -191,15 +191,19 @@ def _without_unused_processes() -> Iterator[None]:
     if os.environ.get(RAY_EXTRAS, "") not in ("", "0"):
         yield
         return
-    node = ray._private.node.Node
-    former = {name: getattr(node, name) for name in ("start_monitor", "start_log_monitor", "start_api_server")}
+
+    def nothing(self: Any) -> None:
+        """Start nothing."""
 
     def no_server(self: Any, **options: Any) -> None:
         self._webui_url = ""  # as Ray sets it for a server without a dashboard
 
+    node: Any = ray._private.node.Node
+    instead = {"start_monitor": nothing, "start_log_monitor": nothing, "start_api_server": no_server}
+    former = {name: getattr(node, name) for name in instead}
     try:
-        node.start_monitor = node.start_log_monitor = lambda self: None
-        node.start_api_server = no_server
+        for name, method in instead.items():
+            setattr(node, name, method)
         yield
     finally:
         for name, method in former.items():
