@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from analysis.multi_round.row_spaces import Space
 
@@ -37,6 +35,9 @@ def solve(space: Space, time_limit_s: float) -> Solved:
     the weight of u subject to |(A^T z)_j| <= u_j, (A^T z)_j >= 2 v_j - 1 and sum v >= 1: the combination is scaled so
     that its largest coefficient is 1, hence no big constant is needed.
     """
+    from scipy import sparse  # takes a third of a second to import, and most runs are solved without
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     rows, columns = space.rows.shape
     transposed = sparse.csr_matrix(space.rows.T.astype(np.float64))
     one, none = sparse.identity(columns), sparse.csr_matrix((columns, columns))

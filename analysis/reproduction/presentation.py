@@ -85,6 +85,22 @@ def _last(one: Reproduction) -> str:
     return f"{last.scale}, {duration(last.origin.seconds)}: {found or 'no claims'}"
 
 
+def expected_length(one: Reproduction, scale: Scale) -> str:
+    """How long a reproduction takes, as its kept result measured it: a line to show before it begins.
+
+    Args:
+        one: which.
+        scale: at which it will be run; a kept result of another scale is named as such.
+    """
+    last = kept(one)
+    if last is None or not last.origin.seconds:
+        return f"how long --scale {scale} takes is not measured"
+    measured = f"{duration(last.origin.seconds)} on {last.origin.cpus} cores"
+    if last.scale != scale:
+        return f"how long --scale {scale} takes is not measured; --scale {last.scale} took {measured}"
+    return f"about {measured} (measured with {last.origin.version}, {last.origin.processor})"
+
+
 def duration(seconds: float) -> str:
     """Seconds, minutes or hours, for a person."""
     if seconds < 120:

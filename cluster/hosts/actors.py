@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import importlib
 import os
 import time
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from cluster.hosts.ray_hosts import RayHosts
 from cluster.metrics import RunMetrics
 from testbed.arrays import Ids
 from testbed.crashes import locating_crashes
+from testbed.engine.data_checks import notes_of
 from testbed.engine.federation import Federation, Progress
 from testbed.engine.plan import Plan
 from testbed.errors import ClusterError
@@ -115,6 +117,13 @@ class ClientHost:
     def alive(self) -> None:
         """Fails when this actor does not live any more."""
 
+    def import_training(self) -> None:
+        """Import what the built-in workloads need; `prepare` would do so, later."""
+        import workloads
+
+        workloads.one_thread()
+        importlib.import_module("workloads.training.classification")
+
     def deliver(self, delivery: Delivery, vectors: Sequence[tuple[npt.NDArray[Any], int]] | None) -> HostAnswers:
         """See `Host.deliver`; `vectors` come zero-copy from the object store."""
         if vectors is not None:
@@ -145,6 +154,7 @@ class Coordinator:
         self._records: RunDirectory | None = None
         self._progress: Progress | None = None
         self._held = contextlib.ExitStack()
+        self._checked: tuple[Any, Any] | None = None  # what the workload of the last check was built of, and it
 
     @staticmethod
     def hosts_at(hosts: list[Any], places: list[Place], pki: Any) -> RayHosts:
@@ -165,6 +175,7 @@ class Coordinator:
         import workloads
 
         self._progress = None
+        self._checked = None  # its memory is the run's now
         plan = Plan(experiment, simulation_seed)
         await self._close_connections()
         self._held.close()
@@ -223,6 +234,20 @@ class Coordinator:
             await self._hosts.go_live(await self._live.open())
             await self._live.wait_for_clients(experiment.population, connecting_s(experiment.population))
         return self._federation.finished
+
+    async def check(self, experiment: Experiment, simulation_seed: int, name: str) -> list[str]:
+        """See `testbed.engine.data_checks.notes_of`; an error of anything else names the preparation of `name`."""
+        import workloads
+
+        def notes() -> list[str]:
+            with locating_crashes(f"{name}: its preparation", then=""):
+                plan = Plan(experiment, simulation_seed)
+                key = (experiment.workload, experiment.population, plan.seed)
+                if self._checked is None or self._checked[0] != key:
+                    self._checked = (key, workloads.build(*key))
+                return notes_of(plan, self._checked[1])
+
+        return await asyncio.to_thread(notes)
 
     async def _close_connections(self) -> None:
         if self._live is not None:

@@ -87,11 +87,12 @@ def hosts_for(cluster: Cluster, population: int, cpus: int, at_once: int) -> int
 def runs_at_a_time(cluster: Cluster, points: int, cpus: int, memory_bytes: int) -> int:
     """How many of `points` runs go on at the same time (with clock and network that allow it).
 
-    ``auto``: each gets at least two CPUs (or its fixed number of hosts), and `MEMORY_PER_RUN_BYTES`.
+    ``auto``: each gets at least one CPU (or one for each of its fixed number of hosts), and `MEMORY_PER_RUN_BYTES`.
     """
     if cluster.parallel_runs != "auto":
         return min(cluster.parallel_runs, points)
-    each = 2 if cluster.hosts == "auto" else max(2, cluster.hosts)
+    # A run's coordinator and its hosts take turns. With a CPU for each run, no CPU waits for either.
+    each = 1 if cluster.hosts == "auto" else cluster.hosts
     return max(1, min(points, cpus // each, memory_bytes // MEMORY_PER_RUN_BYTES))
 
 

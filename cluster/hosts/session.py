@@ -84,6 +84,7 @@ class RaySession:
         self._closed = False
         self._turn = threading.Lock()  # of whoever starts or ends actors
         self._placed = False
+        self._importing: list[Any] = []  # calls of the hosts
         self.places = spread(living_nodes(ray.nodes()), hosts, gpus_per_host, sessions)
         self.hosts = [start_host(self._host_class, place) for place in self.places]
         self._start_coordinator()
@@ -114,6 +115,19 @@ class RaySession:
                 ray.kill(actor, no_restart=True)
         if self._disconnects:
             disconnect()
+
+    def check(self, experiment: Experiment, simulation_seed: int, name: str) -> list[str]:
+        """Check an experiment with its data, in the coordinator's process; see `Coordinator.check`.
+
+        The hosts import what they will train with at the same time.
+        """
+        self._wait_for_places()
+        if not self._importing:
+            self._importing = [host.import_training.remote() for host in self.hosts]
+        notes: list[str] = self._wait(
+            self.coordinator.check.remote(experiment, simulation_seed, name), lambda now: None
+        )
+        return notes
 
     def run(
         self,

@@ -1,9 +1,7 @@
 """How `testbed run` shows where it stands: bars on a terminal, a line per round elsewhere, or nothing."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 from rich.console import Group, RenderableType
@@ -15,139 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.commands.terminal import Console, clock_time, duration, shortened
+from testbed.commands.watching import ALL, Display, Watched
 from testbed.display import visible
 from testbed.engine.federation import Progress as Standing
 from testbed.records.reader import behind_told, crashes_told
-from testbed.running import Observer, PlannedRun
-from testbed.running.observers import Pace, time_left
+from testbed.running import PlannedRun
 
 OUTCOMES = ("completed", "skipped", "aborted")
 COLOURS = {"completed": "green", "skipped": "yellow", "aborted": "red"}
+_FIRST_ESTIMATE_S = 10.0  # after the start; what ends sooner needs none
+_ESTIMATE_EVERY_S = 30.0
 WIDEST_LABEL = 28  # which leaves room for the bar
-
-
-class Watched:
-    """One run that goes on.
-
-    Args:
-        run: which.
-        outcomes: of the rounds that were recorded before.
-        now_s: a clock's seconds.
-
-    Attributes:
-        doing: what it does outside of its rounds, e.g. "summarising"; empty during them.
-        standing: the last that was heard of it.
-        accuracy: last measured.
-        outcomes: its rounds so far, by outcome.
-        pace: how fast it goes.
-        clock: virtual or wall.
-        rounds: how many there will be.
-    """
-
-    def __init__(self, run: PlannedRun, outcomes: Sequence[str], now_s: float) -> None:
-        self.run = run
-        self.outcomes = Counter(outcomes)
-        self.doing = "preparing the clients"
-        self.standing: Standing | None = None
-        self.accuracy: float | None = None
-        experiment = run.point.experiment
-        self.clock, self.rounds = experiment.time.clock, experiment.rounds
-        self.pace = Pace(now_s, self.rounds - len(outcomes))
-
-    @property
-    def rounds_done(self) -> int:
-        """Finished rounds."""
-        return self.outcomes.total()
-
-    @property
-    def _after_rounds(self) -> str:
-        """The work beside the rounds: none, and after the last round a merge, which takes minutes of a long run."""
-        return "merging the records of all rounds" if self.rounds_done >= self.rounds else ""
-
-    def hear(self, standing: Standing, now_s: float) -> bool:
-        """Take in what comes; whether a round has just ended (each counts once, however often its progress comes)."""
-        self.doing, self.standing = self._after_rounds, standing
-        self.pace.under_way(now_s)
-        if not standing.outcome or standing.round_number != self.rounds_done + 1:
-            return False
-        self.outcomes[standing.outcome] += 1
-        self.doing = self._after_rounds
-        self.accuracy = standing.accuracy
-        self.pace.round_ended(now_s)
-        return True
-
-
-class Display(Observer):
-    """Shows no progress (``--quiet``; warnings all the same), but knows how all runs stand: the start of the others.
-
-    Args:
-        console: where to show it.
-        clock: seconds that pass; for estimates alone.
-    """
-
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        self.console = console
-        self.clock = clock
-        self.runs: list[PlannedRun] = []
-        self.watched: dict[Path, Watched] = {}  # those that go on, in the order of their beginning
-        self.paces: list[Pace] = []  # of those that have begun, ended ones too
-        self.most_at_once = 1
-        self.runs_ended = 0
-        self.rounds_ended = 0  # of runs that have ended while this looked on
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def planned(self, runs: Sequence[PlannedRun]) -> None:
-        self.runs = list(runs)
-        self.runs_ended = sum(run.complete for run in runs)
-
-    def doing(self, what: str, run: PlannedRun | None = None) -> None:
-        if run is not None and run.path in self.watched:
-            self.watched[run.path].doing = what
-
-    def warned(self, run: PlannedRun, line: str) -> None:
-        self.console.print(f"{visible(run.label)}: warning: {visible(line)}")
-
-    def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
-        self.watched[run.path] = watched = Watched(run, outcomes, self.clock())
-        self.paces.append(watched.pace)
-        running = sum(one.rounds_done < one.rounds for one in self.watched.values())  # others are being summarised
-        self.most_at_once = max(self.most_at_once, running)
-
-    def progressed(self, run: PlannedRun, progress: Standing) -> None:
-        if self.watched[run.path].hear(progress, self.clock()):
-            self.round_ended(self.watched[run.path], progress)
-
-    def round_ended(self, watched: Watched, progress: Standing) -> None:
-        """A round has just ended."""
-
-    def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
-        self.watched.pop(run.path, None)
-        self.runs_ended += 1
-        self.rounds_ended += run.point.experiment.rounds
-
-    @property
-    def rounds_done(self) -> int:
-        """Finished rounds of all runs that were not complete at the beginning."""
-        return self.rounds_ended + sum(watched.rounds_done for watched in self.watched.values())
-
-    @property
-    def rounds_planned(self) -> int:
-        """Rounds of all runs that were not complete at the beginning."""
-        return sum(run.point.experiment.rounds for run in self.runs if not run.complete)
-
-    @property
-    def left_s(self) -> float | None:
-        """Seconds until all is done, or None before the first round has ended."""
-        begun = self.rounds_ended + sum(watched.rounds for watched in self.watched.values())
-        to_come = len(self.runs) - self.runs_ended - len(self.watched)
-        waiting = [(self.rounds_planned - begun) / to_come] * to_come if to_come else []
-        going = [watched.pace for watched in self.watched.values()]
-        return time_left(self.clock(), going, waiting, self.paces, self.most_at_once)
 
 
 def finished_before(run: PlannedRun) -> str:
@@ -189,10 +65,22 @@ def remarks(summary: Mapping[str, Any]) -> list[str]:
 
 
 class Lines(Display):
-    """A line for every round, for logs."""
+    """A line for every round, for logs, and now and then one that says how far all of it is."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(console, clock)
+        self._say_again_s = self.began_s + _FIRST_ESTIMATE_S
+
+    def progressed(self, run: PlannedRun, progress: Standing) -> None:
+        super().progressed(run, progress)
+        if self.clock() >= self._say_again_s and self.left_s is not None:
+            self._say_again_s = self.clock() + _ESTIMATE_EVERY_S
+            self.console.print(f"{ALL if len(self.runs) > 1 else visible(run.label)}: {self.whole}")
 
     def planned(self, runs: Sequence[PlannedRun]) -> None:
         super().planned(runs)
+        if len(runs) > 1 and self.rounds_planned:
+            self.console.print(f"{ALL}: {len(runs)} points, {self.rounds_planned} rounds to run")
         for run in runs:
             if run.complete:
                 self._line(run, finished_before(run))
@@ -219,7 +107,6 @@ class Lines(Display):
         self.console.print(f"{visible(run.label)}: {text}")
 
 
-_ALL = "all points"
 _WIDEST = 120
 _ROOMY = 96  # columns from which there is room to say what each run does
 _NOW = 38
@@ -232,7 +119,6 @@ class Bars(Display):
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._spinner = Spinner("dots", style="cyan")
-        self._began_s = self.clock()
         self._what = "starting"
         self._live = Live(console=console, get_renderable=self.picture, transient=True, refresh_per_second=8)
 
@@ -274,7 +160,7 @@ class Bars(Display):
     @property
     def _width(self) -> int:
         """Of the longest label, so that the bars stay where they are from point to point."""
-        return max([len(_ALL), *(len(shortened(run.label, WIDEST_LABEL)) for run in self.runs)])
+        return max([len(ALL), *(len(shortened(run.label, WIDEST_LABEL)) for run in self.runs)])
 
     # -- the picture ------------------------------------------------------------------------------------------------
 
@@ -288,6 +174,8 @@ class Bars(Display):
             lines.append(self._alone(watched[0]))
         if len(watched) > self._room:
             lines.append(Text(f"and {len(watched) - self._room} more", style="dim"))
+        if len(self.runs) > 1 and self.console.width < _ROOMY:
+            lines.append(_joined([self._points(), self._spent()]))
         if not watched:
             lines.append(self._spinning(Text(self._what, style="dim")))
         elif len(self.runs) == 1:
@@ -299,8 +187,8 @@ class Bars(Display):
         grid = _grid(self._width)
         if roomy := self.console.width >= _ROOMY:
             grid.add_column(no_wrap=True, overflow="ellipsis", min_width=_NOW, max_width=_NOW)
-        points = _joined([Text.assemble((str(self.runs_ended), "bold"), f"/{len(self.runs)} points"), self._spent()])
-        row: list[RenderableType] = [Text(_ALL, style="bold"), _bar(self.rounds_done, self.rounds_planned)]
+        points = _joined([self._points(), self._spent()])
+        row: list[RenderableType] = [Text(ALL, style="bold"), _bar(self.rounds_done, self.rounds_planned)]
         row += [_count(self.rounds_done, self.rounds_planned), _left(self.left_s)]
         grid.add_row(*row, *([points] if roomy else []))
         for one in watched[: self._room]:
@@ -330,8 +218,11 @@ class Bars(Display):
     def _room(self) -> int:
         return max(1, self.console.height - _OTHER_LINES)
 
+    def _points(self) -> Text:
+        return Text.assemble((str(self.runs_ended), "bold"), f"/{len(self.runs)} points")
+
     def _spent(self) -> Text:
-        return Text(clock_time(self.clock() - self._began_s), style="yellow")
+        return Text(clock_time(self.clock() - self.began_s), style="yellow")
 
 
 def _grid(label_width: int) -> Table:

@@ -49,7 +49,8 @@ def reproduce(
     scale: Annotated[
         Literal["small", "real", "paper"],
         typer.Option(
-            help="small: minutes on two cores; real: the paper's data and model for fewer rounds, hours on two cores; "
+            help="small: mostly minutes on two cores (each says first how long it took); "
+            "real: the paper's data and model for fewer rounds, hours on two cores; "
             "paper: the paper's, for a cluster."
         ),
     ] = "small",
@@ -192,6 +193,7 @@ def _make(one: "Reproduction", task: "ReproductionContext", format: str, runner:
 
     scale, directory = task.scale, task.out
     runner.called = False
+    task.progress(presentation.expected_length(one, scale))
     with elapsed(directory) as seconds:
         try:
             result = one.run(task)

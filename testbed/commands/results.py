@@ -1,5 +1,6 @@
 """What finished (or unfinished) runs have measured: ``testbed dropouts``, ``metrics``; and which runs are meant."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -45,7 +46,7 @@ def dropouts(
 
 def runs_in(directories: list[str]) -> list[Any]:
     """The runs in or below directories or URIs; raises `ExperimentError` where there are none."""
-    from testbed.records.mirror import fetched
+    from testbed.records.mirror import fetched, runs_below
 
     paths = [fetched(directory) for directory in directories]
     for path in paths:
@@ -53,7 +54,6 @@ def runs_in(directories: list[str]) -> list[Any]:
             raise ExperimentError(f"{path}: no such directory")
         if next(path.rglob("experiment.yaml"), None) is None:
             raise ExperimentError(f"{path}: no runs here; `testbed run EXPERIMENT.yaml` makes some")
-    from testbed.running import runs_below
 
     found = runs_below(paths)
     if old := [run for run in found if not run.verifiable]:
@@ -64,6 +64,8 @@ def runs_in(directories: list[str]) -> list[Any]:
         )
     return found
 
+
+_LONG_S = 5.0  # after which a person wants to know how long it will take
 
 METRICS_EPILOG = examples(
     "testbed metrics runs/multi-round",
@@ -110,11 +112,22 @@ def metrics(
 
 
 def _measured(run: Any, time_limit_s: float, console: "Console", quiet: bool) -> "Measured":
-    """On a terminal, a line that says what is being done; elsewhere nothing."""
+    """Measure a run. A terminal shows every step; elsewhere one line comes when it takes long."""
     from analysis.multi_round import report
 
-    if quiet or not console.is_terminal:
+    if quiet:
         return report.measured(run, time_limit_s)
+    if not console.is_terminal:
+        began_s, said = time.monotonic(), False
+
+        def note(line: str) -> None:
+            nonlocal said
+            if not said and time.monotonic() - began_s > _LONG_S:
+                said = True
+                limit = f"the searches take at most {time_limit_s:g} s of processor time (--time-limit)"
+                console.print(f"{run.label}: {line}; {limit}", markup=False)
+
+        return report.measured(run, time_limit_s, note)
     with console.status("") as status:
 
         def progress(line: str) -> None:

@@ -128,9 +128,12 @@ def _several(found: "RunsAt") -> Text:
         if run is not None:
             line.stylize(_COLOURS[run.state], 4 + widths[0], 4 + widths[0] + widths[1])
         lines.append_text(line).append("\n")
-    left = [run.left_s for run in runs if run.state == "running" and run.left_s is not None]
-    if left and states["not started"] == 0:
-        lines.append(f"  about {clock_time(max(left))} until those that run have ended\n", style="dim")
+    done = sum(run.rounds_done for run in runs)
+    rounds = sum(run.rounds for run in runs) + found.not_started * max(run.rounds for run in runs)
+    if found.left_s is not None:
+        lines.append(
+            f"  {done}/{rounds} rounds, about {clock_time(found.left_s)} until all points have ended\n", style="dim"
+        )
     for run in runs:
         for name, value in _troubles(run):
             lines.append(f"  {visible(run.label)}: {name}: ", style="dim").append_text(value).append("\n")

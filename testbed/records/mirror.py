@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
@@ -25,6 +25,7 @@ from testbed.files.names import inside, path_or_uri
 from testbed.records.arrays import CHECKPOINT, PREVIOUS, Stamp, aggregate_files, restored, round_of_aggregate, stamp_of
 from testbed.records.clients import FILE as CLIENTS_FILE
 from testbed.records.log import FILE as LOG
+from testbed.records.reader import RunRecords, find_runs
 from testbed.records.store import Store, Stored, each
 from testbed.records.tables import merged_up_to
 from testbed.records.uploads import (
@@ -325,3 +326,9 @@ class _Both:
 
 def _round(stamp: Stamp | None) -> int:
     return stamp.round_number if stamp is not None else 0
+
+
+def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
+    """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
+    by_path = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
+    return list(by_path.values())

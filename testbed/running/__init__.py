@@ -6,20 +6,38 @@ and compares them, `open_runs` keeps two processes out of one directory, which s
 `observers` are told how it goes, and `status` says how runs stand.
 """
 
-from testbed.running.execution import compare, compare_targets, report, run, run_all, runs_below
-from testbed.running.explained import findings
-from testbed.running.observers import Observer
-from testbed.running.preparation import PlannedRun, default_directory
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Observer",
-    "PlannedRun",
-    "compare",
-    "compare_targets",
-    "default_directory",
-    "findings",
-    "report",
-    "run",
-    "run_all",
-    "runs_below",
-]
+if TYPE_CHECKING:
+    from testbed.records.mirror import runs_below as runs_below
+    from testbed.running.execution import compare as compare
+    from testbed.running.execution import compare_targets as compare_targets
+    from testbed.running.execution import report as report
+    from testbed.running.execution import run as run
+    from testbed.running.execution import run_all as run_all
+    from testbed.running.explained import findings as findings
+    from testbed.running.observers import Observer as Observer
+    from testbed.running.preparation import PlannedRun as PlannedRun
+    from testbed.running.preparation import default_directory as default_directory
+
+_FROM = {
+    "Observer": "testbed.running.observers",
+    "PlannedRun": "testbed.running.preparation",
+    "compare": "testbed.running.execution",
+    "compare_targets": "testbed.running.execution",
+    "default_directory": "testbed.running.preparation",
+    "findings": "testbed.running.explained",
+    "report": "testbed.running.execution",
+    "run": "testbed.running.execution",
+    "run_all": "testbed.running.execution",
+    "runs_below": "testbed.records.mirror",
+}
+__all__ = sorted(_FROM)
+
+
+def __getattr__(name: str) -> Any:
+    """Import the names when they are first used: `execution` imports all protocols, which a table does not need."""
+    if name not in _FROM:
+        raise AttributeError(f"module 'testbed.running' has no attribute {name!r}")
+    return getattr(importlib.import_module(_FROM[name]), name)

@@ -19,32 +19,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import workloads
-from testbed.crashes import locating_crashes
 from testbed.engine.plan import Plan
-from testbed.engine.privacy_recorder import warnings as privacy_warnings
-from testbed.errors import ExperimentError, TestbedError, TraceError, reason
-from testbed.experiment.inputs import plugin_classes
+from testbed.errors import ExperimentError, TestbedError, reason
 from testbed.experiment.reading import apply_override, set_key
 from testbed.experiment.schema import Experiment, Point, check_points, load, points, stages_of, validated
-from testbed.experiment.sections import Cluster
-from testbed.records import RunRecords, find_runs
+from testbed.records import RunRecords
 from testbed.records.log import RunLog
-from testbed.records.mirror import fetched, local_staging_dir
+from testbed.records.mirror import local_staging_dir, runs_below
 from testbed.running import workers
-from testbed.running.foresight import foreseeable
-from testbed.running.more_rounds import check_budget_left
+from testbed.running.data_checks import check_with_data, checked_here, checked_on_ray, group_by_resources, refusing_as
 from testbed.running.notebook import NotebookProgress, RunsPath, in_notebook
 from testbed.running.observers import Guarded, Observer, Serialised
 from testbed.running.observers.catalogue import made as made_observers
 from testbed.running.open_runs import OpenRun
 from testbed.running.preparation import PlannedRun, default_directory, planned
-from testbed.running.validation import check_addresses, check_plan, memory_error, memory_warning, notes, warnings
+from testbed.running.validation import check_addresses, check_plan, notes
 from testbed.running.workers import LocalWorker, PointWorker
 from testbed.signals import stopping_on_signals
-from testbed.workload.contract import NotedWorkload
 
 if TYPE_CHECKING:
     import pandas
+
+    from testbed.running.ray_workers import CheckingSession, Shares
 
 
 def run(
@@ -152,12 +148,6 @@ def compare_targets(
     return time_to_target.compare_targets(found, targets, baseline, smooth)
 
 
-def runs_below(directories: Sequence[str | Path]) -> list[RunRecords]:
-    """The runs at or below the directories (or URIs), each once; raises `RunError` for a directory without any."""
-    found = {run.path.resolve(): run for directory in directories for run in find_runs(fetched(directory))}
-    return list(found.values())
-
-
 def with_values(experiment: Experiment, values: Mapping[str, Any], where: str) -> Experiment:
     """The experiment with the values of some dotted keys set; raises `ExperimentError` when it is not valid then."""
     data = experiment.model_dump(mode="json", exclude_unset=True)
@@ -211,9 +201,13 @@ def run_all(
                 for line in notes([run.point for run in unfinished]):
                     watching.warned(unfinished[0], line)
                 plans = _plans(unfinished, all_points, where)
-                with _importing_workloads(unfinished):
+                if on_ray := checked_on_ray([run for run in runs if not run.complete]):
                     pool.join_ray(unfinished)
-                _check_with_data(unfinished, plans, where, watching)
+                    pool.start_checking(runs)
+                else:
+                    with _importing_workloads(unfinished):
+                        pool.join_ray(unfinished)
+                check_with_data(unfinished, plans, where, watching, pool.checked if on_ray else checked_here())
             _run(runs, watching, pool)
         for one in guarded:
             if one.failures > 1:
@@ -262,15 +256,6 @@ def _summary(run: RunRecords) -> dict[str, Any]:
     return summarise(run)
 
 
-def group_by_resources(runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
-    """The runs in groups that share workers: those with the same cluster section and clock, in their order."""
-    groups: dict[tuple[Cluster, str], list[PlannedRun]] = {}
-    for run in runs:
-        experiment = run.point.experiment
-        groups.setdefault((experiment.cluster, experiment.time.clock), []).append(run)
-    return list(groups.values())
-
-
 def requires_exclusive_access(experiment: Experiment) -> bool:
     """Whether nothing else may run beside it."""
     return experiment.cluster.network == "in-process" or experiment.time.clock == "wall"
@@ -287,6 +272,7 @@ class WorkerPool:
         self._observer = observer
         self._connected = False
         self._stack = contextlib.ExitStack()
+        self._checking: CheckingSession | None = None
 
     def __enter__(self) -> "WorkerPool":
         return self
@@ -309,6 +295,20 @@ class WorkerPool:
         ray_workers.join(address, self._stack, lambda line: self._observer.warned(runs[0], line))
         self._connected = True
 
+    def start_checking(self, runs: Sequence[PlannedRun]) -> None:
+        """Start the actors that check runs with their data (`checked`), and then run the first of them."""
+        from testbed.running import ray_workers
+
+        (group,) = group_by_resources([run for run in runs if not run.complete])
+        self._observer.doing("starting the hosts")
+        self._checking = ray_workers.CheckingSession(group[0].point.experiment, _shares(group))
+        self._stack.callback(self._checking.session.close)
+
+    def checked(self, run: PlannedRun, plan: Plan, name: str) -> list[str]:
+        """The notes of a run; see `Check`."""
+        assert self._checking is not None, "start_checking comes first"
+        return self._checking.notes_of(run, name)
+
     def workers_for(
         self, group: Sequence[PlannedRun], open_run: Callable[[PlannedRun], OpenRun]
     ) -> Sequence[PointWorker]:
@@ -324,8 +324,15 @@ class WorkerPool:
 
         self.join_ray(group)
         self._observer.doing("starting the hosts")
-        exclusive = requires_exclusive_access(first)
-        return ray_workers.for_points(self._observer, open_run, first.cluster, 1 if exclusive else len(group))
+        return ray_workers.for_points(self._observer, open_run, _shares(group), self._checking)
+
+
+def _shares(group: Sequence[PlannedRun]) -> "Shares":
+    """How the runs of a group share the cluster: one that must have it for itself does not."""
+    from testbed.running import ray_workers
+
+    first = group[0].point.experiment
+    return ray_workers.Shares.among(first.cluster, 1 if requires_exclusive_access(first) else len(group))
 
 
 @contextlib.contextmanager
@@ -349,7 +356,7 @@ def _plans(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str) 
     check_addresses([run.point.experiment for run in runs], where)
     plans = []
     for run in runs:
-        with _refusing_as(run, where):
+        with refusing_as(run, where):
             plans.append(Plan(run.point.experiment, run.simulation_seed))
             check_plan(plans[-1])
     stages = {id(plan.experiment): plan.stages for plan in plans}
@@ -358,41 +365,3 @@ def _plans(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str) 
         lambda one: stages.get(id(one)) or stages_of(one),
     )
     return plans
-
-
-def _check_with_data(runs: Sequence[PlannedRun], plans: Sequence[Plan], where: str, observer: Observer) -> None:
-    """Raise, before anything runs, what only the data can tell of these runs, whose plans are at hand."""
-    built: tuple[Any, Any] = (None, None)
-    foreseen: list[str] = []
-    for run, plan in zip(runs, plans, strict=True):
-        with _refusing_as(run, where):
-            key = (run.point.experiment.workload, run.point.experiment.population, plan.seed)
-            if built[0] != key:
-                built = (key, workloads.build(*key))
-            plan.check_sums(built[1])
-            if run.has_more_rounds:
-                check_budget_left(plan, built[1], run.path)
-            notes = [*plan.read_files(built[1]), *privacy_warnings(plan, built[1])]
-            notes += filter(None, [memory_warning(run.point.experiment.population)])
-            if isinstance(built[1], NotedWorkload):
-                notes += built[1].notes
-            new = [line for line in foreseeable(run.point.experiment, plan, built[1]) if line not in foreseen]
-            foreseen += new
-            notes += new
-        for line in notes:
-            observer.warned(run, line)
-    for line in warnings(name for run in runs for _, name in plugin_classes(run.point.experiment)):
-        observer.warned(runs[0], line)
-
-
-@contextlib.contextmanager
-def _refusing_as(run: PlannedRun, where: str) -> Iterator[None]:
-    """Errors within are of this run's preparation, and their lines begin with its place."""
-    place = run.point.where(where)
-    try:
-        with locating_crashes(f"{place}: its preparation", then=""):
-            yield
-    except (ExperimentError, TraceError) as error:
-        raise ExperimentError("\n".join(f"{place}: {line}" for line in str(error).splitlines())) from error
-    except MemoryError:
-        raise ExperimentError(f"{place}: {memory_error(run.point.experiment.population)}") from None

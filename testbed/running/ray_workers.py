@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cluster.hosts import connection, placement, session
 from cluster.hosts.session import RaySession
@@ -33,18 +34,61 @@ def join(address: str | None, stack: contextlib.ExitStack, on_retry: Callable[[s
     raise_if_stopped()  # where Ray was in a callback, which drops exceptions
 
 
+@dataclass(frozen=True)
+class Shares:
+    """How points share the cluster that this process has joined.
+
+    Attributes:
+        cpus: of the whole cluster.
+        workers: how many points run at the same time.
+    """
+
+    cpus: int
+    workers: int
+
+    @classmethod
+    def among(cls, cluster: Cluster, points: int) -> "Shares":
+        """As many workers as there is room for, at most one for each point."""
+        cpus = session.cpus()
+        workers = placement.runs_at_a_time(cluster, points, cpus, session.memory_bytes()) if points > 1 else 1
+        return cls(cpus, workers)
+
+    def hosts(self, experiment: Experiment) -> int:
+        """The number of hosts that a point gets."""
+        return placement.hosts_for(experiment.cluster, experiment.population, self.cpus, self.workers)
+
+
+class CheckingSession:
+    """The session of the first worker, which checks experiments with their data before the worker runs them.
+
+    The coordinator of a run imports torch in any case. Checked there, an experiment needs no torch in this process.
+
+    Args:
+        experiment: of the first point.
+        shares: see `Shares`.
+    """
+
+    def __init__(self, experiment: Experiment, shares: Shares) -> None:
+        cluster = experiment.cluster
+        self.kept_for = (cluster, shares.hosts(experiment))
+        self.session = RaySession(cluster.address, self.kept_for[1], cluster.gpus_per_host, sessions=shares.workers)
+
+    def notes_of(self, run: PlannedRun, name: str) -> list[str]:
+        """See `Coordinator.check`; raises what a check in this process raises."""
+        return self.session.check(located(run.point.experiment), run.simulation_seed, name)
+
+
 def for_points(
-    observer: Observer, open_run: Callable[[PlannedRun], OpenRun], cluster: Cluster, points: int
+    observer: Observer,
+    open_run: Callable[[PlannedRun], OpenRun],
+    shares: Shares,
+    checking: CheckingSession | None = None,
 ) -> list["RayWorker"]:
-    """As many workers as there is room for on the cluster that this process has joined, at most one for each point."""
-    cpus, count = session.cpus(), 1
-    if points > 1:
-        count = placement.runs_at_a_time(cluster, points, cpus, session.memory_bytes())
-
-    def hosts(experiment: Experiment) -> int:
-        return placement.hosts_for(experiment.cluster, experiment.population, cpus, count)
-
-    return [RayWorker(observer, open_run, hosts, count) for _ in range(count)]
+    """The workers that share a cluster; the first takes over the session that has checked the experiments."""
+    workers = [RayWorker(observer, open_run, shares.hosts, shares.workers) for _ in range(shares.workers)]
+    if checking is not None:
+        workers[0].take_over(checking)
+    return workers
 
 
 class RayWorker(PointWorker):
@@ -69,6 +113,10 @@ class RayWorker(PointWorker):
         self._session: RaySession | None = None
         self._kept_for: tuple[Cluster, int] | None = None
         self._turn = threading.Lock()
+
+    def take_over(self, checking: CheckingSession) -> None:
+        """Begin with a session that is there."""
+        self._session, self._kept_for = checking.session, checking.kept_for
 
     def close(self) -> None:
         """End the actors, and with them what runs on them."""

@@ -28,6 +28,7 @@ from testbed.records.reader import summed_up
 from testbed.records.tables import MERGED_UP_TO, part_of, stopped
 from testbed.records.uploads import MARK
 from testbed.records.writer import LOCK, WRITER, is_held
+from testbed.running.observers.pace import in_lanes
 
 State = Literal["finished", "running", "interrupted", "unclear"]
 ENDS = ("run-ended", "run-failed", "run-stopped")
@@ -130,6 +131,21 @@ class RunsAt:
         return 0 if self.is_run or len({run.path.parent for run in self.runs}) > 1 else max(0, points - len(self.runs))
 
     @property
+    def left_s(self) -> float | None:
+        """Wall-clock seconds until all points have ended, if those that run go on; None where nothing runs or is known.
+
+        A point that has not started is taken to have the mean length of those that have.
+        """
+        running = [run.left_s for run in self.runs if run.state == "running"]
+        lengths = [run.rounds * run.round_s for run in self.runs if run.round_s is not None]
+        if not running or not lengths:
+            return None
+        mean_s = sum(lengths) / len(lengths)
+        interrupted = [run.left_s for run in self.runs if run.state == "interrupted"]
+        waiting = [*(mean_s if one is None else one for one in interrupted), *([mean_s] * self.not_started)]
+        return in_lanes([mean_s if one is None else one for one in running], waiting, len(running))
+
+    @property
     def may_be_running(self) -> bool:
         """Whether somebody runs them, or may do so."""
         return any(run.state in ("running", "unclear") for run in self.runs)
@@ -145,10 +161,15 @@ def runs_at(directories: Sequence[str]) -> list[RunsAt]:
 
 
 def plain(found: Sequence[RunsAt]) -> dict[str, Any]:
-    """All that is known, as plain data: ``runs``, and how many ``points_not_started``."""
+    """All that is known, as plain data: ``runs``, how many ``points_not_started``, ``left_s`` until all have ended."""
     runs = [run for one in found for run in one.runs]
     rows = [dataclasses.asdict(run) | {"path": str(run.path), "left_s": run.left_s} for run in runs]
-    return {"runs": rows, "points_not_started": sum(one.not_started for one in found)}
+    left = [one.left_s for one in found if one.left_s is not None]
+    return {
+        "runs": rows,
+        "points_not_started": sum(one.not_started for one in found),
+        "left_s": max(left) if left else None,
+    }
 
 
 def statuses(directory: Path) -> list[RunStatus]:

@@ -13,6 +13,7 @@ import workloads
 from testbed.crashes import locating_crashes
 from testbed.emulation.availability import Scheduled, UserDefinedAvailability
 from testbed.emulation.traces.schedule import Schedule
+from testbed.engine.foresight import foreseeable, merged
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import check_budget
 from testbed.errors import ExperimentError, TraceError
@@ -22,7 +23,6 @@ from testbed.experiment.schema import Experiment, Point, check_points, check_sch
 from testbed.plugins import options as plugin_options
 from testbed.plugins import sources
 from testbed.plugins.classes import plugin_class
-from testbed.running.foresight import foreseeable, merged
 from testbed.running.observers.catalogue import made as made_observers
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.reproduction import catalogue
+from analysis.reproduction import catalogue, presentation
+from analysis.reproduction.kept import kept
 from analysis.reproduction.lotto.overhead import SCALES, OverheadScale
 from testbed.commands import main
 from testbed.running.observers import Serialised
@@ -206,3 +207,14 @@ def test_a_key_that_cannot_be_set_is_one_line(call: Call, tmp_path: Path, name: 
     assert len(ended.errors) == 1
     assert said in ended.errors[0]
     assert not (out / "result.md").exists()
+
+
+def test_how_long_it_takes_is_measured_or_said_to_be_unknown() -> None:
+    (table2,) = catalogue.named(["lotto-table2"])
+    last = kept(table2)
+    assert last is not None
+    took = presentation.duration(last.origin.seconds)
+    assert presentation.expected_length(table2, last.scale).startswith(f"about {took} on {last.origin.cpus} cores")
+    other = presentation.expected_length(table2, "paper")
+    assert "not measured" in other
+    assert f"--scale {last.scale} took {took}" in other

@@ -7,10 +7,11 @@ import pytest
 
 from testbed.commands.progress import Bars, Lines
 from testbed.commands.terminal import Console
+from testbed.commands.watching import Display
 from testbed.engine.federation import Progress
 from testbed.experiment.schema import Experiment, Point
 from testbed.running import PlannedRun
-from testbed.running.observers import Pace, time_left
+from testbed.running.observers import Pace, WaitingRun, time_left
 
 
 def paced(began_s: float, first_round_s: float, ends_s: list[float], rounds: int) -> Pace:
@@ -28,14 +29,14 @@ def test_a_run_keeps_its_speed() -> None:
     assert pace.left_s(17, 2) == 13  # half of the fourth round is over
     assert pace.left_s(100, 2) == 12  # it takes longer than thought, and the six after it are still to come
     assert time_left(17, [pace], [], [pace], 1) == 13
-    assert time_left(5, [Pace(0, 4)], [4], [Pace(0, 4)], 1) is None
+    assert time_left(5, [Pace(0, 4)], [WaitingRun(4)], [Pace(0, 4)], 1) is None
 
 
 @pytest.mark.parametrize(("lanes", "expected"), [(2, 8 + 2 + 5), (3, 2 + 5 + 2 + 5)])
 def test_runs_that_wait_begin_in_the_lane_that_is_free_first(lanes: int, expected: float) -> None:
     """Two go on, with 8 and 20 s to go; two wait, which take 2 s of preparation and 5 rounds of a second each."""
     first, second = paced(0, 2, [3], rounds=9), paced(0, 2, [3], rounds=21)
-    waiting = [5.0] if lanes == 2 else [5.0, 5.0]
+    waiting = [WaitingRun(5)] * (1 if lanes == 2 else 2)
     left = time_left(3, [first, second], waiting, [first, second], lanes)
     assert left == max(20, expected if lanes == 2 else 0)
 
@@ -61,6 +62,7 @@ def test_lines_begin_with_their_run_and_come_once_a_round() -> None:
         lines.progressed(run, ended(number))
     written = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert [line.split(",")[0] for line in written] == [
+        "all points: 2 points",
         "seed=1: resuming after round 1",
         "seed=0: round 1/4 completed",
         "seed=1: round 2/4 completed",
@@ -88,7 +90,7 @@ def test_a_bar_for_the_sweep_and_one_for_each_run(width: int) -> None:
     now[0] = 10.0
     bars.progressed(three[0], ended(1))
     picture = drawn(bars)
-    assert [line.split()[0] for line in picture] == ["all", "seed=0", "seed=1"]
+    assert [line.split()[0] for line in picture] == ["all", "seed=0", "seed=1", *(["0/3"] if width == 80 else [])]
     assert "1/12" in picture[0]
     assert "1:10 left" in picture[0]  # the lane of the first is free in 30 s, and then the third takes 40
     assert "1/4" in picture[1]
@@ -119,3 +121,54 @@ def test_more_runs_than_lines() -> None:
         bars.started(run, [])
     assert drawn(bars)[-1] == "and 5 more"
     assert len(drawn(bars)) == 6
+
+
+def points_of(values: list[dict[str, object]], rounds: int) -> list[PlannedRun]:
+    """Points of a sweep over these values."""
+    experiment = Experiment.model_validate({"rounds": rounds, "selection": {"participants": 5}})
+    return [PlannedRun(Point(str(one), one, experiment), Path(str(n)), 1) for n, one in enumerate(values)]
+
+
+def test_a_point_that_waits_is_as_fast_as_those_like_it() -> None:
+    """Of a cheap and a dear value, a seed each has been seen; what is left is another seed of each."""
+    now = [0.0]
+    display = Display(Console(file=io.StringIO()), lambda: now[0])
+    sweep = points_of([{"x": x, "seed": seed} for seed in (1, 2) for x in ("cheap", "dear")], rounds=4)
+    display.planned(sweep)
+    for run, round_s in zip(sweep, (1, 10), strict=False):
+        display.started(run, [])
+        display.progressed(run, Progress(1, 4, "train", 0.5, None))
+        for number in range(1, 5):
+            now[0] += round_s
+            display.progressed(run, ended(number))
+        display.ended(run, {})
+    assert display.left_s == 4 * 1 + 4 * 10  # one at a time
+    assert display.whole == "2/4 points, 8/16 rounds, 0:44 elapsed, about 0:44 left"
+    display.started(sweep[2], [])
+    assert display.left_s == 4 * 1 + 4 * 10  # before its own first round, too
+
+
+def test_the_first_round_is_left_out_once_there_are_others() -> None:
+    assert paced(0, 0, [9], rounds=10).round_s == 9
+    assert paced(0, 0, [9, 10], rounds=10).round_s == 5
+    assert paced(0, 0, [9, 10, 11], rounds=10).round_s == 1
+
+
+def test_lines_say_now_and_then_how_far_all_of_it_is() -> None:
+    now, console = [0.0], Console(file=io.StringIO(), width=100)
+    lines, (one, other) = Lines(console, lambda: now[0]), runs(2, rounds=200)
+    lines.planned([one, other])
+    lines.started(one, [])
+    for number in range(1, 101):
+        now[0] += 1
+        lines.progressed(one, Progress(number, 200, "", 1.5, 0.5, "completed"))
+    written = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert written.pop(0) == "all points: 2 points, 400 rounds to run"
+    whole = [line for line in written if line.startswith("all points: ")]
+    assert len(written) - len(whole) == 100
+    assert [line.split(", ")[1:] for line in whole] == [
+        ["10/400 rounds", "0:10 elapsed", "about 6:31 left"],
+        ["40/400 rounds", "0:40 elapsed", "about 6:01 left"],
+        ["70/400 rounds", "1:10 elapsed", "about 5:31 left"],
+        ["100/400 rounds", "1:40 elapsed", "about 5:01 left"],
+    ]

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from testbed.records import RunRecords
 from testbed.records.log import RunLog
 from testbed.records.writer import held, is_held
 from testbed.running import Observer, PlannedRun
+from testbed.running.status import RunsAt, statuses
 
 Call = Callable[..., Any]
 Written = Callable[..., Path]
@@ -148,6 +150,17 @@ def test_a_sweep_with_points_that_have_not_begun(call: Call, written: Written, t
     assert f"testbed run EXPERIMENT.yaml --out {out} --resume" in text
     one = json.loads(call("status", out / "random", "--format", "json").out)
     assert one["points_not_started"] == 0  # of a run itself nothing is missing
+
+
+def test_the_time_left_counts_points_that_have_not_begun(stopped: Path) -> None:
+    """A point runs for another 6 rounds of 2 s, a finished one took 10 of 4 s: each of three to come takes 30 s."""
+    (one,) = statuses(stopped)
+    lives = replace(one, state="running", rounds=10, rounds_done=4, round_s=2.0, point=1, points=5)
+    ended = replace(lives, state="finished", rounds_done=10, round_s=4.0, path=lives.path.parent / "other")
+    assert RunsAt("out", [lives, ended], is_run=False).left_s == 6 * 2 + 3 * 30
+    both = replace(ended, state="running", rounds_done=0)
+    assert RunsAt("out", [lives, both], is_run=False).left_s == max(12 + 30 + 30, 40 + 30)
+    assert RunsAt("out", [ended], is_run=False).left_s is None  # nothing runs
 
 
 def test_without_its_log_a_run_tells_the_same_from_its_parts(call: Call, stopped: Path) -> None:

@@ -7,6 +7,6 @@ called `run`, never on Ray's workers.
 
 from testbed.running.observers.contract import Guarded, Observer, Serialised
 from testbed.running.observers.export import Exporter
-from testbed.running.observers.pace import Pace, time_left
+from testbed.running.observers.pace import Pace, WaitingRun, in_lanes, time_left
 
-__all__ = ["Exporter", "Guarded", "Observer", "Pace", "Serialised", "time_left"]
+__all__ = ["Exporter", "Guarded", "Observer", "Pace", "Serialised", "WaitingRun", "in_lanes", "time_left"]

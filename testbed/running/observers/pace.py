@@ -2,6 +2,9 @@
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+_WARM = 3  # rounds from which the first, which also fills caches, is left out of the mean
 
 
 class Pace:
@@ -10,13 +13,16 @@ class Pace:
     Args:
         now_s: when it began.
         rounds_left: rounds to run.
+        alike: paces of the runs seen that have most in common with it; its speed until its own first round has ended.
     """
 
-    def __init__(self, now_s: float, rounds_left: int) -> None:
+    def __init__(self, now_s: float, rounds_left: int, alike: "Sequence[Pace]" = ()) -> None:
         self.rounds_left = rounds_left
+        self.alike = alike
         self._began_s = now_s
         self._first_round_s: float | None = None
         self._last_end_s = now_s
+        self._first_end_s = now_s
         self._rounds = 0
 
     def under_way(self, now_s: float) -> None:
@@ -30,6 +36,8 @@ class Pace:
         self._rounds += 1
         self.rounds_left -= 1
         self._last_end_s = now_s
+        if self._rounds == 1:
+            self._first_end_s = now_s
 
     @property
     def preparation_s(self) -> float | None:
@@ -38,9 +46,11 @@ class Pace:
 
     @property
     def round_s(self) -> float | None:
-        """Mean seconds of a round, once one has ended."""
+        """Mean seconds of a round, once one has ended; without the first once there are others enough."""
         if self._first_round_s is None or not self._rounds:
             return None
+        if self._rounds >= _WARM:
+            return (self._last_end_s - self._first_end_s) / (self._rounds - 1)
         return (self._last_end_s - self._first_round_s) / self._rounds
 
     def left_s(self, now_s: float, round_s: float, preparation_s: float = 0.0) -> float:
@@ -51,30 +61,59 @@ class Pace:
         return max(0.0, self.rounds_left * round_s - min(spent, round_s))
 
 
+@dataclass(frozen=True)
+class WaitingRun:
+    """A run that has not begun.
+
+    Attributes:
+        rounds: how many it will have.
+        alike: paces of the runs seen that have most in common with it; none: all runs seen count.
+    """
+
+    rounds: float
+    alike: Sequence[Pace] = ()
+
+
 def time_left(
-    now_s: float, running: Sequence[Pace], waiting: Sequence[float], seen: Sequence[Pace], workers: int
+    now_s: float, running: Sequence[Pace], waiting: Sequence[WaitingRun], seen: Sequence[Pace], workers: int
 ) -> float | None:
     """Seconds until all runs have ended, or None as long as no round has.
 
-    A run under way is taken to keep its own speed, one that waits to have the mean speed of those seen; each that waits
-    begins when the first of the workers is free.
+    A run under way is taken to keep its own speed. A run that waits is taken to have the mean speed of the runs that
+    are alike, and begins when the first of the workers is free.
 
     Args:
         now_s: the time.
         running: the runs under way.
-        waiting: rounds of each run that has not begun.
+        waiting: the runs that have not begun.
         seen: all runs that have begun, ended ones too.
         workers: how many run at the same time.
     """
-    speeds = [pace.round_s for pace in seen if pace.round_s is not None]
-    if not speeds:
+    round_s = _mean_round_s(seen)
+    if round_s is None:
         return None
-    round_s = sum(speeds) / len(speeds)
     preparations = [pace.preparation_s for pace in seen if pace.preparation_s is not None]
     preparation_s = sum(preparations) / len(preparations)
-    free = [pace.left_s(now_s, pace.round_s or round_s, preparation_s) for pace in running]
-    free += [0.0] * (workers - len(free))
+    left = [pace.left_s(now_s, pace.round_s or _mean_round_s(pace.alike) or round_s, preparation_s) for pace in running]
+    to_come = [preparation_s + run.rounds * (_mean_round_s(run.alike) or round_s) for run in waiting]
+    return in_lanes(left, to_come, workers)
+
+
+def _mean_round_s(paces: Sequence[Pace]) -> float | None:
+    speeds = [pace.round_s for pace in paces if pace.round_s is not None]
+    return sum(speeds) / len(speeds) if speeds else None
+
+
+def in_lanes(running_s: Sequence[float], waiting_s: Sequence[float], workers: int) -> float:
+    """Seconds until all runs have ended, when each run that waits begins as soon as a worker is free.
+
+    Args:
+        running_s: seconds that each run under way still takes.
+        waiting_s: seconds that each run will take that waits, in their order.
+        workers: how many run at the same time, at least one.
+    """
+    free = [*running_s, *([0.0] * (max(1, workers) - len(running_s)))]
     heapq.heapify(free)
-    for rounds in waiting:
-        heapq.heappush(free, heapq.heappop(free) + preparation_s + rounds * round_s)
+    for seconds in waiting_s:
+        heapq.heappush(free, heapq.heappop(free) + seconds)
     return max(free)

@@ -217,3 +217,29 @@ def test_sigterm_is_answered_without_a_dump_of_ray(capfd: pytest.CaptureFixture[
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait(60)
     assert "SIGTERM" not in capfd.readouterr().err
+
+
+PYTHON_PROCESSES = ("start_monitor", "start_log_monitor", "start_api_server")
+
+
+@pytest.mark.parametrize("extras", ["0", "1"])
+def test_processes_that_a_local_run_does_not_use_are_left_out(monkeypatch: pytest.MonkeyPatch, extras: str) -> None:
+    """And start again for whoever starts Ray in another way, or asks for them."""
+    node = ray._private.node.Node
+    began: list[str] = []
+    for name in PYTHON_PROCESSES:
+        monkeypatch.setattr(node, name, lambda self, name=name, **options: began.append(name))
+
+    def start_all(**options: Any) -> None:
+        made = node.__new__(node)
+        made.start_monitor()
+        made.start_log_monitor()
+        made.start_api_server(include_dashboard=False, raise_on_failure=False)
+
+    monkeypatch.setattr(ray, "init", start_all)
+    monkeypatch.setenv(connection.RAY_EXTRAS, extras)
+    assert connect(None)
+    assert began == (list(PYTHON_PROCESSES) if extras == "1" else [])
+    began.clear()
+    start_all()
+    assert began == list(PYTHON_PROCESSES)

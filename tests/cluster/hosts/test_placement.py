@@ -32,11 +32,12 @@ def test_hosts_for_takes_a_number_a_density_or_the_cpus() -> None:
 
 
 def test_runs_at_a_time_is_bounded_by_points_cpus_and_memory() -> None:
-    assert runs_at_a_time(Cluster(), 10, 2, 64 * GIB) == 1
-    assert runs_at_a_time(Cluster(), 10, 16, 64 * GIB) == 8
+    assert runs_at_a_time(Cluster(), 10, 2, 64 * GIB) == 2
+    assert runs_at_a_time(Cluster(), 10, 16, 64 * GIB) == 10
     assert runs_at_a_time(Cluster(), 3, 16, 64 * GIB) == 3
     assert runs_at_a_time(Cluster(), 10, 16, 9 * GIB) == 3
     assert runs_at_a_time(Cluster(), 10, 16, 0) == 1
+    assert runs_at_a_time(Cluster(), 10, 1, 64 * GIB) == 1
     assert runs_at_a_time(Cluster(hosts=8), 10, 16, 64 * GIB) == 2
     assert runs_at_a_time(Cluster(parallel_runs=2), 10, 1, 0) == 2
     assert runs_at_a_time(Cluster(parallel_runs=9), 4, 1, 0) == 4
