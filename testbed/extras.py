@@ -19,7 +19,7 @@ MODULES = {
     "huggingface": ("datasets",),
     "mlflow": ("mlflow", "alembic", "sqlalchemy"),
     "peft": ("peft", "transformers"),
-    "ray": ("ray", "psutil", "aiohttp", "requests"),
+    "ray": ("ray", "psutil", "aiohttp", "grpc", "requests"),
     "tensorboard": ("tensorboard",),
     "torch": ("torch", "torchvision", "sklearn"),
     "wandb": ("wandb",),
