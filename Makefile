@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine with Python 3.11+ and make:
-#   make demo    the main job: four ways to select participants, compared (minutes)
+#   make demo    the main job: four ways to select participants, compared (1 to 2 minutes, with the installation)
 #   make test    lint, types and tests
 #   make docs    the documentation, into docs/_build/html
 # Two more look closer:
@@ -19,6 +19,8 @@ LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/r
 
 .PHONY: demo test browser docs reference papers test-all coverage test-lowest lint fuzz search bench hashes faults wheel clean
 
+# Where Python is told to write no byte-code, as in many containers, each process of a run would compile all it imports.
+demo: export PYTHONDONTWRITEBYTECODE :=
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
 	$(BIN)/testbed plot runs/quickstart & $(BIN)/testbed report runs/quickstart && wait $$!
