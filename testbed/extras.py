@@ -4,9 +4,9 @@ The plain package runs numpy workloads in one process and reads records. Trainin
 formats are extras. Everything that needs an extra says so through this module, in one line with the command to type.
 """
 
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 
 from testbed.errors import ExperimentError
 
@@ -72,7 +72,10 @@ def first_missing(*modules: str) -> str | None:
 
 
 def _is_installed(module: str) -> bool:
-    spec = find_spec(module)
+    try:
+        spec = importlib.util.find_spec(module)
+    except ValueError:  # imported, and does not say from where
+        return True
     return spec is not None and spec.origin is not None  # a folder of that name is no package
 
 
