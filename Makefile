@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine with Python 3.11+ and make:
-#   make demo    the main job: four ways to select participants, compared (minutes)
+#   make demo    the main job: four ways to select participants, compared (1 to 2 minutes, with the installation)
 #   make test    lint, types and tests
 #   make docs    the documentation, into docs/_build/html
 # Two more look closer:
@@ -10,6 +10,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+DEV    := $(VENV)/.ready-dev
 DOCS   := $(VENV)/.ready-docs
 FLOWER_BIN := $(VENV)-flower/bin
 FLOWER := $(VENV)-flower/.ready
@@ -18,11 +19,13 @@ LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/r
 
 .PHONY: demo test browser docs reference papers test-all coverage test-lowest lint fuzz search bench hashes faults wheel clean
 
+# Where Python is told to write no byte-code, as in many containers, each process of a run would compile all it imports.
+demo: export PYTHONDONTWRITEBYTECODE :=
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
 	$(BIN)/testbed plot runs/quickstart & $(BIN)/testbed report runs/quickstart && wait $$!
 
-test: $(READY) $(FLOWER) lint browser
+test: $(DEV) $(FLOWER) lint browser
 	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --durations=60
 
 # The report's page is tested in Chromium. Where there is none and we may, it is installed; else those tests are skipped.
@@ -32,11 +35,11 @@ browser:
 	        && apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium; } \
 	    || echo "no Chromium here: the tests of the report in a browser are skipped"
 
-test-all: $(READY) $(FLOWER) lint browser
+test-all: $(DEV) $(FLOWER) lint browser
 	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python TESTBED_TESTS=thorough $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # By file where it is below 80 per cent, and in total. What runs in processes that tests start is not seen.
-coverage: $(READY) $(FLOWER) browser
+coverage: $(DEV) $(FLOWER) browser
 	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --cov=testbed --cov=cluster --cov=workloads --cov=analysis --cov-report=
 	@$(BIN)/python -m tests.coverage_table
 
@@ -53,11 +56,11 @@ test-lowest:
 	$(LOWEST)/bin/python -m pytest -m "not slow and not launch" -n 2 --dist loadgroup $(LOWEST_TESTS)
 
 # The searches of tests/fuzz with another seed each time, longer than in the tests.
-fuzz: $(READY)
+fuzz: $(DEV)
 	$(BIN)/python -m tests.fuzz.messages --count 500000 --seed $$(date +%s)
 	$(BIN)/python -m tests.fuzz.rounds --federations 2000 --seed $$(date +%s)
 
-lint: $(READY)
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache --no-logo
@@ -66,11 +69,11 @@ lint: $(READY)
 # A malicious server that is searched for: make search SECONDS=3600 SEED=7
 SECONDS ?= 600
 SEED    ?= 1
-search: $(READY)
+search: $(DEV)
 	$(BIN)/python -m tests.search --seconds $(SECONDS) --seed $(SEED)
 
 # All of them in one table, and in bench.json; python -m benchmarks.compare OLD.json NEW.json sets two such files side by side.
-bench: $(READY)
+bench: $(DEV)
 	$(BIN)/python -m benchmarks --out bench.json
 
 # The reference pages that lie in docs/reference: every key, command and column. A test compares them with the code.
@@ -83,10 +86,10 @@ papers: $(READY)
 
 # constraints.txt with the SHA-256 of every file, for this Python and machine: pip install --require-hashes -r requirements-hashed.txt
 hashes: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report hashes.json --constraint constraints.txt .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --report hashes.json --constraint constraints.txt '.[all]'
 	$(BIN)/python tests/hashed_requirements.py hashes.json > requirements-hashed.txt; ended=$$?; rm hashes.json; exit $$ended
 
-faults: $(READY)
+faults: $(DEV)
 	$(BIN)/python -m benchmarks.faults
 
 # What `ray up` and the container image install.
@@ -98,18 +101,23 @@ wheel: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv $(VENV) || { apt-get update && apt-get install -y python3-venv && $(PYTHON) -m venv $(VENV); }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python tests/install.py demo
 	touch $(READY)
 
+# What `make test` needs beside what `make demo` does: test tools, type checker, wandb, MLflow, a stand-in for S3, notebooks.
+$(DEV): $(READY)
+	$(BIN)/python tests/install.py test
+	touch $(DEV)
+
 # The environment of a Flower app, for the tests: flwr asks for other versions than the testbed, and takes the rest from there.
-$(FLOWER): $(READY) tests/workloads/flower/requirements.txt
+$(FLOWER): $(DEV) tests/workloads/flower/requirements.txt
 	$(PYTHON) -m venv --clear $(VENV)-flower
 	$(FLOWER_BIN)/python tests/workloads/flower/beside.py $(abspath $(BIN))/python
 	$(FLOWER_BIN)/python -m pip install --quiet --disable-pip-version-check --requirement tests/workloads/flower/requirements.txt
 	touch $(FLOWER)
 
 $(DOCS): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/python tests/install.py docs
 	touch $(DOCS)
 
 clean:

@@ -3,7 +3,7 @@
 The hashes are those of the files that your own package index offers for this Python and machine, at the versions of
 constraints.txt; keep the result, and installations elsewhere get the same files or fail:
 
-    pip install --dry-run --ignore-installed --report report.json -c constraints.txt .
+    pip install --dry-run --ignore-installed --report report.json -c constraints.txt '.[all]'
     python tests/hashed_requirements.py report.json > requirements-hashed.txt
     pip install --require-hashes --no-deps -r requirements-hashed.txt && pip install --no-deps .
 """

@@ -1,7 +1,7 @@
 """Prints pip constraints that hold every dependency in pyproject.toml at its lower bound: for `make test-lowest`.
 
-The dependencies and the extra `hdf5` are held at the lowest version that they allow. What the tests alone need
-(`dev`) is held at the version in constraints.txt, which says what the project is developed with. What these
+The dependencies and the extras `hdf5`, `ray` and `torch` are held at the lowest version that they allow. The tests' own
+packages (`dev`) are held at the version in constraints.txt, which says what the project is developed with. What these
 packages need in turn is left to pip, which takes the newest that fits.
 
     python tests/lowest_versions.py > lowest.txt
@@ -45,7 +45,7 @@ def pinned(constraints: str) -> dict[str, str]:
 def constraints(project: dict, developed_with: dict[str, str]) -> dict[str, str]:
     """Name to version of everything that is held."""
     extras = project["optional-dependencies"]
-    held = lowest([*project["dependencies"], *extras["hdf5"]])
+    held = lowest([*project["dependencies"], *extras["hdf5"], *extras["ray"], *extras["torch"]])
     tools = (normalised(re.split(r"[\[><=]", tool)[0]) for tool in extras["dev"])
     return {tool: developed_with[tool] for tool in tools if tool in developed_with} | held
 

@@ -6,6 +6,7 @@ when they are needed: a host whose clients have a user-defined workload takes ne
 
 from typing import TYPE_CHECKING, Any
 
+from testbed.extras import naming_extras
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LocalUpdate, Workload
 from workloads.data.clients.contract import ClientData, ClientImages, ClientSequences, ClientText
@@ -55,9 +56,11 @@ def build(section: WorkloadSection, population: int, seed: int) -> Workload:
         seed: the experiment's seed, any non-negative integer.
 
     Raises:
-        ExperimentError: data that cannot be read, clients without samples, or a class that does not fit.
+        ExperimentError: data that cannot be read, clients without samples, a class that does not fit, or an extra that
+            is not installed.
     """
     one_thread()
     if section.flower is not None:
         return flower_app(section, population, seed)
-    return (built_in if section.is_built_in else user_defined)(section, population, seed)
+    with naming_extras(f"workload.dataset: {section.dataset}"):
+        return (built_in if section.is_built_in else user_defined)(section, population, seed)

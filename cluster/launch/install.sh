@@ -26,6 +26,6 @@ PYTHON="${PYTHON:-python3}"
 "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: install it, and name it in the setup command: PYTHON=python3.12 bash ...")'
 [ -x venv/bin/python ] || "$PYTHON" -m venv venv
 pip=(venv/bin/python -m pip --disable-pip-version-check install --quiet)
-"${pip[@]}" --constraint constraints.txt "${wheels[0]}" "$@"
+"${pip[@]}" --constraint constraints.txt "${wheels[0]}[all]" "$@"
 "${pip[@]}" --force-reinstall --no-deps "${wheels[0]}"   # pip would keep an older build of the same version
 venv/bin/testbed --version

@@ -70,7 +70,11 @@ def table(costs: Mapping[str, float]) -> str:
     from testbed.emulation.compute.cost import REFERENCE_COSTS
     from testbed.engine.calibration import participant_seconds
 
-    rows = [(operation, costs[operation], reference) for operation, reference in REFERENCE_COSTS.items()]
+    rows = [
+        (operation, costs[operation], reference)
+        for operation, reference in REFERENCE_COSTS.items()
+        if operation in costs
+    ]
     rows.append(("a participant's round *", participant_seconds(costs), participant_seconds(REFERENCE_COSTS)))
     lines = [f"{'operation':24}  {'measured':>10}  {'reference':>10}  {'ratio':>6}"]
     for operation, seconds, reference in rows:

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from testbed.commands.terminal import echo, messages
 from testbed.errors import CodeCrashed, ExperimentError, TestbedError, TraceError, reason
+from testbed.extras import extra_of, missing_extra
 from testbed.plugins.classes import IMPORT_CLASSES, allow_importing, importing_classes
 from testbed.signals import stop_code
 
@@ -26,7 +27,6 @@ BAD_INPUT, FAILED = 2, 3
 NO_ROUND_COMPLETED = 4
 """All runs have ended in good order, and no round of any of them has completed."""
 _NO_READER = 1  # what typer says too, when it is the one to notice
-_LEFT_OUT = ("ray", "torch", "torchvision")  # what runs no clients does without them
 
 
 @dataclass
@@ -162,6 +162,8 @@ def report_error(error: BaseException, invocation: Invocation) -> int:
         echo("".join(traceback.format_exception(error)), nl=False, err=True)
         if isinstance(error, CodeCrashed) and error.__cause__ is None:  # raised in another process
             echo(error.trace, err=True)
+    if isinstance(error, ModuleNotFoundError) and error.name and extra_of(error.name):
+        error = missing_extra(error.name, "this command")
     if isinstance(error, TestbedError):
         _print(str(error).splitlines() or [type(error).__name__])
         return BAD_INPUT if isinstance(error, ExperimentError | TraceError) else FAILED
@@ -174,9 +176,6 @@ def report_error(error: BaseException, invocation: Invocation) -> int:
         return FAILED
     if isinstance(error, OSError) and error.strerror:
         _print([f"{error.filename}: {error.strerror}" if error.filename else error.strerror])
-        return FAILED
-    if isinstance(error, ModuleNotFoundError) and error.name in _LEFT_OUT:
-        _print([f"{error.name} is not installed here, and this command needs it: pip install {error.name}"])
         return FAILED
     what = " ".join("".join(traceback.format_exception_only(error)).split())
     hint = "" if invocation.debug else "; --debug prints the traceback"

@@ -41,7 +41,9 @@ Work = tuple[Callable[[], object], float]
 def measured_costs(
     training: Callable[[], Work], repeat: int = 5, doing: Callable[[str], None] = lambda operation: None
 ) -> dict[str, float]:
-    """Seconds of this thread's CPU time for one unit of every operation of the reference table.
+    """Seconds of this thread's CPU time for one unit of every operation of the reference table that can run here.
+
+    Operations of an extra that is not installed are left out; runs take the reference table's cost for them.
 
     CPU time is what measured compute counts, too; other programs on the machine disturb it little.
 
@@ -55,7 +57,7 @@ def measured_costs(
         doing(operation)
         call, units = prepare()
         costs[operation] = seconds_per_call(call, repeat) / units
-    return {operation: costs[operation] for operation in REFERENCE_COSTS}
+    return {operation: costs[operation] for operation in REFERENCE_COSTS if operation in costs}
 
 
 def seconds_per_call(call: Callable[[], object], repeat: int) -> float:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from testbed.errors import ExperimentError, TestbedError, reason
+from testbed.extras import extra_of, install_command
 from testbed.former_names import CONTRACT
 from testbed.plugins import installed, sources
 
@@ -135,9 +136,6 @@ def plugin_class(name: str, key: str) -> Any:
     return found
 
 
-_EXTRAS = {"datasets": "huggingface", "flwr_datasets": "flower-datasets"}
-
-
 def _advice(module: str) -> str:
     """What to do about a module that is not there."""
     meant = sources.hidden(module)
@@ -145,8 +143,8 @@ def _advice(module: str) -> str:
     used = sources.source_of(top)
     if meant and used is not None:
         return f"{meant[0]} is hidden by {used.parent if used.name == '__init__.py' else used}; rename yours"
-    if top in _EXTRAS:
-        return f"pip install 'sortition-testbed[{_EXTRAS[top]}]' (on all nodes)"
+    if extra := extra_of(top):
+        return f"{install_command(extra)} (on all nodes)"
     return "install it or add its folder to PYTHONPATH (on all nodes)"
 
 

@@ -23,6 +23,7 @@ from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, TestbedError, reason
 from testbed.experiment.reading import apply_override, set_key
 from testbed.experiment.schema import Experiment, Point, check_points, load, points, stages_of, validated
+from testbed.extras import naming_extras
 from testbed.records import RunRecords
 from testbed.records.log import RunLog
 from testbed.records.mirror import local_staging_dir, runs_below
@@ -33,7 +34,7 @@ from testbed.running.observers import Guarded, Observer, Serialised
 from testbed.running.observers.catalogue import made as made_observers
 from testbed.running.open_runs import OpenRun
 from testbed.running.preparation import PlannedRun, default_directory, planned
-from testbed.running.validation import check_addresses, check_plan, notes
+from testbed.running.validation import check_addresses, check_extras, check_plan, notes
 from testbed.running.workers import LocalWorker, PointWorker
 from testbed.signals import stopping_on_signals
 
@@ -289,7 +290,8 @@ class WorkerPool:
         address = next((cluster.address for cluster in clusters if cluster.network == "ray"), None)
         if self._connected or all(cluster.network == "in-process" for cluster in clusters):
             return
-        from testbed.running import ray_workers
+        with naming_extras("cluster.network: ray"):
+            from testbed.running import ray_workers
 
         self._observer.doing("starting Ray" if address is None else f"joining Ray at {address}")
         ray_workers.join(address, self._stack, lambda line: self._observer.warned(runs[0], line))
@@ -354,6 +356,7 @@ def _importing_workloads(runs: Sequence[PlannedRun]) -> Iterator[None]:
 def _plans(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str) -> list[Plan]:
     """The plans of these runs; raises, before anything is started, what the protocols' own classes can tell of them."""
     check_addresses([run.point.experiment for run in runs], where)
+    check_extras([run.point.experiment for run in runs], where)
     plans = []
     for run in runs:
         with refusing_as(run, where):

@@ -20,6 +20,7 @@ from testbed.errors import ExperimentError, TraceError
 from testbed.experiment import asynchronous
 from testbed.experiment.inputs import missing, named_code, plugin_classes
 from testbed.experiment.schema import Experiment, Point, check_points, check_schedule, stages_of
+from testbed.extras import MissingExtraError, first_missing, install_command, missing_extra
 from testbed.plugins import options as plugin_options
 from testbed.plugins import sources
 from testbed.plugins.classes import plugin_class
@@ -92,6 +93,9 @@ def check(points: Sequence[Point], where: str, *, import_classes: bool) -> Check
     if None not in stages.values():
         _check_schedules(points, {stage for found in stages.values() for stage in found or ()}, where)
     checked.warnings = warnings(name for _, name in checked.imported)
+    checked.warnings += [
+        f"not runnable on this machine: {line}" for line in missing_extras([one.experiment for one in points])
+    ]
     too_large = {one.where(where): memory_warning(one.experiment.population) for one in points}
     checked.warnings += [f"{place}: {line}" for place, line in too_large.items() if line]
     checked.warnings += merged(foreseen, where, len(points))
@@ -134,6 +138,28 @@ def check_addresses(experiments: Sequence[Experiment], where: str) -> None:
     addresses = {one.cluster.address for one in experiments if one.cluster.network == "ray"}
     if len(addresses) > 1:
         raise ExperimentError(f"{where}: sweep: cluster.address: the points of a sweep run on one cluster, give one")
+
+
+def check_extras(experiments: Sequence[Experiment], where: str) -> None:
+    """Raise `MissingExtraError` where this machine lacks what the experiments need to run on it."""
+    if lines := missing_extras(experiments):
+        raise MissingExtraError("\n".join(f"{where}: {line}" for line in lines))
+
+
+def missing_extras(experiments: Sequence[Experiment]) -> list[str]:
+    """A line for each extra that running some experiments here takes and that is not installed."""
+    on_ray = any(one.cluster.network == "ray" for one in experiments)
+    ray = first_missing("ray", "psutil") if on_ray else None
+    dataset = next((one.workload.dataset for one in experiments if one.workload.is_built_in), None)
+    torch = first_missing("torch") if dataset is not None else None
+    if ray and torch:
+        return [f"cluster.network: ray needs ray, workload.dataset: {dataset} needs torch: {install_command('all')}"]
+    lines = []
+    if ray:
+        lines.append(str(missing_extra(ray, "cluster.network: ray", alternative=True)))
+    if torch:
+        lines.append(str(missing_extra(torch, f"workload.dataset: {dataset}", alternative=True)))
+    return lines
 
 
 def check_plan(plan: Plan) -> None:

@@ -1,11 +1,11 @@
 """The key ``workload.transformers``: a model of Hugging Face's from a folder of the user's."""
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from testbed.extras import first_missing, install_command
 from testbed.workload.adapters import Adapters
 
 
@@ -32,10 +32,8 @@ class Transformers(BaseModel):
     @model_validator(mode="after")
     def _extra_is_installed(self) -> Self:
         for package in ("transformers", *(["peft"] if self.lora else [])):
-            if importlib.util.find_spec(package) is None:
-                raise ValueError(
-                    f"needs the package {package}; install the extra: pip install 'sortition-testbed[peft]'"
-                )
+            if first_missing(package):
+                raise ValueError(f"needs {package}: {install_command('peft')}")
         return self
 
     def check(self, model: str, adapters: Adapters | None) -> None:

@@ -97,5 +97,5 @@ def test_the_generators_differ() -> None:
 def test_a_generator_that_is_not_installed_is_refused_when_the_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     keys: dict[str, Any] = {"aggregation": {"protocol": "secagg", "prg": "aegis-256x4"}}
-    with pytest.raises(ExperimentError, match=r"aggregation\.prg: .*needs the package aeg; install the extra"):
+    with pytest.raises(ExperimentError, match=r"aggregation\.prg: .*needs aeg: .*aegis"):
         validated(keys, "test")

@@ -13,6 +13,7 @@ from testbed.committee.messages import STAGE
 from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import committee_stages
 from testbed.crypto.masks import Prg, is_installed
+from testbed.extras import install_command
 
 
 class FlamingoParameters(AggregationParameters):
@@ -89,7 +90,7 @@ class FlamingoParameters(AggregationParameters):
     @classmethod
     def _is_installed(cls, prg: Prg) -> Prg:
         if not is_installed(prg):
-            raise ValueError(f"{prg} needs the package aeg; install the extra: pip install 'sortition-testbed[aegis]'")
+            raise ValueError(f"{prg} needs aeg: {install_command('aegis')}")
         return prg
 
     @property

@@ -20,6 +20,7 @@ from testbed.aggregation.secagg.noise import (
 from testbed.batches import Batches
 from testbed.counts import rounded_up
 from testbed.crypto.masks import Prg, is_installed
+from testbed.extras import install_command
 from testbed.privacy.matrix.section import CorrelatedNoise
 from testbed.privacy.noise import Enforcement
 
@@ -111,7 +112,7 @@ class SecAggParameters(NoisyParameters):
     @classmethod
     def _is_installed(cls, prg: Prg) -> Prg:
         if not is_installed(prg):
-            raise ValueError(f"{prg} needs the package aeg; install the extra: pip install 'sortition-testbed[aegis]'")
+            raise ValueError(f"{prg} needs aeg: {install_command('aegis')}")
         return prg
 
     @model_validator(mode="after")

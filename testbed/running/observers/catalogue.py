@@ -1,7 +1,6 @@
 """The observers that an experiment names (``output.observers``), or ``--observe``."""
 
 import importlib
-import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ from pydantic import ConfigDict, ValidationError, validate_call
 
 from testbed.errors import ExperimentError, reason
 from testbed.experiment.sections import OBSERVERS, NamedObserver, observer_and_options
+from testbed.extras import first_missing, missing_extra
 from testbed.plugins.classes import check_subclass, plugin_class
 from testbed.plugins.options import as_keywords, bind, problems
 from testbed.running.observers.contract import Observer
@@ -79,9 +79,6 @@ def _built_in(name: str) -> Any:
     module, attribute = _CLASSES[name]
     kind = getattr(importlib.import_module(f"testbed.running.observers.{module}"), attribute)
     for needed in kind.needs:
-        spec = importlib.util.find_spec(needed)
-        if spec is None or spec.origin is None:  # a folder of that name is no package
-            raise ExperimentError(
-                f"{KEY}: {name}: {needed} is not installed here; pip install 'sortition-testbed[{name}]'"
-            )
+        if first_missing(needed):
+            raise missing_extra(needed, f"{KEY}: {name}")
     return kind

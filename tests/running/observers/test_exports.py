@@ -397,7 +397,7 @@ def test_a_wrong_entry_is_one_line_and_nothing_runs(
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb"])
 def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda package: None)
-    with pytest.raises(ExperimentError, match=rf"{name}: \w+ is not installed here; pip install '.*\[{name}\]'"):
+    with pytest.raises(ExperimentError, match=rf"{name} needs \w+: pip install '.*\[{name}\]'"):
         made([name], "small.yaml")
 
 

@@ -248,7 +248,7 @@ def test_damaged_hdf5_is_named(tmp_path: Path) -> None:
 def test_hdf5_without_h5py_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hdf5(tmp_path)
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
-    with pytest.raises(ExperimentError, match=r"fed_emnist_train.h5 needs h5py; install the extra: .*hdf5"):
+    with pytest.raises(ExperimentError, match=r"fed_emnist_train.h5 needs h5py: .*hdf5"):
         opened(tmp_path)
 
 

@@ -120,7 +120,7 @@ def test_what_does_not_fit_is_one_line(scheme: str, population: int, options: di
 
 def test_without_it_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ExperimentError, match=r"needs datasets, .*pip install 'sortition-testbed\[flower-datasets\]'"):
+    with pytest.raises(ExperimentError, match=r"scheme needs \w+: pip install 'sortition-testbed\[flower-datasets\]'"):
         spread("flwr_datasets.partitioner:IidPartitioner")
 
 

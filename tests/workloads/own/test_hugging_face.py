@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from testbed.errors import ExperimentError
 from testbed.experiment.inputs import digests
 from testbed.experiment.schema import Experiment, validated
+from testbed.extras import install_command
 from testbed.workload.section import WorkloadSection
 from workloads import build
 
@@ -166,15 +168,12 @@ def test_what_is_not_installed_is_said(lora: dict[str, Any], package: str, monke
     there = {"transformers"} - {package}
 
     def find(name: str, *more: Any) -> Any:
-        return None if name == package else object() if name in there else found(name, *more)
+        return None if name == package else SimpleNamespace(origin="here") if name in there else found(name, *more)
 
     monkeypatch.setattr(importlib.util, "find_spec", find)
     with pytest.raises(ExperimentError) as error:
         validated({"workload": WORDS | {"transformers": {"folder": "models/tiny", "lora": lora}}}, "mine.yaml")
-    assert str(error.value) == (
-        f"mine.yaml: workload.transformers: needs the package {package}; install the extra: pip install "
-        "'sortition-testbed[peft]'"
-    )
+    assert str(error.value) == f"mine.yaml: workload.transformers: needs {package}: {install_command('peft')}"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from testbed.errors import ExperimentError
+from testbed.extras import naming_extras
 from workloads.data.clients import fedscale, owners
 from workloads.data.clients.images import LabelledImages, opened
 from workloads.data.clients.leaf import LeafFolder, LeafUsers
@@ -147,12 +148,8 @@ class _FedScale:
 
 
 def _opened(path: Path) -> Any:
-    try:
+    with naming_extras(f"workload.path: {path}"):
         import h5py
-    except ImportError:
-        raise ExperimentError(
-            f"workload.path: {path} needs h5py; install the extra: pip install 'sortition-testbed[hdf5]'"
-        ) from None
     try:
         return h5py.File(path, "r")
     except OSError as error:

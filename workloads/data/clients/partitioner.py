@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
+from testbed.extras import naming_extras
 from testbed.plugins import options
 from testbed.plugins.classes import plugin_class
 from testbed.workload.partition import Partition
@@ -40,10 +41,8 @@ def parts(
     """
     name, where = section.scheme, "workload.partition.scheme"
     dataset = _dataset({**columns, _NUMBER: np.arange(len(columns["label"]))})
-    try:
+    with naming_extras(where, extra=EXTRA):
         kind = plugin_class(name, where)
-    except ModuleNotFoundError as error:
-        raise _not_installed(str(error.name)) from None
     given = options.as_keywords(kind, name, "workload.partition.options", section.options, 0, "Options")
     taken = inspect.signature(kind).parameters
     for key, value in {"num_partitions": population, "seed": int(random.integers(2**31))}.items():
@@ -71,14 +70,6 @@ def parts(
 
 def _dataset(columns: Mapping[str, NDArray[Any]]) -> Any:
     """A Hugging Face dataset of these columns."""
-    try:
+    with naming_extras("workload.partition.scheme", extra=EXTRA):
         from datasets import Dataset
-    except ModuleNotFoundError as error:
-        raise _not_installed(str(error.name)) from None
     return Dataset.from_dict({name: values.tolist() for name, values in columns.items()})
-
-
-def _not_installed(module: str) -> ExperimentError:
-    return ExperimentError(
-        f"workload.partition.scheme: needs {module}, which is not installed: pip install 'sortition-testbed[{EXTRA}]'"
-    )
