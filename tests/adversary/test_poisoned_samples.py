@@ -16,6 +16,7 @@ from testbed.experiment.schema import Experiment
 from testbed.randomness import Randomness
 from testbed.records import RunDirectory, RunRecords
 from tests.engine.federations import Pulling
+from tests.former_defaults import with_former_defaults
 
 DIGITS = {"dataset": "digits", "model": "logistic"}
 ROBUST = {"protocol": "plain", "weights": "equal", "robust": {"rule": "multi-krum", "max_dishonest": 5}}
@@ -28,7 +29,7 @@ def experiment(clients: Any = None, dishonest: Any = 0.4, **more: Any) -> Experi
     }  # fmt: skip
     if clients is not None:
         keys["adversary"] = {"dishonest": dishonest, "clients": clients}
-    return Experiment.model_validate(keys | more)
+    return Experiment.model_validate(with_former_defaults(keys | more))
 
 
 def recorded(path: Path, described: Experiment) -> RunRecords:

@@ -9,19 +9,22 @@ import pytest
 import yaml
 
 from testbed.commands import main
+from tests.former_defaults import with_former_defaults
 
-SMALL: dict[str, Any] = {
-    "name": "small",
-    "seed": 3,
-    "rounds": 3,
-    "population": 8,
-    "workload": {"dataset": "digits", "model": "logistic"},
-    "selection": {"participants": 4},
-    "aggregation": {"protocol": "plain"},
-    "availability": {"dropout": {"rate": 0.2, "stage": "random"}},
-    "time": {"compute": "modelled", "deadline_s": 10},
-    "cluster": {"network": "in-process"},
-}
+SMALL: dict[str, Any] = with_former_defaults(
+    {
+        "name": "small",
+        "seed": 3,
+        "rounds": 3,
+        "population": 8,
+        "workload": {"dataset": "digits", "model": "logistic"},
+        "selection": {"participants": 4},
+        "aggregation": {"protocol": "plain"},
+        "availability": {"dropout": {"rate": 0.2, "stage": "random"}},
+        "time": {"compute": "modelled", "deadline_s": 10},
+        "cluster": {"network": "in-process"},
+    }
+)
 
 
 @dataclass(frozen=True)

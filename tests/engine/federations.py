@@ -16,6 +16,7 @@ from testbed.experiment.schema import Experiment
 from testbed.network.exchanges import Exchanges
 from testbed.records import RunDirectory
 from testbed.workload.contract import LocalUpdate
+from tests.former_defaults import with_former_defaults
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Run:
     """A federation and what its rounds gave.
 
     Args:
-        keys: the experiment; a little is set already.
+        keys: the experiment; a little is set already, and what is not has its `former_defaults`.
         path: where to record; None: nowhere.
         hosts: number of hosts.
         resume: continue what is at `path`.
@@ -73,7 +74,7 @@ class Run:
         workload: Callable[[int], Any] = Pulling,
     ) -> None:
         base = {"seed": 3, "rounds": 6, "population": 30, "time": {"compute": "modelled", "deadline_s": 20}}
-        self.experiment = Experiment.model_validate(base | keys)
+        self.experiment = Experiment.model_validate(with_former_defaults(base | keys))
         self.plan = Plan(self.experiment, seed)
         self.workload = workload(self.experiment.population)
         self.records = None

@@ -218,9 +218,9 @@ TABLE: list[tuple[dict[str, Any], str, list[list[str]]]] = [
         [["selection={protocol: bernoulli, client_rate: 0.5}"]],
     ),
     (
-        {"aggregation": DP, "selection": BERNOULLI, "workload": with_(BASE["workload"], learning_rate=0.1)},
+        {"aggregation": DP, "selection": BERNOULLI, "workload": with_(BASE["workload"], learning_rate=0.2)},
         "leave it out, and set aggregation.learning_rate",
-        [["workload.learning_rate=0.05", "aggregation.learning_rate=0.1"]],
+        [["workload.learning_rate=0.1", "aggregation.learning_rate=0.2"]],
     ),
     (
         {"aggregation": DP, "selection": BERNOULLI, "workload": with_(BASE["workload"], epochs=2)},

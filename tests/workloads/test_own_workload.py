@@ -2,6 +2,7 @@
 
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,7 +79,9 @@ def test_the_documented_example_trains() -> None:
 
 @pytest.mark.usefixtures("own_modules")
 def test_own_images_with_the_built_in_training() -> None:
-    workload = build(WorkloadSection(dataset="own_images:Stripes", options={"size": 10}), population=6, seed=1)
+    steps: dict[str, Any] = {"batch_size": 20, "learning_rate": 0.05, "momentum": 0.9}
+    section = WorkloadSection(dataset="own_images:Stripes", options={"size": 10}, **steps)
+    workload = build(section, population=6, seed=1)
     assert isinstance(workload, ImageClassification)
     assert (workload.name, workload.model_name, workload.dimension) == ("stripes", "logistic", 202)
     model = workload.initial_model()

@@ -12,6 +12,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 from testbed.records import RunRecords
 from testbed.running import run_all
+from tests.former_defaults import with_former_defaults
 
 BASE: dict[str, Any] = {
     "name": "models", "seed": 5, "rounds": 2, "population": 60,
@@ -26,7 +27,7 @@ def run_of(out: Path, server: Any, **keys: Any) -> RunRecords:
     sections = {**BASE, "adversary": {"dishonest": 0, "server": server}}
     for key, more in keys.items():
         sections[key] = {**sections[key], **more} if isinstance(sections.get(key), dict) else more
-    (path,) = run_all(validated(sections, "test"), out, where="test")
+    (path,) = run_all(validated(with_former_defaults(sections), "test"), out, where="test")
     return RunRecords(path)
 
 
@@ -52,7 +53,7 @@ def signed_and_unbound(tmp_path: Path, aggregation: dict[str, Any]) -> list[RunR
     runs = []
     for binding in ("signed", "none"):
         given = {**aggregation, "model_binding": binding}
-        experiment = validated({**BASE, "aggregation": given, "adversary": adversary}, "test")
+        experiment = validated(with_former_defaults({**BASE, "aggregation": given, "adversary": adversary}), "test")
         (path,) = run_all(experiment, tmp_path / binding, where="test")
         runs.append(RunRecords(path))
     return runs

@@ -17,6 +17,7 @@ from testbed.engine.in_process import run_in_process
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 from testbed.records import RunDirectory, RunRecords
+from tests.former_defaults import with_former_defaults
 
 LOTTO = {"protocol": "lotto-client-centric", "participants": 4, "over_selection": 2.0, "min_population": 10}
 
@@ -31,7 +32,8 @@ def recorded(tmp_path: Path) -> Callable[..., RunRecords]:
         workload = {"dataset": "digits", "model": "logistic", "batch_size": 100, "evaluate_every": 100}
         base = {"name": name, "seed": 1, "rounds": 6, "population": 20, "workload": workload, "selection": LOTTO}
         keys = base | {"aggregation": {"protocol": "plain"}, "time": {"compute": "modelled"}} | changes
-        experiment = validated(keys | ({} if adversary is None else {"adversary": adversary}), name)
+        attacked = {} if adversary is None else {"adversary": adversary}
+        experiment = validated(with_former_defaults(keys | attacked), name)
         directory = RunDirectory.create(tmp_path / name, experiment.plain())
         run_in_process(experiment, build(experiment.workload, 20, 1), 1, directory, lambda progress: None)
         return RunRecords(tmp_path / name)

@@ -18,6 +18,7 @@ from testbed.privacy.canaries import canary, is_inserted
 from testbed.randomness import Randomness
 from testbed.records import RunRecords
 from testbed.running import run_all
+from tests.former_defaults import with_former_defaults
 
 BASE: dict[str, Any] = {
     "name": "audited", "seed": 2, "rounds": 6, "population": 120,
@@ -31,7 +32,7 @@ Ran = Callable[..., RunRecords]
 
 
 def experiment(**changes: Any) -> Experiment:
-    return validated({**BASE, **changes}, "test")
+    return validated(with_former_defaults({**BASE, **changes}), "test")
 
 
 @pytest.fixture(scope="module")

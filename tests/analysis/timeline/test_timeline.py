@@ -19,6 +19,7 @@ from testbed.network.recorder import Event
 from testbed.records import RunRecords, find_runs
 from tests.analysis.recorded import RecordedRound, asked, synthetic_run, write_run
 from tests.analysis.timeline.traces import CLIENTS, FIRST, check, of, read
+from tests.former_defaults import with_former_defaults
 from tests.thoroughness import examples
 
 SMALL: dict[str, Any] = {
@@ -39,7 +40,7 @@ HAND = {"population": 3, "name": "hand", "time": {"clock": "virtual"}}
 def ran(folder: Path, **changes: Any) -> RunRecords:
     """A real run of the small experiment."""
     file = folder / "small.yaml"
-    file.write_text(yaml.safe_dump(SMALL | changes))
+    file.write_text(yaml.safe_dump(with_former_defaults(SMALL | changes)))
     assert main(["run", str(file), "--out", str(folder / "run"), "--quiet"]) == 0
     (run,) = find_runs(folder / "run")
     return run

@@ -275,7 +275,7 @@ def test_it_is_learned(tmp_path: Path) -> None:
             images[place, 6 * label] = 40
         some[f"w{number}"] = (images, labels)
     write_leaf(tmp_path, some)
-    workload = opened(tmp_path, population=6, learning_rate=0.01, epochs=3)
+    workload = opened(tmp_path, population=6, batch_size=20, learning_rate=0.01, momentum=0.9, epochs=3)
     model = workload.initial_model()
     for number in (1, 2, 3):
         model = model + np.mean([workload.train(client, model, number).delta for client in range(6)], axis=0)

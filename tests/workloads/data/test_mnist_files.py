@@ -2,6 +2,7 @@
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,7 +134,8 @@ def test_the_real_test_set_is_read_and_learned(shared: Path) -> None:
     folder = shared / "data" / "mnist-t10k"
     if not folder.is_dir():
         pytest.skip("the shared folder has no MNIST")
-    section = WorkloadSection(dataset="mnist", path=folder, model="logistic", learning_rate=0.01, test_samples=1000)
+    steps: dict[str, Any] = {"batch_size": 20, "learning_rate": 0.01, "momentum": 0.9}
+    section = WorkloadSection(dataset="mnist", path=folder, model="logistic", test_samples=1000, **steps)
     workload = build(section, population=20, seed=1)
     assert workload.sample_counts.sum() == 8000
     model = workload.initial_model()

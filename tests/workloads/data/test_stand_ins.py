@@ -5,6 +5,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ PHOTOS = {"dataset": "synthetic-openimage", "image_size": 64, "samples_per_clien
 WORDS = {
     "dataset": "synthetic-reddit", "model": "albert-small", "vocabulary_size": 60, "sequence_length": 12,
     "samples_per_client": 30, "test_samples": 25, "optimizer": "adamw", "learning_rate": 0.003,
+    "batch_size": 20,
 }  # fmt: skip
 
 
@@ -76,7 +78,8 @@ def test_the_words_can_be_learned() -> None:
 
 
 def test_the_images_can_be_learned() -> None:
-    section = WorkloadSection(**PHOTOS | {"samples_per_client": 40, "learning_rate": 0.02, "epochs": 2})
+    steps: dict[str, Any] = {"batch_size": 20, "learning_rate": 0.02, "momentum": 0.9, "epochs": 2}
+    section = WorkloadSection(**PHOTOS | {"samples_per_client": 40} | steps)
     workload = built_in(section, population=3, seed=5)
     model = workload.initial_model()
     losses = []

@@ -101,7 +101,13 @@ def test_characters_differ_more_than_writers_do() -> None:
 
 def test_the_femnist_cnn_learns_it() -> None:
     section = WorkloadSection(
-        dataset="synthetic-femnist", samples_per_client=600, epochs=3, learning_rate=0.02, test_samples=300
+        dataset="synthetic-femnist",
+        samples_per_client=600,
+        test_samples=300,
+        epochs=3,
+        batch_size=20,
+        learning_rate=0.02,
+        momentum=0.9,
     )
     workload = built_in(section, population=1, seed=1)
     assert workload.dimension == 1_018_174

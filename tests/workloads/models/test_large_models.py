@@ -169,7 +169,9 @@ def test_albert_trains_the_first_copy_and_sends_both() -> None:
     from workloads.training.local import LocalTrainer, prepare_process
 
     network = text_model("albert-small", 50)
-    section = WorkloadSection(dataset="synthetic-reddit", model="albert-small", optimizer="adamw", learning_rate=0.01)
+    section = WorkloadSection(
+        dataset="synthetic-reddit", model="albert-small", optimizer="adamw", batch_size=20, learning_rate=0.01
+    )
     trainer = LocalTrainer(network, section, 1, prepare_process())
     model = vector.initial_vector(network, seed=2)
     words = torch.from_numpy(np.random.default_rng(0).integers(0, 50, (30, 9)))

@@ -47,7 +47,7 @@ def workload(network: nn.Module) -> TorchWorkload:
     random = np.random.default_rng(0)
     labels = np.arange(120) % 2
     samples = Table((random.normal(0, 0.5, (120, 4)) + labels[:, None]).astype(np.float32), labels)
-    section = WorkloadSection(dataset="mine:Workload", batch_size=8, learning_rate=0.1)
+    section = WorkloadSection(dataset="mine:Workload", batch_size=8, learning_rate=0.1, momentum=0.9)
     return TorchWorkload("mine", ClientArrays(samples, None, section, 6, 1), "net", network, section, 1, 250)
 
 

@@ -231,7 +231,8 @@ def made(population: int = 6, seed: int = 1, **keys: Any) -> Any:
         if key in keys
     }
     usual: dict[str, Any] = {"dataset": "mine_to_learn:load", "model": "mine_to_learn:net"}
-    return build(WorkloadSection(**(usual | {"batch_size": 5, "learning_rate": 0.1} | keys | named)), population, seed)
+    usual |= {"batch_size": 5, "learning_rate": 0.1, "momentum": 0.9}
+    return build(WorkloadSection(**(usual | keys | named)), population, seed)
 
 
 def learned(workload: Any, rounds: int = 8) -> np.ndarray:

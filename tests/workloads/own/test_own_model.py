@@ -18,6 +18,8 @@ from workloads.data.own.loader import is_loader
 from workloads.models import own, vector
 from workloads.training.own import OwnModelTraining
 
+STEPS: dict[str, Any] = {"batch_size": 20, "learning_rate": 0.1, "momentum": 0.9}
+
 
 def test_ten_lines_learn_and_everything_asks_for_what_it_needs() -> None:
     workload = made(model_options={"hidden": 16}, metrics=["macro-f1", "mine_to_learn:error_rate"])
@@ -126,18 +128,18 @@ def test_values_are_learned_and_are_neither_right_nor_wrong() -> None:
 
 
 def test_built_in_data_with_ones_own_model_and_own_data_with_a_built_in_model() -> None:
-    images: Any = build(WorkloadSection(model="mine_to_learn:images", learning_rate=0.1), 10, 1)
+    images: Any = build(WorkloadSection(model="mine_to_learn:images", **STEPS), 10, 1)
     assert images.data.shard(0)[0].shape[1:] == (1, 8, 8)
     assert images.evaluate(learned(images, 3)).accuracy > 0.6
-    viewed: Any = build(WorkloadSection(model="mine_to_learn:Viewed", learning_rate=0.1), 10, 1)
+    viewed: Any = build(WorkloadSection(model="mine_to_learn:Viewed", **STEPS), 10, 1)
     assert (images._network.channels_last, viewed._network.channels_last) == (True, False)
-    together: Any = build(WorkloadSection(model="mine_to_learn:images", learning_rate=0.1, clients_at_once=2), 10, 1)
+    together: Any = build(WorkloadSection(model="mine_to_learn:images", clients_at_once=2, **STEPS), 10, 1)
     model = images.initial_model()
     for one in (together.train_together([3], model, 1)[3], viewed.train(3, model, 1)):
         assert np.allclose(one.delta, images.train(3, model, 1).delta, atol=1e-5)
     images.check_gradient_sum()
     for keys in ({"model": "auto"}, {"model": "logistic"}):
-        section = WorkloadSection(dataset="mine_to_learn:load", learning_rate=0.1, **keys)
+        section = WorkloadSection(dataset="mine_to_learn:load", **STEPS, **keys)
         built_in = build(section, 6, 1)
         assert built_in.evaluate(learned(built_in, 25)).accuracy > 0.7
     simulated = build(

@@ -246,7 +246,8 @@ def test_global_generators_are_left_alone() -> None:
 
 @pytest.mark.parametrize("scheme", ["iid", "dirichlet", "label-shards"])
 def test_federated_averaging_learns_the_digits(scheme: str) -> None:
-    section = WorkloadSection(**DIGITS, partition={"scheme": scheme, "shards_per_client": 4})
+    partition = {"scheme": scheme, "shards_per_client": 4}
+    section = WorkloadSection(**DIGITS, partition=partition, learning_rate=0.05, momentum=0.9)
     workload = build(section, population=10, seed=5)
     model = workload.initial_model()
     assert workload.evaluate(model).accuracy < 0.4

@@ -1,0 +1,28 @@
+"""Default values of earlier versions, for tests whose seeds and expected values were chosen with them.
+
+The secrets of a run with a seed derive from the values that differ from these (`secrets_context`). With them a test has
+the lots, drop-outs and noise that it was written for.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from testbed.experiment.sections import Time
+from testbed.workload.section import WorkloadSection
+
+
+def with_former_defaults(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the former default of each key that `keys` leave out.
+
+    Args:
+        keys: an experiment as plain data.
+
+    Returns:
+        The experiment with sections `workload` and `time`. Momentum stays unset beside `drift_correction`, which
+        refuses it.
+    """
+    workload, time = dict(keys.get("workload") or {}), dict(keys.get("time") or {})
+    former = dict(WorkloadSection.former_defaults)
+    if workload.get("drift_correction") is not None:
+        del former["momentum"]
+    return {**keys, "workload": former | workload, "time": dict(Time.former_defaults) | time}
