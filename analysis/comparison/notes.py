@@ -86,7 +86,7 @@ def column_notes(frame: pd.DataFrame) -> list[list[tuple[tuple[str, ...], str]]]
         lines.append([(("transport_bytes",), text)])
     pooled = (frame["seeds"] > 1).any()
     accuracy = f"Accuracy: last measured{', mean over the seeds ± its 95% interval' if pooled else ''}."
-    quality = [
+    quality: list[tuple[tuple[str, ...], str]] = [
         (("final_accuracy",), accuracy),
         (("fairness_gap",), "F: aggregation fairness gap."),
         (("aggregation_cardinality",), "C: mean number of updates in the sum, over all rounds."),

@@ -158,7 +158,8 @@ def _without_unit(head: str) -> str:
 
 def _of_columns(notes: Sequence[str], heads: Sequence[str]) -> tuple[list[str], list[tuple[str, Sequence[int]]]]:
     """The notes that begin with the name of a column or with × apart from the others, with the columns they explain."""
-    rest, legend = [], []
+    rest: list[str] = []
+    legend: list[tuple[str, Sequence[int]]] = []
     for note in notes:
         name = note.partition(":")[0]
         places = [place for place, head in enumerate(heads) if _without_unit(head).removesuffix(" ×") == name]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.running.execution import runs_below
+from testbed.records.mirror import runs_below
 
 if TYPE_CHECKING:
     from analysis.findings import Finding

@@ -16,7 +16,8 @@ from testbed.experiment.schema import Experiment
 from testbed.records.log import RunLog
 from testbed.records.writer import is_held
 from testbed.running import Observer, PlannedRun
-from testbed.running.execution import group_by_resources, requires_exclusive_access, run_all
+from testbed.running.data_checks import group_by_resources
+from testbed.running.execution import requires_exclusive_access, run_all
 from testbed.running.observers import Serialised
 from testbed.running.preparation import planned
 from tests.fingerprints import fingerprint
