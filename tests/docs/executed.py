@@ -28,7 +28,7 @@ DOCS = ROOT / "docs"
 _FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 _FILE = re.compile(r"# file: (\S+)[ ]*$", re.MULTILINE)
 _EXIT = re.compile(r"# exits with (\d+)[ ]*$", re.MULTILINE)
-_FENCE = re.compile(r"^```(\w*)\s*$")
+_FENCE = re.compile(r"^```(\w*|\{.*)\s*$")  # a directive, `{image} path`, too
 _SHELL = re.compile(r"[|&;<>`$*?~\\(]")
 _SKIPPED = "% not executed"
 

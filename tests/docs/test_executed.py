@@ -52,6 +52,10 @@ exit 1
 exit 2
 ```
 
+```{image} two.png
+:alt: Two
+```
+
 ```bash
 # exits with 3
 grep -q "key: 1" folder/one.yaml
