@@ -1,7 +1,7 @@
 """Default values of earlier versions, for tests whose seeds and expected values were chosen with them.
 
-The secrets of a run with a seed derive from the values that differ from these (`secrets_context`). With them a test has
-the lots, drop-outs and noise that it was written for.
+With them a test has the steps, the waiting times, the masks and the noise that it was written for: the secrets of a run
+with a seed derive from the values that differ from these (`secrets_context`).
 """
 
 from collections.abc import Mapping
