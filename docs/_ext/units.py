@@ -104,6 +104,8 @@ UNITLESS = frozenset(
     [
         "seed",
         "alpha",
+        "size_beta",
+        "size_sigma",
         "learning_rate",
         "momentum",
         "weight_decay",

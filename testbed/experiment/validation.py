@@ -133,6 +133,8 @@ def _lines(error: ValidationError, data: Any, model: type[BaseModel]) -> list[st
     given: dict[str, str] = {}
     for problem in error.errors(include_url=False):
         kind = problem["type"]
+        if kind == "default_factory_not_called":  # follows from an error that has a line of its own
+            continue
         location = _without_tags(problem["loc"], data)
         if kind == "missing":
             location.append(problem["loc"][-1])

@@ -1,14 +1,25 @@
 """The ``workload.partition`` of an experiment: which client holds which samples of one data set."""
 
 import re
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from testbed.plugins.classes import PLUGIN_NAME
 
 SCHEMES = ("iid", "dirichlet", "label-shards", "by-column", "overlapping")
+UNEQUAL_SCHEMES = ("iid", "dirichlet")
+"""Schemes whose clients may have unequal sizes by ``sizes``."""
 _OWN = "package.module:Partitioner"
+_SIZE_KEYS = ("sizes", "size_beta", "size_sigma")
 
 
 class Partition(BaseModel):
@@ -34,6 +45,29 @@ class Partition(BaseModel):
         allow_inf_nan=False,
         description="Concentration of the Dirichlet class mix (Hsu's alpha): small is skewed, large is iid. "
         "Read by the scheme dirichlet only.",
+    )
+    sizes: Literal["equal", "dirichlet", "log-normal"] = Field(
+        default="equal",
+        description="How many samples each client holds. equal: the same number; dirichlet: shares of all samples "
+        "drawn from Dir(size_beta) (quantity skew of NIID-Bench, Li et al. 2022, arXiv 2102.02079); log-normal: shares "
+        "proportional to exp(size_sigma * N(0, 1)). With unequal sizes each client holds minimum_samples, and the "
+        "shares divide the rest. For the schemes iid and dirichlet.",
+    )
+    size_beta: float = Field(
+        default=0.5,
+        ge=1e-3,
+        le=1e6,
+        allow_inf_nan=False,
+        description="Concentration of the sizes (NIID-Bench's beta): small is skewed, large is nearly equal. "
+        "Read with sizes: dirichlet only.",
+    )
+    size_sigma: float = Field(
+        default=1.0,
+        gt=0,
+        le=10,
+        allow_inf_nan=False,
+        description="Standard deviation of the logarithm of the sizes: small is nearly equal, large is skewed. "
+        "Read with sizes: log-normal only.",
     )
     shards_per_client: int = Field(
         default=2,
@@ -81,12 +115,26 @@ class Partition(BaseModel):
             raise ValueError(f"scheme {scheme!r} is unknown; allowed: {', '.join((*SCHEMES, _OWN))}")
         return scheme
 
+    @model_serializer(mode="wrap")
+    def _without_default_sizes(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the keys of the sizes where all have their defaults, as in experiments of earlier versions."""
+        written: dict[str, Any] = serialize(self)
+        defaults = type(self).model_fields
+        if all(getattr(self, key) == defaults[key].default for key in _SIZE_KEYS):
+            return {key: value for key, value in written.items() if key not in _SIZE_KEYS}
+        return written
+
     @model_validator(mode="after")
     def _keys_fit_together(self) -> Self:
         if self.scheme == "by-column" and self.column is None:
             raise ValueError("scheme by-column needs column: the name of the column that says whose a sample is")
         if self.scheme != "by-column" and self.column is not None:
             raise ValueError(f"column is read by the scheme by-column only, not by {self.scheme}; leave it out")
+        if self.sizes != "equal" and self.scheme not in UNEQUAL_SCHEMES:
+            raise ValueError(
+                f"sizes: {self.sizes} is for the schemes {' and '.join(UNEQUAL_SCHEMES)}; {self.scheme} decides itself "
+                "how many samples a client holds: leave sizes out"
+            )
         if self.options and not self.is_own:
             raise ValueError(f"options are for a partitioner named as {_OWN}; {self.scheme} takes none")
         return self

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from testbed.errors import ExperimentError
 from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import Experiment, points
 from testbed.workload.section import WorkloadSection
@@ -58,6 +59,15 @@ def test_other_values_are_refused_where_nothing_reads_them() -> None:
         WorkloadSection(optimizer="torch.optim:RMSprop", momentum=0.5)
     with pytest.raises(ValidationError, match="momentum"):
         WorkloadSection(flower="their_app", momentum=0.5)
+
+
+def test_a_wrong_key_of_the_workload_is_one_line() -> None:
+    """The defaults that depend on other keys cannot be computed then; nobody has to be told."""
+    for wrong in ({"epochs": 0}, {"partition": {"scheme": "no"}}, {"batch_size": "many"}):
+        with pytest.raises(ExperimentError) as refused:
+            Experiment(workload=wrong)
+        (line,) = str(refused.value).splitlines()
+        assert f"workload.{next(iter(wrong))}" in line
 
 
 FORMER = {"workload": dict(FORMER_DEFAULTS), "time": {"disconnects": "invisible"}}

@@ -57,6 +57,15 @@ def test_it_is_what_a_run_records(tmp_path: Path) -> None:
     assert np.sum(as_json["label_counts"]) == 1438
 
 
+def test_unequal_sizes_are_shown() -> None:
+    unequal = {"scheme": "dirichlet", "sizes": "dirichlet", "minimum_samples": 5}
+    found = profile(Experiment.model_validate({**EXPERIMENT, "workload": {"partition": unequal}}), 4)
+    least, most = found.clients["samples"].min(), found.clients["samples"].max()
+    assert 5 <= least < 60 < 200 < most
+    (row,) = (line.split() for line in report(found, "text").splitlines() if line.startswith("samples "))
+    assert (row[1], row[3]) == (str(least), str(most))
+
+
 @settings(max_examples=examples(50))
 @given(arrays(np.int64, (5, 4), elements=st.integers(0, 50)))
 def test_skew_is_between_nothing_and_one_and_none_where_all_are_alike(counts: np.ndarray) -> None:

@@ -75,9 +75,36 @@ def _equal_sizes(samples: int, parts: int) -> NDArray[np.int64]:
     return np.full(parts, samples // parts, dtype=np.int64) + (np.arange(parts) < samples % parts)
 
 
-def iid(samples: int, population: int, random: np.random.Generator) -> Assignment:
-    """A random equal share (sizes differ by at most one) of `samples` samples for each client."""
-    return Assignment(random.permutation(samples), _offsets(_equal_sizes(samples, population)))
+def unequal_sizes(samples: int, population: int, section: Partition, random: np.random.Generator) -> NDArray[np.int64]:
+    """(population,) int64: sizes that add up to `samples`, drawn as ``sizes`` says.
+
+    Each client holds ``minimum_samples``; of the rest it holds a random share, rounded to a whole sample. The shares
+    are log-normal, or from Dir(beta, ..., beta) as in NIID-Bench (Li et al. 2022, arXiv 2102.02079; its ``utils.py``
+    calls them ``iid-diff-quantity``, and draws again until each client has 10 samples).
+
+    Args:
+        samples: at least ``population * minimum_samples``.
+        population: number of clients.
+        section: ``workload.partition``, with ``sizes`` other than equal.
+        random: of the experiment's seed.
+    """
+    if section.sizes == "dirichlet":
+        weights = random.dirichlet(np.full(population, section.size_beta))
+    else:
+        weights = np.exp(section.size_sigma * random.standard_normal(population))
+    rest = samples - population * section.minimum_samples
+    # Borders between clients are rounded, not sizes, so that the sizes add up.
+    borders = np.cumsum(weights)
+    ends = np.rint(borders / borders[-1] * rest).astype(np.int64)
+    return np.asarray(np.diff(ends, prepend=0) + section.minimum_samples, np.int64)
+
+
+def iid(
+    samples: int, population: int, random: np.random.Generator, sizes: NDArray[np.int64] | None = None
+) -> Assignment:
+    """A random share of `samples` samples for each client: equal (sizes differ by at most one), or of `sizes`."""
+    sizes = _equal_sizes(samples, population) if sizes is None else sizes
+    return Assignment(random.permutation(samples), _offsets(sizes))
 
 
 def overlapping(samples: int, population: int, size: int, random: np.random.Generator) -> Assignment:
@@ -94,24 +121,33 @@ def overlapping(samples: int, population: int, size: int, random: np.random.Gene
     return Assignment(np.concatenate(drawn), np.arange(population + 1, dtype=np.int64) * size)
 
 
-def dirichlet(labels: NDArray[np.int64], population: int, alpha: float, random: np.random.Generator) -> Assignment:
-    """Equal shares whose class mix is drawn for each client from Dir(alpha * class frequencies).
+def dirichlet(
+    labels: NDArray[np.int64],
+    population: int,
+    alpha: float,
+    random: np.random.Generator,
+    sizes: NDArray[np.int64] | None = None,
+) -> Assignment:
+    """Shares whose class mix is drawn for each client from Dir(alpha * class frequencies).
 
     Hsu, Qi and Brown 2019 (arXiv 1909.06335), section 2. Samples are drawn without replacement: where a
     client's mix asks for a class that is used up, the draw is repeated among the classes that are left.
 
     Args:
         labels: (samples,) int64 >= 0.
+        population: number of clients.
         alpha: concentration; towards 0 each client has one class, towards infinity the clients are alike.
+        random: of the experiment's seed.
+        sizes: (population,) int64, samples of each client; None: equal shares.
     """
     classes, class_sizes = np.unique(labels, return_counts=True)
     # The samples of class k are taken from the front of pools[k].
     pools = [random.permutation(np.flatnonzero(labels == label)) for label in classes]
     taken = np.zeros(len(classes), dtype=np.int64)
-    sizes = _equal_sizes(len(labels), population)
+    sizes = _equal_sizes(len(labels), population) if sizes is None else sizes
     prior = class_sizes / len(labels)
     parts: list[NDArray[np.int64]] = []
-    for size in sizes[sizes > 0]:  # the clients without samples, if any, come last
+    for size in sizes[sizes > 0]:
         mix = random.dirichlet(alpha * prior)
         before = taken.copy()
         missing = int(size)
@@ -290,10 +326,12 @@ def _spread(
         return overlapping(len(labels), population, limit, random)
     if section.scheme != "label-shards":  # known at once, before any work
         _require_samples(_equal_sizes(len(labels), population), len(labels), section)
+    # Equal sizes draw nothing, so that their assignment does not depend on the other sizes.
+    sizes = None if section.sizes == "equal" else unequal_sizes(len(labels), population, section, random)
     if section.scheme == "iid":
-        return iid(len(labels), population, random)
+        return iid(len(labels), population, random, sizes)
     if section.scheme == "dirichlet":
-        return dirichlet(labels, population, section.alpha, random)
+        return dirichlet(labels, population, section.alpha, random, sizes)
     return label_shards(labels, population, section.shards_per_client, random)
 
 
