@@ -97,6 +97,7 @@ UNITS = {
     "budget": "epsilon",
     "targets": "accuracy: share of 1, or per cent with %",
     "stop_at.accuracy": "share of 1",
+    "stop_at.metric": NO_UNIT,
 }
 """By the last part of a key's path, or by the whole path."""
 
