@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine with Python 3.11+ and make:
-#   make demo    the main job: four ways to select participants, compared (1 to 2 minutes, with the installation)
+#   make demo    the main job: four ways to select participants, compared (a minute, with the installation)
 #   make test    lint, types and tests
 #   make docs    the documentation, into docs/_build/html
 # Two more look closer:
