@@ -1,6 +1,9 @@
 """How many clients a round is likely to find, for a warning before anything runs."""
 
+import math
 from dataclasses import dataclass
+
+_FEW_TRIALS = 5_000  # a term each; more go to scipy
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,16 @@ def at_least(count: int, trials: int, chance: float) -> float:
         return 1.0
     if count > trials:
         return 0.0
-    from scipy.special import bdtrc  # slow to import
+    if chance <= 0.0 or chance >= 1.0:
+        return float(chance >= 1.0)
+    if trials > _FEW_TRIALS:
+        from scipy.special import bdtrc  # slow to import, and `validate` should answer at once
 
-    return float(bdtrc(count - 1, trials, min(1.0, max(0.0, chance))))
+        return float(bdtrc(count - 1, trials, chance))
+    log_success, log_failure = math.log(chance), math.log1p(-chance)
+    log_ways = math.lgamma(trials + 1)
+    terms = (
+        log_ways - math.lgamma(k + 1) - math.lgamma(trials - k + 1) + k * log_success + (trials - k) * log_failure
+        for k in range(count, trials + 1)
+    )
+    return min(1.0, math.fsum(map(math.exp, terms)))
