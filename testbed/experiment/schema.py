@@ -12,13 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from testbed.adversary.catalogue import CLIENTS, SERVER
-from testbed.adversary.section import AdversarySection, name_of
+from testbed.adversary.section import AdversarySection
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.aggregation.ring_elements import compression_of, noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters, keeps_masks_symbolic
 from testbed.emulation.availability import Always, AvailabilitySection
@@ -31,6 +38,7 @@ from testbed.experiment.canaries import check_canaries
 from testbed.experiment.goals import StopAt, TargetText, check_goals, listed
 from testbed.experiment.plugin_names import resolved
 from testbed.experiment.reading import apply_override, grid, read_yaml, set_key
+from testbed.experiment.reported_losses import check_reported_losses
 from testbed.experiment.sections import (
     AggregationSection,
     Cluster,
@@ -40,10 +48,10 @@ from testbed.experiment.sections import (
     SelectionSection,
     Time,
 )
-from testbed.experiment.swept_protocols import LeftOut, hinting, leave_out, with_fitting_protocols
+from testbed.experiment.swept_protocols import Keys, LeftOut, hinting, leave_out, with_fitting_protocols, with_keys
 from testbed.experiment.validation import held, one_line_each, validated_as
 from testbed.messages import MOST_CLIENTS
-from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
+from testbed.privacy.section import PrivacySection
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters
 from testbed.selection.random_selection import RandomParameters
@@ -127,18 +135,25 @@ class Experiment(Section):
         "no mapping) names it in tables, figures and directories",
     )
     provenance: dict[str, Any] | None = Field(None, description="Written by the testbed into a run's directory")
+    _set_apart: Keys = PrivateAttr(default_factory=dict)  # that only some of the swept protocols have
 
     if not TYPE_CHECKING:  # types come from the fields
 
         def __init__(self, **sections):
             """Raises `ExperimentError`: one line per mistake, with its key, as the command says it."""
             sections = held(sections, "Experiment")
+            fitting, apart = with_fitting_protocols(resolved(sections, "Experiment"), "Experiment")
             try:
-                super().__init__(**with_fitting_protocols(resolved(sections, "Experiment"), "Experiment"))
+                super().__init__(**fitting)
             except ValidationError as error:
                 raise one_line_each(error, sections, type(self), "Experiment") from None
+            self._set_apart = apart
 
         __init__.__pydantic_base_init__ = True  # pydantic's own way around: what is read is validated strictly
+
+    @model_serializer(mode="wrap")
+    def _with_keys_set_apart(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return with_keys(handler(self), self._set_apart)
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Experiment":
@@ -174,7 +189,7 @@ class Experiment(Section):
                 self.asynchronous.check_learning(self.workload)
                 self.asynchronous.check_world(self.time, self.links, self.availability, self.adversary)
             section = "privacy"
-            self._check_reports(ledger.report_losses)
+            check_reported_losses(ledger.report_losses, self.selection, self.aggregation, self.adversary)
             check_canaries(ledger.canaries, self.population, self.adversary, self.aggregation, self.workload)
             section = "records"
             self.records.check(self.rounds)
@@ -196,25 +211,6 @@ class Experiment(Section):
             raise ValueError(f"{section}{': ' if of_all else '.'}{error}") from None
         check_goals(self.targets, self.stop_at, self.workload)
         return self
-
-    def _check_reports(self, allowed: bool) -> None:
-        """Losses and counts beside noise leave the clients only where the experiment says so."""
-        if isinstance(self.aggregation, RandomParticipationParameters):
-            if allowed:
-                raise ValueError(
-                    f"report_losses: clients never report any under {self.aggregation.protocol}; leave it out"
-                )
-            return
-        if allowed or noise_of(self.aggregation) is None:
-            return
-        if needs := self.selection.by_losses:
-            raise ValueError(f"report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
-        named = [] if self.adversary is None else [name_of(one) for one in self.adversary.clients]
-        if "inflate-utility" in named:
-            raise ValueError(
-                "report_losses: false, so that no losses leave the clients, and adversary.clients: inflate-utility has "
-                "none to lie about; set privacy.report_losses: true, or leave it out"
-            )
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> "Experiment":
@@ -262,7 +258,10 @@ class Point:
 
 def validated(data: dict[str, Any], where: str) -> Experiment:
     """Plain data as an experiment; `where` (the file, or what else they come from) begins each line of the error."""
-    return validated_as(Experiment, with_fitting_protocols(resolved(data, where), where), where)
+    fitting, apart = with_fitting_protocols(resolved(data, where), where)
+    found = validated_as(Experiment, fitting, where)
+    found._set_apart = apart
+    return found
 
 
 load = Experiment.load

@@ -37,16 +37,23 @@ class LeftOut:
         return f"{self.protocol} has no {keys}: left out there"
 
 
-def with_fitting_protocols(data: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """An experiment as plain data, each of whose sections names a protocol that has the section's keys.
+Keys = dict[str, dict[str, Any]]
+"""Keys of sections and their values, by section."""
+
+
+def with_fitting_protocols(data: Mapping[str, Any], where: str) -> tuple[dict[str, Any], Keys]:
+    """Name in each section a protocol that has its keys, and set the keys apart that only other swept protocols have.
 
     No point has the protocol that the section names where the sweep replaces it, and the section's keys need not be
     that protocol's. The section gets the name of the swept protocol that has most of its keys.
 
+    Returns:
+        the experiment as plain data, and the keys set apart; `with_keys` puts them back.
+
     Raises:
         ExperimentError: a section has a key that none of the swept protocols has; a line each.
     """
-    made = dict(data)
+    made, apart = dict(data), {}
     for section, protocols, all_named in _swept(data.get("sweep"), where):
         written = data.get(section)
         if not isinstance(written, Mapping) or (known := _keys_of(section, written, protocols)) is None:
@@ -61,8 +68,15 @@ def with_fitting_protocols(data: Mapping[str, Any], where: str) -> dict[str, Any
             raise ExperimentError("\n".join(lines))
         if all_named:  # else a point has the protocol of the section, or the default
             most = max(protocols, key=lambda one: len(alternative_keys(section, one) & written.keys()))
-            made[section] = {**written, named_by: most}
-    return made
+            has = alternative_keys(section, most)
+            apart[section] = {key: value for key, value in written.items() if key not in has and key != named_by}
+            made[section] = {key: value for key, value in written.items() if key in has} | {named_by: most}
+    return made, {section: keys for section, keys in apart.items() if keys}
+
+
+def with_keys(data: Mapping[str, Any], apart: Keys) -> dict[str, Any]:
+    """Return plain data with the keys that were set apart in its sections."""
+    return {**data, **{section: {**data[section], **keys} for section, keys in apart.items() if section in data}}
 
 
 def leave_out(

@@ -11,6 +11,7 @@ from testbed.experiment import Experiment
 from testbed.experiment.grid import as_sweep
 from testbed.experiment.reading import apply_override
 from testbed.experiment.schema import Point, points, validated
+from testbed.running.execution import with_overrides
 from testbed.running.validation import check
 
 SWEPT: dict[str, Any] = {
@@ -126,3 +127,16 @@ def test_overrides_of_a_file(tmp_path: Path, load_text: Callable[..., Experiment
     file.write_text("sweep: {rounds: [1, 2]}")
     assert Experiment.load(file, ["sweep={seed: [1, 2, 3]}"]).sweep == {"seed": [1, 2, 3]}
     assert Experiment.load(file, ["sweep.seed=[1]"]).sweep == {"rounds": [1, 2], "seed": [1]}
+
+
+@pytest.mark.parametrize("protocols", [["plain", "secagg", "one-shot"], ["one-shot", "secagg", "plain"]])
+def test_protocols_that_each_have_a_key_of_their_own(protocols: list[str]) -> None:
+    committee = {"size": 10, "threshold": 8}
+    keys = {"aggregation": {"threshold": 0.6, "committee": committee}, "sweep": {"aggregation.protocol": protocols}}
+    experiment = validated(SWEPT | keys, "file")
+    for one in (experiment, with_overrides(experiment, ["rounds=3"], "file"), Experiment(**SWEPT | keys)):
+        found = {point.label: point for point in points(one, "file")}
+        assert getattr(found["secagg"].experiment.aggregation, "threshold", None) == 0.6
+        assert found["one-shot"].experiment.plain()["aggregation"]["committee"]["size"] == 10
+        left = {label: {key for of in point.left_out for key in of.keys} for label, point in found.items()}
+        assert left == {"plain": {"threshold", "committee"}, "secagg": {"committee"}, "one-shot": {"threshold"}}
