@@ -157,10 +157,12 @@ def test_all_that_is_planted_is_an_experiment_at_once(recorded: Path) -> None:
 STARTS = {
     "testbed/__init__.py": "public names of the testbed",
     "testbed/plugins/classes.py": "user-defined classes, after check_allowed",
+    "testbed/running/__init__.py": "public names of running",
     "testbed/running/execution.py": "workloads.training",
     "testbed/running/observers/catalogue.py": "built-in observers",
     "testbed/running/open_runs.py": "git describe, of a run that begins",
     "testbed/workload/specs.py": "built-in data sets and models",
+    "cluster/hosts/actors.py": "workloads.training",
     "cluster/hosts/leftovers.py": "a watchdog of our own, with Ray's processes",
     "cluster/probe.py": "user-defined classes, on nodes, after refuse_unless_imported",
     "workloads/data/__init__.py": "built-in data sets",
