@@ -209,6 +209,39 @@ def test_rows_that_are_apart_seed_by_seed_can_be_ranked(make: Make) -> None:
     assert codes(runs) == []
 
 
+def test_only_the_rows_that_cannot_be_ranked_are_named(make: Make) -> None:
+    base = (0.90, 0.50, 0.70)
+    runs = [_noisy(make, "random", seed, value) for seed, value in enumerate(base)]
+    lower = (-0.10, -0.12, -0.08)  # wide on its own, clear pair by pair
+    runs += [_noisy(make, "lotto", seed, value + less) for seed, (value, less) in enumerate(zip(base, lower))]
+    runs += [_noisy(make, "oort", seed, value) for seed, value in enumerate((0.70, 0.91, 0.60))]
+    (found,) = findings(runs)
+    assert found.rows == ("oort",)
+    assert "random" in found.text
+
+
+def test_paired_seeds_have_the_interval_of_their_differences(make: Make) -> None:
+    runs = [_noisy(make, "random", seed, value) for seed, value in enumerate((0.69, 0.70, 0.71))]
+    runs += [_noisy(make, "oort", seed, value) for seed, value in enumerate((0.76, 0.75, 0.74))]
+    assert codes(runs) == []
+    opposed = [_noisy(make, "random", seed, value) for seed, value in enumerate((0.68, 0.70, 0.72))]
+    opposed += [_noisy(make, "oort", seed, value) for seed, value in enumerate((0.80, 0.78, 0.76))]
+    independent = [_noisy(make, "random", seed, value) for seed, value in enumerate((0.68, 0.70, 0.72))]
+    independent += [_noisy(make, "oort", seed + 10, value) for seed, value in enumerate((0.80, 0.78, 0.76))]
+    assert codes(opposed) == ["cannot-be-ranked"]  # +8.0 ±9.9 points of pairs, ±7.0 of independent samples
+    assert codes(independent) == []
+
+
+def test_rows_with_one_seed_are_not_among_those_with_several(make: Make) -> None:
+    runs = [_noisy(make, "random", seed, value) for seed, value in enumerate((0.90, 0.70, 0.80))]
+    runs += [_noisy(make, "oort", seed, value) for seed, value in enumerate((0.75, 0.90, 0.81))]
+    runs += [_noisy(make, "bernoulli", 1, 0.82)]
+    several, single = findings(runs)
+    assert (several.rows, single.rows) == (("oort",), ("bernoulli",))
+    assert "3 seeds" in several.text
+    assert "3 seeds" not in single.text
+
+
 @pytest.mark.parametrize(("other", "wrong"), [(0.83, True), (0.7, False), (0.8, False)])
 def test_close_accuracies_of_one_seed_are_not_ranked(make: Make, other: float, wrong: bool) -> None:
     runs = [_noisy(make, "random", 1, 0.8), _noisy(make, "oort", 1, other)]
