@@ -110,9 +110,8 @@ def _unranked(compared: ComparedRows) -> Iterator[_Unranked]:
         accuracy = difference(_accuracies(row), _accuracies(base))
         if accuracy is not None and _overlaps(accuracy, SEEN_ACCURACY, WIDE_ACCURACY):
             yield _Unranked(row, base, ACCURACY, accuracy, seeds)
-        elif accuracy is not None and math.isinf(accuracy.half_width):
-            if SEEN_ACCURACY <= abs(accuracy.value) < FEWEST_POINTS:
-                yield _Unranked(row, base, ACCURACY, accuracy, "")
+        elif accuracy is not None and _is_close(accuracy):
+            yield _Unranked(row, base, ACCURACY, accuracy, "")
         if id(row) in targets:
             yield _Unranked(row, base, "time to target", targets[id(row)], seeds)
 
@@ -120,6 +119,11 @@ def _unranked(compared: ComparedRows) -> Iterator[_Unranked]:
 def _overlaps(found: _Difference, seen: float, wide: float) -> bool:
     """Whether a difference that somebody may rank by is smaller than its interval, which is wide."""
     return seen <= abs(found.value) < found.half_width < math.inf and found.half_width >= wide
+
+
+def _is_close(accuracy: _Difference) -> bool:
+    """Whether accuracies that have no interval are too close to rank rows by."""
+    return math.isinf(accuracy.half_width) and SEEN_ACCURACY <= abs(accuracy.value) < FEWEST_POINTS
 
 
 def _seeds(row: Row, base: Row) -> str:

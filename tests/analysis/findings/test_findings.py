@@ -163,17 +163,44 @@ def _fails(number: int, one: RecordedRound) -> None:
     one.outcome, one.reason = "aborted", "too-few-candidates: 3 candidates, 10 wanted"
 
 
-@pytest.mark.parametrize(("failing", "wrong"), [(7, True), (6, False)])
-def test_more_than_half_of_the_rounds_ended_early(make: Make, failing: int, wrong: bool) -> None:
-    runs = [make(change=lambda number, one: _fails(number, one) if number < failing else None)]
+@pytest.mark.parametrize(
+    ("failing", "rounds", "wrong"), [(4, 30, True), (3, 30, False), (3, 12, True), (2, 12, False), (7, 12, True)]
+)
+def test_more_than_a_tenth_of_the_rounds_ended_early(make: Make, failing: int, rounds: int, wrong: bool) -> None:
+    runs = [make(rounds=rounds, change=lambda number, one: _fails(number, one) if number < failing else None)]
     assert codes(runs) == (["ended-early"] if wrong else [])
     if wrong:
         (found,) = findings(runs)
-        assert "7 of 12 rounds" in found.text
+        assert f"{failing} of {rounds} rounds" in found.text
         assert "3 candidates, 10 wanted" in found.text
         assert found.keys[0] == "selection.over_selection"
     table = render(overhead.compare(runs), findings(runs))
     assert table.count("too-few-candidates") == 1  # the note and the finding do not both say it
+
+
+def test_rounds_that_end_early_as_all_answers_are_late_name_the_deadline(make: Make) -> None:
+    def late(number: int, one: RecordedRound) -> None:
+        one.ended_s = one.started_s + 0.01
+        one.outcome, one.reason, one.survivors = "skipped", "too-few-available: 0 available, 4 wanted", []
+        one.exchanges = [asked("check-in", one.started_s, [0, 1, 2, 3], [None] * 4, outcome="late")]
+
+    (found,) = findings([make(change=late, keys={"time": {"deadline_s": 0.01, "disconnects": "visible"}})])
+    assert found.code == "ended-early"
+    assert found.keys[:2] == ("time.deadline_s", "time.stage_deadlines")
+    assert "48 of 48 missing answers" in found.text
+    assert "10 ms" in found.text
+
+
+def test_rows_that_end_early_for_other_reasons_have_their_own_finding(make: Make) -> None:
+    def separation(number: int, one: RecordedRound) -> None:
+        one.outcome, one.reason = "skipped", "too-few-rested: 3 rested, 10 wanted"
+
+    runs = [make(protocol="random", change=_fails), make(protocol="oort", change=separation)]
+    found = [one for one in findings(runs) if one.code == "ended-early"]
+    assert {(one.rows, one.keys[0]) for one in found} == {
+        (("random",), "selection.over_selection"),
+        (("oort",), "selection.separation"),
+    }
 
 
 def test_clients_that_are_never_there(make: Make) -> None:
@@ -213,7 +240,9 @@ def test_only_the_rows_that_cannot_be_ranked_are_named(make: Make) -> None:
     base = (0.90, 0.50, 0.70)
     runs = [_noisy(make, "random", seed, value) for seed, value in enumerate(base)]
     lower = (-0.10, -0.12, -0.08)  # wide on its own, clear pair by pair
-    runs += [_noisy(make, "lotto", seed, value + less) for seed, (value, less) in enumerate(zip(base, lower))]
+    runs += [
+        _noisy(make, "lotto", seed, value + less) for seed, (value, less) in enumerate(zip(base, lower, strict=True))
+    ]
     runs += [_noisy(make, "oort", seed, value) for seed, value in enumerate((0.70, 0.91, 0.60))]
     (found,) = findings(runs)
     assert found.rows == ("oort",)
