@@ -139,6 +139,21 @@ def test_a_model_no_better_than_chance_does_not_learn(
     assert codes([make(recalls=recalls, losses=losses)]) == (["does-not-learn"] if wrong else [])
 
 
+@pytest.mark.parametrize(
+    ("last", "better", "wrong"),
+    [(1.25, (), True), (1.12, (), True), (1.0, (), False), (1.25, (10,), False)],
+)
+def test_a_loss_that_falls_to_that_of_a_guess_shows_no_learning(
+    make: Make, last: float, better: Sequence[int], wrong: bool
+) -> None:
+    def change(number: int, one: RecordedRound) -> None:
+        label = number % 3
+        one.recalls = [0.9, 0.5, 0.4] if number in better else [float(at == label) for at in range(3)]
+
+    run = make(losses=[1.6, *[1.3] * 10, last], change=change)  # ln(3) is 1.099
+    assert codes([run]) == (["does-not-learn"] if wrong else [])
+
+
 def test_a_model_that_somebody_poisons_is_a_result(make: Make) -> None:
     poisoned = make(recalls=(1.0, 0.0, 0.0), losses=[1.1] * 12, keys={"adversary": {"clients": ["flip-labels"]}})
     assert codes([poisoned]) == []
