@@ -82,3 +82,15 @@ def counted(count: int, noun: str) -> str:
         ('1 round', '3 rounds')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def seconds(value: float) -> str:
+    """A time with its unit: milliseconds below a second.
+
+    Example:
+        >>> seconds(59.04), seconds(0.01), seconds(0.00042)
+        ('59.0 s', '10 ms', '0.42 ms')
+    """
+    if value >= 1 or value == 0:
+        return f"{value:,.1f} s"
+    return f"{1000 * value:.0f} ms" if value >= 0.01 else f"{1000 * value:.2g} ms"

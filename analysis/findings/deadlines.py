@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.comparison.rows import Row
-from analysis.findings.compared import ComparedRows, counted, diverged_rounds, value_of
+from analysis.findings.compared import ComparedRows, counted, diverged_rounds, seconds, value_of
+from analysis.findings.ends import ends_of
 from analysis.findings.finding import Finding
 from testbed.records import RunRecords
 
@@ -45,6 +46,14 @@ class Waits:
     def share(self) -> float:
         """Of the time of all rounds that was spent waiting for deadlines."""
         return self.waited_s / self.total_s if self.total_s > 0 else 0.0
+
+    @property
+    def text(self) -> str:
+        """E.g. ``4 of 5 rounds waited for a deadline, 10 ms each on average (100% of the time)``."""
+        return (
+            f"{self.waiting:,} of {counted(self.rounds, 'round')} waited for a deadline, "
+            f"{seconds(self.waited_s / self.waiting)} each on average ({self.share:.0%} of the time)"
+        )
 
 
 def waits_of(run: RunRecords) -> Waits:
@@ -88,27 +97,33 @@ def waits_of(run: RunRecords) -> Waits:
 
 
 def waited_for_deadlines(compared: ComparedRows) -> list[Finding]:
-    """Rows whose rounds spent at least a fifth of their time waiting for deadlines."""
-    total, rows, visible = Waits(), list[Row](), True
+    """Rows whose rounds spent at least a fifth of their time waiting for deadlines, a finding for each cause.
+
+    Rows whose rounds ended early because of a deadline are left out: that finding tells how long they waited.
+    """
+    groups: dict[tuple[str, tuple[str, ...]], tuple[list[Row], Waits]] = {}
     for row in compared.rows:
-        of_row = Waits()
+        waits = Waits()
         for run in row.runs:
-            of_row.add(waits_of(run))
-        if of_row.waiting and of_row.share >= LEAST_SHARE:
+            waits.add(waits_of(run))
+        if not waits.waiting or waits.share < LEAST_SHARE:
+            continue
+        ends = ends_of(row)
+        if ends is None or not ends.by_deadline:
+            rows, total = groups.setdefault(_cause(waits, row), ([], Waits()))
             rows.append(row)
-            total.add(of_row)
-            visible &= value_of(row.runs[0], "time.disconnects", "invisible") == "visible"
-    if not rows:
-        return []
-    if total.gone >= total.late and not visible:
-        cause = "for clients that had gone, which the server did not see"
-        keys = ("time.disconnects", "time.deadline_s")
-    elif total.late >= total.gone:
-        cause, keys = "for answers that came too late", ("time.deadline_s", "time.stage_quorums")
-    else:
-        cause, keys = "for clients that did not answer", ("time.deadline_s", "time.stage_deadlines")
-    text = (
-        f"{total.waiting:,} of {counted(total.rounds, 'round')} waited for a deadline, "
-        f"{total.waited_s / total.waiting:.1f} s each on average ({total.share:.0%} of the time), {cause}"
-    )
-    return [Finding("waited-for-deadline", text, compared.labels(rows), keys)]
+            total.add(waits)
+    return [
+        Finding("waited-for-deadline", f"{total.text}, {cause}", compared.labels(rows), keys)
+        for (cause, keys), (rows, total) in groups.items()
+    ]
+
+
+def _cause(waits: Waits, row: Row) -> tuple[str, tuple[str, ...]]:
+    """The clients that rounds waited for, and the keys that decide about it."""
+    visible = value_of(row.runs[0], "time.disconnects", "invisible") == "visible"
+    if waits.gone >= waits.late and not visible:
+        return "for clients that had gone, which the server did not see", ("time.disconnects", "time.deadline_s")
+    if waits.late >= waits.gone:
+        return "for answers that came too late", ("time.deadline_s", "time.stage_deadlines", "time.stage_quorums")
+    return "for clients that did not answer", ("time.deadline_s", "time.stage_deadlines")

@@ -2,13 +2,10 @@
 
 from collections import Counter
 
-from analysis.comparison.rows import Row
-from analysis.findings.compared import ComparedRows, counted, diverged_rounds, has_misbehaviour
+from analysis.findings.compared import ComparedRows, counted
+from analysis.findings.deadlines import LEAST_SHARE, Waits, waits_of
+from analysis.findings.ends import Ends, ends_of, reason_name
 from analysis.findings.finding import Finding
-from testbed.records import RunRecords
-
-MORE_THAN = 0.5
-"""Of the rounds of a row: then its means are over the lucky ones."""
 
 _LONGEST = 60  # characters of a detail
 
@@ -36,44 +33,45 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 """By the reason's name, the keys that decide about it, the most useful first."""
 
+_DEADLINES = ("time.deadline_s", "time.stage_deadlines")
 _ELSE = ("availability", "time.deadline_s")
 
 
 def ended_early(compared: ComparedRows) -> list[Finding]:
-    """Rows of which more than half of the rounds were skipped or aborted, with the most frequent reason.
+    """Rows of which more than 10 % of the rounds were skipped or aborted, a finding for each most frequent reason.
 
-    Rows of which most failed because updates were not finite are left out: another finding explains them. So are rows
-    in which somebody misbehaves: there the end of a round is the result.
+    Where most of the lost answers were late, the finding also tells how long rounds waited for their deadlines.
     """
-    rows, ends, total = list[Row](), Counter[str](), 0
+    groups: dict[tuple[str, bool], list[Ends]] = {}
     for row in compared.rows:
-        if any(map(has_misbehaviour, row.runs)):
-            continue
-        number = sum(len(run.rounds) for run in row.runs)
-        reasons = [reason for run in row.runs for reason in _reasons(run)]
-        if number and len(reasons) > MORE_THAN * number:
-            rows.append(row)
-            ends.update(reasons)
-            total += number
-    if not rows:
-        return []
-    names = Counter[str]()
-    for reason, count in ends.items():
-        names[_name(reason)] += count
-    name, frequent = names.most_common(1)[0]
-    detail = next((one.partition(":")[2].strip() for one, _ in ends.most_common() if _name(one) == name), "")
+        if (ends := ends_of(row)) is not None:
+            groups.setdefault((ends.name, ends.by_deadline), []).append(ends)
+    largest_first = sorted(groups.values(), key=lambda group: -sum(ends.reasons.total() for ends in group))
+    return [_finding(compared, group) for group in largest_first]
+
+
+def _finding(compared: ComparedRows, group: list[Ends]) -> Finding:
+    """The finding of rows with the same most frequent reason."""
+    reasons = Counter[str]()
+    for ends in group:
+        reasons += ends.reasons
+    name = group[0].name
+    frequent = sum(count for reason, count in reasons.items() if reason_name(reason) == name)
+    detail = next((one.partition(":")[2].strip() for one, _ in reasons.most_common() if reason_name(one) == name), "")
     detail = detail if len(detail) <= _LONGEST else f"{detail[: _LONGEST - 1]}…"
-    among = f", {frequent} of them" if len(names) > 1 else ""
-    text = f"{ends.total():,} of {counted(total, 'round')} ended early{among}: {name}" + f" ({detail})" * bool(detail)
-    return [Finding("ended-early", text, compared.labels(rows), KEYS.get(name, _ELSE))]
-
-
-def _reasons(run: RunRecords) -> list[str]:
-    """Why rounds ended early, of those whose clients all had finite updates."""
-    rounds = run.rounds
-    failed = rounds[rounds["outcome"].ne("completed") & ~rounds["round"].isin(diverged_rounds(run))]
-    return [str(reason) for reason in failed["reason"]]
-
-
-def _name(reason: str) -> str:
-    return reason.partition(":")[0].strip() or "no reason given"
+    among = f", {frequent} of them" if frequent < reasons.total() else ""
+    number = sum(ends.rounds for ends in group)
+    text = f"{reasons.total():,} of {counted(number, 'round')} ended early{among}: {name}" + f" ({detail})" * bool(
+        detail
+    )
+    keys = KEYS.get(name, _ELSE)
+    if group[0].by_deadline:
+        late, lost = sum(ends.late for ends in group), sum(ends.lost for ends in group)
+        text += f"; {late:,} of {counted(lost, 'missing answer')} in them came after the deadline"
+        keys = (*_DEADLINES, *(key for key in keys if key not in _DEADLINES))
+        waits = Waits()
+        for run in (run for ends in group for run in ends.row.runs):
+            waits.add(waits_of(run))
+        if waits.waiting and waits.share >= LEAST_SHARE:
+            text += f"; {waits.text}"
+    return Finding("ended-early", text, compared.labels(ends.row for ends in group), keys)

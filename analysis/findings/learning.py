@@ -20,6 +20,8 @@ TIMES_CHANCE = 1.5
 """Of many labels the same holds only below so many times chance."""
 LOSS_FALLS = 0.05
 """A loss that has fallen by this part of its first value shows that a model at chance does learn."""
+LOSS_OF_A_GUESS = 0.98
+"""Times the cross-entropy of a uniform guess, ln(labels): at or above it a loss that has fallen shows no learning."""
 LOSS_GROWS = 2.0
 """The last loss over the first one, from which on training diverges."""
 
@@ -88,17 +90,27 @@ class _Course:
         known = self.loss[np.isfinite(self.loss)]
         return len(known) == len(self.loss) > 1 and bool(known[-1] < (1 - LOSS_FALLS) * known[0])
 
-    def is_at_chance(self) -> bool:
-        """Whether the model is, at its last evaluation, no better than one that does not look at its input.
+    def is_at_chance(self, evaluations: int = 1) -> bool:
+        """Whether the model was, at its last evaluations, no better than one that does not look at its input.
 
         The mean of all recalls (balanced accuracy) of a constant or random prediction is 1 over the number of labels,
         however frequent each of them is.
+
+        Args:
+            evaluations: how many of the last ones count.
         """
         if self.recalls is None:
             return False
         chance = 1 / self.recalls.shape[1]
         most = min(chance + ABOVE_CHANCE * (1 - chance), TIMES_CHANCE * chance)
-        return bool(np.nanmean(self.recalls[-1]) <= most)
+        return bool((np.nanmean(self.recalls[-evaluations:], axis=1) <= most).all())
+
+    @property
+    def loss_is_of_a_guess(self) -> bool:
+        """Whether the last loss is about that of a uniform guess among the labels, or larger."""
+        if self.recalls is None:
+            return False
+        return bool(self.loss[-1] >= LOSS_OF_A_GUESS * np.log(self.recalls.shape[1]))
 
     def predicted_label(self) -> int | None:
         """The place of the only label that the last model predicts; None where it predicts several."""
@@ -136,7 +148,9 @@ def does_not_learn(compared: ComparedRows) -> list[Finding]:
 def _is_stuck(course: _Course) -> bool:
     if course.recalls is None:
         return course.is_constant()
-    return course.is_at_chance() and not course.loss_falls
+    if course.is_at_chance() and not course.loss_falls:
+        return True
+    return course.is_at_chance(LEAST_EVALUATIONS) and course.loss_is_of_a_guess
 
 
 def _loss_grows(course: _Course) -> bool:

@@ -15,12 +15,12 @@ from testbed.experiment.schema import Experiment
 from testbed.selection.supply import at_least
 from testbed.workload.contract import Workload
 
-UNLIKELY = 0.5
-"""A round that succeeds with a smaller probability is told of."""
+UNLIKELY = 0.9
+"""A round that succeeds with a smaller probability is told of: the finding `ended-early` begins there, too."""
 MOST_CLIENTS_LATE = 0.5
-"""The same of the share of clients that cannot answer before a deadline."""
+"""The share of clients that cannot answer before a deadline, above which that is told."""
 ONE_STEP = 0.9
-"""The same of the share of clients that take one gradient step a round."""
+"""The share of clients that take one gradient step a round, from which on that is told."""
 
 _TRACES_UP_TO = 1 << 28  # bytes of a file; larger ones are read by a run alone
 

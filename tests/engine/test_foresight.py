@@ -38,6 +38,7 @@ def warnings_of(keys: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixt
          "aggregation.threshold"),
         ({"aggregation": {"protocol": "secagg", "threshold": 0.8}, "availability": {"dropout": {"hazard": 0.15}}},
          "aggregation.threshold"),
+        ({"population": 100, "selection": LOTTO | {"over_selection": 1.3}}, "selection.over_selection"),  # 85 %
         ({"time": {"deadline_s": 0.01}, "links": {"latency_ms": 50}}, "time.deadline_s"),
         ({"time": {"stage_deadlines": {"train": 0.05}}, "links": {"latency_ms": 50}}, "time.stage_deadlines.train"),
         ({"workload": {"dataset": "synthetic-femnist", "samples_per_client": 20, "batch_size": 20, "epochs": 1}},

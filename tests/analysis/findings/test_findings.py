@@ -139,6 +139,21 @@ def test_a_model_no_better_than_chance_does_not_learn(
     assert codes([make(recalls=recalls, losses=losses)]) == (["does-not-learn"] if wrong else [])
 
 
+@pytest.mark.parametrize(
+    ("last", "better", "wrong"),
+    [(1.25, (), True), (1.12, (), True), (1.0, (), False), (1.25, (10,), False)],
+)
+def test_a_loss_that_falls_to_that_of_a_guess_shows_no_learning(
+    make: Make, last: float, better: Sequence[int], wrong: bool
+) -> None:
+    def change(number: int, one: RecordedRound) -> None:
+        label = number % 3
+        one.recalls = [0.9, 0.5, 0.4] if number in better else [float(at == label) for at in range(3)]
+
+    run = make(losses=[1.6, *[1.3] * 10, last], change=change)  # ln(3) is 1.099
+    assert codes([run]) == (["does-not-learn"] if wrong else [])
+
+
 def test_a_model_that_somebody_poisons_is_a_result(make: Make) -> None:
     poisoned = make(recalls=(1.0, 0.0, 0.0), losses=[1.1] * 12, keys={"adversary": {"clients": ["flip-labels"]}})
     assert codes([poisoned]) == []
@@ -163,17 +178,44 @@ def _fails(number: int, one: RecordedRound) -> None:
     one.outcome, one.reason = "aborted", "too-few-candidates: 3 candidates, 10 wanted"
 
 
-@pytest.mark.parametrize(("failing", "wrong"), [(7, True), (6, False)])
-def test_more_than_half_of_the_rounds_ended_early(make: Make, failing: int, wrong: bool) -> None:
-    runs = [make(change=lambda number, one: _fails(number, one) if number < failing else None)]
+@pytest.mark.parametrize(
+    ("failing", "rounds", "wrong"), [(4, 30, True), (3, 30, False), (3, 12, True), (2, 12, False), (7, 12, True)]
+)
+def test_more_than_a_tenth_of_the_rounds_ended_early(make: Make, failing: int, rounds: int, wrong: bool) -> None:
+    runs = [make(rounds=rounds, change=lambda number, one: _fails(number, one) if number < failing else None)]
     assert codes(runs) == (["ended-early"] if wrong else [])
     if wrong:
         (found,) = findings(runs)
-        assert "7 of 12 rounds" in found.text
+        assert f"{failing} of {rounds} rounds" in found.text
         assert "3 candidates, 10 wanted" in found.text
         assert found.keys[0] == "selection.over_selection"
     table = render(overhead.compare(runs), findings(runs))
     assert table.count("too-few-candidates") == 1  # the note and the finding do not both say it
+
+
+def test_rounds_that_end_early_as_all_answers_are_late_name_the_deadline(make: Make) -> None:
+    def late(number: int, one: RecordedRound) -> None:
+        one.ended_s = one.started_s + 0.01
+        one.outcome, one.reason, one.survivors = "skipped", "too-few-available: 0 available, 4 wanted", []
+        one.exchanges = [asked("check-in", one.started_s, [0, 1, 2, 3], [None] * 4, outcome="late")]
+
+    (found,) = findings([make(change=late, keys={"time": {"deadline_s": 0.01, "disconnects": "visible"}})])
+    assert found.code == "ended-early"
+    assert found.keys[:2] == ("time.deadline_s", "time.stage_deadlines")
+    assert "48 of 48 missing answers" in found.text
+    assert "10 ms" in found.text
+
+
+def test_rows_that_end_early_for_other_reasons_have_their_own_finding(make: Make) -> None:
+    def separation(number: int, one: RecordedRound) -> None:
+        one.outcome, one.reason = "skipped", "too-few-rested: 3 rested, 10 wanted"
+
+    runs = [make(protocol="random", change=_fails), make(protocol="oort", change=separation)]
+    found = [one for one in findings(runs) if one.code == "ended-early"]
+    assert {(one.rows, one.keys[0]) for one in found} == {
+        (("random",), "selection.over_selection"),
+        (("oort",), "selection.separation"),
+    }
 
 
 def test_clients_that_are_never_there(make: Make) -> None:
@@ -207,6 +249,41 @@ def test_rows_that_are_apart_seed_by_seed_can_be_ranked(make: Make) -> None:
     runs = [_noisy(make, "random", seed, value) for seed, value in enumerate((0.90, 0.70, 0.80))]
     runs += [_noisy(make, "oort", seed, value + 0.02) for seed, value in enumerate((0.90, 0.70, 0.801))]
     assert codes(runs) == []
+
+
+def test_only_the_rows_that_cannot_be_ranked_are_named(make: Make) -> None:
+    base = (0.90, 0.50, 0.70)
+    runs = [_noisy(make, "random", seed, value) for seed, value in enumerate(base)]
+    lower = (-0.10, -0.12, -0.08)  # wide on its own, clear pair by pair
+    runs += [
+        _noisy(make, "lotto", seed, value + less) for seed, (value, less) in enumerate(zip(base, lower, strict=True))
+    ]
+    runs += [_noisy(make, "oort", seed, value) for seed, value in enumerate((0.70, 0.91, 0.60))]
+    (found,) = findings(runs)
+    assert found.rows == ("oort",)
+    assert "random" in found.text
+
+
+def test_paired_seeds_have_the_interval_of_their_differences(make: Make) -> None:
+    runs = [_noisy(make, "random", seed, value) for seed, value in enumerate((0.69, 0.70, 0.71))]
+    runs += [_noisy(make, "oort", seed, value) for seed, value in enumerate((0.76, 0.75, 0.74))]
+    assert codes(runs) == []
+    opposed = [_noisy(make, "random", seed, value) for seed, value in enumerate((0.68, 0.70, 0.72))]
+    opposed += [_noisy(make, "oort", seed, value) for seed, value in enumerate((0.80, 0.78, 0.76))]
+    independent = [_noisy(make, "random", seed, value) for seed, value in enumerate((0.68, 0.70, 0.72))]
+    independent += [_noisy(make, "oort", seed + 10, value) for seed, value in enumerate((0.80, 0.78, 0.76))]
+    assert codes(opposed) == ["cannot-be-ranked"]  # +8.0 ±9.9 points of pairs, ±7.0 of independent samples
+    assert codes(independent) == []
+
+
+def test_rows_with_one_seed_are_not_among_those_with_several(make: Make) -> None:
+    runs = [_noisy(make, "random", seed, value) for seed, value in enumerate((0.90, 0.70, 0.80))]
+    runs += [_noisy(make, "oort", seed, value) for seed, value in enumerate((0.75, 0.90, 0.81))]
+    runs += [_noisy(make, "bernoulli", 1, 0.82)]
+    several, single = findings(runs)
+    assert (several.rows, single.rows) == (("oort",), ("bernoulli",))
+    assert "3 seeds" in several.text
+    assert "3 seeds" not in single.text
 
 
 @pytest.mark.parametrize(("other", "wrong"), [(0.83, True), (0.7, False), (0.8, False)])
