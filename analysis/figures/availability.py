@@ -83,6 +83,8 @@ def availability(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     telling = {"reachable": any(curve["reachable"].min() < 1 for curve in curves)}
     telling["lost_so_far"] = any(curve["lost_so_far"].max() > 0 for curve in curves)
     drawn = [share for share in _SHARES if telling[share]]  # an empty panel says nothing
+    if not drawn:
+        return _no_loss(rows)
     lines = []
     for curve in curves:
         x = curve["started_s"] / unit.size
@@ -99,6 +101,12 @@ def availability(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
 
 _SHARES = {"reachable": "Clients reachable [%]", "lost_so_far": "Participants lost so far [%]"}
 _NOBODY = "nobody was away or lost in these runs"
+
+
+def _no_loss(rows: Sequence[Row]) -> str:
+    """Why there is no figure, where clients were away but no participant was lost."""
+    took_part = any(run.rounds["participants"].gt(0).any() for row in rows for run in row.runs)
+    return "no participant was lost in these runs" if took_part else "nobody took part in these runs"
 
 
 def _somebody_was_lost(rows: Sequence[Row]) -> bool:
@@ -130,6 +138,8 @@ def dropouts_by_stage(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     stages = [_lost_per_round(row, "stage", order) for row in rows]
     outcomes = [_lost_per_round(row, "outcome", LOST) for row in rows]
     totals = [_all_lost_per_round(row) for row in rows]
+    if not any(total.mean for total in totals):
+        return _no_loss(rows)
     # Stages and ways in which nobody was lost would only lengthen the legend.
     of_stage = {name: look for name, look in stage_looks(order).items() if any(s.get(name, 0) for s in stages)}
     of_outcome = {name: look for name, look in _OUTCOME_LOOKS.items() if any(o.get(name, 0) for o in outcomes)}

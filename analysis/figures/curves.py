@@ -20,6 +20,8 @@ _PANEL_INCHES = 1.75
 _SHALLOW_INCHES = 1.4  # of a panel where there are many below each other
 _MANY = 4
 _LETTER_INCHES = 0.062  # of a label beside an axis
+_LETTER_BELOW_INCHES = 0.052  # of a label below an axis
+_LINE_INCHES = 0.12  # of a label below an axis
 _BETWEEN_INCHES = 0.3  # of labels between panels
 _ABREAST = {1: 2, 2: 3}  # settings beside each other, over one and over both columns of a page
 
@@ -102,7 +104,10 @@ def grid_of(
     abreast = 1 if columns == 1 and len(settings) * len(panels) <= _MANY else abreast
     high = 1 if beside else len(panels) * -(-len(settings) // abreast)
     each = _PANEL_INCHES + 0.5 if beside else _SHALLOW_INCHES if high > _MANY else _PANEL_INCHES
-    inches = high * each + legend_inches
+    # A label below a panel may be wider than its axis, but not wider than the panel's share of the figure.
+    below = [axis_label(panel.x, int(width(columns) / abreast / _LETTER_BELOW_INCHES)) for panel in panels]
+    lines_below = sum(label.count("\n") for label in below) * (1 if beside else -(-len(settings) // abreast))
+    inches = high * each + lines_below * _LINE_INCHES + legend_inches
     figure = Figure(figsize=(width(columns), inches), layout="constrained")
     letters = int(width(columns) / abreast / 0.068)
     grid: list[list[Axes]] = []
@@ -118,7 +123,7 @@ def grid_of(
                 axes.sharex(grid[-1][-1])
                 grid[-1][-1].tick_params(labelbottom=False)
             if number + 1 == len(panels) or panel.x != panels[number + 1].x or beside:
-                axes.set_xlabel(panel.x)
+                axes.set_xlabel(below[number])
             if not column or (beside and panel.y != panels[0].y):
                 axes.set_ylabel(axis_label(panel.y, int((each - _BETWEEN_INCHES) / _LETTER_INCHES)))
             axes.grid()

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 
 from analysis.legends import MARKERS as MARKERS
@@ -19,6 +20,18 @@ _FEW = 8  # values that an axis can name one by one
 _LETTER_INCHES, _LINE_INCHES = 0.056, 0.13
 _MARGIN_INCHES = 0.65  # of a panel, left of its axis
 _LONGEST = 24  # letters of a name on its side
+_HEADROOM = 1.05  # of an axis that begins at 0, above its highest point
+_ARROW_POINTS = [(0.0, 0.0), (0.0, 1.0), (-0.25, 0.65), (0.0, 1.0), (0.25, 0.65)]
+_ARROW_CODES = [Path.MOVETO, Path.LINETO, Path.MOVETO, Path.LINETO, Path.LINETO]
+_ARROW = Path(_ARROW_POINTS, _ARROW_CODES)
+_ARROW_ON_A_FOOT = Path([*_ARROW_POINTS, (-0.35, 0.0), (0.35, 0.0)], [*_ARROW_CODES, Path.MOVETO, Path.LINETO])
+_ARROW_LOOK: dict[str, Any] = {
+    "fillstyle": "none",
+    "linestyle": "none",
+    "markersize": 22,  # twice the length of the arrow
+    "markeredgewidth": 1.0,
+    "zorder": 3,
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +55,8 @@ class Series:
         look: its colour and marker.
         x: `(n,)` numbers, or places of names.
         y, half_width: `(n,)`; NaN: no such point, no interval.
-        is_open: `(n,)` which points are only bounds.
+        is_open: `(n,)` which points are lower bounds: hollow, with an arrow upwards.
+        is_missing: `(n,)` which lower bounds stand for nothing that was measured: an arrow alone. None: none.
     """
 
     look: Look
@@ -50,6 +64,7 @@ class Series:
     y: pd.Series
     half_width: pd.Series
     is_open: pd.Series
+    is_missing: pd.Series | None = None
 
 
 def draw_points(
@@ -73,6 +88,8 @@ def draw_points(
         low = np.maximum(y - half, np.minimum(y, 0)) if above_0 else y - half
         high = np.minimum(y + half, max(top, y.max(initial=0))) if top is not None else y + half
         bars = np.vstack([y - low, high - y]) / unit.size
+        missing = np.zeros(len(y), bool) if each.is_missing is None else each.is_missing[here].to_numpy(bool)
+        bars[:, missing] = 0.0
         look: dict[str, Any] = {
             "color": each.look.colour,
             "marker": each.look.marker,
@@ -84,12 +101,45 @@ def draw_points(
             "capsize": 2,
             "elinewidth": 0.8,
         }
-        drawn = axes.errorbar(x, y / unit.size, yerr=bars, markeredgecolor="white", markeredgewidth=0.4, **look, **line)
-        bound = each.is_open[here].to_numpy(bool)
+        measured = np.where(missing, np.nan, y / unit.size)  # a line to an arrow would look like a measurement
+        drawn = axes.errorbar(x, measured, yerr=bars, markeredgecolor="white", markeredgewidth=0.4, **look, **line)
+        bound = each.is_open[here].to_numpy(bool) & ~missing
         look |= {"markerfacecolor": "white", "markeredgewidth": 0.9, "linestyle": "none", "zorder": 3}
-        for marks in (drawn[0], *axes.plot(x[bound], y[bound] / unit.size, **look)):
+        arrows = [
+            *axes.plot(x[bound], y[bound] / unit.size, color=each.look.colour, marker=_ARROW, **_ARROW_LOOK),
+            *axes.plot(
+                x[missing], y[missing] / unit.size, color=each.look.colour, marker=_ARROW_ON_A_FOOT, **_ARROW_LOOK
+            ),
+        ]
+        for marks in (drawn[0], *arrows, *axes.plot(x[bound], y[bound] / unit.size, **look)):
             marks.set_clip_on(False)  # on the axis, too, they are whole
             marks.set_in_layout(False)
+
+
+def bound_handle() -> Line2D:
+    """What stands for lower bounds in a legend."""
+    return Line2D([], [], color="#555555", marker=_centred(_ARROW), **_ARROW_LOOK | {"markersize": 9})
+
+
+def missing_handle() -> Line2D:
+    """What stands in a legend for lower bounds of what was never measured."""
+    return Line2D([], [], color="#555555", marker=_centred(_ARROW_ON_A_FOOT), **_ARROW_LOOK | {"markersize": 9})
+
+
+def _centred(arrow: Path) -> Path:
+    return Path(np.asarray(arrow.vertices) - (0, 0.5), arrow.codes)
+
+
+def end_above_points(panels: Sequence[Axes], least: float = 0.0) -> None:
+    """Let the y axes of some panels go from 0 to the same end, a twentieth above the highest point of all.
+
+    Args:
+        panels: with all their points.
+        least: where the axes end at the earliest.
+    """
+    highest = max([axes.dataLim.y1 for axes in panels if np.isfinite(axes.dataLim.y1)], default=0.0)
+    for axes in panels:
+        axes.set_ylim(0, max(_HEADROOM * highest, least) or 1.0)
 
 
 def name_axis(axes: Axes, names: Sequence[str]) -> float:

@@ -13,11 +13,22 @@ from analysis.comparison.overhead import COSTS
 from analysis.comparison.rows import Row, rows_of
 from analysis.comparison.summary import summarise
 from analysis.comparison.targets import Target
-from analysis.comparison.time_to_target import MEAN, MEASURES, compare_targets
+from analysis.comparison.time_to_target import MEAN, MEASURES, NOT_REACHED, compare_targets
 from analysis.figures.curves import Panel, grid_of
-from analysis.figures.elements import Drawn, fitted_lines, interval_note
+from analysis.figures.elements import Drawn, fitted, interval_note
 from analysis.figures.key_titles import key_title
-from analysis.figures.points import MARKERS, Look, Series, draw_points, log_axis, name_axis, number_axis
+from analysis.figures.points import (
+    MARKERS,
+    Look,
+    Series,
+    bound_handle,
+    draw_points,
+    end_above_points,
+    log_axis,
+    missing_handle,
+    name_axis,
+    number_axis,
+)
 from analysis.statistics import Interval, mean_interval
 from analysis.style import SERIES_COLOURS, protocol_colours, width
 from analysis.tables import Unit, bytes_unit, seconds_unit
@@ -52,7 +63,8 @@ def swept(
     """A panel for each of `y`, a point for each value of `x`: the mean over the seeds, with its 95% interval.
 
     Of a point with a single run, costs have their interval over its rounds and other measures have none. Points that
-    are bounds (not every seed has reached the target) are hollow.
+    are lower bounds (not every seed has reached the target) are hollow, with an arrow upwards; where no seed has
+    reached it, there is an arrow alone.
 
     Args:
         runs: e.g. from `testbed.records.find_runs`.
@@ -195,7 +207,10 @@ def _names(runs: Sequence[RunRecords], key: str, *, alone: bool = True) -> list[
 def _measured(
     runs: Sequence[RunRecords], rows: Sequence[Row], y: Sequence[str], target: Target | None
 ) -> dict[str, dict[str, list[Any]]]:
-    """By name of a measure: value, half_width, interval_over (seeds, rounds or empty) and is_bound of each row."""
+    """By name of a measure, of each row: value, half_width, interval_over (seeds, rounds or empty), is_bound, reached.
+
+    ``reached`` is False where no seed has reached the target; measures without a target have True.
+    """
     summaries = [[summarise(run) for run in row.runs] for row in rows]
     known = dict.fromkeys([*_KEYS, *_numeric(summaries), *MEASURES])
     found: dict[str, dict[str, list[Any]]] = {}
@@ -209,9 +224,11 @@ def _measured(
             at = {(row["setting"], row["label"]): row for row in table.to_dict("records")}
             mine = [at[row.setting, row.label] for row in rows]
             each = [(row[name], row[f"{name}_half_width"], row["estimator"] != MEAN) for row in mine]
+            reached = [row["estimator"] != NOT_REACHED for row in mine]
         else:
             intervals = [_interval(of_runs, _KEYS.get(name, name)) for of_runs in summaries]
             each = [(interval.mean, interval.half_width, False) for interval in intervals]
+            reached = [True] * len(rows)
         values = [math.nan if value is None else float(value) for value, _, _ in each]
         half = [math.nan if half is None else float(half) for _, half, _ in each]
         if all(map(math.isnan, values)):
@@ -220,6 +237,7 @@ def _measured(
         over = ["" if math.isnan(width) else kind for width, kind in zip(half, kinds, strict=True)]
         bounds = [is_bound for _, _, is_bound in each]
         found[name] = {"value": values, "half_width": half, "interval_over": over, "is_bound": bounds}
+        found[name]["reached"] = reached
     return found
 
 
@@ -274,15 +292,18 @@ def _figure(
     bars = frame[frame["interval_over"] != ""]
     note = interval_note(bars["seeds"].tolist(), "rounds" if (bars["interval_over"] == "rounds").any() else "")
     notes = [f"error bars: {note}" if len(bars) and note else ""]
-    notes += ["hollow: not every seed has reached the target"] if frame["is_bound"].any() else []
+    missing, bound = ~frame["reached"], frame["is_bound"] & frame["reached"]
+    entries = [("at least: some seeds have not reached the target", bound_handle())] if bound.any() else []
+    entries += [("none reached", missing_handle())] if missing.any() else []
     title = "\n".join(filter(None, [*notes, key_title(hue[0]) if len(hue) == 1 else ""]))
-    legend = fitted_lines(labels, width(columns), title)
+    named = labels if len(labels) > 1 else []
+    legend = fitted([*named, *(text for text, _ in entries)], width(columns), title)
     figure, [axes_of] = grid_of([""], panels, columns, legend.inches)
     more = 0.0
     for axes, name in zip(axes_of, y, strict=True):
         part = frame[frame["measure"] == name]
         series = [
-            Series(looks[label], own["place"], own["value"], own["half_width"], own["is_bound"])
+            Series(looks[label], own["place"], own["value"], own["half_width"], own["is_bound"], ~own["reached"])
             for label in labels
             for own in [part[part["hue"] == label]]
         ]
@@ -291,13 +312,13 @@ def _figure(
         if "y" in log:
             log_axis(axes)
         elif units[name].symbol not in ("", "%"):
-            axes.set_ylim(bottom=0)
+            end_above_points([axes])
         if categories is None:
             number_axis(axes, part["place"].tolist(), is_log="x" in log)
         else:
             more = name_axis(axes, categories)
     figure.set_figheight(figure.get_figheight() + more)
-    legend.add_to(figure, [looks[label].handle for label in labels])
+    legend.add_to(figure, [*(looks[label].handle for label in named), *(handle for _, handle in entries)])
     return figure
 
 

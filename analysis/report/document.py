@@ -148,6 +148,7 @@ def document(
         "command": command,
         "unfinished": [run.label for run in runs if is_unfinished(run)],
         "no_targets": why_not,
+        "no_stages": "no completed round" if not stages["stages"] and any(len(run.rounds) for run in runs) else "",
         "targets": [] if reached is None else _lines(reached),
         "sheets": {name: asdict(sheet) for name, sheet in found.items() if sheet is not None},
         "headline": _headline(drawn, stages),
@@ -225,14 +226,16 @@ def _looks(names: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _stages(rows: Sequence[Row], parts: Sequence[RunPart]) -> dict[str, Any]:
-    """What a completed round takes in each stage, by row."""
+    """What a completed round takes in each stage, by row; without stages where no row has completed a round."""
+    completed = [any(run.rounds["outcome"].eq("completed").any() for run in row.runs) for row in rows]
     frames = [mean_by_stage([part.stages for part in _of(row, parts)]) for row in rows]
-    names = stage_order([part.stage_names for part in parts])
+    names = stage_order([part.stage_names for part in parts]) if any(completed) else []
     colours: dict[str, str] = dict(stage_colours(names))
-    if any(FAILED in frame.index for frame in frames):
+    if names and any(FAILED in frame.index for frame in frames):
         names, colours = [*names, FAILED], colours | {FAILED: "#B5544D"}
     costs = {cost: [[_known(frame[cost].get(name)) for name in names] for frame in frames] for cost in STAGE_COSTS}
-    return {"rows": [row.full_label for row in rows], "stages": names, "colours": colours, **costs}
+    labels = [row.full_label for row in rows]
+    return {"rows": labels, "completed": completed, "stages": names, "colours": colours, **costs}
 
 
 def _lines(reached: pd.DataFrame) -> list[dict[str, Any]]:

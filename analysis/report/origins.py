@@ -20,8 +20,9 @@ def provenance(runs: Sequence[RunRecords], folder: Path) -> dict[str, Any]:
         folder: where the page is; the commands are to be run there.
 
     Returns:
-        ``common``: [name, value] that all runs share; ``runs``: of each its ``label``, the ``command`` that repeats it,
-        and ``facts`` of it alone, [name, value].
+        ``common``: [name, value] that all runs share; ``runs``: of each its ``label``, the ``command`` that runs its
+        experiment once more, whether that is ``repeatable`` (with a seed, the numbers are the same) and ``facts`` of
+        the run alone, [name, value].
     """
     every = [_facts(run) for run in runs]
     shared = {name: value for name, value in every[0].items() if all(facts.get(name) == value for facts in every)}
@@ -31,6 +32,7 @@ def provenance(runs: Sequence[RunRecords], folder: Path) -> dict[str, Any]:
         {
             "label": run.label,
             "command": repeat_command(run, folder),
+            "repeatable": run.experiment.get("seed") is not None,
             "facts": [[name, value] for name, value in facts.items() if name not in shared],
         }
         for run, facts in zip(runs, every, strict=True)

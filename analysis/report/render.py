@@ -58,7 +58,7 @@ SECTIONS = (
         (Part("curves", "curves"),),
         "Drag in a figure to zoom, double-click to see all; with several seeds, bands are 95% intervals of the mean.",
     ),
-    Section("stages-section", "Time and bytes by stage", (Part("bars", "stages"),)),
+    Section("stages-section", "Time and bytes by stage", (Part("bars", "stages"), Part("reason", "no_stages"))),
     Section(
         "rounds-section",
         "Round explorer",

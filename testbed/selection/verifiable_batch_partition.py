@@ -218,6 +218,7 @@ class VerifiableBatchServer(BatchSelection, AnnouncingServer):
     parameters: VerifiableBatchPartitionParameters
     stages = VerifiableBatchPartitionParameters.stages
     candidate_noun = "candidate batches"
+    candidate_singular = "candidate batch"
 
     def __init__(self, parameters: VerifiableBatchPartitionParameters, population: int) -> None:
         super().__init__(parameters, population)

@@ -267,7 +267,7 @@ function valuesOf(title, series, state, measures, xs) {
 
 // -- bars ----------------------------------------------------------------------------------------------------------
 
-// stages: { rows, stages, colours, COST: [row][stage] }; costs: { NAME: axis }.
+// stages: { rows, completed, stages, colours, COST: [row][stage] }; costs: { NAME: axis }.
 // options: figureOnly: no choice of costs and no table; first: the cost that is shown at first.
 function drawBars(host, title, stages, costs, options = {}) {
   const state = chosen.get(title) ?? { y: options.first ?? Object.keys(costs)[0] };
@@ -326,6 +326,9 @@ async function plotBars(frame, stages, state, cost) {
     barmode: "stack",
     height: 90 + 34 * stages.rows.length,
     bargap: 0.3,
+    annotations: stages.rows.flatMap((_, place) => (stages.completed[place] ? [] : [
+      { text: "no completed round", x: 0, y: place, xanchor: "left", showarrow: false, font: { size: 12, color: look("--quiet") } },
+    ])),
     xaxis: { title: { text: cost.axis ?? cost.title }, fixedrange: false },
     yaxis: {
       autorange: "reversed",

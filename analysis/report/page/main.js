@@ -34,6 +34,7 @@ const COSTS = {
   bytes_down: { title: "Server to clients", axis: "Server to clients [MB]", shown: bytesOf, scale: 1e-6 },
   bytes_up: { title: "Clients to server", axis: "Clients to server [MB]", shown: bytesOf, scale: 1e-6 },
 };
+const ABSENT = { no_targets: "There is no table", no_stages: "There is no figure" };
 const THEMES = ["auto", "light", "dark"];
 const THEME_NAMES = { auto: "automatic", light: "light", dark: "dark" };
 
@@ -49,7 +50,7 @@ function draw(facts) {
     headline: (host) => facts.headline !== null && (drawHeadline(host, facts), true),
     findings: (host) => facts.findings.length > 0 && (drawFindings(host, facts.findings), true),
     sheet: (host, name) => facts.sheets[name] && (drawTable(host, facts.sheets[name], name), true),
-    reason: (host, name) => facts[name] !== "" && (host.replaceChildren(make("p", {}, `There is no table: ${facts[name]}`)), true),
+    reason: (host, name) => facts[name] !== "" && (host.replaceChildren(make("p", {}, ...withCode(`${ABSENT[name]}: ${facts[name]}`))), true),
     curves: (host, name) => facts[name].length > 0 && (drawCurves(host, ...curveArguments(facts, name)), true),
     bars: (host, name) => facts[name].stages.length > 0 && (drawBars(host, "Stages", facts[name], COSTS, stageOptions(facts)), true),
     explorer: (host) => facts.runs.length > 0 && (explore(host, facts), true),
@@ -104,7 +105,7 @@ function drawFindings(host, findings) {
     const rows = named ? [make("strong", {}, named), others > 0 ? ` and ${others} more: ` : ": "] : [];
     const keys = one.keys.flatMap((key, place) => [place ? ", " : one.keys.length > 1 ? " Keys to change: " : " Key to change: ", make("code", {}, key)]);
     const every = others > 0 ? make("details", {}, make("summary", {}, `All ${one.rows.length} rows`), one.rows.join(", ")) : null;
-    return make("li", { "data-code": one.code }, ...rows, sentence(one.text, !named), ...keys, keys.length ? "." : "", every);
+    return make("li", { "data-code": one.code }, ...rows, ...withCode(sentence(one.text, !named)), ...keys, keys.length ? "." : "", every);
   });
   const list = (some) => make("ul", { class: "findings" }, ...some);
   const more = items.length > MOST_FINDINGS
@@ -117,7 +118,9 @@ function sentence(text, isFirst) {
   return isFirst ? whole.charAt(0).toUpperCase() + whole.slice(1) : whole;
 }
 
-// origins: { common: [[name, value]], runs: [{ label, command, facts }] }.
+const NO_SEED = "This run had no seed, so it cannot be repeated. Run its experiment again with other random numbers";
+
+// origins: { common: [[name, value]], runs: [{ label, command, repeatable, facts }] }.
 function drawProvenance(host, origins) {
   const drawn = JSON.stringify(origins);
   if (host.drawn === drawn) return;
@@ -125,7 +128,8 @@ function drawProvenance(host, origins) {
   const list = (facts) => make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
   const open = new Set([...host.querySelectorAll("details[open] > summary")].map((head) => head.textContent));
   const parts = origins.runs.map((origin, place) => {
-    const again = make("p", {}, `Repeat it, in ${live ? "the directory of the server" : "the folder of this page"}: `, make("code", {}, origin.command));
+    const where = live ? "the directory of the server" : "the folder of this page";
+    const again = make("p", {}, `${origin.repeatable ? "Repeat it" : NO_SEED}, in ${where}: `, make("code", {}, origin.command));
     const part = make("details", {}, make("summary", {}, origin.label), again, list(origin.facts));
     part.open = open.size ? open.has(origin.label) : place === 0;
     return part;

@@ -51,6 +51,7 @@ class LottoServer(SelectionProtocol):
         pulse: the beacon's for this round; None where the experiment has no beacon.
         announces: whether clients hear of a round before they see its list.
         candidate_noun: what candidates are called where a round ends for lack of them.
+        candidate_singular: the same for a single one.
     """
 
     parameters: AgreedListParameters
@@ -58,6 +59,7 @@ class LottoServer(SelectionProtocol):
     participants_agree = True
     announces: ClassVar[bool] = True
     candidate_noun: ClassVar[str] = "candidates"
+    candidate_singular: ClassVar[str] = "candidate"
     pulse: bytes | None = None
 
     def __init__(self, parameters: AgreedListParameters, population: int) -> None:
@@ -158,7 +160,8 @@ class LottoServer(SelectionProtocol):
         round_.candidates = len(self.members(candidates))
         if len(candidates) >= self.wanted:
             return
-        found = f"{len(candidates)} {self.candidate_noun}, {self.wanted} wanted"
+        noun = self.candidate_singular if len(candidates) == 1 else self.candidate_noun
+        found = f"{len(candidates)} {noun}, {self.wanted} wanted"
         if refusals:  # then that is why
             raise RoundAborted("refused", f"{refusals_by_check(refusals, 'clients')}; {found}")
         raise RoundAborted(f"too-few-{self.candidate_noun.replace(' ', '-')}", found)

@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.path import Path
 from matplotlib.text import Text
 
 from analysis.comparison.summary import summarise
@@ -18,6 +19,7 @@ from analysis.comparison.targets import Target
 from analysis.comparison.time_to_target import reach
 from analysis.figures.comparison import plot_swept
 from analysis.figures.elements import Drawn
+from analysis.figures.points import MARKERS
 from analysis.figures.swept import swept
 from analysis.statistics import mean_interval
 from analysis.style import COLUMN_INCHES, PAGE_INCHES, house_style
@@ -55,7 +57,7 @@ def test_points_are_means_of_the_summaries_with_intervals_over_seeds(grid: Runs)
     found = drawn(grid, "selection.participants", ["round_s", "survivors_mean"])
     assert list(found.data) == [
         "selection.participants", "selection.protocol", "seeds", "measure", "value", "half_width", "interval_over",
-        "is_bound",
+        "is_bound", "reached",
     ]  # fmt: skip
     assert len(found.data) == 8
     for _, row in found.data.iterrows():
@@ -147,7 +149,7 @@ def test_names_of_values_are_used(make_run: MakeRun) -> None:
     assert drawn(runs, "availability", ["round_s"]).data["availability"].tolist() == ["calm", "wild"]
 
 
-def test_time_to_a_target_is_that_of_the_runs_and_bounds_are_hollow(grid: Runs) -> None:
+def test_time_to_a_target_is_that_of_the_runs_and_bounds_are_marked(grid: Runs) -> None:
     target = Target("accuracy", 0.4)
     found = drawn(grid, "selection.participants", ["time_to_target_s"], target=target)
     for _, row in found.data.iterrows():
@@ -163,10 +165,26 @@ def test_time_to_a_target_is_that_of_the_runs_and_bounds_are_hollow(grid: Runs) 
             assert row["value"] == pytest.approx(np.mean([each.time_s for each in reached]))
     never = drawn(grid, "selection.participants", ["time_to_target_s"], target=Target("accuracy", 0.999))
     assert never.data["is_bound"].all()
-    assert any("hollow: not every seed has reached the target" in text for text in texts(never.figure))
+    assert not never.data["reached"].any()
+    assert "none reached" in texts(never.figure)
+    (axes,) = never.figure.axes
+    dots = [line for line in axes.lines if str(line.get_marker()) in list(MARKERS)]
+    assert not any(np.isfinite(np.asarray(line.get_ydata(), float)).any() for line in dots)  # arrows alone
+    arrows = [
+        line for line in axes.lines if isinstance(line.get_marker(), Path) and len(np.atleast_1d(line.get_xdata()))
+    ]
+    assert sum(len(np.atleast_1d(line.get_ydata())) for line in arrows) == len(never.data)
 
 
-def test_files_and_the_same_bytes_each_time(grid: Runs, tmp_path: Path) -> None:
+def test_the_axis_ends_above_the_highest_point(grid: Runs) -> None:
+    figure = drawn(grid, "selection.participants", ["round_s"]).figure
+    (axes,) = figure.axes
+    low, high = axes.get_ylim()
+    assert low == 0
+    assert high >= 1.049 * axes.dataLim.y1
+
+
+def test_files_and_the_same_bytes_each_time(grid: Runs, tmp_path: FilePath) -> None:
     paths = plot_swept(grid, tmp_path / "one", "selection.participants", ["round_s"], log="x")
     assert [path.name for path in paths] == [
         f"round_s-by-selection.participants.{kind}" for kind in ("png", "pdf", "csv")

@@ -268,3 +268,17 @@ def test_live_the_page_follows_and_keeps_the_place(
     finally:
         server.stop()
         serving.join(10)
+
+
+def test_a_run_without_seed_or_completed_round_says_so(chromium: Any, tmp_path: Path) -> None:
+    run = synthetic_run(tmp_path / "aborted", seed=None, rounds=2, failing={1: "aborted", 2: "aborted"})
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(write([run], tmp_path / "report.html").as_uri())
+    stages = page.locator("#stages-section")
+    stages.wait_for()
+    assert "no completed round" in stages.inner_text()
+    assert stages.locator("[data-bars]").is_hidden()
+    assert page.locator("#targets-section code").first.inner_text() == "testbed status"
+    assert "cannot be repeated" in page.locator("#provenance-section").inner_text()
+    context.close()

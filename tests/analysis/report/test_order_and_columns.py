@@ -69,6 +69,21 @@ def test_nothing_recorded_has_no_figure(make_run: MakeRun, tmp_path: Path) -> No
     assert headline is None or headline["kind"] == "bars"
 
 
+def test_without_a_completed_round_the_page_says_so_instead_of_bars(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run("aborted", rounds=2, failing={1: "aborted", 2: "aborted"}, accuracy_every=None)
+    facts = facts_from([run], tmp_path)
+    assert facts["headline"] is None
+    assert facts["stages"]["stages"] == []
+    assert facts["no_stages"]
+
+
+def test_a_row_without_a_completed_round_is_marked_beside_the_others(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run("fine", rounds=2), make_run("aborted", "batch-partition", rounds=1, failing={1: "aborted"})]
+    facts = facts_from(runs, tmp_path)
+    assert facts["stages"]["completed"] == [True, False]
+    assert facts["no_stages"] == ""
+
+
 def test_rows_of_one_protocol_are_told_apart_by_colour(make_run: MakeRun, tmp_path: Path) -> None:
     rates = [{"availability.dropout.rate": rate / 20} for rate in range(12)]
     runs = [
@@ -241,6 +256,11 @@ def test_files_by_relative_paths_are_read_where_they_are(
     page = write(written_runs, tmp_path / "out" / "report.html")
     commands = [one["command"] for one in facts_of(page.read_text(encoding="utf-8"))["provenance"]["runs"]]
     assert all(command.startswith("cd .. && testbed run runs/") for command in commands)
+
+
+def test_a_run_without_a_seed_is_not_called_repeatable(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run("seeded", seed=1, rounds=1), make_run("unseeded", seed=None, rounds=1)]
+    assert [one["repeatable"] for one in facts_from(runs, tmp_path)["provenance"]["runs"]] == [True, False]
 
 
 def test_what_all_runs_share_stands_once(written_runs: list[RunRecords], tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_too_few_candidates_abort_and_are_counted(variant: tuple) -> None:
     assert aborted
     for error, last, exchanges in aborted:
         assert error.reason == "too-few-candidates"
-        assert error.detail == f"{last.candidates} candidates, 10 wanted"
+        assert error.detail == f"{last.candidates} candidate{'s' * (last.candidates != 1)}, 10 wanted"
         assert 0 < last.candidates < 10
         assert len(last.participants) == 0
         assert len(exchanges) == 1  # it has cost its time and bytes
