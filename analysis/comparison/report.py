@@ -162,7 +162,13 @@ def _json(frame: pd.DataFrame, targets: pd.DataFrame | None, findings: Findings)
 
 def _latex(frame: pd.DataFrame, findings: Findings) -> str:
     """The columns that vary or matter, two columns of a page wide."""
-    return _latex_of(frame, shown(frame, None, of_interest(frame, None)), None, findings, narrow=False)
+    columns = [*_pairs(frame), *shown(frame, None, of_interest(frame, None))]
+    return _latex_of(frame, columns, None, findings, narrow=False)
+
+
+def _pairs(frame: pd.DataFrame) -> list[ShownColumn]:
+    """The numbers of pairs, where rounds or seeds are paired."""
+    return [ShownColumn("", head, [(cell, "", "") for cell in column]) for head, column in cells.pairs(frame).items()]
 
 
 def _chosen(
@@ -175,6 +181,7 @@ def _chosen(
     narrow: bool,
 ) -> str:
     """The table with the columns that somebody chose, or those of a narrow table."""
+    pairs = _pairs(frame) if names is None else []
     names = of_interest(frame, targets, narrow=narrow) if names is None else names
     if format in ("csv", "json"):
         found = for_programs(frame, targets, names)
@@ -183,7 +190,7 @@ def _chosen(
             if format == "csv"
             else to_json({"baseline": _baseline(frame), "rows": found, "findings": findings})
         )
-    columns = shown(frame, targets, names)
+    columns = [*pairs, *shown(frame, targets, names)]
     if format == "latex":
         return _latex_of(frame, columns, targets, findings, narrow=narrow)
     said = _notes_of(frame, columns, targets, findings)
