@@ -34,6 +34,9 @@ _SHOWN = {
 Columns = dict[str, list[str]]
 """Cells by heading."""
 
+Rows = list[tuple[str, str, str]]
+"""Mean, half-width and ratio of each row; empty where there is none."""
+
 
 @dataclass(frozen=True)
 class CostColumn:
@@ -61,6 +64,31 @@ class CostColumn:
         return [
             mean + (f" ± {half}" if half else "") + (f" ({ratio})" if ratio else "") for mean, half, ratio in self.cells
         ]
+
+
+@dataclass(frozen=True)
+class ShownColumn:
+    """A column as it is printed.
+
+    Attributes:
+        name: of `analysis.comparison.columns.COLUMNS`, or empty.
+        heading: a noun with its unit.
+        rows: mean, half-width and ratio of each row; empty where there is none.
+        is_text: whether it is aligned to the left.
+    """
+
+    name: str
+    heading: str
+    rows: Rows
+    is_text: bool = False
+
+    def in_columns(self) -> list[str]:
+        """Means, half-widths and ratios one below the other."""
+        return CostColumn(self.heading, "", self.rows).in_columns()
+
+    def in_cells(self) -> list[str]:
+        """E.g. ``1.17 ± 0.02 (1.190×)``."""
+        return CostColumn(self.heading, "", self.rows).in_cells()
 
 
 def costs(frame: pd.DataFrame, names: Iterable[str]) -> list[CostColumn]:

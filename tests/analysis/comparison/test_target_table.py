@@ -139,3 +139,28 @@ def test_latex_compiles(runs: list[RunRecords], tmp_path: Path) -> None:
         ["pdflatex", "-halt-on-error", "table.tex"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
+@pytest.mark.parametrize("narrow", [True, False])
+def test_several_targets_fit_the_columns_of_a_page(learn: Learn, tmp_path: Path, narrow: bool) -> None:
+    accuracies = {"random": [0.3, 0.5, 0.6, 0.7], "lotto-client-centric": [0.1, 0.4, 0.4, 0.5]}
+    runs = [
+        learn([value + seed / 50 for value in values], protocol=protocol, seed=seed)
+        for protocol, values in accuracies.items()
+        for seed in range(3)
+    ]
+    targets = compare_targets(runs, ["60%", "best"])
+    table = render_both(compare(runs), "latex", targets, narrow=narrow)
+    document = rf"\documentclass[twocolumn]{{article}}\usepackage{{booktabs}}\begin{{document}}{table}\end{{document}}"
+    (tmp_path / "table.tex").write_text(document)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Overfull" not in done.stdout
+
+
+def test_a_narrow_table_has_the_time_to_each_target(runs: list[RunRecords]) -> None:
+    targets = compare_targets(runs, ["50%", "60%"])
+    table = render_both(compare(runs), "latex", targets, narrow=True)
+    assert all(rf"Time to accuracy $\geq$ {share} \%" in table for share in (50, 60))
