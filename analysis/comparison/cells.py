@@ -110,7 +110,12 @@ def _unit(frame: pd.DataFrame, name: str) -> Unit:
 
 
 def _ratios(frame: pd.DataFrame, name: str) -> list[str]:
-    """Ratios to the baseline, with the half-widths of their own intervals where the rounds are paired."""
+    """Ratios to the baseline, with the half-widths of their own intervals where the rounds are paired.
+
+    All are empty where every row is its own baseline.
+    """
+    if not has_ratios(frame):
+        return [""] * len(frame)
     halves = frame.get(f"{name}_ratio_half_width", pd.Series(float("nan"), frame.index))
     cells = []
     for ratio, half, base in zip(frame[f"{name}_ratio"], halves, frame["is_baseline"], strict=True):
@@ -118,6 +123,11 @@ def _ratios(frame: pd.DataFrame, name: str) -> list[str]:
         cell += "" if base or pd.isna(half) else f"±{half:.3f}"
         cells.append(f"{cell}×" if cell else "")
     return cells
+
+
+def has_ratios(frame: pd.DataFrame) -> bool:
+    """Whether a row has another row as its baseline; else every ratio is 1."""
+    return not frame["is_baseline"].all()
 
 
 def differences(frame: pd.DataFrame) -> list[CostColumn]:

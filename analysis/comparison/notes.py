@@ -37,8 +37,8 @@ def notes(
 
 
 def ratio_note(frame: pd.DataFrame) -> str:
-    """What the ratios are to, without a full stop; empty where there is no baseline, and where rounds are paired."""
-    if is_paired(frame) or not baselines(frame):
+    """What the ratios are to, without a full stop; empty where no row has another, or where rounds are paired."""
+    if is_paired(frame) or not baselines(frame) or not cells.has_ratios(frame):
         return ""
     return f"× is the ratio to {' / '.join(baselines(frame))}{_first(frame)}"
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 import pandas as pd
 
 from analysis.comparison import latex_parts
-from analysis.comparison.cells import Rows, ShownColumn, settings
+from analysis.comparison.cells import Rows, ShownColumn, has_ratios, settings
 from analysis.comparison.time_to_target import MEDIAN, NOT_REACHED, RESTRICTED
 from analysis.tables import (
     WIDTH,
@@ -154,12 +154,15 @@ def unit_of(frame: pd.DataFrame, measure: str) -> Unit:
 
 
 def cells_of(frame: pd.DataFrame, measure: str, unit: Unit, *, ratio_intervals: bool) -> Rows:
-    """Of each row the measure's mean, its half-width and its ratio to the baseline, with their bounds."""
-    cells = []
+    """Of each row the measure's mean, its half-width and its ratio to the baseline, with their bounds.
+
+    The ratios are empty where every row is its own baseline.
+    """
+    cells, has_others = [], has_ratios(frame)
     for row in frame.to_dict("records"):
         half, ratio, ratio_half = (row[f"{measure}{end}"] for end in ("_half_width", "_ratio", "_ratio_half_width"))
         told = ""
-        if not pd.isna(ratio):
+        if has_others and not pd.isna(ratio):
             told = _RATIO_BOUNDS.get(row["ratio_is"], "") + (f"{ratio:.3f}" if ratio < 100 else f"{ratio:.1f}")
             told += f"±{ratio_half:.3f}" if ratio_intervals and not row["is_baseline"] and ratio_half > 0 else ""
             told += "×"

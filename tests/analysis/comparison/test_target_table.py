@@ -164,3 +164,14 @@ def test_a_narrow_table_has_the_time_to_each_target(runs: list[RunRecords]) -> N
     targets = compare_targets(runs, ["50%", "60%"])
     table = render_both(compare(runs), "latex", targets, narrow=True)
     assert all(rf"Time to accuracy $\geq$ {share} \%" in table for share in (50, 60))
+
+
+@pytest.mark.parametrize("kind", ["text", "markdown", "latex"])
+def test_a_single_row_has_no_ratios(learn: Learn, kind: str) -> None:
+    sign = r"\times" if kind == "latex" else "×"
+    one, other = learn([0.1, 0.5]), learn([0.1, 0.6], protocol="lotto")
+    assert sign not in render_both(compare([one]), kind, compare_targets([one]))
+    assert sign in render_both(compare([one, other]), kind)
+    assert sign in render(compare_targets([one, other]), kind)
+    (row,) = json.loads(render_both(compare([one]), "json"))["rows"]
+    assert row["round_s_ratio"] == 1
