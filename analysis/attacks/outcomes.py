@@ -29,6 +29,8 @@ from testbed.records import RunRecords
 from testbed.selection.lotto.refinement import Refinement
 
 DETECTIONS = ("refusal", "misbehaviour")
+NEVER_CARRIED_OUT = "never carried out"
+"""Stands where honest parties had nothing to see, as the misbehaviours that the experiment names did not arise."""
 ETA = 2.0
 
 
@@ -43,9 +45,10 @@ class Attained:
         left_out: attacked rounds in which nobody refused, and which the server completed without those that it found
             out.
         checks: (check, stage, rounds in which it failed), the most frequent first.
-        completed: attacked rounds that were completed with nothing seen; where nothing was ever carried out (an honest
-            server, dishonest clients that do nothing else), all completed ones.
-        dishonest: number of dishonest participants of each of these, in their order.
+        completed: attacked rounds that were completed with nothing seen.
+        dishonest: number of dishonest participants of each of these rounds, in their order; where no misbehaviour was
+            ever carried out (an honest server, dishonest clients that do nothing else), of each completed round that
+            was to be attacked.
         dishonest_if_verified: the same, of the rounds with an honest participant, who verifies the list.
         recovered: attacked rounds in which a single client's update was recovered.
     """
@@ -62,7 +65,7 @@ class Attained:
 
     @property
     def all_dishonest(self) -> int:
-        """Rounds completed with nothing seen in which every participant was dishonest."""
+        """Rounds of `dishonest` in which every participant was dishonest."""
         return len(self.dishonest) - len(self.dishonest_if_verified)
 
     @property
@@ -111,7 +114,7 @@ def attained(run: RunRecords, name: str = "") -> Attained:
         len(set(seen["round"]) - left_out),
         len(left_out),
         tuple((check, stage, times) for (check, stage), times in checks),
-        len(done),
+        len(attacked.intersection(done)),
         tuple(int(counts.get(number, 0)) for number in done),
         tuple(int(counts.get(number, 0)) for number in done if not nobody_honest.get(number, False)),
         int(recovered),
@@ -123,9 +126,10 @@ def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
 
     Columns: label; selection, aggregation; server, clients (misbehaviours, with the options that were set);
     population, dishonest (c), participants (s); rounds, planned, attacked, refused, left_out, checks, completed,
-    all_dishonest and recovered (see `Attained`); mean, max and distribution (rounds with 0, 1, ... s) of the dishonest
-    participants of completed rounds, and due, s c / n; eta, exceeded (rounds with an honest participant and x/s > eta
-    c/n), its rate with low and high; and bound, Theorem 2's, where selection is Lotto.
+    all_dishonest and recovered (see `Attained`); counted (rounds of `Attained.dishonest`), and mean, max and
+    distribution (rounds with 0, 1, ... s) of the dishonest participants in them, and due, s c / n; eta, exceeded
+    (rounds with an honest participant and x/s > eta c/n), its rate with low and high; and bound, Theorem 2's, where
+    selection is Lotto.
 
     Raises `ExperimentError` when no run has an adversary, or eta is not above 0 and finite.
     """
@@ -162,7 +166,8 @@ def _row(run: RunRecords, eta: float) -> dict[str, Any]:
         "completed": found.completed,
         "all_dishonest": found.all_dishonest,
         "recovered": found.recovered,
-        "mean": sum(found.dishonest) / found.completed if found.completed else None,
+        "counted": len(found.dishonest),
+        "mean": sum(found.dishonest) / len(found.dishonest) if found.dishonest else None,
         "max": max(found.dishonest, default=None),
         "distribution": [found.dishonest.count(x) for x in range(longest + 1)],
         "due": s * c / population,
@@ -225,13 +230,21 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     return "\n".join([tables, *lines]) + "\n"
 
 
+_UNATTACKED = (
+    " Where Attacked is 0: of all completed rounds that were to be attacked, as the selection alone gives them. "
+    f"{NEVER_CARRIED_OUT.capitalize()}: no misbehaviour has recorded an attack."
+)
+
+
 def _notes(frame: pd.DataFrame) -> list[str]:
     """Explain the heads of both tables, a line each."""
     eta = f"{frame['eta'].iloc[0]:g}"
     return [
         "Rounds: that were to be attacked. Attacked: rounds in which a misbehaviour was carried out. Attacks refused: "
         "rounds in which an honest party saw it, whether or not the round completed. Completed unseen: rounds "
-        "completed with nothing seen. Dishonest, mean and most: dishonest participants of these rounds."
+        "that were attacked and completed with nothing seen. Dishonest, mean and most: dishonest participants of the "
+        "rounds completed unseen."
+        + (_UNATTACKED if not frame["attacked"].all() else "")
         + "".join(f" {head}: {meaning}." for head, (name, meaning) in _RARE.items() if frame[name].any()),
         "Expected: s c / n, for s participants and c dishonest of n clients. "
         f"Above {eta}× expected: share of the rounds to be attacked with more than {eta} s c / n dishonest "
@@ -257,7 +270,9 @@ def _seen(frame: pd.DataFrame) -> Table:
     rows = []
     for name, (_, row) in zip(_named(frame), frame.iterrows(), strict=True):
         checks = [f"{one['check']} at {one['stage']} ({one['rounds']})" for one in row["checks"]]
-        rows.append([name, *(str(row[column]) for column in numbers.values()), ", ".join(checks) or "nothing"])
+        is_idle = not row["attacked"] and [*row["server"], *row["clients"]]
+        seen = ", ".join(checks) or (NEVER_CARRIED_OUT if is_idle else "nothing")
+        rows.append([name, *(str(row[column]) for column in numbers.values()), seen])
     heads = ["Adversary", *numbers, "Seen by honest parties"]
     return Table(heads, rows, left=(0, len(heads) - 1))
 
@@ -271,7 +286,7 @@ def _shifts(frame: pd.DataFrame) -> Table:
 
 def _shift(row: Any) -> list[str]:
     mean, most, rate, interval = ["–"] * 4
-    if row["completed"]:
+    if row["counted"]:
         mean, most = f"{row['mean']:.2f} of {row['participants']}", str(int(row["max"]))
     if row["planned"]:
         rate, interval = f"{row['rate']:.4g}", f"{row['low']:.4g} to {row['high']:.4g}"

@@ -34,6 +34,9 @@ _SHOWN = {
 Columns = dict[str, list[str]]
 """Cells by heading."""
 
+Rows = list[tuple[str, str, str]]
+"""Mean, half-width and ratio of each row; empty where there is none."""
+
 
 @dataclass(frozen=True)
 class CostColumn:
@@ -63,6 +66,31 @@ class CostColumn:
         ]
 
 
+@dataclass(frozen=True)
+class ShownColumn:
+    """A column as it is printed.
+
+    Attributes:
+        name: of `analysis.comparison.columns.COLUMNS`, or empty.
+        heading: a noun with its unit.
+        rows: mean, half-width and ratio of each row; empty where there is none.
+        is_text: whether it is aligned to the left.
+    """
+
+    name: str
+    heading: str
+    rows: Rows
+    is_text: bool = False
+
+    def in_columns(self) -> list[str]:
+        """Means, half-widths and ratios one below the other."""
+        return CostColumn(self.heading, "", self.rows).in_columns()
+
+    def in_cells(self) -> list[str]:
+        """E.g. ``1.17 ± 0.02 (1.190×)``."""
+        return CostColumn(self.heading, "", self.rows).in_cells()
+
+
 def costs(frame: pd.DataFrame, names: Iterable[str]) -> list[CostColumn]:
     """The columns `names` of the frame: keys of `COSTS`, `COSTS_PER_UPDATE` or `TRANSPORT`."""
     found = []
@@ -82,7 +110,12 @@ def _unit(frame: pd.DataFrame, name: str) -> Unit:
 
 
 def _ratios(frame: pd.DataFrame, name: str) -> list[str]:
-    """Ratios to the baseline, with the half-widths of their own intervals where the rounds are paired."""
+    """Ratios to the baseline, with the half-widths of their own intervals where the rounds are paired.
+
+    All are empty where every row is its own baseline.
+    """
+    if not has_ratios(frame):
+        return [""] * len(frame)
     halves = frame.get(f"{name}_ratio_half_width", pd.Series(float("nan"), frame.index))
     cells = []
     for ratio, half, base in zip(frame[f"{name}_ratio"], halves, frame["is_baseline"], strict=True):
@@ -90,6 +123,11 @@ def _ratios(frame: pd.DataFrame, name: str) -> list[str]:
         cell += "" if base or pd.isna(half) else f"±{half:.3f}"
         cells.append(f"{cell}×" if cell else "")
     return cells
+
+
+def has_ratios(frame: pd.DataFrame) -> bool:
+    """Whether a row has another row as its baseline; else every ratio is 1."""
+    return not frame["is_baseline"].all()
 
 
 def differences(frame: pd.DataFrame) -> list[CostColumn]:

@@ -2,16 +2,13 @@
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 
 from analysis.comparison import cells, target_table
-from analysis.comparison.cells import CostColumn
+from analysis.comparison.cells import Rows, ShownColumn
 from testbed.errors import ExperimentError
 from testbed.workload.target import Target
-
-Rows = list[tuple[str, str, str]]
 
 COLUMNS = {
     "aggregation": "the aggregation protocol",
@@ -49,31 +46,6 @@ _FORMS = {
 }
 
 
-@dataclass(frozen=True)
-class ShownColumn:
-    """A column as it is printed.
-
-    Attributes:
-        name: of `COLUMNS`.
-        heading: a noun with its unit.
-        rows: mean, half-width and ratio of each row; empty where there is none.
-        is_text: whether it is aligned to the left.
-    """
-
-    name: str
-    heading: str
-    rows: Rows
-    is_text: bool = False
-
-    def in_columns(self) -> list[str]:
-        """Means, half-widths and ratios one below the other."""
-        return CostColumn(self.heading, "", self.rows).in_columns()
-
-    def in_cells(self) -> list[str]:
-        """E.g. ``1.17 ± 0.02 (1.190×)``."""
-        return CostColumn(self.heading, "", self.rows).in_cells()
-
-
 def chosen(names: str) -> list[str]:
     """The names in ``a,b,c``, each once; raises `ExperimentError` for one that is no column."""
     found = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
@@ -96,7 +68,7 @@ def of_interest(frame: pd.DataFrame, targets: pd.DataFrame | None, *, narrow: bo
 
     Args:
         frame: from `analysis.comparison.overhead.compare`.
-        targets: of one target; its time is a column of a narrow table.
+        targets: of one target or several; the time to each is a column of a narrow table.
         narrow: one column of a page wide.
     """
     costs = ["round_s", "server_bytes"] if narrow else [*cells.COSTS, *cells.result_costs(frame)]
@@ -105,7 +77,7 @@ def of_interest(frame: pd.DataFrame, targets: pd.DataFrame | None, *, narrow: bo
     failed = cells.has_failures(frame) or cells.unfinished(frame).any()
     metrics = ["fairness_gap", "aggregation_cardinality", "multi_round_privacy_weak"]
     metrics = [name for name in metrics if len(frame) == 1 or len(set(_plain(frame, name).rows)) > 1]
-    time = ["time_to_target_s"] if narrow and targets is not None and targets["target"].nunique() == 1 else []
+    time = ["time_to_target_s"] if narrow and targets is not None else []
     return [*costs, *(["rounds"] if failed else []), *results, *([] if narrow else metrics), *time]
 
 

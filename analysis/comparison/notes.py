@@ -37,8 +37,8 @@ def notes(
 
 
 def ratio_note(frame: pd.DataFrame) -> str:
-    """What the ratios are to, without a full stop; empty where there is no baseline, and where rounds are paired."""
-    if is_paired(frame) or not baselines(frame):
+    """What the ratios are to, without a full stop; empty where no row has another, or where rounds are paired."""
+    if is_paired(frame) or not baselines(frame) or not cells.has_ratios(frame):
         return ""
     return f"× is the ratio to {' / '.join(baselines(frame))}{_first(frame)}"
 
@@ -179,4 +179,9 @@ def _pair_notes(frame: pd.DataFrame, over: str) -> list[str]:
     ]
     if (frame["pairs_same_stages"] < frame["pairs_identical"]).any():
         lines[-1] = lines[-1][:-1] + ", in other stages for some."
+    if names := _labels(frame[frame["pairs_same_seed"] < frame["pairs"]]).tolist():
+        lines.append(
+            f"The seeds of {base} and {', '.join(dict.fromkeys(names))} differ or are not set: data and initial model "
+            "are not the same. Give both experiments the same `seed`."
+        )
     return lines

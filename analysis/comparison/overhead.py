@@ -203,8 +203,9 @@ def compare_paired(
     95% interval, ``_baseline`` (the baseline's mean over the same rounds), ``_ratio`` of the two means and
     ``_ratio_half_width`` of the 95% interval of that ratio (see `analysis.statistics.ratio_interval`). Then pairs (how
     many rounds were paired), pairs_identical (in how many of them the same clients took part, and the same of them
-    were offline or dropped out) and pairs_same_stages (the same, in the same stages too). Costs per update are left
-    out: rounds that failed have no pair. The other columns are over all rounds, as in `compare`.
+    were offline or dropped out), pairs_same_stages (the same, in the same stages too) and pairs_same_seed (in how many
+    of them both runs have the same seed, so the same data and initial model). Costs per update are left out: rounds
+    that failed have no pair. The other columns are over all rounds, as in `compare`.
 
     Runs of one seed are paired, whatever else is in their experiments; when both rows have a single run, these two
     are paired whatever their seeds. With several seeds the intervals are over the seeds' means. A baseline is paired
@@ -241,9 +242,10 @@ def _paired(row: Row, base: Row | None) -> dict[str, Any]:
         record |= mean_interval(pairs[:, 0]).named(cost)
         record[f"{cost}_baseline"] = mean_interval(pairs[:, 1]).mean
         record |= ratio_interval(pairs[:, 0], pairs[:, 1]).named(f"{cost}_ratio")
-    record |= {"pairs": sum(map(len, rounds)), "pairs_identical": 0, "pairs_same_stages": 0}
+    record |= {"pairs": sum(map(len, rounds)), "pairs_identical": 0, "pairs_same_stages": 0, "pairs_same_seed": 0}
     for (run, other), frame in zip(together, rounds, strict=True):
         mine, theirs = _fates(run), _fates(other)
+        record["pairs_same_seed"] += len(frame) * (_seed_of(run) == _seed_of(other))
         for number in frame["round"]:
             one, two = mine.get(number, set()), theirs.get(number, set())
             record["pairs_same_stages"] += one == two
@@ -262,6 +264,14 @@ def _runs_paired(row: Row, base: Row) -> Iterator[tuple[RunRecords, RunRecords]]
             seed = run.experiment.get("seed")
             if seed is not None and seed in of_seed:
                 yield run, of_seed[seed]
+
+
+def _seed_of(run: RunRecords) -> tuple[str, Any]:
+    """The seed of the experiment, or the random one that stood in for it; else the run itself, as nobody knows it."""
+    seed = run.experiment.get("seed")
+    if seed is None:
+        seed = (run.experiment.get("provenance") or {}).get("simulation_seed")
+    return ("seed", seed) if seed is not None else ("path", run.path)
 
 
 def _rounds_paired(run: RunRecords, other: RunRecords) -> pd.DataFrame:

@@ -10,17 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison import cells, target_table
-from analysis.comparison.cells import Columns, CostColumn
-from analysis.comparison.columns import TARGET_COLUMNS, ShownColumn, for_programs, of_interest, shown
+from analysis.comparison import cells, latex_parts, target_table
+from analysis.comparison.cells import Columns, CostColumn, ShownColumn
+from analysis.comparison.columns import TARGET_COLUMNS, for_programs, of_interest, shown
 from analysis.comparison.notes import notes
 from analysis.tables import (
-    NARROW_GAP,
-    WIDE_GAP,
     WIDTH,
     Table,
     csv,
-    latex,
     latex_float,
     longest_word,
     markdown,
@@ -162,7 +159,13 @@ def _json(frame: pd.DataFrame, targets: pd.DataFrame | None, findings: Findings)
 
 def _latex(frame: pd.DataFrame, findings: Findings) -> str:
     """The columns that vary or matter, two columns of a page wide."""
-    return _latex_of(frame, shown(frame, None, of_interest(frame, None)), None, findings, narrow=False)
+    columns = [*_pairs(frame), *shown(frame, None, of_interest(frame, None))]
+    return _latex_of(frame, columns, None, findings, narrow=False)
+
+
+def _pairs(frame: pd.DataFrame) -> list[ShownColumn]:
+    """The numbers of pairs, where rounds or seeds are paired."""
+    return [ShownColumn("", head, [(cell, "", "") for cell in column]) for head, column in cells.pairs(frame).items()]
 
 
 def _chosen(
@@ -175,6 +178,7 @@ def _chosen(
     narrow: bool,
 ) -> str:
     """The table with the columns that somebody chose, or those of a narrow table."""
+    pairs = _pairs(frame) if names is None else []
     names = of_interest(frame, targets, narrow=narrow) if names is None else names
     if format in ("csv", "json"):
         found = for_programs(frame, targets, names)
@@ -183,7 +187,7 @@ def _chosen(
             if format == "csv"
             else to_json({"baseline": _baseline(frame), "rows": found, "findings": findings})
         )
-    columns = shown(frame, targets, names)
+    columns = [*pairs, *shown(frame, targets, names)]
     if format == "latex":
         return _latex_of(frame, columns, targets, findings, narrow=narrow)
     said = _notes_of(frame, columns, targets, findings)
@@ -234,8 +238,6 @@ def _wrapped(said: Sequence[str]) -> list[str]:
 
 
 _CAPTION = "What a round costs and what the rounds gave"
-_POINTS = 4.4  # of an average character at \\footnotesize, in 10 pt articles
-_LINE = {True: 229.0, False: 469.0}  # points of one column and of two, the narrowest of the usual classes
 
 
 def _latex_of(
@@ -247,22 +249,12 @@ def _latex_of(
     narrow: bool,
 ) -> str:
     """The columns in as many tables, one below the other, as the width needs."""
-    gap = 2 * (NARROW_GAP if narrow else WIDE_GAP)
-    label = max(map(len, ["Protocol", *frame["label"]])) * _POINTS
-    parts: list[list[ShownColumn]] = [[]]
-    room = left = _LINE[narrow] - label
-    for column in columns:
-        needed = _points(column, gap)
-        if parts[-1] and needed > left:
-            parts.append([])
-            left = room
-        parts[-1].append(column)
-        left -= needed
-    tabulars = [_tabular(frame, part) for part in parts if part]
+    labels, sections = frame["label"].tolist(), cells.settings(frame)
+    tabulars = latex_parts.tabulars(labels, columns, sections, narrow=narrow)
     said = _notes_of(frame, columns, targets, findings, captioned=True)
     if differences := cells.differences(frame):
         more = [ShownColumn("", cost.heading, cost.cells) for cost in differences]
-        tabulars.append(rf"\emph{{{cells.DIFFERENCES}}}\par\smallskip" + "\n" + _tabular(frame, more))
+        tabulars += latex_parts.tabulars(labels, more, sections, cells.DIFFERENCES, narrow=narrow)
     return latex_float(_caption(frame), "tab:overhead", tabulars, said, narrow=narrow)
 
 
@@ -270,31 +262,3 @@ def _caption(frame: pd.DataFrame) -> str:
     """One sentence: the first of the notes, which says what the means are over and what the ratios are to."""
     first = notes(frame)[0]
     return f"{_CAPTION}: {first[0].lower()}{first[1:]}"
-
-
-def _points(column: ShownColumn, gap: int) -> float:
-    """The width that a column needs in LaTeX."""
-    widest = [max((len(part[at]) for part in _parts(column)), default=0) for at in (0, 1)]
-    inner = sum(width * _POINTS + gap for width in widest if width)
-    return max(inner, len(column.heading) * _POINTS + gap)
-
-
-def _parts(column: ShownColumn) -> list[tuple[str, str]]:
-    """Mean with half-width, and the ratio."""
-    return [(mean + (f" ± {half}" if half else ""), ratio) for mean, half, ratio in column.rows]
-
-
-def _tabular(frame: pd.DataFrame, columns: Sequence[ShownColumn]) -> str:
-    """The columns under their heads, in two each where there are ratios: mean and half-width, and the ratio."""
-    heads, body, left = ["Protocol"], [frame["label"].tolist()], [0]
-    for column in columns:
-        parts = _parts(column)
-        heading = latex(column.heading)
-        left += [len(body)] if column.is_text else []
-        body.append([mean for mean, _ in parts])
-        if any(ratio for _, ratio in parts):
-            body.append([ratio for _, ratio in parts])
-            heading = rf"\multicolumn{{2}}{{c}}{{{heading}}}"
-        heads.append(heading)
-    rows = list(zip(*body, strict=True))
-    return render_table(Table(heads, rows, left=left, sections=cells.settings(frame)), "latex")

@@ -4,10 +4,12 @@ A sign before a number says that it is a bound, so that a run that did not reach
 """
 
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import pandas as pd
 
+from analysis.comparison import latex_parts
+from analysis.comparison.cells import Rows, ShownColumn, has_ratios, settings
 from analysis.comparison.time_to_target import MEDIAN, NOT_REACHED, RESTRICTED
 from analysis.tables import (
     WIDTH,
@@ -15,7 +17,6 @@ from analysis.tables import (
     Unit,
     bytes_unit,
     csv,
-    latex,
     latex_float,
     longest_word,
     markdown,
@@ -38,9 +39,6 @@ _MISSING = "–"
 _BOUNDS = {RESTRICTED: "≥", NOT_REACHED: ">"}
 _RATIO_BOUNDS = {"at least": "≥", "at most": "≤"}
 
-Cell = tuple[str, str, str]
-"""A mean, its half-width and the ratio to the baseline; empty where there is none."""
-
 
 def render(frame: pd.DataFrame, format: str = "text") -> str:
     """The frame of `compare_targets`, ending in a line feed.
@@ -56,15 +54,17 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     if format in ("csv", "json"):
         told = for_programs(frame)
         return csv(told) if format == "csv" else to_json({"targets": told})
-    parts = [_of_target(part, format) for _, part in frame.groupby(["target", "is_default"], sort=False)]
+    frames = [part for _, part in frame.groupby(["target", "is_default"], sort=False)]
     said = notes(frame)
+    if format == "latex":
+        caption = f"Time to accuracy: {said[0][0].lower()}{said[0][1:]}"
+        tables = [table for part in frames for table in _tabulars(part)]
+        return latex_float(caption, "tab:time-to-target", tables, said[1:], narrow=False)
+    parts = [_of_target(part, format) for part in frames]
     if format == "text":
         lines = [line for note in said for line in textwrap.wrap(visible(note), WIDTH, break_on_hyphens=False)]
         return "\n".join([*parts, *lines]) + "\n"
-    if format == "markdown":
-        return "\n".join(parts) + f"\n{markdown(' '.join(said))}\n"
-    caption = f"Time to accuracy: {said[0][0].lower()}{said[0][1:]}"
-    return latex_float(caption, "tab:time-to-target", parts, said[1:], narrow=False)
+    return "\n".join(parts) + f"\n{markdown(' '.join(said))}\n"
 
 
 def for_programs(frame: pd.DataFrame) -> pd.DataFrame:
@@ -89,15 +89,9 @@ def title(row: pd.Series) -> str:
 
 
 def _of_target(frame: pd.DataFrame, format: str) -> str:
-    columns = {"Reached": reached_of(frame)}
-    for measure in HEADS:
-        unit = unit_of(frame, measure)
-        head = f"{HEADS[measure]} [{unit.symbol}]" if unit.symbol else HEADS[measure]
-        # A terminal has room for the interval of one ratio.
-        cells = cells_of(frame, measure, unit, ratio_intervals=format != "text" or measure == "time_to_target_s")
-        columns[head] = _aligned(cells) if format == "text" else [_together(*cell) for cell in cells]
-    if (frame["estimator"] == RESTRICTED).any():
-        columns["Median"] = [_MISSING if pd.isna(value) else f"{value:.0f}" for value in frame[MEDIAN]]
+    is_text = format == "text"
+    shown = _columns(frame, all_intervals=not is_text)
+    columns = {one.heading: one.in_columns() if is_text else one.in_cells() for one in shown}
     labels, widths = frame["label"].tolist(), None
     if format == "text":
         room = WIDTH - sum(max(map(len, [head, *cells])) + 2 for head, cells in columns.items())
@@ -106,20 +100,43 @@ def _of_target(frame: pd.DataFrame, format: str) -> str:
         widths = [min(longest, max(room, _SHORTEST_LABEL, *map(longest_word, labels)))]
         widths += [max(map(len, [head, *cells])) for head, cells in columns.items()]
     columns = {"Protocol": labels, **columns}
-    several = frame["setting"].ne("").any()
-    if several and format == "markdown":
+    if frame["setting"].ne("").any() and format == "markdown":
         columns = {"Setting": frame["setting"].tolist(), **columns}
-    names = frame["setting"].tolist()
     table = Table(
         list(columns),
         list(zip(*columns.values(), strict=True)),
         left=[0, 1] if "Setting" in columns else [0],
         title=title(frame.iloc[0]),
         widths=widths,
-        sections={place: name for place, name in enumerate(names) if several and name != ("", *names)[place]},
+        sections=_sections(frame),
     )
-    above = rf"\emph{{{latex(table.title)}}}\par\smallskip" + "\n" if format == "latex" else ""
-    return above + render_table(table, format)
+    return render_table(table, format)
+
+
+def _tabulars(frame: pd.DataFrame) -> list[str]:
+    """The table of one target in LaTeX, in as many tables as the width of a page needs."""
+    columns = _columns(frame, all_intervals=True)
+    return latex_parts.tabulars(frame["label"].tolist(), columns, _sections(frame), title(frame.iloc[0]), narrow=False)
+
+
+def _columns(frame: pd.DataFrame, *, all_intervals: bool) -> list[ShownColumn]:
+    """The columns of one target's table; `all_intervals`: also of the ratios of rounds and traffic."""
+    columns = [ShownColumn("reached", "Reached", [(cell, "", "") for cell in reached_of(frame)])]
+    for measure in HEADS:
+        unit = unit_of(frame, measure)
+        head = f"{HEADS[measure]} [{unit.symbol}]" if unit.symbol else HEADS[measure]
+        # A terminal has room for the interval of one ratio.
+        cells = cells_of(frame, measure, unit, ratio_intervals=all_intervals or measure == "time_to_target_s")
+        columns.append(ShownColumn(measure, head, cells))
+    if (frame["estimator"] == RESTRICTED).any():
+        medians = [_MISSING if pd.isna(value) else f"{value:.0f}" for value in frame[MEDIAN]]
+        columns.append(ShownColumn(MEDIAN, "Median", [(cell, "", "") for cell in medians]))
+    return columns
+
+
+def _sections(frame: pd.DataFrame) -> dict[int, str]:
+    """The settings by the row at which each begins; empty where there is a single one without a name."""
+    return settings(frame) if frame["setting"].ne("").any() else {}
 
 
 def reached_of(frame: pd.DataFrame) -> list[str]:
@@ -136,30 +153,22 @@ def unit_of(frame: pd.DataFrame, measure: str) -> Unit:
     return bytes_unit(values) if "bytes" in measure else seconds_unit(values)
 
 
-def cells_of(frame: pd.DataFrame, measure: str, unit: Unit, *, ratio_intervals: bool) -> list[Cell]:
-    """Of each row the measure's mean, its half-width and its ratio to the baseline, with their bounds."""
-    cells = []
+def cells_of(frame: pd.DataFrame, measure: str, unit: Unit, *, ratio_intervals: bool) -> Rows:
+    """Of each row the measure's mean, its half-width and its ratio to the baseline, with their bounds.
+
+    The ratios are empty where every row is its own baseline.
+    """
+    cells, has_others = [], has_ratios(frame)
     for row in frame.to_dict("records"):
         half, ratio, ratio_half = (row[f"{measure}{end}"] for end in ("_half_width", "_ratio", "_ratio_half_width"))
         told = ""
-        if not pd.isna(ratio):
+        if has_others and not pd.isna(ratio):
             told = _RATIO_BOUNDS.get(row["ratio_is"], "") + (f"{ratio:.3f}" if ratio < 100 else f"{ratio:.1f}")
             told += f"±{ratio_half:.3f}" if ratio_intervals and not row["is_baseline"] and ratio_half > 0 else ""
             told += "×"
         mean = _BOUNDS.get(row["estimator"], "") + unit.number(row[measure])
         cells.append((mean, "" if pd.isna(half) else unit.number(half), told))
     return cells
-
-
-def _aligned(cells: Sequence[Cell]) -> list[str]:
-    """Means, half-widths and ratios one below the other."""
-    rows = [(mean, f"±{half}" if half else "", ratio) for mean, half, ratio in cells]
-    widths = [max(map(len, part)) for part in zip(*rows, strict=True)]
-    return [" ".join(part.rjust(width) for part, width in zip(row, widths, strict=True) if width) for row in rows]
-
-
-def _together(mean: str, half: str, ratio: str) -> str:
-    return mean + (f" ± {half}" if half else "") + (f" ({ratio})" if ratio else "")
 
 
 # -- what to know about the numbers -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import binom
 
-from analysis.attacks.outcomes import adversaries, attained, render
+from analysis.attacks.outcomes import NEVER_CARRIED_OUT, adversaries, attained, render
 from analysis.bounds.lotto import dishonest_fraction_exceeds
 from analysis.reproduction.lotto import theorem2, unpredictability
 from analysis.statistics import Proportion
@@ -100,10 +100,21 @@ def test_completed_rounds_count_their_dishonest_participants(recorded: Callable)
 def test_dishonest_clients_that_do_nothing_are_counted_in_all_rounds(recorded: Callable) -> None:
     run = recorded("idle", {"dishonest": 0.5}, selection={"participants": 4})
     found = attained(run)
-    assert (found.planned, found.attacked, found.completed) == (6, 0, 6)
+    assert (found.planned, found.attacked, found.completed, len(found.dishonest)) == (6, 0, 0, 6)
     assert sum(found.dishonest) == run.participation["dishonest"].sum() > 0
     (row,) = json.loads(render(adversaries([run]), "json"))["rows"]
     assert row["bound"] is None
+    assert NEVER_CARRIED_OUT not in render(adversaries([run]))
+
+
+def test_an_attack_that_never_happened_has_no_success(recorded: Callable) -> None:
+    selection = {"participants": 4}
+    aggregation = {"protocol": "secagg"}
+    run = recorded("never", {"dishonest": 0.3, "server": ["break-batch"]}, selection=selection, aggregation=aggregation)
+    (row,) = json.loads(render(adversaries([run]), "json"))["rows"]
+    assert (row["planned"], row["attacked"], row["completed"], row["counted"]) == (6, 0, 0, 6)
+    assert row["mean"] == run.participation["dishonest"].sum() / 6
+    assert NEVER_CARRIED_OUT in render(adversaries([run]))
 
 
 def test_the_table_in_every_format(recorded: Callable) -> None:

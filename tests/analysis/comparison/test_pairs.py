@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from analysis.comparison.measures import per_round
+from analysis.comparison.notes import notes
 from analysis.comparison.overhead import PAIRED, compare_paired
 from analysis.comparison.report import render
 from analysis.statistics import ratio_interval
@@ -135,6 +136,19 @@ def test_seeds_are_paired_and_intervals_are_over_them(make_run: MakeRun) -> None
 def test_single_runs_are_paired_whatever_their_seeds(make_run: MakeRun) -> None:
     frame = compare_paired([make_run("a", seed=1, rounds=3), make_run("b", "batch-partition", seed=None, rounds=3)])
     assert frame["pairs"].tolist() == [3, 3]
+    assert frame["pairs_same_seed"].tolist() == [3, 0]
+
+
+def test_runs_without_a_seed_have_the_one_that_stood_in_for_it(learn: Callable[..., RunRecords]) -> None:
+    def run(protocol: str, simulation_seed: int) -> RunRecords:
+        return learn([0.1, 0.2], protocol=protocol, seed=None, provenance={"simulation_seed": simulation_seed})
+
+    base = run("random", 7)
+    same = compare_paired([base, run("batch-partition", 7)])
+    other = compare_paired([base, run("batch-partition", 8)])
+    assert same["pairs_same_seed"].tolist() == [2, 2]
+    assert other["pairs_same_seed"].tolist() == [2, 0]
+    assert len(notes(other)) == len(notes(same)) + 1
 
 
 def test_without_a_pair_the_numbers_are_missing(make_run: MakeRun) -> None:

@@ -126,7 +126,7 @@ def test_reach_is_what_a_person_finds_going_through_the_rounds(
         }
     )
 
-    run: Any = SimpleNamespace(rounds=rounds, exchanges_in_stretches=lambda columns, keep: iter(()))
+    run: Any = SimpleNamespace(rounds=rounds, experiment={}, exchanges_in_stretches=lambda columns, keep: iter(()))
     found = reach(run, HALF, smooth)
     seen: list[float] = []
     last = 0
