@@ -5,7 +5,17 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.comparison.rows import baselines_of, rows_of
-from analysis.findings import availability, deadlines, ended_early, features, intervals, learning, privacy, steps
+from analysis.findings import (
+    availability,
+    deadlines,
+    ended_early,
+    features,
+    intervals,
+    learning,
+    privacy,
+    steps,
+    transport,
+)
 from analysis.findings.compared import Check, ComparedRows
 from analysis.findings.finding import Finding
 from testbed.errors import ExperimentError
@@ -17,6 +27,7 @@ CHECKS: tuple[Check, ...] = (
     learning.does_not_learn,
     privacy.more_than_planned,
     deadlines.waited_for_deadlines,
+    transport.transport_differs,
     features.unscaled,
     steps.single_step,
     availability.never_available,

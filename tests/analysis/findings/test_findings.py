@@ -292,6 +292,43 @@ def test_close_accuracies_of_one_seed_are_not_ranked(make: Make, other: float, w
     assert codes(runs) == (["cannot-be-ranked"] if wrong else [])
 
 
+LINKS = {"transport": "auto", "latency_ms": 50.0, "loss": 0.0, "buffer_ms": None, "model": None}
+
+
+def test_rows_whose_transport_differs_are_named(make: Make) -> None:
+    runs = [make(protocol=name, keys={"links": LINKS}) for name in ("random", "oort")]
+    runs += [make(protocol="bernoulli", keys={"links": LINKS | {"transport": "none"}})]
+    (found,) = findings(runs)
+    assert (found.code, found.rows, found.keys) == ("transport-differs", ("bernoulli",), ("links.transport",))
+    assert "none" in found.text
+    assert "tcp" in found.text
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ({"transport": "auto"}, {"transport": "tcp"}),
+        ({"transport": "auto", "latency_ms": 0.0}, {"transport": "none"}),
+        ({"transport": "none"}, None),  # of an earlier version
+    ],
+)
+def test_transports_that_resolve_to_the_same_do_not_differ(
+    make: Make, one: Mapping[str, Any], two: Mapping[str, Any] | None
+) -> None:
+    runs = [make(protocol="random", keys={"links": LINKS | one})]
+    runs += [make(protocol="oort", keys={"links": {} if two is None else LINKS | two})]
+    assert codes(runs) == []
+
+
+@pytest.mark.parametrize("as_section", [True, False])
+def test_a_swept_transport_is_the_comparison(make: Make, as_section: bool) -> None:
+    def swept(value: str) -> RunRecords:
+        sweep = {"links": {"transport": value}} if as_section else {"links.transport": value}
+        return make(keys={"links": LINKS | {"transport": value}}, provenance={"sweep": sweep})
+
+    assert codes([swept("tcp"), swept("none")]) == []
+
+
 def test_a_finding_of_several_rows_is_said_once_with_their_labels(make: Make) -> None:
     bad = {"change": _fails}
     runs = [make(protocol=name, **bad) for name in ("random", "oort")] + [make(protocol="bernoulli")]
