@@ -20,7 +20,7 @@ _FEW = 8  # values that an axis can name one by one
 _LETTER_INCHES, _LINE_INCHES = 0.056, 0.13
 _MARGIN_INCHES = 0.65  # of a panel, left of its axis
 _LONGEST = 24  # letters of a name on its side
-_HEADROOM = 1.05  # of an axis that begins at 0, above its highest point
+_HEADROOM, _HEADROOM_OF_ARROWS = 1.05, 1.2  # of an axis that begins at 0, above its highest point
 _ARROW_POINTS = [(0.0, 0.0), (0.0, 1.0), (-0.25, 0.65), (0.0, 1.0), (0.25, 0.65)]
 _ARROW_CODES = [Path.MOVETO, Path.LINETO, Path.MOVETO, Path.LINETO, Path.LINETO]
 _ARROW = Path(_ARROW_POINTS, _ARROW_CODES)
@@ -131,15 +131,18 @@ def _centred(arrow: Path) -> Path:
 
 
 def end_above_points(panels: Sequence[Axes], least: float = 0.0) -> None:
-    """Let the y axes of some panels go from 0 to the same end, a twentieth above the highest point of all.
+    """Let the y axes of some panels go from 0 to the same end, a twentieth above the highest point of all, and more
+    where arrows need it.
 
     Args:
         panels: with all their points.
         least: where the axes end at the earliest.
     """
     highest = max([axes.dataLim.y1 for axes in panels if np.isfinite(axes.dataLim.y1)], default=0.0)
+    lines = [line for axes in panels for line in axes.lines if isinstance(line.get_marker(), Path)]
+    headroom = _HEADROOM_OF_ARROWS if any(np.size(line.get_xdata()) for line in lines) else _HEADROOM
     for axes in panels:
-        axes.set_ylim(0, max(_HEADROOM * highest, least) or 1.0)
+        axes.set_ylim(0, max(headroom * highest, least) or 1.0)
 
 
 def name_axis(axes: Axes, names: Sequence[str]) -> float:

@@ -10,12 +10,13 @@ from analysis.comparison.losses import first_losses
 from analysis.comparison.measures import stage_order
 from analysis.comparison.rows import Row
 from analysis.figures.curves import Panel, grid_of, row_colours, settings_of
-from analysis.figures.elements import Drawn, fitted_lines, interval_note, of_rows, over_runs
-from analysis.figures.points import MARKERS, Look, Series, draw_points, name_axis
+from analysis.figures.elements import Drawn, fitted, interval_note, of_rows, over_runs
+from analysis.figures.points import MARKERS, Look, Series, bound_handle, draw_points, end_above_points, name_axis
 from analysis.style import width
 from analysis.tables import Unit, seconds_unit
 from testbed.records import RunRecords
 
+_DEFAULT_DEADLINE_S = 60.0  # of runs that were recorded without one
 _FEW = 4  # devices that are named one by one
 _THIRDS = ("fastest third", "middle third", "slowest third")
 _MEASURES = {"answer_s": "Time to answer", "is_slowest": "Slowest of the round", "is_lost": "Late or lost"}
@@ -25,7 +26,10 @@ def stragglers(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     """By class of client: how long its participants take to answer, how often the slowest is one, how many are lost.
 
     Time to answer is summed over the stages of a round, each from its start to the client's answer: unlike client time
-    it has no waiting for others. Those of whom an answer is missing have none. The slowest of a round has the longest.
+    it has no waiting for others. A client for which a stage waited until its deadline took at least until then: the
+    class's time is a lower bound then. Clients of which another answer is missing (they had dropped out) have no time.
+    The slowest of a round is the client with the longest time, of those for which the round waited in vain if there
+    are any.
     Late or lost are the class's participants that were offline, dropped out, came too late or refused.
 
     Clients without classes are told apart by their devices: by the factor, or in thirds of the population where there
@@ -52,7 +56,10 @@ def stragglers(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     panels = [Panel("", f"{title} [{units[measure].symbol}]") for measure, title in _MEASURES.items()]
     note = f"error bars: {interval_note([len(row.runs) for row in rows], 'rounds')}"
     labels, settings = list(dict.fromkeys(row.label for row in rows)), settings_of(rows)
-    legend = fitted_lines(labels, width(columns), note)
+    named = labels if len(labels) > 1 else []
+    bounds = any(frame["is_bound"].any() for frame in frames)
+    entries = [("at least: answers had not come at the deadline", bound_handle())] if bounds else []
+    legend = fitted([*named, *(text for text, _ in entries)], width(columns), note)
     figure, grid = grid_of(settings, panels, columns, legend.inches + 0.3)
     colours = row_colours(rows)
     looks = {label: Look(colours[label], MARKERS[place % len(MARKERS)]) for place, label in enumerate(labels)}
@@ -64,17 +71,15 @@ def stragglers(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
             top = None if measure == "answer_s" else 1.0
             draw_points(axes, series, units[measure], joined=False, top=top)
             more = name_axis(axes, names)
-    for axes_of in grid:  # panels share their axes: they end where all of them have their points
-        for axes, measure in zip(axes_of, _MEASURES, strict=True):
-            axes.set_ylim(0, max(axes.get_ylim()[1], 1.0 if units[measure].symbol == "%" else 0.0))
+    for of_measure, measure in zip(zip(*grid, strict=True), _MEASURES, strict=True):  # panels share their axes
+        end_above_points(of_measure, 1.0 if units[measure].symbol == "%" else 0.0)
     figure.set_figheight(figure.get_figheight() + more)
-    legend.add_to(figure, [looks[label].handle for label in labels])
+    legend.add_to(figure, [*(looks[label].handle for label in named), *(handle for _, handle in entries)])
     return Drawn("stragglers", figure, of_rows(rows, frames))
 
 
 def _series(look: Look, frame: pd.DataFrame, names: Sequence[str]) -> Series:
-    closed = pd.Series(data=False, index=frame.index)
-    return Series(look, frame["class"].map(names.index), frame["value"], frame["half_width"], closed)
+    return Series(look, frame["class"].map(names.index), frame["value"], frame["half_width"], frame["is_bound"])
 
 
 def kinds_of(run: RunRecords) -> "pd.Series[Any]":
@@ -97,14 +102,16 @@ def kinds_of(run: RunRecords) -> "pd.Series[Any]":
 
 
 def _by_kind(row: Row, kinds: Sequence["pd.Series[Any]"], names: Sequence[str]) -> pd.DataFrame:
-    """A row per class and measure: class, measure, value, half_width; NaN where none of it took part."""
+    """A row per class and measure: class, measure, value, half_width, is_bound; NaN where none of it took part."""
     of_runs = [_rounds(run, kind) for run, kind in zip(row.runs, kinds, strict=True)]
     records = []
     for name in names:
         for measure in _MEASURES:
             found = over_runs([_of_class(frames[measure], name) for frames in of_runs])
-            records.append({"class": name, "measure": measure, "value": found.mean, "half_width": found.half_width})
-    return pd.DataFrame(records).astype({"value": float, "half_width": float})
+            is_bound = measure == "answer_s" and any(_of_class(of["is_bound"], name).any() for of in of_runs)
+            values = {"value": found.mean, "half_width": found.half_width, "is_bound": is_bound}
+            records.append({"class": name, "measure": measure, **values})
+    return pd.DataFrame(records).astype({"value": float, "half_width": float, "is_bound": bool})
 
 
 def _of_class(frame: pd.DataFrame, name: str) -> pd.Series:
@@ -112,15 +119,16 @@ def _of_class(frame: pd.DataFrame, name: str) -> pd.Series:
 
 
 def _rounds(run: RunRecords, kinds: "pd.Series[Any]") -> Mapping[str, pd.DataFrame]:
-    """For each measure a row per round and a column per class; NaN where none of it took part."""
-    rows = run.exchanges_of_participants
-    rows = rows[rows["as_participant"]]
-    waits = (rows["received_s"] - rows["sent_s"]).groupby([rows["round"], rows["client"]])
-    took = waits.sum().where(waits.count() == waits.size()).rename("answer_s").reset_index()
+    """For each measure a row per round and a column per class; NaN where none of it took part.
+
+    ``is_bound``: whether one of the class's times is only known to be at least that.
+    """
+    took = _times(run)
     took["class"] = took["client"].map(kinds)
     times = took.pivot_table("answer_s", "round", "class", observed=False, dropna=False)
-    answered = took.dropna(subset="answer_s")
-    slowest = answered.loc[answered.groupby("round")["answer_s"].idxmax()].set_index("round")["class"]
+    is_bound = took.pivot_table("is_bound", "round", "class", "max", observed=False, dropna=False)
+    timed = took.dropna(subset="answer_s").sort_values(["is_bound", "answer_s"], kind="stable")
+    slowest = timed.drop_duplicates("round", keep="last").set_index("round")["class"].sort_index()
     is_slowest = pd.DataFrame({name: (slowest == name).astype(float) for name in kinds.cat.categories})
     part = run.participation[["round", "client"]].merge(
         first_losses(run).assign(is_lost=1.0), "left", ["round", "client"]
@@ -128,4 +136,41 @@ def _rounds(run: RunRecords, kinds: "pd.Series[Any]") -> Mapping[str, pd.DataFra
     part["is_lost"] = part["is_lost"].fillna(0.0)
     part["class"] = part["client"].map(kinds)
     lost = part.pivot_table("is_lost", "round", "class", observed=False, dropna=False)
-    return {"answer_s": times, "is_slowest": is_slowest, "is_lost": lost.astype(np.float64)}
+    measures = {"answer_s": times, "is_slowest": is_slowest, "is_lost": lost.astype(np.float64)}
+    return measures | {"is_bound": is_bound.fillna(0.0) > 0}
+
+
+def _times(run: RunRecords) -> pd.DataFrame:
+    """A row per participant of a round: round, client, answer_s (NaN: it dropped out), is_bound (1.0: at least that).
+
+    A stage waits for clients that are late or silent, and for those that have dropped out where the server does not
+    see that (``time.disconnects``). It waited in vain where it lasted until its deadline.
+    """
+    rows = run.exchanges_of_participants
+    rows = rows[rows["as_participant"]].copy()
+    times = run.experiment.get("time") or {}
+    seen = times.get("disconnects") == "visible"
+    missed = rows["outcome"].isin(["late", "silent"] if seen else ["late", "silent", "dropped", "offline"])
+    limit_s = float(times.get("deadline_s") or _DEFAULT_DEADLINE_S)
+    limits = rows["stage"].astype(str).map(times.get("stage_deadlines") or {}).astype(float)
+    limits = limits.fillna(limit_s)
+    missed &= run.experiment.get("asynchronous") is None  # such a run waits for nobody
+    in_vain = missed & (_ends(run, rows) - rows["sent_s"] >= limits * (1 - 1e-9))
+    rows["answer_s"] = (rows["received_s"] - rows["sent_s"]).where(~in_vain, limits)
+    rows["is_bound"] = in_vain.astype(float)
+    # A client that was late is not asked again, or counts as offline: its time ends there.
+    rows["is_known"] = rows["answer_s"].notna()
+    found = rows.groupby(["round", "client"]).agg(
+        answer_s=("answer_s", "sum"), is_bound=("is_bound", "max"), is_known=("is_known", "all")
+    )
+    found["answer_s"] = found["answer_s"].where(found["is_known"] | (found["is_bound"] > 0))
+    return found.drop(columns="is_known").reset_index()
+
+
+def _ends(run: RunRecords, rows: pd.DataFrame) -> "pd.Series[Any]":
+    """When the stage of each row ended: when the next one of the round began, or the round ended."""
+    begins = rows[["round", "sent_s"]].drop_duplicates().sort_values(["round", "sent_s"])
+    following = begins.groupby("round")["sent_s"].shift(-1)
+    ends = following.fillna(begins["round"].map(run.rounds.set_index("round")["ended_s"])).rename("ends")
+    joined = rows[["round", "sent_s"]].merge(begins.assign(ends=ends), "left", ["round", "sent_s"])
+    return pd.Series(joined["ends"].to_numpy(), rows.index)

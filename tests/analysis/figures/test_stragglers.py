@@ -16,7 +16,7 @@ from testbed.records.clients import clients_table
 from tests.analysis import recorded
 
 MakeRun = Callable[..., RunRecords]
-ANSWERED, DROPPED = OUTCOMES.index("answered"), OUTCOMES.index("dropped")
+ANSWERED, DROPPED, LATE = map(OUTCOMES.index, ("answered", "dropped", "late"))
 
 
 def with_clients(run: RunRecords, factors: Sequence[float], names: Sequence[str] = ("",)) -> RunRecords:
@@ -95,3 +95,39 @@ def test_intervals_are_over_seeds(make_run: MakeRun) -> None:
     assert found.data["value"].tolist() == pytest.approx((sum(means) / 3).tolist())
     assert (found.data["seeds"] == 3).all()
     assert found.data["half_width"].notna().all()
+
+
+def test_a_client_for_which_the_round_waited_in_vain_is_the_slowest(tmp_path: Path) -> None:
+    experiment = {
+        "name": "late", "seed": 1, "rounds": 1, "population": 3, "selection": {"protocol": "random"},
+        "classes": {"phone": {}, "fibre": {}}, "time": {"deadline_s": 5.0, "disconnects": "visible"},
+    }  # fmt: skip
+    stages = [
+        recorded.asked("train", 0.0, [0, 1, 2], [1.0, 2.0, 1.0]),
+        recorded.asked("plain/update", 2.0, [0, 1, 2], [4.0, None, None], outcome=[ANSWERED, LATE, DROPPED]),
+    ]
+    made = recorded.write_run(tmp_path / "late", experiment, [recorded.RecordedRound(0.0, 7.5, stages, [0, 1, 2], [0])])
+    found = stragglers(rows_of([with_clients(made, [1.0] * 3, ("fibre", "phone"))]))
+    assert isinstance(found, Drawn)
+    values = found.data.set_index(["measure", "class"])
+    assert values.loc[("is_slowest", "phone"), "value"] == 1.0
+    assert values.loc[("answer_s", "phone"), "value"] == pytest.approx(2 + 5)  # up to the deadline
+    assert values.loc[("answer_s", "phone"), "is_bound"]
+    assert values.loc[("answer_s", "fibre"), "value"] == pytest.approx(1 + 2)  # of the client that has not dropped out
+    assert not values.loc[("answer_s", "fibre"), "is_bound"]
+
+
+def test_a_client_for_which_nobody_waited_has_no_time(tmp_path: Path) -> None:
+    experiment = {
+        "name": "quorum", "seed": 1, "rounds": 1, "population": 3, "selection": {"protocol": "random"},
+        "classes": {"phone": {}, "fibre": {}}, "time": {"deadline_s": 5.0},
+    }  # fmt: skip
+    stages = [recorded.asked("train", 0.0, [0, 1, 2], [1.0, None, 2.0], outcome=[ANSWERED, LATE, ANSWERED])]
+    made = recorded.write_run(
+        tmp_path / "quorum", experiment, [recorded.RecordedRound(0.0, 2.5, stages, [0, 1, 2], [0])]
+    )
+    found = stragglers(rows_of([with_clients(made, [1.0] * 3, ("fibre", "phone"))]))
+    assert isinstance(found, Drawn)
+    values = found.data.set_index(["measure", "class"])["value"]
+    assert np.isnan(values["answer_s", "phone"])
+    assert values["is_slowest", "fibre"] == 1.0
