@@ -174,11 +174,13 @@ class OpenRun:
         """Give the directory up before the run has ended.
 
         Args:
-            error: what ended it; a `KeyboardInterrupt` is no failure.
+            error: what ended it; a `KeyboardInterrupt` is no failure, and neither is a closed pipe.
             stopped: another run has failed, or somebody wants it all to stop: `error` is only what that led to.
         """
         if error is None or stopped or isinstance(error, KeyboardInterrupt):
             self._end("run-stopped")
+        elif isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+            self._end("run-stopped", error="nobody reads its output")  # rich ends the process in `run | head`
         else:
             said = reason(error, 500) if isinstance(error, Exception) else type(error).__name__
             trace = {"traceback": error.trace} if isinstance(error, CodeCrashed) and error.trace else {}

@@ -47,7 +47,7 @@ class RunStatus:
         state: finished; running (a process holds it); interrupted (none does, rounds are missing); unclear (nobody
             here can tell: a copy of what is written elsewhere, or a file system without locks).
         ending: how it ended last: run-ended, run-failed, run-stopped, or empty (goes on, or was killed).
-        error: of a run that failed.
+        error: of a run that failed, or why it stopped where that is known.
         selection, aggregation: its protocols.
         population: number of clients.
         point, points: which point of how many of its sweep, from 1; None when nothing says so.

@@ -149,6 +149,22 @@ def test_a_run_that_is_stopped_and_resumed_says_so_in_its_log(tmp_path: Path) ->
     assert told[2]["after_round"] == 1
 
 
+def test_a_run_whose_output_nobody_reads_is_stopped_and_has_not_failed(tmp_path: Path) -> None:
+    class Unread(Observer):
+        def progressed(self, run: PlannedRun, progress: Progress) -> None:
+            try:
+                raise BrokenPipeError
+            except BrokenPipeError:
+                raise SystemExit(1)  # noqa: B904 - as a rich console does
+
+    single, out = small_sweep(sweep={}, cluster={"network": "in-process"}), tmp_path / "out"
+    with pytest.raises(SystemExit):
+        run_all(single, out, where="test", observer=Unread())
+    last = RunLog(out).read()[-1]
+    assert last["event"] == "run-stopped"
+    assert last["error"]
+
+
 def test_calls_of_an_observer_do_not_overlap(tmp_path: Path) -> None:
     """Two threads: the second calls while the first is in a call, and must wait until that has returned."""
     run = points(small_sweep(), tmp_path)[0]
