@@ -16,6 +16,7 @@ from tests.repository import ROOT
 LATE = {
     ("running/execution.py", "analysis"),
     ("running/execution.py", "testbed.running.ray_workers"),
+    ("running/explained.py", "analysis"),
     ("running/observers/csv_rounds.py", "analysis"),
     ("running/observers/export.py", "analysis"),
     ("running/report_server.py", "analysis"),
