@@ -335,23 +335,33 @@ class Unit:
 
 
 # Symbol, size, and the smallest value for which the unit is chosen: minutes from two minutes on.
+# In a table of several values: the least of a unit, and how many units are too many.
+_LEAST, _MOST = 0.01, 10_000
 _SECONDS = (("h", 3600.0, 7200.0), ("min", 60.0, 120.0), ("s", 1.0, 1.0), ("ms", 1e-3, 0.0))
 _BYTES = (("GB", 1e9, 1e9), ("MB", 1e6, 1e6), ("kB", 1e3, 1e3), ("B", 1.0, 0.0))
 
 
 def seconds_unit(values: Iterable[float]) -> Unit:
-    """One unit for all of `values` (s), so that they compare at a glance: that of the smallest positive one."""
+    """One unit for all of `values` (s), so that they compare at a glance: see `_choose`."""
     return _choose(_SECONDS, values)
 
 
 def bytes_unit(values: Iterable[float]) -> Unit:
-    """One unit (decimal: 1 MB is 10^6 bytes) for all of `values`: that of the smallest positive one."""
+    """One unit (decimal: 1 MB is 10^6 bytes) for all of `values`: see `_choose`."""
     return _choose(_BYTES, values)
 
 
 def _choose(units: tuple[tuple[str, float, float], ...], values: Iterable[float]) -> Unit:
-    smallest = min((value for value in values if value > 0), default=1.0)
-    symbol, size, _ = next(unit for unit in units if smallest >= unit[2])
+    """The unit of the smallest positive value; a larger one where the largest would have too many digits in it.
+
+    In the larger unit, the smallest value is at least a hundredth.
+    """
+    positive = [value for value in values if value > 0] or [1.0]
+    smallest, largest = min(positive), max(positive)
+    place = next(place for place, unit in enumerate(units) if smallest >= unit[2])
+    while place and largest >= _MOST * units[place][1] and smallest >= _LEAST * units[place - 1][1]:
+        place -= 1
+    symbol, size, _ = units[place]
     scaled = smallest / size
     decimals = 3 if scaled < 1 else 2 if scaled < 10 else 1 if scaled < 1000 else 0
     return Unit(symbol, size, 0 if symbol == "B" else decimals)

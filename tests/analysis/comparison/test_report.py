@@ -303,7 +303,8 @@ def test_an_unknown_format_is_an_error(make_run: MakeRun) -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [([0.0042], "4.20 ms"), ([0.5], "500.0 ms"), ([1.5, 90.0], "1.50 s"), ([105.6, 3000.0], "105.6 s"),
-     ([150.0], "2.50 min"), ([9000.0], "2.50 h"), ([], "1.00 s")],
+     ([0.9, 100.8], "0.900 s"), ([0.0009, 100.8], "0.900 ms"), ([150.0], "2.50 min"),
+     ([9000.0], "2.50 h"), ([], "1.00 s")],
 )  # fmt: skip
 def test_seconds(values: list[float], expected: str) -> None:
     assert seconds_unit(values).text(min(values, default=1.0)) == expected
