@@ -164,7 +164,7 @@ def test_a_summary_that_is_missing_is_made(call: Call, written: Written, tmp_pat
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"rounds": 9}, "rounds: 3, the experiment has 9"),
+        ({"rounds": 2}, "rounds: 3, the experiment has 2"),
         ({"links": {"latency_ms": 7}}, "links.latency_ms"),
         ({"seed": None}, "seed: 3, the experiment has None"),
     ],

@@ -44,7 +44,9 @@ def test_what_experiment_yaml_says(call: Call, written: Written, tmp_path: Path)
     assert set(origin["machine"]) == {"cpus", "processor", "memory_bytes"}
     assert origin["machine"]["memory_bytes"] > 2**20
     assert origin["point"] == 2
-    assert set(origin) == {"label", "point", "sweep", "versions", "git_commit", "machine", "started", "id"}
+    assert set(origin) == {
+        *("label", "point", "sweep", "written", "secrets", "versions", "git_commit", "machine", "started", "id")
+    }
 
 
 def test_a_resolved_experiment_can_be_run_again(call: Call, written: Written, tmp_path: Path) -> None:
