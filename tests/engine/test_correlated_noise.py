@@ -162,4 +162,4 @@ def test_noise_takes_itself_back(run: Callable[..., Any]) -> None:
     for name in ("identity", "blt", "band"):
         done = run(noisy(strategy=name, selection=SELECTION | {"separation": 5}) | {"rounds": 60}, name).rounds()
         distance[name] = float(np.linalg.norm(done.federation.state.model))
-    assert max(distance["blt"], distance["band"]) < 0.7 * distance["identity"]
+    assert max(distance["blt"], distance["band"]) < 0.8 * distance["identity"]

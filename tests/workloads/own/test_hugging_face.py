@@ -185,7 +185,7 @@ def test_what_is_not_installed_is_said(lora: dict[str, Any], package: str, monke
     ],
 )
 def test_what_it_is_instead_of_is_refused(keys: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: SimpleNamespace(origin="here", loader=object()))
     own = {} if "flower" in keys else WORDS
     with pytest.raises(ValueError, match=message):
         WorkloadSection(**(own | keys), transformers={"folder": "models/tiny", "lora": LORA})

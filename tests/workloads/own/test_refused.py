@@ -33,7 +33,7 @@ from workloads.training.metrics import measured
         ({"path": "/data"}, "workload.path: is for built-in data sets; what mine_to_learn:load takes is said in"),
         ({"vocabulary_size": 50}, "workload.vocabulary_size: is for built-in data sets"),
         ({"model": "mlp", "loss": "mine_to_learn:detached"}, "mlp: workload.loss mine_to_learn:detached has no grad"),
-        ({"dataset": "datasets:load_dataset"}, "pip install 'sortition-testbed[huggingface]' (on all nodes)"),
+        ({"dataset": "flwr_datasets:load"}, "pip install 'sortition-testbed[flower-datasets]' (on all nodes)"),
         ({"model": "Two"}, "mine_to_learn:Two gives a tuple; one tensor of outputs is needed"),
         ({"model": "images"}, "mine_to_learn:images does not take samples (4, 4) of float32: "),
         ({"model_options": {"outputs": 1}}, "gives outputs (4, 1) for 4 samples, 1 classes; the labels go up to 1"),
