@@ -194,6 +194,7 @@ def run_all(
     with stopping_on_signals():
         all_points = list(points(experiment, where))
         runs = planned(all_points, out, resume=resume, accept_changed_code=accept_changed_code)
+        check_extras([run.point.experiment for run in runs if not run.rounds_finished], where)
         watching.planned(runs)
         with WorkerPool(watching) as pool:
             unfinished = [run for run in runs if not run.rounds_finished]
@@ -356,7 +357,6 @@ def _importing_workloads(runs: Sequence[PlannedRun]) -> Iterator[None]:
 def _plans(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str) -> list[Plan]:
     """The plans of these runs; raises, before anything is started, what the protocols' own classes can tell of them."""
     check_addresses([run.point.experiment for run in runs], where)
-    check_extras([run.point.experiment for run in runs], where)
     plans = []
     for run in runs:
         with refusing_as(run, where):

@@ -213,8 +213,7 @@ def test_latex_gets_no_commands(call: Call, runs: Runs) -> None:
     assert "\\alpha" not in ended.out
     assert r"\textbackslash{}input\{x\}" in ended.out
     rows = [line for line in ended.out.splitlines() if line.startswith("=1+1")]
-    assert rows
-    assert len(rows) % len(runs) == 0  # a row of each run in every table
+    assert len(rows) == 12 * len(runs)  # a part of the tables in each, so that they fit the page
     assert all(line.endswith(r"\\") for line in rows)
 
 

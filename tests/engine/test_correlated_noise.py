@@ -17,6 +17,7 @@ from testbed.records.tables import SCHEMAS
 SELECTION = {"protocol": "min-separation", "participants": 6, "separation": 3}
 BINS = {"protocol": "balls-in-bins", "bins": 4}
 PROTOCOLS = ["secagg", "secagg-plus", "plain"]
+SEEDS = (3, 11, 12, 13, 14)
 
 
 def noisy(
@@ -160,6 +161,7 @@ def test_noise_takes_itself_back(run: Callable[..., Any]) -> None:
     """With clients that learn nothing the model is noise: less of it where noise is correlated, at the same epsilon."""
     distance = {}
     for name in ("identity", "blt", "band"):
-        done = run(noisy(strategy=name, selection=SELECTION | {"separation": 5}) | {"rounds": 60}, name).rounds()
-        distance[name] = float(np.linalg.norm(done.federation.state.model))
-    assert max(distance["blt"], distance["band"]) < 0.8 * distance["identity"]
+        keys = noisy(strategy=name, selection=SELECTION | {"separation": 5}) | {"rounds": 60}
+        models = [run(keys | {"seed": seed}, f"{name}{seed}").rounds().federation.state.model for seed in SEEDS]
+        distance[name] = float(np.linalg.norm(models))  # over all seeds: one draw varies by a third
+    assert max(distance["blt"], distance["band"]) < 0.7 * distance["identity"]
