@@ -6,21 +6,7 @@ from analysis.comparison.rows import Row
 from analysis.findings.compared import ComparedRows, span, value_of
 from analysis.findings.finding import Finding
 from testbed.records import RunRecords
-
-LEAST_SHARE = 0.9
-"""Of the clients with samples that take one step: then local training is a single step, and rounds do not pay."""
-
-
-def single_step_share(samples: np.ndarray, epochs: int, batch_size: int) -> float:
-    """The share of the clients with samples that take one gradient step in a round.
-
-    Args:
-        samples: `(n,)` training samples of each client.
-        epochs: local passes over them (E).
-        batch_size: samples of a step (B).
-    """
-    holding = samples[samples > 0]
-    return float((holding <= batch_size).mean()) if epochs == 1 and len(holding) else 0.0
+from testbed.workload.local_steps import NEARLY_ALL, single_step_share
 
 
 def trains_in_batches(run: RunRecords) -> bool:
@@ -45,7 +31,7 @@ def single_step(compared: ComparedRows) -> list[Finding]:
             continue
         epochs, batch = int(value_of(run, "workload.epochs", 1)), int(value_of(run, "workload.batch_size", 20))
         samples = run.clients["samples"].to_numpy()
-        if single_step_share(samples, epochs, batch) >= LEAST_SHARE:
+        if single_step_share(samples, epochs, batch) >= NEARLY_ALL:
             rows.append(row)
             medians.append(float(np.median(samples[samples > 0])))
             batches.append(float(batch))

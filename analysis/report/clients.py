@@ -4,8 +4,9 @@ from collections.abc import Collection, Sequence
 
 import pandas as pd
 
-from analysis.report.settings import flattened, value_text
+from analysis.report.settings import value_text
 from analysis.report.sheets import Cell, Sheet, number, words
+from testbed.experiment.flattening import flattened
 from testbed.experiment.written import written_in
 from testbed.records import RunRecords
 
@@ -87,7 +88,8 @@ def _settings_of_all(group: Sequence[dict[str, str]], others: Sequence[dict[str,
 
 def _values(run: RunRecords, keys: Collection[str] | None) -> dict[str, str]:
     """The values of the experiment by dotted key; None: of all keys."""
-    flat = flattened({key: part for key, part in run.experiment.items() if key not in ("provenance", "name", "sweep")})
+    plain = {key: part for key, part in run.experiment.items() if key not in ("provenance", "name", "sweep")}
+    flat = dict(flattened(plain, keep_empty=True))
     return {key: value_text(value) for key, value in flat.items() if keys is None or key in keys}
 
 

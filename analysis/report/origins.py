@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.report.settings import flattened, value_text
+from analysis.report.settings import value_text
+from testbed.experiment.flattening import flattened
 from testbed.records import RunRecords
 
 _ASIDE = ("written", "label", "sweep", "sweep_labels", "point")  # in other tables of the page
@@ -65,5 +66,5 @@ def _relative_files(run: RunRecords) -> bool:
 
 def _facts(run: RunRecords) -> dict[str, str]:
     origin = {key: part for key, part in (run.experiment.get("provenance") or {}).items() if key not in _ASIDE}
-    facts = {"directory": run.path, "seed": run.experiment.get("seed"), **flattened(origin)}
+    facts = {"directory": run.path, "seed": run.experiment.get("seed"), **dict(flattened(origin, keep_empty=True))}
     return {key.replace("_", " "): value_text(value) for key, value in facts.items()}

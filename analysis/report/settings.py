@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from analysis.report.sheets import Cell, Sheet, words
+from testbed.experiment.flattening import flattened
 from testbed.experiment.written import written_in
 from testbed.records import RunRecords
 
@@ -12,15 +13,6 @@ MAIN_COLUMNS = 8
 
 _ASIDE = ("provenance", "output", "cluster", "sweep", "name")
 _LONGEST_NAMED = 6  # keys in the note on keys that follow
-
-
-def flattened(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping by dotted keys; lists stay."""
-    found: dict[str, Any] = {}
-    for key, part in value.items():
-        name = f"{prefix}{key}"
-        found |= flattened(part, f"{name}.") if isinstance(part, Mapping) and part else {name: part}
-    return found
 
 
 def value_text(value: Any) -> str:
@@ -59,7 +51,8 @@ def settings(runs: Sequence[RunRecords]) -> tuple[Sheet, Sheet]:
 
 def _settings_of(run: RunRecords) -> dict[str, Any]:
     """The experiment by dotted keys, with the noise multiplier that was found for an epsilon."""
-    found = flattened({key: part for key, part in run.experiment.items() if key not in _ASIDE})
+    plain = {key: part for key, part in run.experiment.items() if key not in _ASIDE}
+    found = dict(flattened(plain, keep_empty=True))
     multiplier = (run.experiment.get("provenance") or {}).get("noise_multiplier")
     return found if multiplier is None else found | {"noise multiplier": multiplier}
 

@@ -155,6 +155,7 @@ def _require_a_completed_round(runs: "list[RunRecords]", console: Console) -> No
     misbehaviour that all rounds are refused is a result: neither is a failure of the command, so both get a note.
     """
     from analysis.comparison.summary import diverged
+    from analysis.findings.compared import has_misbehaviour
     from testbed.records.reader import summed_up
 
     failed = [run for run in runs if run.rounds["outcome"].ne("completed").all()]
@@ -162,7 +163,7 @@ def _require_a_completed_round(runs: "list[RunRecords]", console: Console) -> No
         return
     first = failed[0]
     why = diverged(first) or summed_up(zip(first.rounds["outcome"], first.rounds["reason"], strict=True)) or "no rounds"
-    if len(failed) < len(runs) or any(map(_has_misbehaviour, failed)):
+    if len(failed) < len(runs) or any(map(has_misbehaviour, failed)):
         example = f"e.g. {first.label}: {why}" if len(failed) > 1 else f"{first.label}: {why}"
         console.print(f"note: no round completed in {len(failed)} of {len(runs)} runs ({example})", markup=False)
         return
@@ -170,9 +171,3 @@ def _require_a_completed_round(runs: "list[RunRecords]", console: Console) -> No
     told = f"{among}: {why}" if len(runs) == 1 else f"{among}, e.g. {first.label}: {why}"
     console.print(Text.assemble(("error: ", "bold red"), told))
     raise typer.Exit(NO_ROUND_COMPLETED)
-
-
-def _has_misbehaviour(run: "RunRecords") -> bool:
-    """Whether anybody misbehaves in a run: an adversary that only counts dishonest clients changes no message."""
-    adversary = run.experiment.get("adversary") or {}
-    return bool(adversary.get("server") or adversary.get("clients"))

@@ -14,14 +14,12 @@ from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.schema import Experiment
 from testbed.selection.supply import at_least
 from testbed.workload.contract import Workload
+from testbed.workload.local_steps import NEARLY_ALL, single_step_share
 
 UNLIKELY = 0.9
 """A round that succeeds with a smaller probability is told of: the finding `ended-early` begins there, too."""
 MOST_CLIENTS_LATE = 0.5
 """The share of clients that cannot answer before a deadline, above which that is told."""
-ONE_STEP = 0.9
-"""The share of clients that take one gradient step a round, from which on that is told."""
-
 _TRACES_UP_TO = 1 << 28  # bytes of a file; larger ones are read by a run alone
 
 
@@ -125,12 +123,11 @@ def single_step(counts: np.ndarray, epochs: int, batch_size: int) -> list[str]:
         counts: `(n,)` training samples of each client.
         epochs, batch_size: of the experiment's workload.
     """
-    holding = counts[counts > 0]
-    if epochs > 1 or not len(holding) or (holding <= batch_size).mean() < ONE_STEP:
+    if single_step_share(counts, epochs, batch_size) < NEARLY_ALL:
         return []
     return [
-        f"workload: clients have {float(np.median(holding)):,.0f} samples in the median, workload.batch_size is "
-        f"{batch_size} and workload.epochs 1, so a client takes one gradient step a round; raise epochs, or lower "
+        f"workload: clients have {float(np.median(counts[counts > 0])):,.0f} samples in the median, "
+        f"workload.batch_size is {batch_size} and workload.epochs 1, so a client takes one gradient step a round; raise epochs, or lower "
         "batch_size"
     ]
 

@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from testbed.experiment.flattening import flattened
+
 # Keys that name an alternative of a section: where they differ, they are always named.
 _HEADS = ("protocol", "model", "dataset", "scheme", "name", "kind")
 _TRIED = 3  # keys of a mapping that are tried together before all are named
@@ -62,12 +64,7 @@ def value_names(
 
 def leaves_of(key: str, value: Any) -> Leaves:
     """The values in a mapping by dotted keys; any other value by `key`; nothing of an empty mapping."""
-    if not isinstance(value, Mapping):
-        return {key: value}
-    leaves: Leaves = {}
-    for inner, part in value.items():
-        leaves |= leaves_of(f"{key}.{inner}", part)
-    return leaves
+    return dict(flattened({key: value}))
 
 
 def canonical(value: Any) -> str:

@@ -1,11 +1,12 @@
 """The keys of an experiment that somebody has written, in its file, its sweep or with --set; the rest are defaults."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
 from testbed.errors import TestbedError
+from testbed.experiment.flattening import flattened
 from testbed.experiment.schema import Experiment, validated
 
 _ASIDE = {"sweep", "provenance"}
@@ -28,12 +29,12 @@ def written_keys(experiment: Experiment) -> list[str]:
     recorded = (experiment.provenance or {}).get("written")
     if isinstance(recorded, list):
         return list(dict.fromkeys([*map(str, recorded), *changed_keys(experiment)]))
-    return list(_keys(experiment.model_dump(mode="json", exclude_unset=True, exclude=_ASIDE)))
+    return _keys(experiment.model_dump(mode="json", exclude_unset=True, exclude=_ASIDE))
 
 
 def changed_keys(experiment: Experiment) -> list[str]:
     """The dotted keys whose values are not the defaults of this version of the testbed, in the order of the schema."""
-    return list(_keys(_changed(experiment)))
+    return _keys(_changed(experiment))
 
 
 def written_in(plain: Mapping[str, Any]) -> list[str] | None:
@@ -73,10 +74,6 @@ def _changed(model: BaseModel) -> dict[str, Any]:
     return kept
 
 
-def _keys(plain: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _keys(plain: Mapping[str, Any]) -> list[str]:
     """The dotted keys of nested mappings."""
-    for name, value in plain.items():
-        if isinstance(value, Mapping) and value:
-            yield from _keys(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"
+    return [key for key, _ in flattened(plain, keep_empty=True)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import ExperimentError, RunError
+from testbed.experiment.flattening import flattened
 from testbed.experiment.inputs import check_unchanged, plugin_classes
 from testbed.experiment.point_names import canonical
 from testbed.experiment.reading import read_yaml
@@ -176,15 +177,6 @@ def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator
         if key.partition(".")[0] not in _MAY_DIFFER and flat[0].get(key) != flat[1].get(key):
             was, now = (repr(side[key]) if key in side else "nothing" for side in flat)
             yield key, was, f"has {now}"
-
-
-def flattened(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The dotted keys of plain data, and their values."""
-    for key, value in plain.items():
-        if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def changed_modules(recorded: Mapping[str, Any], now: Mapping[str, str]) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from testbed.experiment.flattening import flattened
 from testbed.running.observers.export import Exporter, Row, identity, numbers, plain
-from testbed.running.preparation import PlannedRun, flattened
+from testbed.running.preparation import PlannedRun
 
 _ID = "testbed.id"
 _MOST_PARAMS = 100  # of a batch
