@@ -127,8 +127,8 @@ def single_step(counts: np.ndarray, epochs: int, batch_size: int) -> list[str]:
         return []
     return [
         f"workload: clients have {float(np.median(counts[counts > 0])):,.0f} samples in the median, "
-        f"workload.batch_size is {batch_size} and workload.epochs 1, so a client takes one gradient step a round; raise epochs, or lower "
-        "batch_size"
+        f"workload.batch_size is {batch_size} and workload.epochs 1, so a client takes one gradient step a round; "
+        "raise epochs, or lower batch_size"
     ]
 
 
