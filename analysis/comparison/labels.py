@@ -1,4 +1,4 @@
-"""Names of the rows of a comparison and of their settings: what differs among them, and no more.
+"""Names of the rows of a comparison and of their settings, made of the values that differ among them.
 
 The values of a sweep are named by `testbed.experiment.point_names`. A run that is no point of the others' sweep is
 called by its experiment's name.

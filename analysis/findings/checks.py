@@ -1,4 +1,4 @@
-"""Which checks there are, and their order: what misleads most comes first."""
+"""The list of checks, the most misleading findings first."""
 
 from collections.abc import Sequence
 

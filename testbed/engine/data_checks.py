@@ -1,4 +1,4 @@
-"""What only the data can tell of an experiment, before its first round."""
+"""Check an experiment with its data before its first round."""
 
 from testbed.engine.foresight import foreseeable
 from testbed.engine.plan import Plan

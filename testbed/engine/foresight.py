@@ -4,11 +4,14 @@ These are warnings: such an experiment is valid, and what it shows may be wanted
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
 from testbed.emulation.availability import Traced
 from testbed.emulation.availability.expected import online_share, staying_share
+from testbed.emulation.availability.section import AvailabilityModel
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.schema import Experiment
@@ -28,8 +31,8 @@ def foreseeable(experiment: Experiment, plan: Plan | None, workload: Workload | 
 
     Args:
         experiment: one point.
-        plan: of it; None: its protocols are not imported, and what depends on them is left out.
-        workload: what its clients learn; None: the data are not read, and what depends on them is left out.
+        plan: of it; None: its protocols are not imported, and checks that need them are left out.
+        workload: of it; None: the data are not read, and checks that need them are left out.
     """
     lines = [*_too_few(experiment, plan), *_deadlines(experiment, plan)]
     counts = _known_counts(experiment) if workload is None else np.asarray(workload.sample_counts)
@@ -43,11 +46,7 @@ def _too_few(experiment: Experiment, plan: Plan | None) -> list[str]:
     if experiment.asynchronous is not None:
         return []
     section, lines = experiment.availability, []
-    try:
-        large = isinstance(section, Traced) and section.path.stat().st_size > _TRACES_UP_TO
-        online = None if large else online_share(section)
-    except (OSError, TraceError):
-        online = None  # a run says what is wrong with it
+    online = _online_share(section)
     supply = None if online is None else experiment.selection.supply(experiment.population, online)
     if supply is not None and supply.enough < UNLIKELY:
         lines.append(
@@ -68,6 +67,22 @@ def _too_few(experiment: Experiment, plan: Plan | None) -> list[str]:
             "availability.dropout or selection.participants"
         )
     return lines
+
+
+def _online_share(section: AvailabilityModel) -> float | None:
+    """The mean share of the clients that is online; None: not known, or only a run can tell."""
+    try:
+        if not isinstance(section, Traced):
+            return online_share(section)
+        file = section.path.stat()
+        return _share_of_trace(section.path, file.st_size, file.st_mtime_ns) if file.st_size <= _TRACES_UP_TO else None
+    except (OSError, TraceError):
+        return None  # a run says what is wrong with it
+
+
+@lru_cache(maxsize=4)  # the points of a sweep name the same few files
+def _share_of_trace(path: Path, size: int, changed_ns: int) -> float | None:
+    return online_share(Traced(path=path))
 
 
 def _chance(probability: float) -> str:

@@ -1,4 +1,4 @@
-"""Short names of the points of a sweep: what differs among them, and no more.
+"""Short names of the points of a sweep, made of the values that differ among them.
 
 A value with a ``label:`` is called by it. The value of a ``protocol`` stands by itself; any other is ``key=value``
 with as much of the key's end as is clear. Of a mapping only those keys are named that tell it from the other values.

@@ -1,4 +1,4 @@
-"""What only the data can tell of runs, checked before anything runs: in this process, or by a coordinator on Ray."""
+"""Check runs with their data before anything runs: in this process, or by a coordinator on Ray."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -53,7 +53,7 @@ def checked_here() -> Check:
 def check_with_data(
     runs: Sequence[PlannedRun], plans: Sequence[Plan], where: str, observer: Observer, check: Check
 ) -> None:
-    """Raise, before anything runs, what only the data can tell of these runs, whose plans are at hand.
+    """Check the runs with their data before anything runs; their plans are at hand.
 
     Runs with the same workload and seed are checked in a row, so that their data are built once. A note that holds for
     several runs is said once.

@@ -100,3 +100,16 @@ def test_the_probability_of_enough_is_binomial() -> None:
     assert (supply.expected, supply.enough) == (1.5, pytest.approx(0.5))
     assert Supply("candidates", 4, 3, 1.0, ()).enough == 0.0
     assert Supply("candidates", 0, 3, 0.0, ()).enough == 1.0
+
+
+def test_the_trace_of_a_sweep_is_read_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, reads = tmp_path / "trace.csv", list[Path]()
+    AvailabilityTrace.from_rows(range(20), [0.0] * 20, [9.5] * 20, horizon=(0.0, 100.0)).write(trace)
+    read = AvailabilityTrace.read
+    monkeypatch.setattr(AvailabilityTrace, "read", lambda path: reads.append(path) or read(path))
+    dropout = {"hazard": {"train": 0.1}}
+    keys = {"population": 200, "availability": {"model": "trace", "path": str(trace), "dropout": dropout}}
+    warnings_of(keys | {"sweep": {"seed": [1, 2, 3]}}, tmp_path, capsys)
+    assert reads == [trace]
