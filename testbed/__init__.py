@@ -12,7 +12,7 @@ The same things as the ``testbed`` command, for notebooks and scripts::
 and what classes of your own derive from, raise and return. The names of ``__all__`` are stable: what each is, and what
 is promised of them, stands in docs/reference/python.md.
 
-This package is the federation (`engine` and what it is made of), what runs it (`running`) and the command (`commands`).
+This package is the federation (`engine` and what it is made of), what runs it (`running`) and the command (`cli`).
 Only the last two use Ray and torch, through `cluster` and `workloads`; what runs no clients does without them.
 """
 

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from docs._ext.commands import command_line, leaves
-from testbed.commands import main
+from testbed.cli import main
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
 from testbed.plugins.classes import IMPORT_CLASSES, PLUGIN_NAME, importing_classes

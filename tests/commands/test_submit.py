@@ -14,7 +14,7 @@ import typer
 
 from cluster.jobs.package import pack
 from cluster.jobs.submission import Job, _Seen, default_address, records_at, why_failed
-from testbed.commands.jobs import end
+from testbed.cli.jobs import end
 
 JOB = Job("x-1", "FAILED", "x", "~/testbed-runs/x", None, None, None, "")
 

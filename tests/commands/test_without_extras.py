@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from testbed.commands.invocation import BAD_INPUT
+from testbed.cli.invocation import BAD_INPUT
 from testbed.extras import install_command
 from tests.repository import ROOT
 
@@ -23,7 +23,7 @@ LEFT_OUT = ("ray", "psutil", "aiohttp", "torch", "torchvision", "sklearn")
 LOTTO = ["--population", "700", "--dishonest", "70", "--participants", "70"]
 CALLS = """
 import json, sys
-from testbed.commands import main
+from testbed.cli import main
 sys.stdout = sys.stderr
 print(json.dumps([main(call) for call in json.loads(sys.argv[1])]), file=sys.__stdout__)
 """
@@ -89,7 +89,7 @@ def test_the_package_and_its_public_names(without: Without) -> None:
 
 
 def test_every_help(without: Without) -> None:
-    done = without("-c", "from testbed.commands import app; import typer; print(*typer.main.get_command(app).commands)")
+    done = without("-c", "from testbed.cli import app; import typer; print(*typer.main.get_command(app).commands)")
     names = done.stdout.split()
     assert {"run", "bound", "compare", "submit"} <= set(names)
     ended, said = codes(without, [["--help"], ["--version"], *([name, "--help"] for name in names)])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
 from testbed.experiment.inputs import plugin_classes

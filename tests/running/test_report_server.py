@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.errors import ExperimentError, RunError
 from testbed.running import report_server
 from testbed.running.report_server import SILENT_S, ReportServer, _Handler
