@@ -1,4 +1,4 @@
-"""The `testbed` command, a thin layer over the library: which verbs there are, and in which groups help lists them."""
+"""The `testbed` command, a thin layer over the library; its verbs are entry points (`verbs`)."""
 
 import atexit
 import gc
@@ -8,36 +8,9 @@ from typing import Annotated
 
 import typer
 
-from testbed.cli import (
-    attack,
-    attack_inference,
-    bound,
-    bound_batches,
-    bound_committee,
-    bound_correlated,
-    bound_participation,
-    calibrate,
-    cluster,
-    compare,
-    data,
-    flower,
-    jobs,
-    listing,
-    new,
-    plot,
-    privacy,
-    report,
-    reproduce,
-    results,
-    run,
-    status,
-    timeline,
-    trace,
-    tune,
-    validation,
-)
-from testbed.cli.invocation import Invocation, examples, option, report_error, runs_code
+from testbed.cli.invocation import Invocation, examples, option, report_error
 from testbed.cli.terminal import echo
+from testbed.cli.verbs import Verbs
 from testbed.plugins.classes import importing_classes
 from testbed.signals import stopping_on_signals
 from testbed.version import VERSION
@@ -51,6 +24,7 @@ _EPILOG = examples(
 )
 
 app = typer.Typer(
+    cls=Verbs,
     name="testbed",
     help="Emulate secure participant selection in federated learning, and measure what it costs.",
     epilog=_EPILOG,
@@ -58,53 +32,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-RUNNING, LOOKING, ATTACKS = "Run", "Look at results", "Attack and bound"
-TRACES, CLUSTER = "Traces and costs", "Clusters"
-
-app.command(epilog=run.RUN_EPILOG, rich_help_panel=RUNNING)(runs_code(run.run))
-app.command(epilog=validation.VALIDATE_EPILOG, rich_help_panel=RUNNING)(validation.validate)
-app.add_typer(data.data, rich_help_panel=RUNNING)
-app.command("list", epilog=listing.LIST_EPILOG, rich_help_panel=RUNNING)(runs_code(listing.list_))
-app.command(epilog=new.NEW_EPILOG, rich_help_panel=RUNNING)(new.new)
-app.command(epilog=flower.FLOWER_EPILOG, rich_help_panel=RUNNING)(runs_code(flower.flower))
-app.command(epilog=status.STATUS_EPILOG, rich_help_panel=RUNNING)(status.status)
-app.command(epilog=tune.TUNE_EPILOG, rich_help_panel=RUNNING)(runs_code(tune.tune))
-app.command(epilog=validation.SCHEMA_EPILOG, rich_help_panel=RUNNING)(validation.schema)
-
-app.command(epilog=compare.COMPARE_EPILOG, rich_help_panel=LOOKING)(compare.compare)
-app.command(epilog=plot.PLOT_EPILOG, rich_help_panel=LOOKING)(plot.plot)
-app.command(epilog=report.REPORT_EPILOG, rich_help_panel=LOOKING)(report.report)
-app.command(epilog=results.DROPOUTS_EPILOG, rich_help_panel=LOOKING)(results.dropouts)
-app.command(epilog=results.METRICS_EPILOG, rich_help_panel=LOOKING)(results.metrics)
-app.command(epilog=privacy.PRIVACY_EPILOG, rich_help_panel=LOOKING)(privacy.privacy)
-app.command(epilog=timeline.TIMELINE_EPILOG, rich_help_panel=LOOKING)(timeline.timeline)
-app.command(epilog=reproduce.REPRODUCE_EPILOG, rich_help_panel=LOOKING)(reproduce.reproduce)
-
-bound.bound.command("random-participation", epilog=bound.BOUND_RANDOM_PARTICIPATION_EPILOG)(
-    bound.bound_random_participation
-)
-bound.bound.command("verifiable-batch-partition", epilog=bound_batches.VERIFIABLE_EPILOG)(
-    bound_batches.bound_verifiable
-)
-bound.bound.command("committee", epilog=bound_committee.BOUND_EPILOG)(bound_committee.bound_committee)
-bound.bound.command("correlated", epilog=bound_correlated.EPILOG)(bound_correlated.bound_correlated)
-bound.bound.command("participation", epilog=bound_participation.EPILOG)(bound_participation.bound_participation)
-bound.plan.command("batch-partition", epilog=bound_batches.PLAN_EPILOG)(bound_batches.plan_batch_partition)
-bound.plan.command("committee", epilog=bound_committee.PLAN_EPILOG)(bound_committee.plan_committee)
-bound.bound.command("privacy", epilog=privacy.BOUND_PRIVACY_EPILOG)(privacy.bound_privacy)
-bound.bound.command("batch-partition", epilog=bound.BATCH_PARTITION_EPILOG)(bound.bound_batch_partition)
-attack.attack.command("membership", epilog=attack_inference.MEMBERSHIP_EPILOG)(attack_inference.membership)
-attack.attack.command("property", epilog=attack_inference.PROPERTY_EPILOG)(attack_inference.property_)
-app.add_typer(attack.attack, rich_help_panel=ATTACKS)
-app.add_typer(bound.bound, rich_help_panel=ATTACKS)
-app.add_typer(bound.plan, rich_help_panel=ATTACKS)
-
-app.add_typer(trace.trace, rich_help_panel=TRACES)
-app.command(epilog=calibrate.CALIBRATE_EPILOG, rich_help_panel=TRACES)(calibrate.calibrate)
-
-app.add_typer(cluster.cluster, rich_help_panel=CLUSTER)
-app.command(epilog=jobs.SUBMIT_EPILOG, rich_help_panel=CLUSTER)(jobs.submit)
-app.add_typer(jobs.jobs, rich_help_panel=CLUSTER)
 
 
 def _print_version(wanted: bool) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
-from testbed.cli.invocation import Debug, Quiet, examples, option
+from testbed.cli.invocation import Debug, Quiet, examples, option, verb
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
 
@@ -16,6 +16,7 @@ CALIBRATE_EPILOG = examples(
 )
 
 
+@verb(CALIBRATE_EPILOG)
 def calibrate(
     out: Annotated[Path | None, option("FILE", "Write the table here, in YAML; default: only print it.")] = None,
     repeat: Annotated[int, option("N", "Batches for each operation.", min=1, max=1000)] = 5,

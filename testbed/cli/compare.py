@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.cli.invocation import Debug, examples, flag, option
+from testbed.cli.invocation import Debug, examples, flag, option, verb
 from testbed.cli.results import Directories, runs_in
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
@@ -25,6 +25,7 @@ COMPARE_EPILOG = examples(
 )
 
 
+@verb(COMPARE_EPILOG)
 def compare(
     directories: Directories,
     baseline: Annotated[

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from testbed.cli.invocation import Debug, argument, examples, flag, option
+from testbed.cli.invocation import Debug, argument, examples, flag, option, verb
 from testbed.cli.terminal import echo
 
 FLOWER_EPILOG = examples(
@@ -12,6 +12,7 @@ FLOWER_EPILOG = examples(
 )
 
 
+@verb(FLOWER_EPILOG, imports=True)
 def flower(
     app: Annotated[str, argument("APP", "The folder of a Flower app, or module:attribute of its ClientApp.")],
     python: Annotated[

@@ -120,6 +120,28 @@ def runs_code(command: Callable[..., None]) -> Callable[..., None]:
     return allowed
 
 
+@dataclass(frozen=True)
+class Verb:
+    """A verb of the `testbed` command: a command of one word, as an entry point names it (`testbed.cli.verbs`).
+
+    Attributes:
+        call: does it; its parameters are the options, its docstring is the help.
+        epilog: the end of the help.
+    """
+
+    call: Callable[..., None]
+    epilog: str | None = None
+
+
+def verb(epilog: str, *, imports: bool = False) -> Callable[[Callable[..., None]], Verb]:
+    """Make a function a `Verb`; with `imports`, one that may import and start code that its files name."""
+
+    def made(command: Callable[..., None]) -> Verb:
+        return Verb(runs_code(command) if imports else command, epilog)
+
+    return made
+
+
 def examples(*commands: str, then: str = "") -> str:
     """The end of a command's help: examples, one per line, and a note."""
     lines = ["[bold]Examples[/bold]", *(f"[dim]$[/dim] {command}" for command in commands)]

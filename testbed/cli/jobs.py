@@ -24,6 +24,7 @@ from testbed.cli.invocation import (
     flag,
     group,
     option,
+    verb,
 )
 from testbed.cli.terminal import clock_time, echo, messages, without_colours
 from testbed.errors import ExperimentError
@@ -46,6 +47,7 @@ Address = Annotated[
 To = Annotated[Path | None, option("DIR", "Where fetched results go here; default: runs/ and the experiment's name.")]
 
 
+@verb(SUBMIT_EPILOG)
 def submit(
     context: typer.Context,
     file: ExperimentFile,

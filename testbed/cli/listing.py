@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.cli.invocation import Debug, examples
+from testbed.cli.invocation import Debug, examples, verb
 from testbed.cli.terminal import echo
 
 LIST_EPILOG = examples(
@@ -128,6 +128,7 @@ _LISTS: dict[str, Callable[[], _Rows]] = {
 }
 
 
+@verb(LIST_EPILOG, imports=True)
 def list_(
     what: Annotated[
         Literal["protocols", "datasets", "models", "misbehaviours", "figures", "plugins"],

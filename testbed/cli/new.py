@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from testbed.cli.invocation import Debug, argument, examples, option
+from testbed.cli.invocation import Debug, argument, examples, option, verb
 from testbed.cli.terminal import echo
 from testbed.plugins import skeletons
 
@@ -18,6 +18,7 @@ NEW_EPILOG = examples(
 )
 
 
+@verb(NEW_EPILOG)
 def new(
     kind: Annotated[skeletons.Kind, typer.Argument(help="What it is to be.", show_default=False)],
     name: Annotated[str, argument("NAME", "Of its module, e.g. fair_lottery; its class is FairLottery.")],

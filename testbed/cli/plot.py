@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from testbed.cli.invocation import Debug, check_folder, examples, option
+from testbed.cli.invocation import Debug, check_folder, examples, option, verb
 from testbed.cli.results import Directories, runs_in
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
@@ -21,6 +21,7 @@ PLOT_EPILOG = examples(
 _USUAL_Y = "round_s,server_bytes"
 
 
+@verb(PLOT_EPILOG)
 def plot(
     directories: Directories,
     out: Annotated[

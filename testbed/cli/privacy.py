@@ -13,6 +13,7 @@ from testbed.cli.invocation import (
     check_folder,
     examples,
     option,
+    verb,
 )
 from testbed.cli.results import Directories, runs_in
 from testbed.cli.terminal import echo, messages
@@ -35,6 +36,7 @@ BOUND_PRIVACY_EPILOG = examples(
 )
 
 
+@verb(PRIVACY_EPILOG)
 def privacy(
     directories: Directories,
     format: Annotated[

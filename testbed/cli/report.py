@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from testbed.cli.invocation import Debug, check_file, examples, flag, option
+from testbed.cli.invocation import Debug, check_file, examples, flag, option, verb
 from testbed.cli.results import Directories, runs_in
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
@@ -23,6 +23,7 @@ REPORT_EPILOG = examples(
 NAME = "report.html"
 
 
+@verb(REPORT_EPILOG)
 def report(
     context: typer.Context,
     directories: Directories,

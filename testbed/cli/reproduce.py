@@ -16,6 +16,7 @@ from testbed.cli.invocation import (
     examples,
     flag,
     option,
+    verb,
 )
 from testbed.cli.terminal import Console, echo, messages
 from testbed.errors import ExperimentError
@@ -43,6 +44,7 @@ REPRODUCE_EPILOG = examples(
 )
 
 
+@verb(REPRODUCE_EPILOG)
 def reproduce(
     context: typer.Context,
     names: Annotated[list[str] | None, argument("NAME", "Which ones; all: every one.")] = None,

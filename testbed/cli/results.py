@@ -13,6 +13,7 @@ from testbed.cli.invocation import (
     check_folder,
     examples,
     option,
+    verb,
 )
 from testbed.cli.terminal import Console, echo, messages
 from testbed.errors import ExperimentError
@@ -32,6 +33,7 @@ TableFormat = Annotated[
 ]
 
 
+@verb(DROPOUTS_EPILOG)
 def dropouts(
     directories: Directories,
     format: TableFormat = "text",
@@ -77,6 +79,7 @@ METRICS_EPILOG = examples(
 )
 
 
+@verb(METRICS_EPILOG)
 def metrics(
     directories: Directories,
     format: TableFormat = "text",

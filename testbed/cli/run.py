@@ -17,6 +17,7 @@ from testbed.cli.invocation import (
     flag,
     option,
     quoted,
+    verb,
 )
 from testbed.cli.terminal import Console, echo, messages
 from testbed.errors import ExperimentError, TestbedError
@@ -39,6 +40,7 @@ RUN_EPILOG = examples(
 )
 
 
+@verb(RUN_EPILOG, imports=True)
 def run(
     context: typer.Context,
     file: ExperimentFile,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from testbed.cli.invocation import Debug, argument, examples, flag
+from testbed.cli.invocation import Debug, argument, examples, flag, verb
 from testbed.cli.terminal import Console, clock_time, duration, shortened
 from testbed.display import visible
 
@@ -28,6 +28,7 @@ STATUS_EPILOG = examples(
 _EVERY_S = 1.0
 
 
+@verb(STATUS_EPILOG)
 def status(
     directories: Annotated[list[str], argument("RUN", "Directories (or URIs) of runs or of sweeps.")],
     format: Annotated[

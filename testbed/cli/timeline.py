@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from testbed.cli.invocation import Debug, argument, check_file, examples, option
+from testbed.cli.invocation import Debug, argument, check_file, examples, option, verb
 from testbed.cli.results import runs_in
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
@@ -17,6 +17,7 @@ TIMELINE_EPILOG = examples(
 _SUFFIXES = (".json", ".json.gz")
 
 
+@verb(TIMELINE_EPILOG)
 def timeline(
     directory: Annotated[str, argument("RUN", "The directory, or URI, of one run.")],
     rounds: Annotated[str | None, option("ROUNDS", "3, 3-5 or 3,7-9; default: the last completed one.")] = None,

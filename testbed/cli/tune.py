@@ -16,6 +16,7 @@ from testbed.cli.invocation import (
     flag,
     option,
     quoted,
+    verb,
 )
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
@@ -29,6 +30,7 @@ TUNE_EPILOG = examples(
 )
 
 
+@verb(TUNE_EPILOG, imports=True)
 def tune(
     context: typer.Context,
     file: ExperimentFile,

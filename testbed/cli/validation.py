@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from testbed.cli.invocation import Debug, ImportClasses, Overrides, argument, examples
+from testbed.cli.invocation import Debug, ImportClasses, Overrides, argument, examples, verb
 from testbed.cli.terminal import echo, messages
 from testbed.display import visible
 from testbed.plugins.classes import IMPORT_CLASSES
@@ -27,6 +27,7 @@ SCHEMA_EPILOG = examples(
 )
 
 
+@verb(VALIDATE_EPILOG)
 def validate(
     file: Annotated[Path, argument("FILE", "An experiment file.")],
     overrides: Overrides = None,
@@ -77,6 +78,7 @@ def _protocols(experiment: "Experiment") -> str:
     return f"{experiment.selection.protocol} under {experiment.aggregation.protocol}"
 
 
+@verb(SCHEMA_EPILOG)
 def schema(debug: Debug = False) -> None:
     """Print the JSON schema of experiment files, for editors."""
     from testbed.experiment import Experiment

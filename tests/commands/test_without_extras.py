@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from testbed.cli.invocation import BAD_INPUT
-from testbed.extras import install_command
+from testbed.extras import PROJECT, install_command
 from tests.repository import ROOT
 
 LEFT_OUT = ("ray", "psutil", "aiohttp", "torch", "torchvision", "sklearn")
@@ -32,9 +32,9 @@ Without = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def without(tmp_path_factory: pytest.TempPathFactory) -> Without:
-    """Runs Python in an environment with the plain package's dependencies alone, as this environment has them."""
+    """Runs Python in an environment with the plain package and its dependencies alone, as this environment has them."""
     installed = tmp_path_factory.mktemp("installed")
-    kept = {file.parts[0] for name in plain_distributions() for file in distribution(name).files or ()}
+    kept = {file.parts[0] for name in (*plain_distributions(), PROJECT) for file in distribution(name).files or ()}
     for folder in dict.fromkeys(path for path in sys.path if path.endswith(("site-packages", "dist-packages"))):
         for entry in Path(folder).iterdir():
             if entry.name in kept - {"__pycache__"} and not (installed / entry.name).exists():

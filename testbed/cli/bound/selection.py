@@ -1,4 +1,4 @@
-"""``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that meet a target."""
+"""``testbed bound`` and ``testbed plan``: guarantees of published selections, and options that all bounds share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""``testbed attack``: what malicious servers and dishonest clients have attained, and what a server's sums tell."""
+"""``testbed attack``: attacks that the records tell of, and those that are tried on what a server learns."""
 
 import tempfile
 from pathlib import Path
