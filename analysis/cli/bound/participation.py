@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from testbed.cli.bound.selection import Format, in_options
+from analysis.cli.bound.selection import Format, in_options
 from testbed.cli.invocation import Debug, examples, option
 from testbed.cli.terminal import echo
 from testbed.errors import ExperimentError

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from analysis.cli.results import Directories, TableFormat, runs_in
 from testbed.cli.invocation import (
     Debug,
     ExperimentFile,
@@ -21,7 +22,6 @@ from testbed.cli.invocation import (
     quoted,
     runs_code,
 )
-from testbed.cli.results import Directories, TableFormat, runs_in
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
 from testbed.signals import stop_code

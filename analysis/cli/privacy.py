@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from analysis.cli.results import Directories, runs_in
 from testbed.cli.invocation import (
     Debug,
     ImportClasses,
@@ -15,7 +16,6 @@ from testbed.cli.invocation import (
     option,
     verb,
 )
-from testbed.cli.results import Directories, runs_in
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
 from testbed.plugins.classes import IMPORT_CLASSES

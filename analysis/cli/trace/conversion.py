@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from analysis.cli.trace.format_options import AVAILABILITY, check_options, check_there, one_of, table_form
+from analysis.cli.trace.output import Force, RoundSeconds, check_target, seconds, summarise
+from analysis.cli.trace.series_conversion import convert_series
 from testbed.cli.invocation import Debug, argument, examples, flag, option
 from testbed.cli.terminal import echo, messages
-from testbed.cli.trace.format_options import AVAILABILITY, check_options, check_there, one_of, table_form
-from testbed.cli.trace.output import Force, RoundSeconds, check_target, seconds, summarise
-from testbed.cli.trace.series_conversion import convert_series
 from testbed.errors import ExperimentError, TraceError
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that meet a target."""
 
-from testbed.cli.bound import batches, committee, correlated, participation, selection
-from testbed.cli.bound.selection import bound as bound
-from testbed.cli.bound.selection import plan as plan
-from testbed.cli.privacy import BOUND_PRIVACY_EPILOG, bound_privacy
+from analysis.cli.bound import batches, committee, correlated, participation, selection
+from analysis.cli.bound.selection import bound as bound
+from analysis.cli.bound.selection import plan as plan
+from analysis.cli.privacy import BOUND_PRIVACY_EPILOG, bound_privacy
 
 bound.command("random-participation", epilog=selection.BOUND_RANDOM_PARTICIPATION_EPILOG)(
     selection.bound_random_participation

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from analysis.cli.results import Directories, runs_in
 from testbed.cli.invocation import Debug, check_file, examples, flag, option, verb
-from testbed.cli.results import Directories, runs_in
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
 from testbed.files.names import is_uri

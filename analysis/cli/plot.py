@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from analysis.cli.results import Directories, runs_in
 from testbed.cli.invocation import Debug, check_folder, examples, option, verb
-from testbed.cli.results import Directories, runs_in
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
 

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from analysis.cli.trace.conversion import CONVERT_EPILOG, convert
+from analysis.cli.trace.output import Force, Out, RoundSeconds, check_target, seconds, summarise
 from testbed.cli.invocation import Debug, argument, examples, group, option
 from testbed.cli.terminal import echo, messages
-from testbed.cli.trace.conversion import CONVERT_EPILOG, convert
-from testbed.cli.trace.output import Force, Out, RoundSeconds, check_target, seconds, summarise
 from testbed.errors import ExperimentError
 
 TRACE_EPILOG = examples(

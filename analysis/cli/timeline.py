@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
+from analysis.cli.results import runs_in
 from testbed.cli.invocation import Debug, argument, check_file, examples, option, verb
-from testbed.cli.results import runs_in
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.cli.trace.format_options import SERIES, check_options, check_there, one_of, table_form
+from analysis.cli.trace.output import check_target, check_target_folder, seconds
 from testbed.cli.terminal import echo, messages
-from testbed.cli.trace.format_options import SERIES, check_options, check_there, one_of, table_form
-from testbed.cli.trace.output import check_target, check_target_folder, seconds
 from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:

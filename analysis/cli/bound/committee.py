@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from testbed.cli.bound.selection import Dishonest, Format, Population, in_options, number_of, threshold_of
+from analysis.cli.bound.selection import Dishonest, Format, Population, in_options, number_of, threshold_of
 from testbed.cli.invocation import Debug, examples, option
 from testbed.cli.terminal import echo
 from testbed.committee.parameters import OVER_SELECTION

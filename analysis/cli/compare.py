@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from analysis.cli.results import Directories, runs_in
 from testbed.cli.invocation import Debug, examples, flag, option, verb
-from testbed.cli.results import Directories, runs_in
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated, Literal
 
-from testbed.cli.bound.selection import Format, in_options
+from analysis.cli.bound.selection import Format, in_options
 from testbed.cli.invocation import Debug, examples, option
 from testbed.cli.terminal import echo
 from testbed.errors import ExperimentError

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from testbed.cli.bound.selection import (
+from analysis.cli.bound.selection import (
     Dishonest,
     Format,
     MinPopulation,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from analysis.cli.results import Directories, TableFormat, runs_in
 from testbed.cli.invocation import Debug, ImportClasses, check_folder, examples, option
-from testbed.cli.results import Directories, TableFormat, runs_in
 from testbed.cli.terminal import echo, messages
 
 First = Annotated[int | None, option("R", "First round.  \\[default: the first with aggregates]", "--from", min=1)]
