@@ -13,7 +13,6 @@ from analysis.comparison.time_to_target import reach
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy
 from analysis.multi_round.kept import weak_privacy_of
 from analysis.multi_round.participation import participation_matrix
-from analysis.privacy.spent import of_honest
 from analysis.statistics import mean_interval, per_update_interval
 from analysis.tables import plain, protocol_name
 from testbed.privacy.section import caveats
@@ -188,7 +187,7 @@ def _targets(run: RunRecords) -> dict[str, Any]:
 
 def _spending(run: RunRecords) -> dict[str, Any]:
     """What the privacy ledger holds; nothing for runs whose aggregation adds no noise. None: no epsilon is finite."""
-    rows = of_honest(run)
+    rows = run.ledger_of_honest_clients()
     if rows.empty:
         return {}
     last = rows.groupby("client").last()

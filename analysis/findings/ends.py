@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.comparison.rows import Row
-from analysis.findings.compared import diverged_rounds, has_misbehaviour
+from analysis.findings.compared import diverged_rounds
 from testbed.records import RunRecords
 
 MORE_THAN = 0.1
@@ -55,7 +55,7 @@ def ends_of(row: Row) -> Ends | None:
     Rows of which most failed because updates were not finite are left out: another finding explains them. So are rows
     in which somebody misbehaves: there the end of a round is the result.
     """
-    if any(map(has_misbehaviour, row.runs)):
+    if any(run.has_misbehaviour for run in row.runs):
         return None
     number = sum(len(run.rounds) for run in row.runs)
     reasons = Counter(reason for run in row.runs for reason in _reasons(run))

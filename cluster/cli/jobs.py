@@ -27,6 +27,7 @@ from testbed.cli.invocation import (
     verb,
 )
 from testbed.cli.terminal import clock_time, echo, messages, without_colours
+from testbed.display import visible
 from testbed.errors import ExperimentError
 from testbed.signals import STOP_CODES, stop_code
 
@@ -231,11 +232,12 @@ def _plain(job: "Job") -> dict[str, Any]:
 
 def _table(found: Sequence["Job"], now: datetime) -> str:
     """A line per job; columns as wide as what they hold."""
-    from analysis.tables import Table, render
-
-    rows = []
+    rows = [("ID", "STATE", "STARTED", "TOOK", "RECORDS")]
     for job in found:
         took = "" if job.started is None else clock_time(((job.ended or now) - job.started).total_seconds())
         started = "" if job.started is None else f"{job.started.astimezone():%Y-%m-%d %H:%M}"
         rows.append((job.id, job.state.lower(), started, took, job.out))
-    return render(Table(("ID", "STATE", "STARTED", "TOOK", "RECORDS"), rows, ruled=False), "text")
+    cells = [list(map(visible, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
+    return "".join(f"{line}\n" for line in lines)

@@ -21,6 +21,7 @@ from testbed.cli.invocation import (
 )
 from testbed.cli.terminal import Console, echo, messages
 from testbed.errors import ExperimentError, TestbedError
+from testbed.plugins.services import service
 from testbed.signals import stop_code
 
 if TYPE_CHECKING:
@@ -138,13 +139,8 @@ def run(
 
 
 def _print_table(runs: "list[RunRecords]", where: str | Path, console: Console) -> None:
-    from analysis.comparison import overhead
-    from analysis.comparison.time_to_target import targets_beside
-    from analysis.findings import findings, render
-
     try:
-        frame, (targets, _) = overhead.compare(runs), targets_beside(runs)
-        echo(render(frame, findings(runs, targets=targets), targets=targets), nl=False)
+        echo(service("results.table")(runs), nl=False)
     except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
         console.print(f"no table: {error}; see `testbed compare --help`")
     console.print(f"\nrecords: {where}")
@@ -156,16 +152,15 @@ def _require_a_completed_round(runs: "list[RunRecords]", console: Console) -> No
     In a sweep a point without one may be what is looked for (the drop-out rate at which nothing works), and under a
     misbehaviour that all rounds are refused is a result: neither is a failure of the command, so both get a note.
     """
-    from analysis.comparison.summary import diverged
-    from analysis.findings.compared import has_misbehaviour
     from testbed.records.reader import summed_up
 
     failed = [run for run in runs if run.rounds["outcome"].ne("completed").all()]
     if not failed:
         return
     first = failed[0]
-    why = diverged(first) or summed_up(zip(first.rounds["outcome"], first.rounds["reason"], strict=True)) or "no rounds"
-    if len(failed) < len(runs) or any(map(has_misbehaviour, failed)):
+    diverged: str = service("results.diverged")(first)
+    why = diverged or summed_up(zip(first.rounds["outcome"], first.rounds["reason"], strict=True)) or "no rounds"
+    if len(failed) < len(runs) or any(run.has_misbehaviour for run in failed):
         example = f"e.g. {first.label}: {why}" if len(failed) > 1 else f"{first.label}: {why}"
         console.print(f"note: no round completed in {len(failed)} of {len(runs)} runs ({example})", markup=False)
         return

@@ -46,7 +46,7 @@ def _own(group: str, _path: tuple[str, ...]) -> Mapping[str, metadata.EntryPoint
     try:
         points = metadata.distribution(PROJECT).entry_points.select(group=group)
     except metadata.PackageNotFoundError:
-        raise InstallationError(f"{PROJECT} is not installed for {sys.executable}; {_REMEDY}") from None
+        raise _not_installed() from None
     if not points:
         raise InstallationError(
             f"the installation of {PROJECT} is older than its code and lacks the entry points {group}; {_REMEDY}"
@@ -54,7 +54,19 @@ def _own(group: str, _path: tuple[str, ...]) -> Mapping[str, metadata.EntryPoint
     return {point.name: point for point in points}
 
 
+def _not_installed() -> InstallationError:
+    return InstallationError(f"{PROJECT} is not installed for {sys.executable}; {_REMEDY}")
+
+
 _REMEDY = "install it again, e.g. `pip install --editable .` in its folder"
+
+
+def text_of_own() -> str:
+    """The testbed's own file of entry points. Raises as `own`."""
+    try:
+        return _text_of(metadata.distribution(PROJECT))
+    except metadata.PackageNotFoundError:
+        raise _not_installed() from None
 
 
 def offered(group: str) -> tuple[list[metadata.EntryPoint], list[Unreadable]]:

@@ -19,7 +19,7 @@ from testbed.running.workers import OnProgress, PointWorker
 from testbed.signals import raise_if_stopped
 
 
-def join(address: str | None, stack: contextlib.ExitStack, on_retry: Callable[[str], None]) -> None:
+def join(address: str | None, stack: contextlib.ExitStack, on_retry: Callable[[str], None]) -> "JoinedHosts":
     """Connect to Ray, or start it here until `stack` closes.
 
     Args:
@@ -32,6 +32,7 @@ def join(address: str | None, stack: contextlib.ExitStack, on_retry: Callable[[s
     if connection.connect(address, on_retry):
         stack.callback(connection.disconnect)
     raise_if_stopped()  # where Ray was in a callback, which drops exceptions
+    return JoinedHosts(stack)
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,34 @@ class CheckingSession:
     def notes_of(self, run: PlannedRun, name: str) -> list[str]:
         """See `Coordinator.check`; raises what a check in this process raises."""
         return self.session.check(located(run.point.experiment), run.simulation_seed, name)
+
+
+class JoinedHosts:
+    """Hosts on the cluster that this process has joined; see `RemoteHosts`.
+
+    Args:
+        stack: see `join`.
+    """
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self._checking: CheckingSession | None = None
+
+    def start_checking(self, experiment: Experiment, points: int) -> None:
+        """See `RemoteHosts`."""
+        self._checking = CheckingSession(experiment, Shares.among(experiment.cluster, points))
+        self._stack.callback(self._checking.session.close)
+
+    def notes_of(self, run: PlannedRun, name: str) -> list[str]:
+        """See `RemoteHosts`."""
+        assert self._checking is not None, "start_checking comes first"
+        return self._checking.notes_of(run, name)
+
+    def workers(
+        self, observer: Observer, open_run: Callable[[PlannedRun], OpenRun], cluster: Cluster, points: int
+    ) -> list["RayWorker"]:
+        """See `RemoteHosts`."""
+        return for_points(observer, open_run, Shares.among(cluster, points), self._checking)
 
 
 def for_points(
