@@ -94,5 +94,10 @@ def compare(
     frame = table(runs, baseline, group_by=groups)
     found = [] if format == "csv" else findings(runs, baseline, group_by=groups, targets=reached)
     echo(render(frame, found, format, reached, names, narrow=width == "one"), nl=False)
+    if paired and len(frame) == 1:
+        messages().print(
+            "note: --paired: there is one row, which is paired with itself; give the runs of another protocol, too",
+            markup=False,
+        )
     if why:
         messages().print(f"note: no time to accuracy: {why}", markup=False)

@@ -47,13 +47,17 @@ _FORMS = {
 
 
 def chosen(names: str) -> list[str]:
-    """The names in ``a,b,c``, each once; raises `ExperimentError` for one that is no column."""
-    found = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    for name in found or [""]:
+    """The names in ``a,b,c``; raises `ExperimentError` for none, for one that is no column, and for one given twice."""
+    found = [name.strip() for name in names.split(",") if name.strip()]
+    if not found:
+        raise ExperimentError(f"--columns {names}: names no column; there are {', '.join(COLUMNS)}")
+    for name in found:
         if name not in COLUMNS:
             close = difflib.get_close_matches(name, COLUMNS, n=1)
             hint = f"did you mean {close[0]}? " if close else ""
             raise ExperimentError(f"--columns {name}: no such column; {hint}there are {', '.join(COLUMNS)}")
+        if found.count(name) > 1:
+            raise ExperimentError(f"--columns {names}: {name} is named {found.count(name)} times; name it once")
     return found
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.measures import per_round
-from analysis.comparison.rows import Row, baselines_of, rows_of
+from analysis.comparison.rows import Row, baseline_names, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S, summarise
 from analysis.statistics import Interval, mean_interval, ratio_interval
 from testbed.emulation.traces.schedule import FATES
@@ -64,7 +64,7 @@ def compare(
     """The overhead table: one row per protocol and setting, in the order of the runs.
 
     Columns: setting, label, protocol, aggregation, population, seeds (how many runs were pooled), baseline (its
-    label, with its setting where it serves other settings too),
+    label, with its setting where the label alone does not say which row it is),
     is_baseline; for each of round_s, client_s (s), server_bytes, client_bytes (means over *completed* rounds),
     round_s_per_update, server_bytes_per_update (failed rounds included) and transport_bytes (headers and
     acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
@@ -109,12 +109,11 @@ def summaries_of(rows: Sequence[Row], privacy_time_limit_s: float = PRIVACY_TIME
 def compared(rows: Sequence[Row], baselines: Sequence[Row | None], summaries: Summaries) -> pd.DataFrame:
     """`compare` of rows, the baseline of each, and the summaries of their runs."""
     found = {id(row): _measured(row, summaries[id(row)]) for row in rows}
-    across = {id(base) for row, base in zip(rows, baselines, strict=True) if base and base.setting != row.setting}
     records = []
-    for row, base in zip(rows, baselines, strict=True):
+    for row, base, name in zip(rows, baselines, baseline_names(rows, baselines), strict=True):
         record = found[id(row)]
         reference = found[id(base)] if base is not None else {}
-        record["baseline"] = None if base is None else base.full_label if id(base) in across else base.label
+        record["baseline"] = name
         record["is_baseline"] = base is row
         for cost in _COSTS:
             mean, other = record[cost], reference.get(cost)

@@ -8,6 +8,7 @@ import typer
 
 from testbed.cli.invocation import Debug, argument, examples, option, verb
 from testbed.cli.terminal import echo
+from testbed.extras import first_missing
 from testbed.plugins import skeletons
 
 NEW_EPILOG = examples(
@@ -30,4 +31,6 @@ def new(
     into = "" if out == Path() else f"cd {shlex.quote(str(out))} && "
     echo(f"wrote {module}, {test} and {experiment}")
     echo(f"  {into}python -m pytest {test.name}")
+    if first_missing("pytest"):
+        echo("    (pytest is not installed here: python -m pip install pytest)")
     echo(f"  {into}testbed run {experiment.name} --network in-process --out runs/{name}")

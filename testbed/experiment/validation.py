@@ -180,6 +180,15 @@ def _shown(given: Any) -> str:
     return f", not {text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}"
 
 
+def _nested(key: str, allowed: Sequence[str]) -> str:
+    """How to write a key with dots in a file, where its first part is a key of the section; else nothing."""
+    first, dot, rest = key.partition(".")
+    if not dot or first not in allowed or not all(rest.split(".")):
+        return ""
+    inner = f"{first}: {{{rest.replace('.', ': {')}: ...{'}' * (rest.count('.') + 1)}"
+    return f"keys with dots are for --set and sweep; in a file, nest it: {inner}"
+
+
 def _wording(problem: Any, model: type[BaseModel]) -> str:
     """What is wrong and what is allowed, without the path."""
     kind, context, message = problem["type"], problem.get("ctx") or {}, str(problem["msg"])
@@ -188,6 +197,8 @@ def _wording(problem: Any, model: type[BaseModel]) -> str:
         if (*section[:1], key) in _ELSEWHERE:
             return _ELSEWHERE[*section[:1], key]
         allowed = _keys_at(model, tuple(part for part in section if isinstance(part, str)))
+        if nested := _nested(str(key), allowed):
+            return f"unknown key; {nested}; allowed: {', '.join(allowed)}"
         close = difflib.get_close_matches(str(key), allowed, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         return f"unknown key; {hint}allowed: {', '.join(allowed)}"

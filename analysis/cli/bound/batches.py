@@ -1,12 +1,12 @@
 """``testbed bound verifiable-batch-partition`` and ``testbed plan batch-partition``: batches that clients verify."""
 
+from fractions import Fraction
 from typing import Annotated
 
 from analysis.cli.bound.selection import (
     Dishonest,
     Format,
     MinPopulation,
-    OverSelection,
     PlannedRounds,
     Population,
     Sufficiency,
@@ -17,6 +17,20 @@ from analysis.cli.bound.selection import (
 )
 from testbed.cli.invocation import Debug, examples, option
 from testbed.cli.terminal import echo
+
+_USUAL_OVER_SELECTION = Fraction(13, 10)
+_OverSelection = Annotated[
+    float | None,
+    option("A", "Over-selection factor a, at least 1.  \\[default: 1.3, or N/K where that is smaller]"),
+]
+
+
+def _factor(over_selection: float | None, population: int, participants: int) -> float | Fraction:
+    """The factor that is given, or the usual one as far as a small population allows it."""
+    if over_selection is not None:
+        return over_selection
+    return max(Fraction(1), min(_USUAL_OVER_SELECTION, Fraction(population, participants)))
+
 
 _LARGE = "--population 200000 --dishonest 1000 --participants 200"
 VERIFIABLE_EPILOG = examples(
@@ -32,7 +46,7 @@ def bound_verifiable(
     dishonest: Dishonest,
     participants: Annotated[int, option("K", "Participants of a round, K.", min=1)],
     privacy: Annotated[int, option("T", "Batch size T, which divides K.", min=1)],
-    over_selection: OverSelection = 1.3,
+    over_selection: _OverSelection = None,
     min_population: MinPopulation = None,
     eta: Annotated[float, option("E", "How many times their due share dishonest participants may reach.")] = 10.0,
     threshold: Threshold = "0.7",
@@ -49,9 +63,8 @@ def bound_verifiable(
     from analysis.bounds.verifiable_batch_partition import Setting, text, verifiable_bounds
 
     with in_options():
-        setting = Setting(
-            population, participants, privacy, over_selection, number_of(dishonest, population), min_population
-        )
+        factor = _factor(over_selection, population, participants)
+        setting = Setting(population, participants, privacy, factor, number_of(dishonest, population), min_population)
         row = verifiable_bounds(setting, eta, threshold_of(threshold), dropout)
     echo(render(row, format, text), nl=False)
 
@@ -71,7 +84,7 @@ def plan_batch_partition(
     target: Annotated[
         float, option("P", "What Pr[SecAgg fails] must not exceed: in a round, or with --rounds in all of them.")
     ],
-    over_selection: OverSelection = 1.3,
+    over_selection: _OverSelection = None,
     min_population: MinPopulation = None,
     threshold: Threshold = "0.7",
     dropout: Annotated[float, option("P", "Chance that a client does not answer.", min=0, max=1)] = 0.0,
@@ -83,7 +96,8 @@ def plan_batch_partition(
     """Verifiable batch partition's largest batch size for a target, or which parameter to change.
 
     Batches are whole candidates: a larger batch protects its members over more rounds, is less often there, and may
-    bring more dishonest participants at once. Every batch size that divides K is tried.
+    bring more dishonest participants at once. Every batch size that divides K is tried, as given and with more
+    over-selection.
     """
     from analysis.bounds.batch_partition_plan import batch_partition_plan, text
     from analysis.bounds.rows import render
@@ -91,6 +105,7 @@ def plan_batch_partition(
 
     with in_options():
         count = number_of(dishonest, population)
-        setting = Setting(population, participants, 1, over_selection, count, min_population)
+        factor = _factor(over_selection, population, participants)
+        setting = Setting(population, participants, 1, factor, count, min_population)
         row = batch_partition_plan(setting, threshold_of(threshold), dropout, target, sufficiency, rounds)
     echo(render(row, format, text), nl=False)

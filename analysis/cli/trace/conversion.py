@@ -160,6 +160,7 @@ def convert(
         "--match": match,
     }
     if kind != "availability":
+        _refuse_availability(source, kind, has_columns=time_column is not None or value_column is not None)
         convert_series(source, kind, format, given, out, force)
         return
     _refuse_traces(source, client_column, format)
@@ -178,13 +179,31 @@ def _refuse_traces(source: Path, client_column: str | None, format: str | None) 
     from testbed.emulation.traces.inspection import trace_in
 
     if source.is_file() and (what := trace_in(source)):
-        model = "schedule" if "schedule" in what else "trace"
-        raise TraceError(
-            f"{source}: {what} already; no conversion is needed, name it as it is: availability: {{model: {model}, "
-            f"path: {source}}}; `testbed trace inspect` shows it"
-        )
+        raise TraceError(f"{source}: {what} already; no conversion is needed, {_as_it_is(source, what)}")
     if format is None:
         refuse_series(source)
+
+
+def _refuse_availability(source: Path, kind: str, *, has_columns: bool) -> None:
+    """Raise `TraceError` for a trace of availability, or a schedule, where another kind is to be converted.
+
+    Args:
+        source: the file or folder.
+        kind: what is to be converted.
+        has_columns: whether columns are chosen; then a text is a table like any other.
+    """
+    if not source.is_file() or (has_columns and source.suffix != ".parquet"):
+        return
+    from testbed.emulation.traces.inspection import trace_in
+
+    if what := trace_in(source):
+        raise TraceError(f"{source}: {what}, and holds no {kind}; {_as_it_is(source, what)}")
+
+
+def _as_it_is(source: Path, what: str) -> str:
+    """How an experiment names the trace of clients that is in a file."""
+    model = "schedule" if "schedule" in what else "trace"
+    return f"name it as it is: availability: {{model: {model}, path: {source}}}; `testbed trace inspect` shows it"
 
 
 def _convert_availability(
