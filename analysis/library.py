@@ -1,7 +1,7 @@
 """Results of runs for notebooks, scripts and `testbed run`: tables, findings and the page, by directories.
 
-`from testbed import compare, compare_targets, findings, report` are services of this module. What takes seconds to
-import (pandas, matplotlib) is imported when a function is called.
+`from testbed import compare, compare_targets, findings, report` are services of this module. Libraries that take
+seconds to import (pandas, matplotlib) are imported when a function is called.
 """
 
 from collections.abc import Sequence

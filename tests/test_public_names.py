@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import testbed
-from testbed.plugins.entry_points import own
+from testbed.plugins.entry_points import own_points
 from testbed.plugins.services import GROUP
 from tests.repository import ROOT
 
@@ -41,7 +41,7 @@ def test_types_are_known_of_the_same_names_from_the_same_modules() -> None:
     tree = ast.parse(Path(testbed.__file__).read_text())
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     imported = {one.names[0].asname: one.module for one in block.body if isinstance(one, ast.ImportFrom)}
-    services = {name: own(GROUP)[f"library.{name}"].module for name in testbed._SERVICES}
+    services = {name: own_points(GROUP)[f"library.{name}"].module for name in testbed._SERVICES}
     assert imported == testbed._FROM | services
 
 

@@ -24,7 +24,7 @@ from testbed.experiment.reading import named_value
 from testbed.experiment.schema import Experiment, load, points, validated
 from testbed.extras import PROJECT
 from testbed.plugins.classes import PLUGIN_NAME
-from testbed.plugins.entry_points import text_of_own
+from testbed.plugins.entry_points import own_text
 from testbed.version import VERSION
 
 EXPERIMENT = "experiment.yaml"
@@ -239,7 +239,7 @@ def _metadata() -> dict[str, str]:
     They come before an installation on the node, whose entry points may be those of another version.
     """
     about = f"Metadata-Version: 2.1\nName: {PROJECT}\nVersion: {VERSION}\n"
-    return {f"{METADATA}/METADATA": about, f"{METADATA}/entry_points.txt": text_of_own()}
+    return {f"{METADATA}/METADATA": about, f"{METADATA}/entry_points.txt": own_text()}
 
 
 def _files(found: dict[str, Path], links: list[Path] | None = None) -> Iterator[tuple[str, Path]]:

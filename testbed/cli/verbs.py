@@ -1,7 +1,7 @@
 """The verbs of the `testbed` command: entry points of the group ``sortition_testbed.commands``, imported when called.
 
-An entry point ``compare = "analysis.cli.compare:compare"`` makes ``testbed compare`` what that `Verb` does, or the
-group of commands (a `typer.Typer`) that it is. Packages of other people add verbs by the same group.
+An entry point ``compare = "...:compare"`` names the `Verb` that ``testbed compare`` calls, or a group of commands (a
+`typer.Typer`). Packages of other people add verbs by the same group.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from testbed.cli.invocation import Verb
 from testbed.errors import InstallationError, reason
-from testbed.plugins.entry_points import offered, own, owner
+from testbed.plugins.entry_points import all_points, own_points, owner
 
 GROUP = "sortition_testbed.commands"
 
@@ -46,7 +46,7 @@ class _Commands(MutableMapping[str, Any]):
         self._added: dict[str, Any] = {}
 
     def __iter__(self) -> Iterator[str]:
-        ours = own(GROUP)
+        ours = own_points(GROUP)
         yield from (name for name in _PANEL_OF if name in ours)
         yield from sorted({*ours, *_others(), *self._added} - _PANEL_OF.keys())
 
@@ -66,7 +66,7 @@ class _Commands(MutableMapping[str, Any]):
 
     @staticmethod
     def _loaded(name: str) -> Any:
-        point = own(GROUP).get(name)
+        point = own_points(GROUP).get(name)
         if point is not None:
             return _command(name, point.load())
         return _foreign(name, _others()[name])
@@ -74,9 +74,9 @@ class _Commands(MutableMapping[str, Any]):
 
 def _others() -> dict[str, list[EntryPoint]]:
     """The verbs of other packages, by name: one entry point each, unless packages contend for a name."""
-    ours = own(GROUP)
+    ours = own_points(GROUP)
     points: dict[str, list[EntryPoint]] = {}
-    for point in offered(GROUP)[0]:
+    for point in all_points(GROUP)[0]:
         if point.name not in ours:
             points.setdefault(point.name, []).append(point)
     return points

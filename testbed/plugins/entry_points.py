@@ -31,18 +31,18 @@ class Unreadable:
     problem: str
 
 
-def own(group: str) -> Mapping[str, metadata.EntryPoint]:
+def own_points(group: str) -> Mapping[str, metadata.EntryPoint]:
     """The testbed's own entry points of a group, by name.
 
     Raises:
         InstallationError: the testbed is not installed, or its metadata are of an earlier version, which had no such
             group (an editable installation that was not renewed).
     """
-    return _own(group, tuple(sys.path))
+    return _own_points(group, tuple(sys.path))
 
 
 @lru_cache(maxsize=16)
-def _own(group: str, _path: tuple[str, ...]) -> Mapping[str, metadata.EntryPoint]:
+def _own_points(group: str, _path: tuple[str, ...]) -> Mapping[str, metadata.EntryPoint]:
     try:
         points = metadata.distribution(PROJECT).entry_points.select(group=group)
     except metadata.PackageNotFoundError:
@@ -61,15 +61,15 @@ def _not_installed() -> InstallationError:
 _REMEDY = "install it again, e.g. `pip install --editable .` in its folder"
 
 
-def text_of_own() -> str:
-    """The testbed's own file of entry points. Raises as `own`."""
+def own_text() -> str:
+    """The testbed's own file of entry points. Raises as `own_points`."""
     try:
         return _text_of(metadata.distribution(PROJECT))
     except metadata.PackageNotFoundError:
         raise _not_installed() from None
 
 
-def offered(group: str) -> tuple[list[metadata.EntryPoint], list[Unreadable]]:
+def all_points(group: str) -> tuple[list[metadata.EntryPoint], list[Unreadable]]:
     """The entry points of a group, of the first package of each name on the path; and the packages that are unreadable.
 
     `metadata.entry_points` does the same, and raises where a single package has a file that is none.

@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib import metadata
 
 from testbed.errors import ExperimentError
-from testbed.plugins.entry_points import offered, owner
+from testbed.plugins.entry_points import all_points, owner
 
 GROUP = "sortition_testbed.plugins"
 
@@ -75,7 +75,7 @@ def installed() -> tuple[Plugin, ...]:
 
 @lru_cache(maxsize=4)
 def _installed(_path: tuple[str, ...]) -> tuple[Plugin, ...]:
-    points, unreadable = offered(GROUP)
+    points, unreadable = all_points(GROUP)
     points.sort(key=lambda point: (point.name, point.value))
     owners = {name: [owner(point) for point in points if point.name == name] for name in {one.name for one in points}}
     times = Counter(point.name for point in points)

@@ -8,7 +8,7 @@ from testbed.workload.section import WorkloadSection
 
 
 def build(section: WorkloadSection, population: int, seed: int) -> Workload:
-    """The workload that an experiment describes; call it once in every process that trains or evaluates.
+    """Build the workload that an experiment describes; call this once in every process that trains or evaluates.
 
     Args:
         section: the experiment's ``workload``.

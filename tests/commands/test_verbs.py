@@ -10,7 +10,7 @@ import pytest
 
 from testbed.cli.verbs import GROUP, OTHERS, PANELS
 from testbed.extras import PROJECT
-from testbed.plugins.entry_points import own
+from testbed.plugins.entry_points import own_points
 from tests.commands.conftest import Ended
 from tests.repository import ROOT
 
@@ -61,7 +61,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 def test_each_verb_of_ours_has_its_place_in_the_help() -> None:
     places = [name for names in PANELS.values() for name in names]
-    assert sorted(places) == sorted(own(GROUP))
+    assert sorted(places) == sorted(own_points(GROUP))
     assert len(places) == len(set(places))
 
 
@@ -69,9 +69,9 @@ def test_a_verb_imports_no_other() -> None:
     code = f"""
 import sys
 from testbed.cli import main
-from testbed.plugins.entry_points import own
+from testbed.plugins.entry_points import own_points
 assert main(["new", "--help"]) == 0
-print(*sorted({{point.module for point in own({GROUP!r}).values()}} & sys.modules.keys()))
+print(*sorted({{point.module for point in own_points({GROUP!r}).values()}} & sys.modules.keys()))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.splitlines()[-1] == "testbed.cli.new"
@@ -103,7 +103,7 @@ def test_a_verb_that_cannot_be_imported_spoils_no_other(install: Install, call: 
     assert "Not usable: of broken 1.5" in ended.out
 
 
-def test_what_is_no_verb_is_refused(install: Install, call: Call) -> None:
+def test_an_object_that_is_no_verb_is_refused(install: Install, call: Call) -> None:
     install("careless", {"careless": "careless_module:NUMBER"}, careless_module="NUMBER = 3\n")
     (line,) = call("careless").errors
     assert "TypeError: 3 is neither a Verb of testbed.cli.invocation nor a typer.Typer" in line

@@ -9,7 +9,7 @@ import pytest
 import testbed
 from testbed.errors import InstallationError
 from testbed.plugins import entry_points
-from testbed.plugins.entry_points import own
+from testbed.plugins.entry_points import own_points
 from testbed.plugins.services import GROUP, service
 from tests.repository import ROOT
 
@@ -26,10 +26,10 @@ def asked_for() -> Iterator[str]:
 
 
 def test_the_services_that_are_asked_for_are_those_that_are_registered() -> None:
-    assert sorted(set(asked_for())) == sorted(own(GROUP))
+    assert sorted(set(asked_for())) == sorted(own_points(GROUP))
 
 
-@pytest.mark.parametrize("name", own(GROUP))
+@pytest.mark.parametrize("name", own_points(GROUP))
 def test_a_service_can_be_imported(name: str) -> None:
     assert service(name) is not None
 
@@ -41,6 +41,6 @@ def test_a_name_that_the_installation_lacks_is_a_line() -> None:
 
 def test_a_project_that_is_not_installed_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [str(tmp_path)])
-    for ask in (lambda: own(GROUP), entry_points.text_of_own):
+    for ask in (lambda: own_points(GROUP), entry_points.own_text):
         with pytest.raises(InstallationError, match=r"^sortition-testbed is not installed for .*; install it again"):
             ask()
