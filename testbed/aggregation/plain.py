@@ -8,12 +8,12 @@ withstands poisoned ones (`testbed.aggregation.robust_rules`).
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, model_validator
+from pydantic import model_validator
 
 from testbed.aggregation.compression import Compressor, Uncompressed, uncompressed_only
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
 from testbed.aggregation.ring_elements import NoisePolicy, NoisyParameters, NoisyProtocol, NoisyRole, noise_policy_of
-from testbed.aggregation.robust_rules import RobustKey, RobustRule, RobustSection, combined, robust_rule
+from testbed.aggregation.robust_rules import RobustKey, RobustRule, combined, robust_rule
 from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RunError
 from testbed.messages import Count, Message, RoundNumber, Vector
@@ -26,6 +26,7 @@ class PlainParameters(NoisyParameters):
     """The server sees every update, with its share of noise where participants add some."""
 
     stages: ClassVar[tuple[str, ...]] = ("plain/update",)
+    asynchronous_buffer: ClassVar[Literal["server", "clients"] | None] = "server"
 
     protocol: Literal["plain"] = "plain"
     robust: RobustKey = None
@@ -45,6 +46,10 @@ class PlainParameters(NoisyParameters):
                 "robust; set weights: equal"
             )
         return self
+
+    def named_classes(self) -> list[tuple[str, str]]:
+        """Add the robust rule."""
+        return [*super().named_classes(), ("robust.rule", getattr(self.robust, "rule", ""))]
 
     def check(self, participants: int) -> None:
         """A rule needs some participants more than it withstands dishonest ones."""
@@ -72,11 +77,6 @@ class PlainParameters(NoisyParameters):
     def compressor(self) -> Compressor:
         """What is sent of updates without noise."""
         return Uncompressed() if self.compression is None else self.compression.made()
-
-
-def robust_of(parameters: BaseModel) -> RobustSection | None:
-    """The section; None also for parameters that have none."""
-    return parameters.robust if isinstance(parameters, PlainParameters) else None
 
 
 class Update(Message, frozen=True):
@@ -159,6 +159,10 @@ class Plain(NoisyProtocol):
     def roles(self) -> list[RoleSpec]:
         """See `AggregationProtocol.roles`."""
         return [RoleSpec(PlainClient, self.parameters)]
+
+    def upload_question(self, round_number: int) -> Message:
+        """Fetch updates one by one: the server may see each of them."""
+        return SendUpdate(round_number)
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         """See `AggregationProtocol.aggregate`. Updates without weight, or with more than one where all are equal, of

@@ -2,7 +2,6 @@
 
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.aggregation.ring_elements import compression_of, noise_of
 from testbed.privacy.canaries import CanarySection
 from testbed.workload.section import WorkloadSection
@@ -27,7 +26,7 @@ def check_canaries(
     section.check(population, population - (0 if adversary is None else adversary.number_of(population)))
     samples = f"aggregation.protocol: {aggregation.protocol}, which protects samples"
     others = {
-        samples: isinstance(aggregation, RandomParticipationParameters),
+        samples: aggregation.protects_samples,
         "aggregation.compression": compression_of(aggregation) is not None,
         "workload.drift_correction": workload.drift_correction is not None,
         "workload.local_layers": workload.local_layers is not None,

@@ -16,7 +16,6 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 from testbed.adversary.section import name_of
-from testbed.aggregation.plain import robust_of
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.files import limits
@@ -162,8 +161,7 @@ def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
     named = [
         ("selection.protocol", experiment.selection.protocol),
         ("aggregation.protocol", experiment.aggregation.protocol),
-        ("aggregation.server_optimizer.name", getattr(experiment.aggregation.server_optimizer, "name", "")),
-        ("aggregation.robust.rule", getattr(robust_of(experiment.aggregation), "rule", "")),
+        *((f"aggregation.{key}", name) for key, name in experiment.aggregation.named_classes()),
         *experiment.workload.own,
         ("devices.model", experiment.devices.model),
         ("links.model", experiment.links.model or ""),

@@ -24,9 +24,8 @@ from pydantic import (
 from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation import catalogue as aggregations
-from testbed.aggregation.contract import AggregationParameters
+from testbed.aggregation.contract import AggregationParameters, keeps_masks_symbolic
 from testbed.aggregation.ring_elements import compression_of, noise_of
-from testbed.aggregation.secagg.parameters import SecAggParameters, keeps_masks_symbolic
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.client_classes import MOST_CLASSES, ClientClass, check_classes
 from testbed.emulation.devices import Devices
@@ -53,7 +52,6 @@ from testbed.messages import MOST_CLIENTS
 from testbed.privacy.section import PrivacySection
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters
-from testbed.selection.random_selection import RandomParameters
 from testbed.spelling import did_you_mean
 from testbed.workload.section import WorkloadSection
 
@@ -94,8 +92,8 @@ class Experiment(Section):
         description="A target that ends the run after the round whose evaluation meets it",
     )
     workload: WorkloadSection = Field(default_factory=WorkloadSection, description="What the clients learn")
-    selection: SelectionSection = Field(default_factory=RandomParameters, description="Who takes part")
-    aggregation: AggregationSection = Field(default_factory=SecAggParameters, description="How updates become one")
+    selection: SelectionSection = Field(default_factory=selections.DEFAULT, description="Who takes part")
+    aggregation: AggregationSection = Field(default_factory=aggregations.DEFAULT, description="How updates become one")
     links: Links = Field(default_factory=Links, description="Bandwidth and latency")
     devices: Devices = Field(default_factory=Devices, description="How fast the clients compute")
     classes: Annotated[dict[str, ClientClass], Field(max_length=MOST_CLASSES)] = Field(
@@ -187,7 +185,9 @@ class Experiment(Section):
             if self.asynchronous is not None:
                 self.asynchronous.check(self.population, self.selection, self.aggregation)
                 self.asynchronous.check_learning(self.workload)
-                self.asynchronous.check_world(self.time, self.links, self.availability, self.adversary)
+                self.asynchronous.check_world(
+                    self.time, self.links, self.availability, self.adversary, self.aggregation
+                )
             section = "privacy"
             check_reported_losses(ledger.report_losses, self.selection, self.aggregation, self.adversary)
             check_canaries(ledger.canaries, self.population, self.adversary, self.aggregation, self.workload)

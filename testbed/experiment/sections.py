@@ -56,20 +56,24 @@ class UserDefinedAggregation(AggregationParameters):
         return {key: value for key, value in written.items() if key in self.model_fields_set}
 
 
-def _section(built_in: Iterable[Any], own: Any, default: str) -> Any:
+def _section(built_in: Iterable[Any], own: Any, default: Any) -> Any:
     """The union of the parameters of the protocols built in, told apart by their names, and of a user-defined class."""
-    tagged = [Annotated[kind, Tag(str(kind.model_fields["protocol"].default))] for kind in built_in]
+    tagged = [Annotated[kind, Tag(_name(kind))] for kind in built_in]
     return Annotated[
-        Union[*tagged, Annotated[own, Tag(USER_DEFINED)]], Discriminator(alternative_by("protocol", default))
+        Union[*tagged, Annotated[own, Tag(USER_DEFINED)]], Discriminator(alternative_by("protocol", _name(default)))
     ]
+
+
+def _name(parameters: Any) -> str:
+    return str(parameters.model_fields["protocol"].default)
 
 
 if TYPE_CHECKING:  # what all of them have; the unions themselves are made of what the catalogues list
     SelectionSection = SelectionParameters
     AggregationSection = AggregationParameters
 else:
-    SelectionSection = _section(selections.PROTOCOLS, UserDefinedSelection, "random")
-    AggregationSection = _section(aggregations.PROTOCOLS, UserDefinedAggregation, "secagg")
+    SelectionSection = _section(selections.PROTOCOLS, UserDefinedSelection, selections.DEFAULT)
+    AggregationSection = _section(aggregations.PROTOCOLS, UserDefinedAggregation, aggregations.DEFAULT)
 
 
 _COSTS_SCHEMA = WithJsonSchema(

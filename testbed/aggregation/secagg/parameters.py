@@ -1,11 +1,10 @@
 """The experiment's section `aggregation` for `secagg`."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from testbed.aggregation.compression import RandomK, check_summed
-from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.ring_elements import NoisyParameters
 from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
@@ -30,6 +29,7 @@ class SecAggParameters(NoisyParameters):
 
     removes_noise: ClassVar[bool] = True
     keeps_masks: ClassVar[bool] = True
+    asynchronous_buffer: ClassVar[Literal["server", "clients"] | None] = "clients"
     stages: ClassVar[tuple[str, ...]] = (
         "secagg/advertise-keys",
         "secagg/share-keys",
@@ -192,29 +192,37 @@ class SecAggParameters(NoisyParameters):
                 f"at most {participants - t}, since a round with fewer than t = {t} ends"
             )
 
+    def check_asynchronous(self, concurrency: int, participants: int) -> None:
+        """Clients keep their places while they wait, and were sent different models."""
+        if concurrency < participants:
+            raise ValueError(
+                f"concurrency: {concurrency}, and a buffer is of selection.participants: {participants}; under secure "
+                "aggregation at least as many, as clients keep their places"
+            )
+        if self.model_binding == "signed":
+            raise ValueError(
+                "goes without aggregation.model_binding: signed, as clients of one buffer were sent different models; "
+                "set it to none, and see docs/how-to/asynchronous.md for what that gives up"
+            )
+
+    def for_asynchronous_rounds(self) -> Self:
+        """Do not bind updates to one model unless the experiment says so."""
+        if "model_binding" in self.model_fields_set:
+            return self
+        unbound = self.model_copy(update={"model_binding": "none"})
+        unbound.model_fields_set.discard("model_binding")
+        return unbound
+
+    def asynchronous_notes(self) -> list[str]:
+        """Say that updates are not bound to one model."""
+        if "model_binding" in self.model_fields_set:
+            return []
+        return [
+            "asynchronous rounds go without aggregation.model_binding (none), as clients of one buffer were sent "
+            "different models; docs/how-to/asynchronous.md says what that gives up"
+        ]
+
     def check_weights(self, participants: int, maximum_weight: int) -> None:
         """The weighted sum must fit the ring; whether it does with noise is a question of the dimension."""
         if self.noise is None:
             self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)
-
-
-def keeps_masks_symbolic(parameters: BaseModel, work_is_modelled: bool) -> bool:
-    """Whether clients of an aggregation keep their masks as seeds (`testbed.network.masked_vectors`).
-
-    Args:
-        parameters: the section `aggregation`.
-        work_is_modelled: nobody measures how long it takes to expand masks, or waits for it.
-
-    Raises:
-        ValueError: if the experiment asks for what its clock does not allow.
-    """
-    if not isinstance(parameters, AggregationParameters) or not parameters.keeps_masks:
-        return False
-    if parameters.masks == "materialised":
-        return False
-    if parameters.masks == "symbolic" and not work_is_modelled:
-        raise ValueError(
-            "masks: symbolic: masks that are not expanded take no time that could be measured or waited for; leave it "
-            "out, or set time.compute: modelled and time.clock: virtual"
-        )
-    return work_is_modelled
