@@ -25,7 +25,8 @@ from testbed.commands.invocation import (
     group,
     option,
 )
-from testbed.commands.terminal import clock_time, echo, messages, without_colours
+from testbed.commands.terminal import echo, messages, without_colours
+from testbed.durations import clock_time
 from testbed.errors import ExperimentError
 from testbed.signals import STOP_CODES, stop_code
 

@@ -5,7 +5,6 @@ Which there are is read from the packages' metadata; nothing is imported here, s
 spoils no experiment that does not name it.
 """
 
-import difflib
 import re
 import sys
 from collections import Counter
@@ -15,6 +14,7 @@ from functools import lru_cache
 from importlib import metadata
 
 from testbed.errors import ExperimentError, reason
+from testbed.spelling import similar
 
 GROUP = "sortition_testbed.plugins"
 
@@ -136,7 +136,7 @@ def named(kind: str, name: str, key: str) -> Plugin | None:
     offered = {one.name: one for one in installed() if one.kind == kind}
     plugin = offered.get(name)
     if plugin is None:
-        if close := difflib.get_close_matches(name, offered, n=1):
+        if close := similar(name, offered):
             raise ExperimentError(f"{key}: unknown {name!r}; did you mean {close[0]!r} of {offered[close[0]].origin}?")
         return None
     if plugin.problem:
