@@ -27,7 +27,6 @@ import numpy as np
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.aggregation.pine.charges import charge_prepare
 from testbed.aggregation.pine.client import PineClient
-from testbed.aggregation.pine.helper import PineHelper
 from testbed.aggregation.pine.messages import (
     DrawVerifyKey,
     PrepareReports,
@@ -37,6 +36,7 @@ from testbed.aggregation.pine.messages import (
     SumReports,
 )
 from testbed.aggregation.pine.parameters import PineParameters
+from testbed.aggregation.pine.second_aggregator import PineHelper
 from testbed.aggregation.secagg.checks import at_least, digest_of_training
 from testbed.arrays import Ids
 from testbed.crypto import field64
