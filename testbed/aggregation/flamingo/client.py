@@ -24,7 +24,7 @@ from testbed.aggregation.flamingo.messages import (
     seed_content,
 )
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
-from testbed.aggregation.participant import Participant
+from testbed.aggregation.kit.participant import Participant
 from testbed.crypto import prf, remembered, threshold_elgamal
 from testbed.crypto.dealing import share_each
 from testbed.emulation.compute.cost import meter

@@ -33,7 +33,7 @@ from testbed.aggregation.flamingo.set_up_messages import (
     seal_dealt,
 )
 from testbed.aggregation.flamingo.state import opened_state, sealed_state
-from testbed.aggregation.participant import Participant
+from testbed.aggregation.kit.participant import Participant
 from testbed.committee.choice import verified
 from testbed.committee.messages import CommitteeList
 from testbed.crypto import InvalidShares, InvalidSignature, OpeningFailed, feldman, remembered, signatures

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.participant import Participant, row
+from testbed.aggregation.kit.participant import Participant, row
 from testbed.aggregation.pine.charges import charge_shard
 from testbed.aggregation.pine.messages import SEALING_PURPOSE, Submission, Submit, context_digest, seal_share
 from testbed.aggregation.pine.parameters import PineParameters

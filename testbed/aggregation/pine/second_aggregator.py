@@ -6,7 +6,7 @@ shares open: only for what those clients were told, too (`context_digest`).
 
 from typing import ClassVar
 
-from testbed.aggregation.participant import Participant, row
+from testbed.aggregation.kit.participant import Participant, row
 from testbed.aggregation.pine.charges import charge_combine, charge_prepare
 from testbed.aggregation.pine.client import ORDER
 from testbed.aggregation.pine.messages import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
-from testbed.aggregation.participant import Participant
+from testbed.aggregation.kit.participant import Participant
 from testbed.aggregation.secagg.messages import (
     AdvertOf,
     SharesFor,

@@ -40,7 +40,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.participant import row
+from testbed.aggregation.kit.participant import row
 from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
