@@ -28,7 +28,7 @@ from testbed.aggregation.flamingo.set_up_messages import (
     dealing_content,
     dealings_digest,
 )
-from testbed.aggregation.secagg.checks import at_least, verify
+from testbed.aggregation.kit.server_checks import at_least, verify
 from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.committee.choice import chosen
 from testbed.committee.parameters import CommitteeSection

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
+from testbed.aggregation.kit.server_checks import at_least, digest_of_training
 from testbed.aggregation.pine.charges import charge_prepare
 from testbed.aggregation.pine.client import PineClient
 from testbed.aggregation.pine.messages import (
@@ -37,7 +38,6 @@ from testbed.aggregation.pine.messages import (
 )
 from testbed.aggregation.pine.parameters import PineParameters
 from testbed.aggregation.pine.second_aggregator import PineHelper
-from testbed.aggregation.secagg.checks import at_least, digest_of_training
 from testbed.arrays import Ids
 from testbed.crypto import field64
 from testbed.crypto.field64 import Elements
