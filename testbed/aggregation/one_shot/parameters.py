@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from testbed.aggregation.contract import AggregationParameters
+from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
 from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
 from testbed.batches import Batches
 from testbed.committee.messages import STAGE
 from testbed.committee.parameters import CommitteeSection

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
+from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
 from testbed.batches import Batches
 from testbed.counts import rounded_up
 from testbed.crypto.field64 import PRIME

@@ -5,9 +5,9 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from testbed.aggregation.compression import RandomK, check_summed
+from testbed.aggregation.kit.batch_policy import AtomicBatches, BatchPolicy
 from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.ring_elements import NoisyParameters
-from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
 from testbed.aggregation.secagg.noise import (
     KeptNoise,
     NoiseAfterwards,

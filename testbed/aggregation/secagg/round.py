@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.kit.batch_policy import BatchPolicy
 from testbed.aggregation.kit.server_checks import at_least
-from testbed.aggregation.secagg.batches import BatchPolicy
 from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     AdvertOf,

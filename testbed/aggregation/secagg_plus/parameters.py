@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
+from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg_plus.bound import (
     Neighbourhood,
