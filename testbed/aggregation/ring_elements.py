@@ -1,6 +1,6 @@
 """From float updates to ring elements and back, with noise (`aggregation.noise`) or without.
 
-Without: see `testbed.aggregation.quantisation`.
+Without: see `testbed.aggregation.kit.quantisation`.
 
 A `NoisePolicy` says how an update becomes ring elements and how the sum of such elements becomes a mean. `AddedNoise`
 is the one with noise of the participants: each adds its share of the noise that is planned for so many as take part in

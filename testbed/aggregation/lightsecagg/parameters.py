@@ -7,7 +7,7 @@ from pydantic import Field
 
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
-from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.batches import Batches
 from testbed.counts import rounded_down, rounded_up
 from testbed.crypto.prime_field import PRIME

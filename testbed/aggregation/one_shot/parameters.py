@@ -7,7 +7,7 @@ from pydantic import Field
 
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
-from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.batches import Batches
 from testbed.committee.messages import STAGE
 from testbed.committee.parameters import CommitteeSection
