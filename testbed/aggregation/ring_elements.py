@@ -17,7 +17,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from testbed.aggregation.compression import CompressionKey, uncompressed_only
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol, AggregationRound
-from testbed.aggregation.server_noise import ServerNoise
+from testbed.aggregation.kit.server_noise import ServerNoise
 from testbed.errors import Refusal, RoundAborted
 from testbed.network.masked_vectors import Elements
 from testbed.network.sums import reduced
