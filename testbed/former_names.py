@@ -130,7 +130,7 @@ MODULES: Mapping[str, str] = {
     "testbed.aggregation.neighbourhood_bound": "testbed.aggregation.secagg_plus.bound",
     "testbed.aggregation.neighbourhood_graph": "testbed.aggregation.secagg_plus.graph",
     "testbed.aggregation.noise_removal": "testbed.aggregation.secagg.noise",
-    "testbed.aggregation.noisy_sums": "testbed.aggregation.ring_elements",
+    "testbed.aggregation.noisy_sums": "testbed.aggregation.kit.ring_elements",
     "testbed.aggregation.secagg_client": "testbed.aggregation.secagg.client",
     "testbed.aggregation.secagg_messages": "testbed.aggregation.secagg.messages",
     "testbed.aggregation.secagg_parameters": "testbed.aggregation.secagg.parameters",

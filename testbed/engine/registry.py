@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
-from testbed.aggregation.ring_elements import NoisyProtocol, noise_of
+from testbed.aggregation.kit.ring_elements import NoisyProtocol, noise_of
 from testbed.errors import ExperimentError
 from testbed.former_names import CONTRACT, check_overrides
 from testbed.plugins import options as plugin_options

@@ -7,7 +7,7 @@ from pydantic import Field
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.ring_elements import noise_of
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.emulation.availability import Scheduled
 from testbed.emulation.availability.section import AvailabilityModel
 from testbed.emulation.links import Links, Transport

@@ -26,7 +26,7 @@ from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters, keeps_masks_symbolic
-from testbed.aggregation.ring_elements import compression_of, noise_of
+from testbed.aggregation.kit.ring_elements import compression_of, noise_of
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.client_classes import MOST_CLASSES, ClientClass, check_classes
 from testbed.emulation.devices import Devices

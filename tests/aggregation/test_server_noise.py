@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.kit.ring_elements import ServerAddedNoise
 from testbed.aggregation.kit.server_noise import ServerNoise
 from testbed.aggregation.plain import Plain, PlainParameters
-from testbed.aggregation.ring_elements import ServerAddedNoise
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters

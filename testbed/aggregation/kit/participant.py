@@ -6,7 +6,7 @@ Each protocol's participant has a table of which question it answers when (`test
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
-from testbed.aggregation.ring_elements import NoisyRole
+from testbed.aggregation.kit.ring_elements import NoisyRole
 from testbed.crypto import InvalidSignature, remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from testbed.aggregation.compression import RandomK
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.kit.quantisation import Quantisation
-from testbed.aggregation.ring_elements import AddedNoise, NoisePolicy, NoisyRole, ServerAddedNoise
+from testbed.aggregation.kit.ring_elements import AddedNoise, NoisePolicy, NoisyRole, ServerAddedNoise
 from testbed.aggregation.secagg.messages import Many, ShareOf, Shares, Unmask, sealed_bytes
 from testbed.aggregation.secagg.share_recovery import recover
 from testbed.crypto.shamir import SHARE_BYTES

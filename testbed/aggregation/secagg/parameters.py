@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from testbed.aggregation.compression import RandomK, check_summed
 from testbed.aggregation.kit.batch_policy import AtomicBatches, BatchPolicy
 from testbed.aggregation.kit.quantisation import Quantisation
-from testbed.aggregation.ring_elements import NoisyParameters
+from testbed.aggregation.kit.ring_elements import NoisyParameters
 from testbed.aggregation.secagg.noise import (
     KeptNoise,
     NoiseAfterwards,

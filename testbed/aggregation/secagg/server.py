@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
 from testbed.aggregation.kit.batch_policy import BatchPolicy
+from testbed.aggregation.kit.ring_elements import NoisyProtocol
 from testbed.aggregation.kit.server_checks import digest_of_training, verify
-from testbed.aggregation.ring_elements import NoisyProtocol
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
