@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from testbed.aggregation.compression import Compressor, Uncompressed, uncompressed_only
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
+from testbed.aggregation.kit.compression import Compressor, Uncompressed, uncompressed_only
 from testbed.aggregation.kit.ring_elements import (
     NoisePolicy,
     NoisyParameters,

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
-from testbed.aggregation.compression import CompressionKey, uncompressed_only
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol, AggregationRound
+from testbed.aggregation.kit.compression import CompressionKey, uncompressed_only
 from testbed.aggregation.kit.server_noise import ServerNoise
 from testbed.errors import Refusal, RoundAborted
 from testbed.network.masked_vectors import Elements

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.compression import RandomK
 from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.kit.compression import RandomK
 from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.aggregation.kit.ring_elements import AddedNoise, NoisePolicy, NoisyRole, ServerAddedNoise
 from testbed.aggregation.secagg.messages import Many, ShareOf, Shares, Unmask, sealed_bytes
@@ -121,7 +121,7 @@ class WithoutNoise(SecAggNoise):
 
 
 class SampledCoordinates(WithoutNoise):
-    """Updates are quantised in the round's coordinates alone (`testbed.aggregation.compression`), the same of all.
+    """Updates are quantised in the round's coordinates alone (`testbed.aggregation.kit.compression`), the same of all.
 
     Args:
         quantisation, weighted: as in `WithoutNoise`.

@@ -4,8 +4,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from testbed.aggregation.compression import RandomK, check_summed
 from testbed.aggregation.kit.batch_policy import AtomicBatches, BatchPolicy
+from testbed.aggregation.kit.compression import RandomK, check_summed
 from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.aggregation.kit.ring_elements import NoisyParameters
 from testbed.aggregation.secagg.noise import (
