@@ -32,7 +32,7 @@ from testbed.aggregation.flamingo.messages import (
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.flamingo.set_up_member import ORDER, SetUpMember
 from testbed.aggregation.flamingo.set_up_messages import AnswerComplaints, CheckDealings, Deal, FinishSetUp
-from testbed.aggregation.secagg.messages import ShareOf
+from testbed.aggregation.kit.message_parts import ShareOf
 from testbed.crypto import (
     InvalidKey,
     InvalidSignature,

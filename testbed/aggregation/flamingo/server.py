@@ -47,8 +47,8 @@ from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.flamingo.round import Edge, FlamingoRound
 from testbed.aggregation.flamingo.seeds import recovered_pair_seeds, recovered_self_masks
 from testbed.aggregation.flamingo.service import service_of_round
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.kit.server_checks import at_least, verify, warn_of_weak_binding
-from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.arrays import Ids
 from testbed.committee.sortition import committee_roles
 from testbed.crypto import edwards25519, remembered, threshold_elgamal

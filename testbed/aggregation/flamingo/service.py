@@ -28,8 +28,8 @@ from testbed.aggregation.flamingo.set_up_messages import (
     dealing_content,
     dealings_digest,
 )
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.kit.server_checks import at_least, verify
-from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.committee.choice import chosen
 from testbed.committee.parameters import CommitteeSection
 from testbed.crypto import InvalidShares, remembered

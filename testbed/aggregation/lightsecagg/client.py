@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from testbed.aggregation.kit.message_parts import point_of
 from testbed.aggregation.kit.participant import Participant, row
 from testbed.aggregation.lightsecagg.messages import (
     KEYS_DOMAIN,
@@ -25,7 +26,6 @@ from testbed.aggregation.lightsecagg.messages import (
     seal_piece,
 )
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
-from testbed.aggregation.secagg.messages import point_of
 from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import TAG_BYTES

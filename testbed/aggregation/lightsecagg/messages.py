@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.secagg.messages import MAXIMUM_PARTICIPANTS
+from testbed.aggregation.kit.message_parts import MAXIMUM_PARTICIPANTS
 from testbed.crypto import OpeningFailed, encryption, prf
 from testbed.crypto.prime_field import Elements, elements_from_bytes, elements_to_bytes
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content

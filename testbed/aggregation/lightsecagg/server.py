@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.kit.message_parts import point_of
 from testbed.aggregation.kit.server_checks import at_least, digest_of_training, verify
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
 from testbed.aggregation.lightsecagg.messages import (
@@ -33,7 +34,6 @@ from testbed.aggregation.lightsecagg.messages import (
     advert_content,
 )
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
-from testbed.aggregation.secagg.messages import point_of
 from testbed.arrays import Ids
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import TAG_BYTES

@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from testbed.aggregation.kit.message_parts import point_of
 from testbed.aggregation.kit.participant import Participant, row
 from testbed.aggregation.one_shot.charges import charge_shares
 from testbed.aggregation.one_shot.messages import (
@@ -18,7 +19,6 @@ from testbed.aggregation.one_shot.messages import (
     seal_share,
 )
 from testbed.aggregation.one_shot.parameters import OneShotParameters
-from testbed.aggregation.secagg.messages import point_of
 from testbed.committee.choice import verified
 from testbed.committee.messages import CommitteeList
 from testbed.crypto import remembered

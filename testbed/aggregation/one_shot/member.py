@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.kit.participant import Participant, row
 from testbed.aggregation.one_shot.charges import charge_opening
 from testbed.aggregation.one_shot.client import ORDER, code_of
@@ -31,7 +32,6 @@ from testbed.aggregation.one_shot.messages import (
     survivors_content,
 )
 from testbed.aggregation.one_shot.parameters import OneShotParameters
-from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.committee.choice import verified
 from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.encryption import NONCE_BYTES

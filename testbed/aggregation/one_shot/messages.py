@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.secagg.messages import MAXIMUM_PARTICIPANTS, SignatureOf
+from testbed.aggregation.kit.message_parts import MAXIMUM_PARTICIPANTS, SignatureOf
 from testbed.committee.messages import CommitteeList
 from testbed.committee.parameters import MOST_MEMBERS
 from testbed.crypto import OpeningFailed, encryption, prf

@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.kit.message_parts import SignatureOf, point_of
 from testbed.aggregation.kit.server_checks import at_least, digest_of_training, verify
 from testbed.aggregation.one_shot.charges import charge_values
 from testbed.aggregation.one_shot.client import OneShotClient
@@ -49,7 +50,6 @@ from testbed.aggregation.one_shot.messages import (
     survivors_content,
 )
 from testbed.aggregation.one_shot.parameters import OneShotParameters
-from testbed.aggregation.secagg.messages import SignatureOf, point_of
 from testbed.arrays import Ids
 from testbed.committee.choice import chosen
 from testbed.committee.messages import CommitteeList

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.secagg.messages import MAXIMUM_PARTICIPANTS
+from testbed.aggregation.kit.message_parts import MAXIMUM_PARTICIPANTS
 from testbed.crypto import encryption, prf
 from testbed.crypto.encryption import NONCE_BYTES as SEALING_NONCE_BYTES
 from testbed.crypto.pine import NONCE_BYTES, PineVdaf

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.aggregation.kit.message_parts import ShareOf, SignatureOf
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
     MASK_KEY,
@@ -27,10 +28,8 @@ from testbed.aggregation.secagg.messages import (
     SealedFromPeers,
     ShareKey,
     ShareKeys,
-    ShareOf,
     Shares,
     SharesFor,
-    SignatureOf,
     SurvivorsSignature,
     Unmask,
     UnmaskSurvivors,

@@ -20,9 +20,10 @@ import numpy.typing as npt
 
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.kit.compression import RandomK
+from testbed.aggregation.kit.message_parts import Many, ShareOf
 from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.aggregation.kit.ring_elements import AddedNoise, NoisePolicy, NoisyRole, ServerAddedNoise
-from testbed.aggregation.secagg.messages import Many, ShareOf, Shares, Unmask, sealed_bytes
+from testbed.aggregation.secagg.messages import Shares, Unmask, sealed_bytes
 from testbed.aggregation.secagg.share_recovery import recover
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
