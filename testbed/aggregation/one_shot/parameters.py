@@ -5,10 +5,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
+from testbed.aggregation.kit.parameters import ClipKey, LevelsBitsKey, QuantisedParameters
 from testbed.aggregation.kit.quantisation import Quantisation
-from testbed.batches import Batches
 from testbed.committee.messages import STAGE
 from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import committee_stages
@@ -41,7 +39,7 @@ class PackedQuantisation(Quantisation):
         )
 
 
-class OneShotParameters(AggregationParameters):
+class OneShotParameters(QuantisedParameters):
     """Sums that hide every single update, from clients that say one thing once, and a committee that unmasks."""
 
     stages: ClassVar[tuple[str, ...]] = (
@@ -69,8 +67,8 @@ class OneShotParameters(AggregationParameters):
     bits: int = Field(
         31, ge=8, le=MOST_WIDTH, description="Bits of a sum's coordinate; up to 27, three of them share a coefficient"
     )
-    levels_bits: int = Field(16, ge=1, le=24, description="Bits per coordinate of an update before summing")
-    clip: float = Field(1.0, gt=0, allow_inf_nan=False, description="Largest absolute value of a coordinate")
+    levels_bits: LevelsBitsKey = 16
+    clip: ClipKey = 1.0
     model_binding: Literal["signed", "none"] = Field(
         "signed",
         description="Are shares bound to what the client was asked to train, so that only those go into one sum that "
@@ -86,11 +84,6 @@ class OneShotParameters(AggregationParameters):
     def packing(self) -> Packing:
         """How that lies in the coefficients of the ring."""
         return Packing(self.bits)
-
-    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
-        """Who may be summed with whom."""
-        atomic = self.atomic_batches(batches)
-        return BatchPolicy() if atomic is None else CompleteBatches(atomic)
 
     def fewest(self, participants: int) -> int:
         """Clients that a sum of so many participants must have; a fraction is rounded up."""
@@ -144,7 +137,3 @@ class OneShotParameters(AggregationParameters):
     def check_population(self, population: int) -> None:
         """There must be so many clients as the committee is to have."""
         self.committee.check(population)
-
-    def check_weights(self, participants: int, maximum_weight: int) -> None:
-        """The weighted sum must have no more than `bits`."""
-        self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)

@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
-from testbed.batches import Batches
+from testbed.aggregation.kit.parameters import WholeBatchParameters
 from testbed.counts import rounded_up
 from testbed.crypto.field64 import PRIME
 from testbed.crypto.pine import PineVdaf, largest_norm_bound
@@ -21,7 +19,7 @@ _MOST_POINTS = 128
 """Of a wire of the norm's proof. More make a shorter proof, and a longer transform of each wire."""
 
 
-class PineParameters(AggregationParameters):
+class PineParameters(WholeBatchParameters):
     """Sums that hide every single update from two aggregators of which one is honest, of updates with bounded norm."""
 
     stages: ClassVar[tuple[str, ...]] = ("pine/verify-key", "pine/report", "pine/prepare", "pine/aggregate-share")
@@ -90,11 +88,6 @@ class PineParameters(AggregationParameters):
         if norm > room:
             exact *= max(0.0, room) / norm
         return np.rint(exact).astype(np.int64)
-
-    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
-        """Who may be summed with whom."""
-        atomic = self.atomic_batches(batches)
-        return BatchPolicy() if atomic is None else CompleteBatches(atomic)
 
     def fewest(self, participants: int) -> int:
         """Reports that a sum of so many participants must have; a fraction is rounded up."""
