@@ -48,7 +48,7 @@ from testbed.aggregation.flamingo.round import Edge, FlamingoRound
 from testbed.aggregation.flamingo.seeds import recovered_pair_seeds, recovered_self_masks
 from testbed.aggregation.flamingo.service import service_of_round
 from testbed.aggregation.kit.message_parts import SignatureOf
-from testbed.aggregation.kit.server_checks import at_least, verify, warn_of_weak_binding
+from testbed.aggregation.kit.server_checks import at_least, valid_signatures, verify, warn_of_weak_binding
 from testbed.arrays import Ids
 from testbed.committee.sortition import committee_roles
 from testbed.crypto import edwards25519, remembered, threshold_elgamal
@@ -200,15 +200,7 @@ class Flamingo(AggregationProtocol):
         question = CheckLabels(round_.number, state.graph.listed, labels, state.kept.certificate)
         replies = await round_.network.ask(ids(list(asked)), question, private=asked)
         content = labels_content(state.digest, labels)
-        signed = {}
-        for member, answer in replies.valid().items():
-            try:
-                verify(round_, member, LABELS_DOMAIN, content, answer.signature)
-            except ProtocolError as error:
-                state.misbehaved(member, f"cross-check: {error}")
-                continue
-            signed[member] = answer.signature
-        return replies, signed
+        return replies, valid_signatures(round_, replies, LABELS_DOMAIN, content, "cross-check")
 
     def threshold(self, state: FlamingoRound) -> int:
         """t of the committee."""

@@ -1,9 +1,10 @@
 """What the servers of secure aggregation check, whichever protocol: what clients sign, and that enough are left."""
 
 from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.kit.server_round import record_misbehaviour
 from testbed.crypto import remembered
 from testbed.emulation.compute.cost import meter
-from testbed.errors import RoundAborted
+from testbed.errors import ProtocolError, RoundAborted
 from testbed.network import Replies
 from testbed.training import training_digest
 
@@ -37,6 +38,38 @@ def verify(round_: AggregationRound, client: int, domain: bytes, content: bytes,
 def at_least(least: int, count: int, replies: Replies, what: str) -> None:
     """Raise `RoundAborted` when `count` clients are fewer than `least`; refusals among the replies say why."""
     if count < least:
-        refusals = sorted({refusal.check for refusal in replies.missing.refusals})
-        because = f"; refusals: {', '.join(refusals)}" if refusals else ""
-        raise RoundAborted("below-threshold", f"{count} of {least} needed {what}{because}")
+        raise RoundAborted("below-threshold", f"{count} of {least} needed {what}{refusals_in(replies)}")
+
+
+def refusals_in(replies: Replies) -> str:
+    """Return the names of the checks by which clients have refused, for the end of a sentence; empty: nobody has."""
+    refusals = sorted({refusal.check for refusal in replies.missing.refusals})
+    return f"; refusals: {', '.join(refusals)}" if refusals else ""
+
+
+def valid_signatures(
+    round_: AggregationRound, replies: Replies, domain: bytes, content: bytes, what: str
+) -> dict[int, bytes]:
+    """Collect the signatures of the clients that have signed the same.
+
+    Other clients are recorded as misbehaving.
+
+    Args:
+        round_: the round.
+        replies: answers with a `signature`.
+        domain: of the signatures.
+        content: to be signed by all.
+        what: the stage, for the records.
+
+    Returns:
+        The signatures by client.
+    """
+    signed = {}
+    for client, answer in replies.valid().items():
+        try:
+            verify(round_, client, domain, content, answer.signature)
+        except ProtocolError as error:
+            record_misbehaviour(round_, client, f"{what}: {error}")
+            continue
+        signed[client] = answer.signature
+    return signed

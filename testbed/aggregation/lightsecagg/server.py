@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
 from testbed.aggregation.kit.message_parts import point_of
 from testbed.aggregation.kit.server_checks import at_least, digest_of_training, verify
+from testbed.aggregation.kit.server_round import ServerRound
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
 from testbed.aggregation.lightsecagg.messages import (
     KEYS_DOMAIN,
@@ -51,11 +52,10 @@ _PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small
 
 
 @dataclass
-class LightSecAggRound:
+class LightSecAggRound(ServerRound):
     """One round.
 
     Attributes:
-        start: how the aggregation began.
         announced: N, U and T.
         training: digest of what the clients were asked to train; empty with ``model_binding: none``.
         adverts: by client, its public key.
@@ -65,7 +65,6 @@ class LightSecAggRound:
         survivors: whose inputs are summed.
     """
 
-    start: AggregationRound
     announced: AdvertiseKeys
     training: bytes = b""
     adverts: dict[int, KeyAdvert] = field(default_factory=dict)
@@ -83,10 +82,6 @@ class LightSecAggRound:
     def at_least(self, clients: int, replies: Replies, what: str) -> None:
         """Raise `RoundAborted` when these are fewer than U."""
         at_least(self.announced.threshold, clients, replies, what)
-
-    def misbehaved(self, client: int, detail: str) -> None:
-        """Record what a client has done."""
-        self.start.network.record_event(f"client:{client}", "misbehaviour", detail)
 
 
 class LightSecAgg(AggregationProtocol):

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
 from testbed.aggregation.kit.batch_policy import BatchPolicy
 from testbed.aggregation.kit.ring_elements import NoisyProtocol
-from testbed.aggregation.kit.server_checks import digest_of_training, verify
+from testbed.aggregation.kit.server_checks import digest_of_training, valid_signatures, verify
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
@@ -259,14 +259,7 @@ class SecAgg(NoisyProtocol):
         asked = np.union1d(state.survivors, state.helpers)
         replies = await round_.network.ask(asked, CheckSurvivors(round_.number, survivors))
         content = survivors_content(round_.number, survivors, state.digest)
-        signed = {}
-        for client, answer in replies.valid().items():
-            try:
-                verify(round_, client, SURVIVORS_DOMAIN, content, answer.signature)
-            except ProtocolError as error:
-                state.record("misbehaviour", client, f"consistency check: {error}")
-                continue
-            signed[client] = answer.signature
+        signed = valid_signatures(round_, replies, SURVIVORS_DOMAIN, content, "consistency check")
         state.at_least(state.graph.threshold, state.counting(signed), replies, "signed the survivors")
         state.signed = signed
 
