@@ -174,9 +174,9 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
         """The shares of self-masks that open; what a dishonest client has sealed otherwise is left out."""
         meter("x25519.agree", len(sealed))
         meter("aead.open", len(sealed))
-        directory, opened = self.environment.directory, []
+        opened = []
         for client, one in zip(self.online, sealed, strict=True):
-            key = remembered.agree(self.identity.agreement, directory.agreement_key(client), SHARES_PURPOSE)
+            key = self.shared_key(client, SHARES_PURPOSE)
             with suppress(OpeningFailed):
                 opened.append(ShareOf(client, open_share(key, client, self.number, one, self.digest)))
         return opened

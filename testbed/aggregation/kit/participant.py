@@ -6,12 +6,16 @@ Each protocol's participant has a table of which question it answers when (`test
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
+from testbed.aggregation.kit.quantisation import Quantisation, Quantised
 from testbed.aggregation.kit.ring_elements import NoisyRole
 from testbed.crypto import InvalidSignature, remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import signed_content
 from testbed.parties.client import Client, Row, StageTable
+from testbed.parties.pki import Identity
 from testbed.training import RoundUpdate, training_digest
 
 
@@ -49,15 +53,24 @@ class Participant(NoisyRole):
         """The client's."""
         return self.client.number
 
+    @property
+    def identity(self) -> Identity:
+        """The client's key pairs."""
+        assert self.client.identity is not None
+        return self.client.identity
+
+    def shared_key(self, peer: int, purpose: bytes) -> bytes:
+        """Return the 32 bytes that this client and a peer agree on for one purpose, by the keys that the PKI knows."""
+        return remembered.agree(self.identity.agreement, self.environment.directory.agreement_key(peer), purpose)
+
     def secret(self, purpose: str) -> bytes:
         """32 secret bytes of this round for one purpose."""
         return self.environment.randomness.secret(self.number, self.round, f"secagg {purpose}")
 
     def sign(self, domain: bytes, content: bytes) -> bytes:
         """The client's signature."""
-        assert self.client.identity is not None
         meter("ed25519.sign")
-        return self.client.identity.signing.sign(domain + self.environment.experiment_id, content)
+        return self.identity.signing.sign(domain + self.environment.experiment_id, content)
 
     def verify(self, registered: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
         """Raise `InvalidSignature` unless it is one of the registered key's."""
@@ -134,6 +147,13 @@ class Participant(NoisyRole):
         most = self.environment.maximum_participants
         if participants > most:
             raise Refusal("secagg.too-many-participants", f"{participants} announced, never more than {most}")
+
+    def quantised_update(self, update: RoundUpdate) -> Quantised:
+        """Return the `(d+1,)` elements of an update with its weight, made when they are needed (`Quantisation`)."""
+        weight = update.samples if self.parameters.weights == "samples" else 1
+        coins = self.environment.randomness.simulation_key(self.number, self.round, "stochastic rounding")
+        quantisation: Quantisation = self.parameters.quantisation
+        return quantisation.quantised(np.asarray(update.delta, np.float32), weight, coins)
 
     def digest_of_training(self, update: RoundUpdate) -> bytes:
         """What stands for all that the update was trained from, in what is signed; empty where nothing is to."""

@@ -189,10 +189,7 @@ class LightSecAggClient(Participant):
 
     def encoded(self) -> Elements:
         """`(d+1,)` the update as elements of the field, its weight the last of them."""
-        update = trained_update(self, self.round)
-        weight = update.samples if self.parameters.weights == "samples" else 1
-        coins = self.environment.randomness.simulation_key(self.number, self.round, "stochastic rounding")
-        return self.parameters.quantisation.encode(np.asarray(update.delta, np.float32), weight, coins)
+        return np.asarray(self.quantised_update(trained_update(self, self.round)))
 
     # -- SumPieces: one-shot aggregate-model recovery -----------------------------------------------------------------
 

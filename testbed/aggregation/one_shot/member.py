@@ -140,12 +140,12 @@ class OneShotMember(Participant):
 
     def rejected(self, shares: list[ShareFrom]) -> list[Rejection]:
         """The clients whose shares do not open in this context, or do not belong together; keeps all other shares."""
-        directory = self.environment.look_up([share.client for share in shares])
+        self.environment.look_up([share.client for share in shares])
         charge_opening(self.test, len(shares))
         rows: dict[int, Elements] = {}
         for share in shares:
             try:
-                rows[share.client] = self.row_of(share, directory.agreement_key(share.client))
+                rows[share.client] = self.row_of(share)
             except OpeningFailed:
                 continue
         passed = self.passing([share for share in shares if share.client in rows], rows)
@@ -153,11 +153,9 @@ class OneShotMember(Participant):
         checks = {share.client: INCONSISTENT if share.client in rows else UNOPENED for share in shares}
         return [Rejection(client, check) for client, check in checks.items() if client not in passed]
 
-    def row_of(self, share: ShareFrom, agreement_key: bytes) -> Elements:
+    def row_of(self, share: ShareFrom) -> Elements:
         """`(row_length,)` a client's share with its blinds; raises `OpeningFailed`."""
-        identity = self.client.identity
-        assert identity is not None
-        pair_key = remembered.agree(identity.agreement, agreement_key, SEALING_PURPOSE)
+        pair_key = self.shared_key(share.client, SEALING_PURPOSE)
         row = open_share(pair_key, share.client, self.number, share, self.bound_to, self.test)
         nonce = share.sealed[:NONCE_BYTES]
         if commitment_to(pair_key, nonce, share.client, self.number, row, self.bound_to) != share.commitment:

@@ -23,7 +23,7 @@ from testbed.aggregation.pine.messages import (
     open_share,
 )
 from testbed.aggregation.pine.parameters import PineParameters
-from testbed.crypto import InvalidProof, InvalidShares, OpeningFailed, field64, remembered
+from testbed.crypto import InvalidProof, InvalidShares, OpeningFailed, field64
 from testbed.crypto.field64 import ELEMENT_BYTES, Elements
 from testbed.crypto.pine import PineVdaf
 from testbed.emulation.compute.cost import meter
@@ -146,9 +146,7 @@ class PineHelper(Participant):
 
     def opened(self, report: ReportFrom, context: bytes) -> bytes:
         """The share that a client has sealed for this helper, in this context; raises `OpeningFailed`."""
-        identity, directory = self.client.identity, self.environment.directory
-        assert identity is not None
-        pair_key = remembered.agree(identity.agreement, directory.agreement_key(report.client), SEALING_PURPOSE)
+        pair_key = self.shared_key(report.client, SEALING_PURPOSE)
         meter("x25519.agree")
         meter("aead.open")
         meter("aead.byte", len(report.helper))

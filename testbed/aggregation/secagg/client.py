@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.aggregation.kit.masking import masked_vector
 from testbed.aggregation.kit.message_parts import ShareOf, SignatureOf
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
@@ -47,7 +48,7 @@ from testbed.crypto.shamir import SHARE_BYTES
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
-from testbed.network.masked_vectors import Elements, MaskedVector, Masks, Seed, agreed_seed
+from testbed.network.masked_vectors import Elements, Masks, Seed, agreed_seed
 from testbed.parties.client import Client, handles
 from testbed.training import trained_update
 
@@ -209,11 +210,7 @@ class SecAggClient(ShareHolder):
         if self.environment.symbolic_masks:
             for key in keys:
                 check_public(key)
-            return MaskedVector(elements, given.bits, masks)
-        masked = np.asarray(elements)
-        masks.add_to(masked, given.bits)
-        masked.setflags(write=False)  # as where masks are symbolic
-        return Vector(masked, given.bits)
+        return masked_vector(elements, given.bits, masks, symbolic=self.environment.symbolic_masks)
 
     def encoded(self) -> npt.NDArray[Any] | Elements:
         """The update as ring elements, with this client's noise where participants add some."""
