@@ -3,11 +3,12 @@
 Each protocol's participant has a table of which question it answers when (`testbed.parties.client`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.kit.quantisation import Quantisation, Quantised
 from testbed.aggregation.kit.ring_elements import NoisyRole
 from testbed.crypto import InvalidSignature, remembered
@@ -22,6 +23,23 @@ from testbed.training import RoundUpdate, training_digest
 def row(after: str, then: str, check: str = "secagg.out-of-order") -> Row:
     """One that comes after one state alone; the first begins the round. Refused elsewhere by the name of `check`."""
     return Row(after={after}, then=then, check=check, begins=after == "new")
+
+
+def check_signers(rows: Sequence[SignatureOf], allowed: Set[int], needed: int, *, protocol: str, signers: str) -> None:
+    """Refuse signatures of too few clients: where t of n must sign the same, two of the same client count once.
+
+    Args:
+        rows: the signatures that the server shows.
+        allowed: the clients whose signatures count.
+        needed: t.
+        protocol: the first part of the refusals' names.
+        signers: what a client in `allowed` is called, e.g. "member".
+    """
+    signed = {row.client for row in rows}
+    if len(signed) != len(rows) or not signed <= allowed:
+        raise Refusal(f"{protocol}.foreign-signature", f"a signature twice, or of somebody who is no {signers}")
+    if len(rows) < needed:
+        raise Refusal(f"{protocol}.too-few-signatures", f"{len(rows)} signatures, threshold {needed}")
 
 
 class BindsModel(Protocol):
@@ -112,6 +130,19 @@ class Participant(NoisyRole):
                 self.verify(self.registered(client), domain, content_of(client), signature)
             except InvalidSignature:
                 raise refusal(client) from None
+
+    def check_same_signed(
+        self,
+        domain: bytes,
+        content: bytes,
+        rows: Sequence[SignatureOf],
+        refusal: Callable[[int], Refusal],
+        *,
+        shown_to_all: bool,
+    ) -> None:
+        """Refuse unless these clients have all signed the same `content`; the arguments are `check_signatures`'."""
+        said = {row.client: (row.signature,) for row in rows}
+        self.check_signatures(domain, content, said, lambda client: content, refusal, shown_to_all=shown_to_all)
 
     def _known_to_be_signed(
         self, domain: bytes, common: bytes, said: Mapping[int, tuple[bytes, ...]], content_of: Callable[[int], bytes]

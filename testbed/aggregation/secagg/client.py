@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from testbed.aggregation.kit.masking import masked_vector
 from testbed.aggregation.kit.message_parts import ShareOf, SignatureOf
+from testbed.aggregation.kit.participant import check_signers
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
     MASK_KEY,
@@ -283,18 +284,13 @@ class SecAggClient(ShareHolder):
         return self._shares(self.open_shares())
 
     def _check_signatures(self, rows: Sequence[SignatureOf]) -> None:
-        signed, count = {row.client: row.signature for row in rows}, len(rows)
-        if len(signed) != count or not signed.keys() <= self.signers():
-            raise Refusal("secagg.foreign-signature", "a signature twice, or of somebody who is no survivor")
-        if count < self.graph.threshold:
-            raise Refusal("secagg.too-few-signatures", f"{count} signatures, threshold {self.graph.threshold}")
+        check_signers(rows, self.signers(), self.graph.threshold, protocol="secagg", signers="survivor")
 
         def other_set(client: int) -> Refusal:
             return Refusal("secagg.inconsistent-survivors", f"client {client} signed another set")
 
-        content, said = self.survivors_signed, {client: (signature,) for client, signature in signed.items()}
         to_all = self.graph.same_holders
-        self.check_signatures(SURVIVORS_DOMAIN, content, said, lambda client: content, other_set, shown_to_all=to_all)
+        self.check_same_signed(SURVIVORS_DOMAIN, self.survivors_signed, rows, other_set, shown_to_all=to_all)
 
     def signers(self) -> set[int]:
         """Whose signatures count: the survivors', and where batches say so those of all that have shared."""
