@@ -7,10 +7,12 @@ from pydantic import Field
 from testbed.aggregation.flamingo.bound import Density, Labels, Requirements, density
 from testbed.aggregation.kit.parameters import (
     ClipKey,
+    CommitteeParameters,
     LevelsBitsKey,
     MasksKey,
     PrgKey,
     QuantisedParameters,
+    check_two_participants,
     mask_operation,
 )
 from testbed.aggregation.kit.quantisation import Quantisation
@@ -19,7 +21,7 @@ from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import committee_stages
 
 
-class FlamingoParameters(QuantisedParameters):
+class FlamingoParameters(CommitteeParameters, QuantisedParameters):
     """Sums that hide every single update, for which most clients send one message."""
 
     keeps_masks: ClassVar[bool] = True
@@ -100,8 +102,7 @@ class FlamingoParameters(QuantisedParameters):
 
     def check(self, participants: int) -> None:
         """Two must survive, one of them honest."""
-        if participants < 2:
-            raise ValueError("protocol: flamingo needs at least 2 participants; the sum of one hides nothing")
+        check_two_participants(self, participants)
         dishonest, dropouts = self.requirements.counts(participants)
         if participants - dishonest - dropouts < 2:
             raise ValueError(
@@ -112,12 +113,3 @@ class FlamingoParameters(QuantisedParameters):
     def stages_of_round(self) -> tuple[str, ...]:
         """See `AggregationParameters.stages_of_round`."""
         return (*committee_stages(self.committee), *self.set_up_stages, *self.stages)
-
-    @property
-    def draws_by_samples(self) -> bool:
-        """See `AggregationParameters.draws_by_samples`."""
-        return self.committee.weights == "samples"
-
-    def check_population(self, population: int) -> None:
-        """The committee must be one that so many clients can have."""
-        self.committee.check(population)

@@ -1,7 +1,7 @@
 """Keys and checks that several protocols' parameters have, so that an experiment file says the same with each."""
 
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -9,6 +9,8 @@ from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
 from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.batches import Batches
+from testbed.committee.parameters import CommitteeSection
+from testbed.counts import rounded_up
 from testbed.crypto.masks import Prg, is_installed
 from testbed.extras import install_command
 
@@ -43,6 +45,54 @@ ClipKey = Annotated[float, Field(gt=0, allow_inf_nan=False, description="Largest
 def mask_operation(prg: Prg) -> str:
     """Return the entry of the table of costs for one element of a mask."""
     return "mask.element" if prg == "aes-256-ctr" else "mask.element.aegis"
+
+
+def check_two_participants(parameters: AggregationParameters, participants: int) -> None:
+    """Raise `ValueError` for a single participant."""
+    if participants < 2:
+        raise ValueError(f"protocol: {parameters.protocol} needs at least 2 participants; the sum of one hides nothing")
+
+
+class CommitteeParameters(AggregationParameters):
+    """Parameters of a protocol in which a committee serves."""
+
+    if TYPE_CHECKING:  # a field of each subclass, in the order that experiment.yaml has
+
+        @property
+        def committee(self) -> CommitteeSection:
+            """The committee's section."""
+
+    @property
+    def draws_by_samples(self) -> bool:
+        """Whether members are drawn in proportion to their announced samples."""
+        return self.committee.weights == "samples"
+
+    def check_population(self, population: int) -> None:
+        """Raise `ValueError` where so many clients cannot have such a committee."""
+        self.committee.check(population)
+
+
+class MinSurvivorsParameters(AggregationParameters):
+    """Parameters of a protocol whose clients refuse sums over fewer than `min_survivors`."""
+
+    if TYPE_CHECKING:  # a field of each subclass
+
+        @property
+        def min_survivors(self) -> int | float:
+            """Clients that a sum must have: a number, or a fraction of the participants."""
+
+    def fewest(self, participants: int) -> int:
+        """Return how many clients a sum of so many participants must have; a fraction is rounded up."""
+        return max(2, rounded_up(self.min_survivors, participants))
+
+    def fewest_survivors(self, participants: int) -> int:
+        """See `AggregationParameters.fewest_survivors`."""
+        return self.fewest(participants)
+
+    def check_min_survivors(self, participants: int) -> None:
+        """Raise `ValueError` where the fewest clients of a sum are more than all participants."""
+        if (fewest := self.fewest(participants)) > participants:
+            raise ValueError(f"min_survivors: {fewest} of {participants} participants; allowed 2 to {participants}")
 
 
 class WholeBatchParameters(AggregationParameters):

@@ -1,6 +1,6 @@
 """What the servers of secure aggregation check, whichever protocol: what clients sign, and that enough are left."""
 
-from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.contract import AggregationParameters, AggregationRound
 from testbed.aggregation.kit.server_round import record_misbehaviour
 from testbed.crypto import remembered
 from testbed.emulation.compute.cost import meter
@@ -45,6 +45,12 @@ def refusals_in(replies: Replies) -> str:
     """Return the names of the checks by which clients have refused, for the end of a sentence; empty: nobody has."""
     refusals = sorted({refusal.check for refusal in replies.missing.refusals})
     return f"; refusals: {', '.join(refusals)}" if refusals else ""
+
+
+def check_equal_weights(parameters: AggregationParameters, weight: float, survivors: int) -> None:
+    """Raise `RoundAborted` where all updates weigh the same and the weights of so many sum to anything else."""
+    if parameters.weights == "equal" and weight != survivors:
+        raise RoundAborted("implausible-sum", f"{survivors} equal weights sum to {weight}")
 
 
 def valid_signatures(

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from testbed.aggregation.kit.parameters import ClipKey, LevelsBitsKey, QuantisedParameters
+from testbed.aggregation.kit.parameters import ClipKey, LevelsBitsKey, QuantisedParameters, check_two_participants
 from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.counts import rounded_down, rounded_up
 from testbed.crypto.prime_field import PRIME
@@ -91,8 +91,7 @@ class LightSecAggParameters(QuantisedParameters):
 
     def check(self, participants: int) -> None:
         """T < U <= N, and U at least 2."""
-        if participants < 2:
-            raise ValueError("protocol: lightsecagg needs at least 2 participants; the sum of one hides nothing")
+        check_two_participants(self, participants)
         needed, private = self.threshold_for(participants), self.max_colluders_for(participants)
         if not 2 <= needed <= participants:
             raise ValueError(

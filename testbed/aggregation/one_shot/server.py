@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
 from testbed.aggregation.kit.message_parts import SignatureOf, point_of
-from testbed.aggregation.kit.server_checks import at_least, digest_of_training, valid_signatures
+from testbed.aggregation.kit.server_checks import at_least, check_equal_weights, digest_of_training, valid_signatures
 from testbed.aggregation.kit.server_round import ServerRound
 from testbed.aggregation.one_shot.charges import charge_values
 from testbed.aggregation.one_shot.client import OneShotClient
@@ -140,8 +140,7 @@ class OneShot(AggregationProtocol):
         key = await self.summed_key(state)
         total = await self.unmasked(state, key)
         mean, weight = self.parameters.quantisation.decode(total, len(state.survivors))
-        if self.parameters.weights == "equal" and weight != len(state.survivors):
-            raise RoundAborted("implausible-sum", f"{len(state.survivors)} equal weights sum to {weight}")
+        check_equal_weights(self.parameters, weight, len(state.survivors))
         return Aggregate(mean, weight, state.survivors)
 
     async def begin(self, round_: AggregationRound) -> OneShotRound:

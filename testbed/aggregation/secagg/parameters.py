@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from testbed.aggregation.kit.batch_policy import AtomicBatches, BatchPolicy
 from testbed.aggregation.kit.compression import RandomK, check_summed
-from testbed.aggregation.kit.parameters import MasksKey, PrgKey, mask_operation
+from testbed.aggregation.kit.parameters import MasksKey, PrgKey, check_two_participants, mask_operation
 from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.aggregation.kit.ring_elements import NoisyParameters
 from testbed.aggregation.secagg.noise import (
@@ -146,8 +146,7 @@ class SecAggParameters(NoisyParameters):
     def check(self, participants: int) -> None:
         """t must be at least `least_threshold` and at most s."""
         t, least = self.threshold_for(participants), self.least_threshold(participants)
-        if participants < 2:
-            raise ValueError("protocol: secagg needs at least 2 participants; the sum of one hides nothing")
+        check_two_participants(self, participants)
         if not least <= t <= participants:
             above = "0.5" if self.consistency == "signed" else "2/3, which consistency: none needs"
             raise ValueError(
