@@ -10,9 +10,15 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from testbed.aggregation.compression import Compressor, Uncompressed
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
-from testbed.aggregation.ring_elements import NoisePolicy, NoisyParameters, NoisyProtocol, NoisyRole, noise_policy_of
+from testbed.aggregation.kit.compression import Compressor, Uncompressed
+from testbed.aggregation.kit.ring_elements import (
+    NoisePolicy,
+    NoisyParameters,
+    NoisyProtocol,
+    NoisyRole,
+    noise_policy_of,
+)
 from testbed.aggregation.robust_rules import RobustKey, RobustRule, combined, robust_rule
 from testbed.arrays import Ids
 from testbed.errors import Refusal, RoundAborted, RunError, excludes

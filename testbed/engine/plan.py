@@ -11,7 +11,7 @@ import numpy.typing as npt
 from testbed.adversary.section import Adversary
 from testbed.aggregation.buffered import Staleness, UpdateKeeper
 from testbed.aggregation.contract import AggregationParameters, keeps_masks_symbolic
-from testbed.aggregation.ring_elements import noise_of
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.aggregation.server_optimizers import server_optimizer
 from testbed.crypto.remembered import Results
 from testbed.crypto.signatures import SigningKey

@@ -2,7 +2,7 @@
 
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.ring_elements import noise_of
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.privacy.canaries import CanarySection
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.aggregation import catalogue as aggregations
-from testbed.aggregation.ring_elements import compression_of, noise_of
+from testbed.aggregation.kit.ring_elements import compression_of, noise_of
 from testbed.emulation.availability import Scheduled
 from testbed.emulation.links import Links, Transport
 from testbed.errors import LEAVE_ONE_OUT, excludes

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from testbed.aggregation.compression import (
+from testbed.aggregation.kit.compression import (
     Compression,
     RandomK,
     coordinates,

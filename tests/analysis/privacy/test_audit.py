@@ -100,7 +100,7 @@ def test_noise_is_measured_below_what_the_ledger_says(ran: Ran, without_noise: R
 
 
 def test_noise_that_is_said_and_not_added_is_found_out(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    from testbed.aggregation.ring_elements import NoisyRole
+    from testbed.aggregation.kit.ring_elements import NoisyRole
 
     monkeypatch.setattr(NoisyRole, "noise_to_add", lambda *_: [])
     claimed = {"protocol": "plain", "weights": "equal", "noise": {**NOISE, "noise_multiplier": 30.0}}

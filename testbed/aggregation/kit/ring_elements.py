@@ -1,6 +1,6 @@
 """From float updates to ring elements and back, with noise (`aggregation.noise`) or without.
 
-Without: see `testbed.aggregation.quantisation`.
+Without: see `testbed.aggregation.kit.quantisation`.
 
 A `NoisePolicy` says how an update becomes ring elements and how the sum of such elements becomes a mean. `AddedNoise`
 is the one with noise of the participants: each adds its share of the noise that is planned for so many as take part in
@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
-from testbed.aggregation.compression import CompressionKey
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol, AggregationRound
-from testbed.aggregation.server_noise import ServerNoise
+from testbed.aggregation.kit.compression import CompressionKey
+from testbed.aggregation.kit.server_noise import ServerNoise
 from testbed.errors import Refusal, RoundAborted, excludes
 from testbed.network.masked_vectors import Elements
 from testbed.network.sums import reduced
