@@ -1,6 +1,5 @@
 """The columns of the comparison by name, as `testbed compare --columns` chooses and orders them."""
 
-import difflib
 from collections.abc import Sequence
 
 import pandas as pd
@@ -8,6 +7,7 @@ import pandas as pd
 from analysis.comparison import cells, target_table
 from analysis.comparison.cells import Rows, ShownColumn
 from testbed.errors import ExperimentError
+from testbed.spelling import did_you_mean
 from testbed.workload.target import Target
 
 COLUMNS = {
@@ -53,8 +53,7 @@ def chosen(names: str) -> list[str]:
         raise ExperimentError(f"--columns {names}: names no column; there are {', '.join(COLUMNS)}")
     for name in found:
         if name not in COLUMNS:
-            close = difflib.get_close_matches(name, COLUMNS, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            hint = did_you_mean(name, COLUMNS, quoted=False)
             raise ExperimentError(f"--columns {name}: no such column; {hint}there are {', '.join(COLUMNS)}")
         if found.count(name) > 1:
             raise ExperimentError(f"--columns {names}: {name} is named {found.count(name)} times; name it once")

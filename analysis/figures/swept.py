@@ -1,6 +1,5 @@
 """Measures of runs over a key of the experiment: a point for each value, a line for each value of other keys."""
 
-import difflib
 import math
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +33,7 @@ from analysis.style import SERIES_COLOURS, protocol_colours, width
 from analysis.tables import Unit, bytes_unit, seconds_unit
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from testbed.spelling import did_you_mean
 
 _ASIDE = ("provenance", "output", "sweep", "cluster")  # nothing that a run measures depends on them
 _KEYS = COSTS | {"transport_bytes": "transport_bytes_per_round"}  # column of the overhead table: key of the summary
@@ -132,8 +132,7 @@ def _check_x(rows: Sequence[Row], x: str) -> None:
         raise ExperimentError(f"--x {x}: makes no points: runs that differ in nothing else are repetitions; {there}")
     if not any(has_key(run, x) for run in runs):
         known = dict.fromkeys([*differing, *(leaf for run in runs for leaf in _leaves(run.experiment))])
-        close = difflib.get_close_matches(x, known, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
+        hint = did_you_mean(x, known, quoted=False)
         raise ExperimentError(f"--x {x}: no run here has this key; {hint}{there}")
     if len({_value(run, x) for run in runs}) == 1:
         value = _names(runs[:1], x)[0]
@@ -216,8 +215,7 @@ def _measured(
     found: dict[str, dict[str, list[Any]]] = {}
     for name in y:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            hint = did_you_mean(name, known, quoted=False)
             raise ExperimentError(f"--y {name}: no such measure; {hint}there are {', '.join(known)}")
         if name in MEASURES:
             table = compare_targets(runs, None if target is None else [target])

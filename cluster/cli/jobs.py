@@ -26,8 +26,9 @@ from testbed.cli.invocation import (
     option,
     verb,
 )
-from testbed.cli.terminal import clock_time, echo, messages, without_colours
+from testbed.cli.terminal import echo, messages, without_colours
 from testbed.display import visible
+from testbed.durations import clock_time
 from testbed.errors import ExperimentError
 from testbed.signals import STOP_CODES, stop_code
 

@@ -12,9 +12,10 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from testbed.cli.terminal import Console, clock_time, duration, shortened
+from testbed.cli.terminal import Console, shortened
 from testbed.cli.watching import ALL, Display, Watched
 from testbed.display import visible
+from testbed.durations import clock_time, duration
 from testbed.engine.federation import Progress as Standing
 from testbed.records.reader import behind_told, crashes_told
 from testbed.running import PlannedRun

@@ -11,8 +11,9 @@ import typer
 from rich.text import Text
 
 from testbed.cli.invocation import Debug, argument, examples, flag, verb
-from testbed.cli.terminal import Console, clock_time, duration, shortened
+from testbed.cli.terminal import Console, shortened
 from testbed.display import visible
+from testbed.durations import clock_time, duration
 
 if TYPE_CHECKING:
     from testbed.running.status import RunsAt, RunStatus

@@ -49,16 +49,3 @@ class Console(rich.console.Console):
 def messages() -> Console:
     """Where progress and messages go: standard error. Results go to standard output, unadorned."""
     return Console(stderr=True, soft_wrap=True)
-
-
-def clock_time(seconds: float) -> str:
-    """Seconds as 0:07, 12:34 or 1:02:03."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person would say them: 22.3 s, 14:05 min, 3:20:00 h."""
-    if seconds < 600:
-        return f"{seconds:.1f} s"
-    return f"{clock_time(seconds)} {'min' if round(seconds) < 3600 else 'h'}"

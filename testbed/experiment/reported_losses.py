@@ -2,7 +2,7 @@
 
 from testbed.adversary.section import AdversarySection, name_of
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.ring_elements import noise_of
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.privacy.section import NEEDS_LOSSES
 from testbed.selection.contract import SelectionParameters
 

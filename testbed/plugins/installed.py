@@ -5,7 +5,6 @@ Which there are is read from the packages' metadata; nothing is imported here, s
 spoils no experiment that does not name it.
 """
 
-import difflib
 import re
 import sys
 from collections import Counter
@@ -16,6 +15,7 @@ from importlib import metadata
 
 from testbed.errors import ExperimentError
 from testbed.plugins.entry_points import all_points, owner
+from testbed.spelling import similar
 
 GROUP = "sortition_testbed.plugins"
 
@@ -113,7 +113,7 @@ def named(kind: str, name: str, key: str) -> Plugin | None:
     plugins = {one.name: one for one in installed() if one.kind == kind}
     plugin = plugins.get(name)
     if plugin is None:
-        if close := difflib.get_close_matches(name, plugins, n=1):
+        if close := similar(name, plugins):
             raise ExperimentError(f"{key}: unknown {name!r}; did you mean {close[0]!r} of {plugins[close[0]].origin}?")
         return None
     if plugin.problem:

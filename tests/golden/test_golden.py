@@ -8,7 +8,7 @@ import pytest
 
 from cluster.hosts.session import RaySession
 from testbed.aggregation import catalogue as aggregations
-from testbed.aggregation.participant import Participant
+from testbed.aggregation.kit.participant import Participant
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory
 from testbed.records.clients import read_clients

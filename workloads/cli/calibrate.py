@@ -6,6 +6,7 @@ from typing import Annotated
 
 from testbed.cli.invocation import Debug, Quiet, examples, option, verb
 from testbed.cli.terminal import echo, messages
+from testbed.durations import aligned_duration
 from testbed.errors import ExperimentError
 
 CALIBRATE_EPILOG = examples(
@@ -79,17 +80,10 @@ def table(costs: Mapping[str, float]) -> str:
     rows.append(("a participant's round *", participant_seconds(costs), participant_seconds(REFERENCE_COSTS)))
     lines = [f"{'operation':24}  {'measured':>10}  {'reference':>10}  {'ratio':>6}"]
     for operation, seconds, reference in rows:
-        lines.append(f"{operation:24}  {_duration(seconds)}  {_duration(reference)}  {seconds / reference:6.2f}")
+        both = f"{aligned_duration(seconds)}  {aligned_duration(reference)}"
+        lines.append(f"{operation:24}  {both}  {seconds / reference:6.2f}")
     lines.append("* 70 participants, SecAgg and client-centric Lotto, 225 examples, the FEMNIST CNN")
     return "\n".join(lines)
-
-
-def _duration(seconds: float) -> str:
-    """Right-aligned in 10 columns, three digits: 0.284 ns, 42.0 us, 1.23 s."""
-    for unit, least in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= least:
-            return f"{seconds / least:7.3g} {unit:2}"
-    return f"{seconds / 1e-9:7.3g} ns"
 
 
 def _check_writable(out: Path) -> None:

@@ -60,7 +60,8 @@ def bound_verifiable(
     Derived in docs/explanation/verifiable-batch-partition.md.
     """
     from analysis.bounds.rows import render
-    from analysis.bounds.verifiable_batch_partition import Setting, text, verifiable_bounds
+    from analysis.bounds.verifiable_batch_partition import Setting
+    from analysis.bounds.verifiable_batch_partition_report import text, verifiable_bounds
 
     with in_options():
         factor = _factor(over_selection, population, participants)

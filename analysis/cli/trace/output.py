@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from testbed.cli.invocation import flag, option
 from testbed.cli.terminal import echo, messages
+from testbed.durations import in_largest_unit
 from testbed.errors import ExperimentError
 
 if TYPE_CHECKING:
@@ -76,8 +77,6 @@ def make_folder(folder: Path) -> None:
 
 def summarise(written: "AvailabilityTrace", out: Path) -> None:
     """Say what was written, and what the file has no place for."""
-    from analysis import trace_report
-
     if out.suffix == ".csv":
         never = len(written.never_online)
         lost = [f"the {never} clients that are never online"] if never else []
@@ -86,5 +85,5 @@ def summarise(written: "AvailabilityTrace", out: Path) -> None:
         if lost:
             told = f"note: CSV has no place for {', for '.join(lost)}, nor for the horizon; .parquet has"
             messages().print(told, markup=False)
-    length = trace_report.duration(written.horizon_s)
+    length = in_largest_unit(written.horizon_s)
     echo(f"{out}: {len(written)} clients, {len(written.online_from_s)} intervals, {length}")

@@ -2,12 +2,13 @@
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from testbed.aggregation.compression import RandomK, check_summed
-from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.ring_elements import NoisyParameters
-from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
+from testbed.aggregation.kit.batch_policy import AtomicBatches, BatchPolicy
+from testbed.aggregation.kit.compression import RandomK, check_summed
+from testbed.aggregation.kit.parameters import MasksKey, PrgKey, check_two_participants, mask_operation
+from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.kit.ring_elements import NoisyParameters
 from testbed.aggregation.secagg.noise import (
     KeptNoise,
     NoiseAfterwards,
@@ -18,8 +19,7 @@ from testbed.aggregation.secagg.noise import (
 )
 from testbed.batches import Batches
 from testbed.counts import rounded_up
-from testbed.crypto.masks import Prg, is_installed
-from testbed.extras import install_command
+from testbed.errors import excludes
 from testbed.privacy.matrix.section import CorrelatedNoise
 from testbed.privacy.noise import Enforcement
 
@@ -75,18 +75,8 @@ class SecAggParameters(NoisyParameters):
         "the t, and a malicious server may have sums over single batches. None: t, of whom all are in the sum",
     )
 
-    prg: Prg = Field(
-        "aes-256-ctr",
-        exclude_if=lambda prg: prg == "aes-256-ctr",
-        description="What expands a mask's seed; aegis-256x4 is several times as fast on CPUs with vectorised AES, and "
-        "needs the extra aegis",
-    )
-    masks: Literal["symbolic", "materialised"] | None = Field(
-        None,
-        description="How masks are emulated; no result depends on it. symbolic: as seeds, expanded where they do not "
-        "cancel or somebody looks; materialised: every one is expanded and added. None: symbolic where time is "
-        "modelled (time.compute) and the clock virtual, else materialised",
-    )
+    prg: PrgKey = "aes-256-ctr"
+    masks: MasksKey = None
 
     @property
     def quantisation(self) -> Quantisation:
@@ -96,7 +86,7 @@ class SecAggParameters(NoisyParameters):
     @property
     def mask_operation(self) -> str:
         """What one element of a mask costs, in the table of costs."""
-        return "mask.element" if self.prg == "aes-256-ctr" else "mask.element.aegis"
+        return mask_operation(self.prg)
 
     @property
     def mask_purpose(self) -> bytes:
@@ -107,13 +97,6 @@ class SecAggParameters(NoisyParameters):
     def signed_with_keys(self, content: bytes) -> bytes:
         """What a client signs with its keys: peers that expand masks otherwise refuse them."""
         return content if self.prg == "aes-256-ctr" else content + self.prg.encode()
-
-    @field_validator("prg")
-    @classmethod
-    def _is_installed(cls, prg: Prg) -> Prg:
-        if not is_installed(prg):
-            raise ValueError(f"{prg} needs aeg: {install_command('aegis')}")
-        return prg
 
     @model_validator(mode="after")
     def _noise_has_a_clip_and_steps_of_its_own(self) -> "SecAggParameters":
@@ -164,8 +147,7 @@ class SecAggParameters(NoisyParameters):
     def check(self, participants: int) -> None:
         """t must be at least `least_threshold` and at most s."""
         t, least = self.threshold_for(participants), self.least_threshold(participants)
-        if participants < 2:
-            raise ValueError("protocol: secagg needs at least 2 participants; the sum of one hides nothing")
+        check_two_participants(self, participants)
         if not least <= t <= participants:
             above = "0.5" if self.consistency == "signed" else "2/3, which consistency: none needs"
             raise ValueError(
@@ -196,13 +178,15 @@ class SecAggParameters(NoisyParameters):
         """Clients keep their places while they wait, and were sent different models."""
         if concurrency < participants:
             raise ValueError(
-                f"concurrency: {concurrency}, and a buffer is of selection.participants: {participants}; under secure "
-                "aggregation at least as many, as clients keep their places"
+                f"asynchronous.concurrency: {concurrency}, and a buffer is of selection.participants: {participants}; "
+                "under secure aggregation at least as many, as clients keep their places"
             )
         if self.model_binding == "signed":
-            raise ValueError(
-                "goes without aggregation.model_binding: signed, as clients of one buffer were sent different models; "
-                "set it to none, and see docs/how-to/asynchronous.md for what that gives up"
+            raise excludes(
+                "asynchronous",
+                "aggregation.model_binding: signed",
+                "clients of one buffer were sent different models",
+                "set it to none, and see docs/how-to/asynchronous.md for what that gives up",
             )
 
     def for_asynchronous_rounds(self) -> Self:

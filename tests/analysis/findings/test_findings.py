@@ -206,6 +206,24 @@ def test_rounds_that_end_early_as_all_answers_are_late_name_the_deadline(make: M
     assert "10 ms" in found.text
 
 
+def test_the_exchanges_of_a_run_are_read_once_for_what_it_lost(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(number: int, one: RecordedRound) -> None:
+        _fails(number, one)
+        _waits(number, one)
+
+    reads: list[Any] = []
+    in_stretches = RunRecords.exchanges_in_stretches
+
+    def counted(run: RunRecords, columns: Any = None, **options: Any) -> Any:
+        reads.append(columns)
+        return in_stretches(run, columns, **options)
+
+    run = make(change=late)
+    monkeypatch.setattr(RunRecords, "exchanges_in_stretches", counted)
+    assert "ended-early" in codes([run])
+    assert sum("outcome" in (columns or ()) for columns in reads) == 1
+
+
 def test_rows_that_end_early_for_other_reasons_have_their_own_finding(make: Make) -> None:
     def separation(number: int, one: RecordedRound) -> None:
         one.outcome, one.reason = "skipped", "too-few-rested: 3 rested, 10 wanted"

@@ -6,7 +6,8 @@ shares open: only for what those clients were told, too (`context_digest`).
 
 from typing import ClassVar
 
-from testbed.aggregation.participant import Participant, row
+from testbed.aggregation.kit.participant import row
+from testbed.aggregation.kit.serving import ServingClient
 from testbed.aggregation.pine.charges import charge_combine, charge_prepare
 from testbed.aggregation.pine.client import ORDER
 from testbed.aggregation.pine.messages import (
@@ -23,7 +24,7 @@ from testbed.aggregation.pine.messages import (
     open_share,
 )
 from testbed.aggregation.pine.parameters import PineParameters
-from testbed.crypto import InvalidProof, InvalidShares, OpeningFailed, field64, remembered
+from testbed.crypto import InvalidProof, InvalidShares, OpeningFailed, field64
 from testbed.crypto.field64 import ELEMENT_BYTES, Elements
 from testbed.crypto.pine import PineVdaf
 from testbed.emulation.compute.cost import meter
@@ -34,7 +35,7 @@ HELPER = 1
 """Its number among the aggregators."""
 
 
-class PineHelper(Participant):
+class PineHelper(ServingClient):
     """The helper in one round.
 
     Attributes:
@@ -45,6 +46,8 @@ class PineHelper(Participant):
         total: `(D,)` the sum of its shares of all valid reports.
     """
 
+    PROTOCOL: ClassVar[str] = "pine"
+    UNBOUND: ClassVar[str] = "the reports are not bound to what the clients were asked to train"
     STAGES: ClassVar[StageTable] = StageTable(
         start="new",
         rows={
@@ -70,13 +73,10 @@ class PineHelper(Participant):
     def on_draw_verify_key(self, message: DrawVerifyKey) -> VerifyKey:
         """Draw the key, which a leader that has seen reports could choose to learn of them; serve once in a round."""
         with self.progress.answering(message, message.round):
-            client = self.client
             if self.number != self.parameters.helper:
                 raise Refusal("pine.not-the-helper", "asked to be the helper, which is another client")
-            if message.round <= client.last_served or message.round > self.environment.rounds:
-                detail = f"round {message.round}; served up to {client.last_served}, of {self.environment.rounds}"
-                raise Refusal("pine.served-before", detail)
-            self.round = client.last_served = message.round
+            self.check_not_served(message.round)
+            self.serve(message.round)
             self.key = self.secret("pine verify key")
             return VerifyKey(self.key)
 
@@ -87,6 +87,7 @@ class PineHelper(Participant):
         """Which reports are valid, by both aggregators' shares."""
         with self.progress.answering(message, message.round):
             self.check_told(message)
+            self.check_reports(message)
             self.asked, self.vdaf = message, self.parameters.vdaf(message.dimension)
             context = context_digest(
                 self.environment.experiment_id, self.round, message.participants, message.training, message.agreed,
@@ -100,17 +101,8 @@ class PineHelper(Participant):
                 nonces.add(report.nonce)
             return PreparedReports(answers)
 
-    def check_told(self, message: PrepareReports) -> None:
-        """Refuse what no honest server can have told the clients, or has had of them."""
-        fewest, most = max(2, self.environment.minimum_participants), self.environment.maximum_participants
-        if not fewest <= message.participants <= most:
-            detail = f"{message.participants} announced, never fewer than {fewest} or over {most}"
-            raise Refusal("pine.wrong-size", detail)
-        if len(message.training) != (0 if self.parameters.model_binding == "none" else 32):
-            raise Refusal("pine.unbound", "the reports are not bound to what the clients were asked to train")
-        agreed = self.environment.participants_are_agreed
-        if len(set(message.agreed)) != (message.participants if agreed else 0):
-            raise Refusal("pine.other-participants", "not a list of all participants, on which they have agreed")
+    def check_reports(self, message: PrepareReports) -> None:
+        """Refuse reports that no honest server passes on."""
         clients = {report.client for report in message.reports}
         if len(clients) != len(message.reports) or len(clients) > message.participants:
             raise Refusal("pine.foreign-report", "two reports of a client, or more than there are participants")
@@ -146,9 +138,7 @@ class PineHelper(Participant):
 
     def opened(self, report: ReportFrom, context: bytes) -> bytes:
         """The share that a client has sealed for this helper, in this context; raises `OpeningFailed`."""
-        identity, directory = self.client.identity, self.environment.directory
-        assert identity is not None
-        pair_key = remembered.agree(identity.agreement, directory.agreement_key(report.client), SEALING_PURPOSE)
+        pair_key = self.shared_key(report.client, SEALING_PURPOSE)
         meter("x25519.agree")
         meter("aead.open")
         meter("aead.byte", len(report.helper))

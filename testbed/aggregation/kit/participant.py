@@ -3,21 +3,43 @@
 Each protocol's participant has a table of which question it answers when (`testbed.parties.client`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar, Protocol
 
-from testbed.aggregation.ring_elements import NoisyRole
+import numpy as np
+
+from testbed.aggregation.kit.message_parts import SignatureOf
+from testbed.aggregation.kit.quantisation import Quantisation, Quantised
+from testbed.aggregation.kit.ring_elements import NoisyRole
 from testbed.crypto import InvalidSignature, remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import signed_content
 from testbed.parties.client import Client, Row, StageTable
+from testbed.parties.pki import Identity
 from testbed.training import RoundUpdate, training_digest
 
 
 def row(after: str, then: str, check: str = "secagg.out-of-order") -> Row:
     """One that comes after one state alone; the first begins the round. Refused elsewhere by the name of `check`."""
     return Row(after={after}, then=then, check=check, begins=after == "new")
+
+
+def check_signers(rows: Sequence[SignatureOf], allowed: Set[int], needed: int, *, protocol: str, signers: str) -> None:
+    """Refuse signatures of too few clients: where t of n must sign the same, two of the same client count once.
+
+    Args:
+        rows: the signatures that the server shows.
+        allowed: the clients whose signatures count.
+        needed: t.
+        protocol: the first part of the refusals' names.
+        signers: what a client in `allowed` is called, e.g. "member".
+    """
+    signed = {row.client for row in rows}
+    if len(signed) != len(rows) or not signed <= allowed:
+        raise Refusal(f"{protocol}.foreign-signature", f"a signature twice, or of somebody who is no {signers}")
+    if len(rows) < needed:
+        raise Refusal(f"{protocol}.too-few-signatures", f"{len(rows)} signatures, threshold {needed}")
 
 
 class BindsModel(Protocol):
@@ -49,15 +71,24 @@ class Participant(NoisyRole):
         """The client's."""
         return self.client.number
 
+    @property
+    def identity(self) -> Identity:
+        """The client's key pairs."""
+        assert self.client.identity is not None
+        return self.client.identity
+
+    def shared_key(self, peer: int, purpose: bytes) -> bytes:
+        """Return the 32 bytes that this client and a peer agree on for one purpose, by the keys that the PKI knows."""
+        return remembered.agree(self.identity.agreement, self.environment.directory.agreement_key(peer), purpose)
+
     def secret(self, purpose: str) -> bytes:
         """32 secret bytes of this round for one purpose."""
         return self.environment.randomness.secret(self.number, self.round, f"secagg {purpose}")
 
     def sign(self, domain: bytes, content: bytes) -> bytes:
         """The client's signature."""
-        assert self.client.identity is not None
         meter("ed25519.sign")
-        return self.client.identity.signing.sign(domain + self.environment.experiment_id, content)
+        return self.identity.signing.sign(domain + self.environment.experiment_id, content)
 
     def verify(self, registered: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
         """Raise `InvalidSignature` unless it is one of the registered key's."""
@@ -100,6 +131,19 @@ class Participant(NoisyRole):
             except InvalidSignature:
                 raise refusal(client) from None
 
+    def check_same_signed(
+        self,
+        domain: bytes,
+        content: bytes,
+        rows: Sequence[SignatureOf],
+        refusal: Callable[[int], Refusal],
+        *,
+        shown_to_all: bool,
+    ) -> None:
+        """Refuse unless these clients have all signed the same `content`; the arguments are `check_signatures`'."""
+        said = {row.client: (row.signature,) for row in rows}
+        self.check_signatures(domain, content, said, lambda client: content, refusal, shown_to_all=shown_to_all)
+
     def _known_to_be_signed(
         self, domain: bytes, common: bytes, said: Mapping[int, tuple[bytes, ...]], content_of: Callable[[int], bytes]
     ) -> bool:
@@ -134,6 +178,13 @@ class Participant(NoisyRole):
         most = self.environment.maximum_participants
         if participants > most:
             raise Refusal("secagg.too-many-participants", f"{participants} announced, never more than {most}")
+
+    def quantised_update(self, update: RoundUpdate) -> Quantised:
+        """Return the `(d+1,)` elements of an update with its weight, made when they are needed (`Quantisation`)."""
+        weight = update.samples if self.parameters.weights == "samples" else 1
+        coins = self.environment.randomness.simulation_key(self.number, self.round, "stochastic rounding")
+        quantisation: Quantisation = self.parameters.quantisation
+        return quantisation.quantised(np.asarray(update.delta, np.float32), weight, coins)
 
     def digest_of_training(self, update: RoundUpdate) -> bytes:
         """What stands for all that the update was trained from, in what is signed; empty where nothing is to."""
