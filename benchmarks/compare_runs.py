@@ -27,7 +27,8 @@ from testbed.files import parquet
 from testbed.network.exchanges import ANSWERED, DROPPED, OFFLINE, OUTCOMES
 from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint, replacing, write_checkpoint
-from testbed.records.tables import MERGED_UP_TO, SCHEMAS
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import MERGED_UP_TO
 from testbed.running import runs_below
 
 TARGET_S = 20.0

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from docs._ext.markdown import escaped, table
 from testbed.records import clients
-from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
+from testbed.records.schemas import OPTIONAL_TABLES, SCHEMAS
 
 TABLES = {**SCHEMAS, clients.CLIENTS: clients.SCHEMA}
 

@@ -21,14 +21,8 @@ from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import Checkpoint, RoundAggregate
 from testbed.records.clients import clients_table
 from testbed.records.log import RunLog
-from testbed.records.tables import (
-    SCHEMAS,
-    STOPPED,
-    events_table,
-    exchanges_tables,
-    participation_table,
-    staleness_table,
-)
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import STOPPED, events_table, exchanges_tables, participation_table, staleness_table
 from testbed.records.writer import changed_after
 from testbed.workload.contract import (
     DescribedWorkload,

@@ -13,7 +13,8 @@ import pyarrow as pa
 from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
 from testbed.records.arrays import replacing
-from testbed.records.tables import ROWS, SCHEMAS
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import ROWS
 from testbed.records.uploads import EXPERIMENT
 
 MORE_ROUNDS = "more_rounds"
