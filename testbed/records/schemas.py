@@ -30,6 +30,10 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("recalls", pa.list_(pa.float64())),  # of each label; null also in runs of earlier versions
             ("metrics", pa.list_(pa.float64())),  # of workload.metrics, in their order; null where there are none
             ("attack_success", pa.float64()),  # of poisoned samples; null also in runs of earlier versions
+            # Over the clients' own samples (workload.client_accuracy); null also in runs of earlier versions.
+            ("client_accuracy_mean", pa.float64()),
+            ("client_accuracy_worst_decile", pa.float64()),
+            ("client_accuracy_std", pa.float64()),
         ]
     ),
     # One row per client asked in a stage.

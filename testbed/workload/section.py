@@ -15,6 +15,7 @@ from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
 from testbed.workload.adapters import AdaptersKey
+from testbed.workload.client_accuracy import ClientAccuracyKey
 from testbed.workload.drift_correction import DriftCorrectionKey
 from testbed.workload.flower import FlowerSection
 from testbed.workload.local_layers import LocalLayersKey
@@ -244,6 +245,7 @@ class WorkloadSection(BaseModel):
     evaluate_every: int = Field(
         default=1, ge=1, le=1_000_000, description="Evaluate the global model after every so many rounds."
     )
+    client_accuracy: ClientAccuracyKey = False
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="Keyword arguments for data or a workload of your own (dataset: package.module:name).",
@@ -321,9 +323,9 @@ class WorkloadSection(BaseModel):
         if self.flower is not None:
             self.flower.check(self)
             return self
-        unread = (("clients_at_once", 1), ("proximal", 0.0), ("drift_correction", None), ("local_layers", None))
-        for key, default in unread:
-            if self.training == "simulated" and dict(self)[key] != default:
+        unread = ("clients_at_once", "proximal", "drift_correction", "local_layers", "client_accuracy")
+        for key in unread:
+            if self.training == "simulated" and not self.has_default(key):
                 raise ValueError(f"{key}: simulated training computes nothing; leave it out")
         for part in (self.drift_correction, self.local_layers):
             if part is not None:

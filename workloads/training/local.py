@@ -258,6 +258,33 @@ class LocalTrainer:
                 accuracy += math.nan if right is None else float(right.double() @ weights[part])
         return Evaluation(loss, accuracy, len(labels))
 
+    def correct_labels(
+        self, images: Tensor, labels: Tensor, model: NDArray[np.float32]
+    ) -> tuple[Tensor, Tensor] | None:
+        """Count, for each sample, the labels that `model` predicts.
+
+        Args:
+            images, labels, model: as in `evaluate`; n >= 1.
+
+        Returns:
+            (n,) int64 right labels and (n,) int64 labels that count; None: values are neither right nor wrong.
+        """
+        right: list[Tensor] = []
+        counted: list[Tensor] = []
+        with self._lock, torch.inference_mode():
+            self._load(model)
+            self._network.eval()
+            for some, known in zip(
+                images.split(self._evaluation_batch), labels.split(self._evaluation_batch), strict=True
+            ):
+                correct = self._objective.correct(self._objective.predictions(self._network(some), known), known)
+                if correct is None:
+                    return None
+                is_label = torch.ones_like(correct) if known.is_floating_point() else known != IGNORED
+                right.append((correct & is_label).reshape(len(known), -1).sum(dim=1))
+                counted.append(is_label.reshape(len(known), -1).sum(dim=1))
+        return torch.cat(right), torch.cat(counted)
+
 
 def _recalls(correct: Tensor, labels: Tensor) -> tuple[float, ...]:
     """Of each label, from 0: the share of its samples that are correct; NaN where there is none."""
