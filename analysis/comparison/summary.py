@@ -126,7 +126,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
 def _client_accuracy(rounds: pd.DataFrame) -> dict[str, Any]:
     """The accuracies over clients that were measured last."""
     measured = rounds[list(CLIENT_ACCURACY)].dropna()
-    last: Mapping[str, Any] = (measured.to_dict("records") or [dict.fromkeys(CLIENT_ACCURACY)])[-1]
+    last: Mapping[Any, Any] = (measured.to_dict("records") or [dict.fromkeys(CLIENT_ACCURACY)])[-1]
     return {
         "final_client_accuracy_mean": last["client_accuracy_mean"],
         "final_client_accuracy_worst_decile": last["client_accuracy_worst_decile"],
