@@ -13,14 +13,12 @@ from analysis.comparison.time_to_target import reach
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy
 from analysis.multi_round.kept import weak_privacy_of
 from analysis.multi_round.participation import participation_matrix
-from analysis.privacy.spent import of_honest
 from analysis.statistics import mean_interval, per_update_interval
 from analysis.tables import plain, protocol_name
 from testbed.privacy.section import caveats
 from testbed.records import RunRecords
 from testbed.records.reader import counted, refusals_told, summed_up
 from testbed.training import DIVERGED
-from testbed.workload.client_accuracy import CLIENT_ACCURACY
 from testbed.workload.specs import is_language
 
 PRIVACY_TIME_LIMIT_S = 5.0
@@ -124,14 +122,11 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
 
 
 def _client_accuracy(rounds: pd.DataFrame) -> dict[str, Any]:
-    """The accuracies over clients that were measured last."""
-    measured = rounds[list(CLIENT_ACCURACY)].dropna()
-    last: Mapping[Any, Any] = (measured.to_dict("records") or [dict.fromkeys(CLIENT_ACCURACY)])[-1]
-    return {
-        "final_client_accuracy_mean": last["client_accuracy_mean"],
-        "final_client_accuracy_worst_decile": last["client_accuracy_worst_decile"],
-        "final_client_accuracy_std": last["client_accuracy_std"],
-    }
+    """The accuracy per client of the last round that measured it."""
+    columns = ["client_accuracy_mean", "client_accuracy_worst_decile", "client_accuracy_std"]
+    measured = rounds[columns].dropna()
+    last: Mapping[Any, Any] = (measured.to_dict("records") or [dict.fromkeys(columns)])[-1]
+    return {f"final_{column}": last[column] for column in columns}
 
 
 def _behind(run: RunRecords) -> dict[str, Any]:
@@ -203,7 +198,7 @@ def _targets(run: RunRecords) -> dict[str, Any]:
 
 def _spending(run: RunRecords) -> dict[str, Any]:
     """What the privacy ledger holds; nothing for runs whose aggregation adds no noise. None: no epsilon is finite."""
-    rows = of_honest(run)
+    rows = run.ledger_of_honest_clients()
     if rows.empty:
         return {}
     last = rows.groupby("client").last()

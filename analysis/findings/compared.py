@@ -58,11 +58,6 @@ def value_of(run: RunRecords, key: str, default: Any = None) -> Any:
     return default if found is None else found
 
 
-def has_misbehaviour(run: RunRecords) -> bool:
-    """Whether a server or clients misbehave: then rounds that fail, and models that do not learn, are the result."""
-    return bool(value_of(run, "adversary.server") or value_of(run, "adversary.clients"))
-
-
 def diverged_rounds(run: RunRecords) -> list[int]:
     """The rounds in which a client's update was not finite: whatever else went wrong in them follows from that."""
     return sorted(set(diverged_events(run)["round"].tolist()))

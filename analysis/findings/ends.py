@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from analysis.comparison.rows import Row
-from analysis.findings.compared import ComparedRows, failed_rounds, has_misbehaviour
+from analysis.findings.compared import ComparedRows, failed_rounds
 from analysis.findings.lost_answers import lost_answers
 from testbed.records import RunRecords
 
@@ -54,7 +54,7 @@ def ends_of(compared: ComparedRows, row: Row) -> Ends | None:
     Rows of which most failed because updates were not finite are left out: another finding explains them. So are rows
     in which somebody misbehaves: there the end of a round is the result.
     """
-    if any(map(has_misbehaviour, row.runs)):
+    if any(run.has_misbehaviour for run in row.runs):
         return None
     number = sum(len(run.rounds) for run in row.runs)
     reasons = Counter(reason for run in row.runs for reason in _reasons(run))

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from analysis.comparison.rows import Row
-from analysis.findings.compared import ComparedRows, has_misbehaviour, value_of
+from analysis.findings.compared import ComparedRows, value_of
 from analysis.findings.finding import Finding
 from analysis.findings.learning import predicts_one_label
 from testbed.records import RunRecords
@@ -22,7 +22,7 @@ def unscaled(compared: ComparedRows) -> list[Finding]:
         run = row.runs[0]
         feature = value_of(run, "provenance.data.unscaled_feature")
         learned = [_has_learned(run) for run in row.runs]
-        if not isinstance(feature, dict) or has_misbehaviour(run) or all(learned):
+        if not isinstance(feature, dict) or run.has_misbehaviour or all(learned):
             continue
         rows.append(row)
         if float(feature["ratio"]) > worst:

@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis.comparison.rows import Row
 from analysis.comparison.targets import model_changed
-from analysis.findings.compared import ComparedRows, counted, diverged_events, has_misbehaviour, span, value_of
+from analysis.findings.compared import ComparedRows, counted, diverged_events, span, value_of
 from analysis.findings.finding import Finding
 from testbed.records import RunRecords
 
@@ -35,7 +35,7 @@ def not_finite(compared: ComparedRows) -> list[Finding]:
     rows, clients, refusing, rates = list[Row](), 0, 0, list[float]()
     numbers: list[int] = []
     for row in compared.rows:
-        refusals = [(run, diverged_events(run)) for run in row.runs if not has_misbehaviour(run)]
+        refusals = [(run, diverged_events(run)) for run in row.runs if not run.has_misbehaviour]
         trainings = sum(len(run.participation) for run, _ in refusals)
         count = sum(len(events) for _, events in refusals)
         if not count or count < LEAST_REFUSED * trainings:
@@ -162,7 +162,7 @@ def does_not_learn(compared: ComparedRows) -> list[Finding]:
     """Rows whose models are no better than chance, or whose loss grows."""
     chance, grows = list[tuple[Row, list[_Course]]](), list[tuple[Row, list[_Course]]]()
     for row in compared.rows:
-        if any(map(has_misbehaviour, row.runs)):
+        if any(run.has_misbehaviour for run in row.runs):
             continue
         courses = [_Course.of(run) for run in row.runs]
         courses = [one for one in courses if len(one.loss) >= LEAST_EVALUATIONS]

@@ -167,6 +167,18 @@ class RunRecords:
         said = self.events.loc[self.events["kind"] == STOPPED, "detail"]
         return str(said.iloc[-1]) if len(said) else ""
 
+    @property
+    def has_misbehaviour(self) -> bool:
+        """Whether a server or clients misbehave: then failed rounds and models that do not learn are the result."""
+        adversary = self.experiment.get("adversary") or {}
+        return bool(adversary.get("server") or adversary.get("clients"))
+
+    def ledger_of_honest_clients(self) -> "pd.DataFrame":
+        """The privacy ledger's rows of the honest clients: nobody protects dishonest ones from themselves."""
+        rows, participants = self.frame("privacy"), self.participation
+        dishonest = participants.loc[participants["dishonest"], "client"].unique()
+        return rows[~rows["client"].isin(dishonest)]
+
     def aggregate(self, round_number: int) -> arrays.RoundAggregate | None:
         """What the server saw in a finished round; None: it did not complete, or it was not asked for."""
         if self._checkpoint is None or round_number > self._checkpoint.round_number:

@@ -15,7 +15,7 @@ import pytest
 from analysis.reproduction import catalogue, presentation
 from analysis.reproduction.kept import kept
 from analysis.reproduction.lotto.overhead import SCALES, OverheadScale
-from testbed.commands import main
+from testbed.cli import main
 from testbed.durations import rounded_duration
 from testbed.running.observers import Serialised
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import RunError
 from testbed.files import parquet as parquet_files

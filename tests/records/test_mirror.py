@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.errors import RunError
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.mirror import fetched, local_staging_dir
