@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.comparison.cells import CLIENT_ACCURACY
 from analysis.comparison.labels import canonical, has_key, names_of, settings_of, sweep_of, value_of
 from analysis.comparison.overhead import COSTS
 from analysis.comparison.rows import Row, rows_of
@@ -46,6 +47,8 @@ _TITLES = {
     "server_bytes_per_update": "Server traffic per update",
     "transport_bytes": "Transport overhead per round",
     "time_to_target_s": "Time to target",
+    **CLIENT_ACCURACY,
+    "final_client_accuracy_std": "Client accuracy, std. dev.",
 }
 _MOST_NAMES = 40
 
@@ -335,7 +338,8 @@ def _unit(name: str, values: pd.Series) -> Unit:
         return bytes_unit(present)
     if key.endswith("_s") or "_s_per_" in key:
         return seconds_unit(present)
-    return Unit("%", 0.01, 1) if key.endswith("accuracy") else Unit("", 1.0, 2)
+    is_share = key.endswith("accuracy") or key in CLIENT_ACCURACY
+    return Unit("%", 0.01, 1) if is_share else Unit("", 1.0, 2)
 
 
 def _title(name: str, unit: Unit, target: Target | None) -> str:

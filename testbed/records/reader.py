@@ -20,7 +20,8 @@ from testbed.files import plain_yaml
 from testbed.records import arrays
 from testbed.records.clients import CLIENTS, read_clients
 from testbed.records.clients import FILE as CLIENTS_FILE
-from testbed.records.tables import ROWS, SCHEMAS, STOPPED, joined, read_chunks, read_table, recorded_files
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import ROWS, STOPPED, joined, read_chunks, read_table, recorded_files
 from testbed.records.writer import RunDirectory
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class RunRecords:
         return place if isinstance(place, int) else 0
 
     def frame(self, table: str) -> "pd.DataFrame":
-        """A table of `testbed.records.tables.SCHEMAS`, or ``clients``."""
+        """A table of `testbed.records.schemas.SCHEMAS`, or ``clients``."""
         if table == CLIENTS:
             return self.clients
         rows: pd.DataFrame = read_table(self.path, table, self._checkpoint).to_pandas()

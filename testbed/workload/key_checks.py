@@ -19,9 +19,8 @@ def check_keys_fit(section: Any) -> None:
     if section.flower is not None:
         section.flower.check(section)
         return
-    unread = (("clients_at_once", 1), ("proximal", 0.0), ("drift_correction", None), ("local_layers", None))
-    for key, default in unread:
-        if section.training == "simulated" and dict(section)[key] != default:
+    for key in ("clients_at_once", "proximal", "drift_correction", "local_layers", "client_accuracy"):
+        if section.training == "simulated" and not section.has_default(key):
             raise ValueError(f"{key}: simulated training computes nothing; leave it out")
     for part in (section.drift_correction, section.local_layers):
         if part is not None:

@@ -15,6 +15,7 @@ from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
 from testbed.workload.adapters import AdaptersKey
+from testbed.workload.client_accuracy import ClientAccuracyKey
 from testbed.workload.drift_correction import DriftCorrectionKey
 from testbed.workload.flower import FlowerSection
 from testbed.workload.key_checks import check_keys_fit
@@ -245,6 +246,7 @@ class WorkloadSection(BaseModel):
     evaluate_every: int = Field(
         default=1, ge=1, le=1_000_000, description="Evaluate the global model after every so many rounds."
     )
+    client_accuracy: ClientAccuracyKey = False
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="Keyword arguments for data or a workload of your own (dataset: package.module:name).",

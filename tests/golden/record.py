@@ -3,7 +3,8 @@
 A run has a hash for each of its parts, so that a difference says where it is:
 
 - ``experiment``: experiment.yaml without `provenance` (versions, machine, dates, paths), in the order of its keys.
-- each table: its columns and rows, in their order. Not the Parquet bytes, which hold versions.
+- each table: its columns and rows, in their order. Not the Parquet bytes, which hold versions. A column that is null in
+  every row is left out, so that a new column changes the hashes only of runs that fill it.
 - ``evaluation``: the columns of ``rounds`` that say how good the model is; ``rounds`` is without them.
 - ``texts``: sentences for people, i.e. the reasons of aborted rounds and the details of events. ``rounds`` and
   ``events`` are without them, but for the name of the check that was refused.
@@ -143,7 +144,7 @@ def record_hashes(path: Path) -> dict[str, str]:
     clients = read_clients(path)
     parts: dict[str, Any] = {
         "experiment": json.dumps(described),
-        **{name: (names[name], tables[name]) for name in SCHEMAS if tables[name]},
+        **{name: filled_columns(names[name], tables[name]) for name in SCHEMAS if tables[name]},
         "clients": (clients.schema.names, clients.to_pylist()),
         "evaluation": evaluation,
         "texts": texts,
@@ -182,6 +183,12 @@ def cpu_kind() -> str:
 def without(row: dict[str, Any], columns: Iterable[str]) -> dict[str, Any]:
     """Return a row without some columns."""
     return {name: value for name, value in row.items() if name not in columns}
+
+
+def filled_columns(names: list[str], rows: list[dict[str, Any]]) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return the columns with a value in at least one row, and the rows with these columns alone."""
+    empty = {name for name in names if all(row.get(name) is None for row in rows)}
+    return [name for name in names if name not in empty], [without(row, empty) for row in rows]
 
 
 def text_code(text: str) -> str:
