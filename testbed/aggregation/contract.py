@@ -104,7 +104,7 @@ class AggregationParameters(BaseModel):
         """Raise `ExperimentError` when the workload lacks what this aggregation asks of it."""
 
     def check_asynchronous(self, concurrency: int, participants: int) -> None:
-        """Raise `ValueError` (a sentence of the section `asynchronous`) for settings that asynchronous rounds lack.
+        """Raise `ValueError` (one line that begins with a whole key) for settings that asynchronous rounds lack.
 
         Args:
             concurrency: clients that train or wait at a time.

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import model_validator
 
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
-from testbed.aggregation.kit.compression import Compressor, Uncompressed, uncompressed_only
+from testbed.aggregation.kit.compression import Compressor, Uncompressed
 from testbed.aggregation.kit.ring_elements import (
     NoisePolicy,
     NoisyParameters,
@@ -21,7 +21,7 @@ from testbed.aggregation.kit.ring_elements import (
 )
 from testbed.aggregation.robust_rules import RobustKey, RobustRule, combined, robust_rule
 from testbed.arrays import Ids
-from testbed.errors import Refusal, RoundAborted, RunError
+from testbed.errors import Refusal, RoundAborted, RunError, excludes
 from testbed.messages import Count, Message, RoundNumber, Vector
 from testbed.network.contract import Replies, ids
 from testbed.parties.client import Client, RoleSpec, handles
@@ -42,10 +42,9 @@ class PlainParameters(NoisyParameters):
         if self.robust is None:
             return self
         if self.noise is not None:
-            raise ValueError(
-                "robust: compares single updates, and noise is planned for their sum; leave out one of the two"
-            )
-        uncompressed_only(self.compression, "robust, which compares all coordinates of updates")
+            raise excludes("robust", "noise", "a rule compares single updates, and noise is planned for their sum")
+        if self.compression is not None:
+            raise excludes("robust", "compression", "a rule compares all coordinates of the updates")
         if self.weights != "equal":
             raise ValueError(
                 "weights: samples is a client's own word, with which a dishonest one would outweigh the others under "
@@ -66,18 +65,13 @@ class PlainParameters(NoisyParameters):
                 raise ValueError(f"robust.{error}") from None
 
     def check_experiment(self, selection: Any, workload: Any) -> None:
-        """Rules leave single updates out, of batches that are whole, too; and they are for updates of models alone."""
+        """Rules leave single updates out, of batches that are whole, too."""
         if self.robust is None:
             return
         if self.batches == "whole" and getattr(selection, "privacy", 1) > 1:
             raise ValueError(
                 "batches: whole: robust weighs single clients' updates, so that no batch is in the result as a whole; "
                 "set batches: ignored"
-            )
-        if workload.drift_correction is not None:
-            raise ValueError(
-                "robust: not with workload.drift_correction, which counts on the mean of what clients send beside "
-                "their updates; leave out one of the two"
             )
 
     def compressor(self) -> Compressor:

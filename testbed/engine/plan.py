@@ -24,7 +24,7 @@ from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.canaries import canary_roles
 from testbed.engine.registry import aggregation_protocol, selection_protocol
 from testbed.engine.reported_losses import check_losses, needing_losses
-from testbed.errors import ExperimentError
+from testbed.errors import ExperimentError, excludes
 from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import Experiment, check_schedule, check_stages
 from testbed.former_names import check_overrides
@@ -362,10 +362,8 @@ class Plan:
         """
         for key in ("drift_correction", "local_layers"):
             if getattr(self.experiment.workload, key) is not None and type(self.broadcast) is not Broadcast:
-                raise ExperimentError(
-                    f"workload.{key}: not with a server that sends other models (adversary.server); leave "
-                    "out one of the two"
-                )
+                why = "the server sends other models than those that clients keep their state by"
+                raise ExperimentError(str(excludes(f"workload.{key}", "adversary.server", why)))
 
     def _check_training(self, workload: Workload) -> None:
         """Raise `ExperimentError` where clients are to train as something here does not: together, with a term of

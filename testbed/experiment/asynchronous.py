@@ -4,16 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from testbed.adversary.section import AdversarySection
-from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.kit.ring_elements import noise_of
-from testbed.emulation.availability import Scheduled
-from testbed.emulation.availability.section import AvailabilityModel
-from testbed.emulation.links import Links, Transport
-from testbed.experiment.sections import Section, Time
+from testbed.emulation.links import Links
+from testbed.experiment.sections import Section
 from testbed.selection.contract import SelectionParameters
-from testbed.workload.section import WorkloadSection
 
 
 class Asynchronous(Section):
@@ -40,58 +34,16 @@ class Asynchronous(Section):
     )
 
     def check(self, population: int, selection: SelectionParameters, aggregation: AggregationParameters) -> None:
-        """Raise `ValueError` (one line) for protocols that cannot work with it, or fewer clients than may train."""
+        """Raise `ValueError` (one line) for fewer clients than may train, or for settings of the protocols.
+
+        Options that exclude asynchronous rounds: `testbed.experiment.compatibility`.
+        """
         if self.concurrency > population:
-            raise ValueError(f"concurrency: {self.concurrency} of a population of {population}; at most {population}")
-        if selection.draws_singly is None:
-            why = selection.needs_rounds
-            raise ValueError(f"goes without selection.protocol: {selection.protocol}: {why}; use random")
-        selection.check_asynchronous()
-        if aggregation.asynchronous_buffer is None:
-            fitting = [kind for kind in aggregations.PROTOCOLS if kind.asynchronous_buffer is not None]
-            *others, last = [str(kind.model_fields["protocol"].default) for kind in fitting]
-            names = f"{', '.join(others)} or {last}"
-            raise ValueError(f"goes without aggregation.protocol: {aggregation.protocol}; use {names}")
-        if noise_of(aggregation) is not None:
             raise ValueError(
-                "goes without aggregation.noise: the ledger does not account for updates of several rounds in one sum"
+                f"asynchronous.concurrency: {self.concurrency} of a population of {population}; at most {population}"
             )
+        selection.check_asynchronous()
         aggregation.check_asynchronous(self.concurrency, selection.participants)
-
-    def check_learning(self, workload: WorkloadSection) -> None:
-        """The same for clients that keep something: what they have counts by the round in which they were asked."""
-        for key in ("drift_correction", "local_layers"):
-            if getattr(workload, key) is not None:
-                raise ValueError(
-                    f"goes without workload.{key}: what clients keep is told, and counts, in rounds that train and sum "
-                    "the same model; leave out one of the two"
-                )
-
-    def check_world(
-        self,
-        time: Time,
-        links: Links,
-        availability: AvailabilityModel,
-        adversary: AdversarySection | None,
-        aggregation: AggregationParameters,
-    ) -> None:
-        """The same for clocks, links and clients that are followed in rounds alone."""
-        stages = ("train", *(aggregation.stages if aggregation.asynchronous_buffer == "server" else ()))
-        quorums = [stage for stage in time.stage_quorums if stage in stages]
-        for key, given, why in (
-            ("time.clock: wall", time.clock == "wall", "who trains until when is computed"),
-            ("adversary", adversary is not None, "what it does to a buffer is not modelled"),
-            ("availability.model: schedule", isinstance(availability, Scheduled), "a schedule is of rounds"),
-            (
-                f"links.transport: {_transport_name(links)}",
-                _may_have_windows(links),
-                "congestion windows are followed in the stages of a round alone; set links: {transport: none}, or "
-                "{transport: {preset: tcp, congestion_control: none}} for the headers",
-            ),
-            *((f"time.stage_quorums: {stage}", True, "nobody waits for all of them here") for stage in quorums),
-        ):
-            if given:
-                raise ValueError(f"goes without {key}: {why}")
 
 
 def without_unwritten(links: Links, aggregation: AggregationParameters) -> tuple[Links, AggregationParameters]:
@@ -116,17 +68,3 @@ def notes(asynchronous: Asynchronous | None, links: Links, aggregation: Aggregat
             "round alone; set links: {transport: none} for synchronous runs that are compared with them"
         )
     return [*lines, *aggregation.asynchronous_notes()]
-
-
-def _may_have_windows(links: Links) -> bool:
-    """Whether messages may be held back; `auto` decides by the clients' links."""
-    if isinstance(links.transport, Transport):
-        return links.transport.has_windows
-    if links.transport != "auto":
-        return links.transport != "none"
-    free = (links.latency_ms, links.loss, links.buffer_ms) == (0, 0, None)
-    return not free
-
-
-def _transport_name(links: Links) -> str:
-    return links.transport.preset if isinstance(links.transport, Transport) else links.transport

@@ -26,7 +26,6 @@ from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters, keeps_masks_symbolic
-from testbed.aggregation.kit.ring_elements import compression_of, noise_of
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.client_classes import MOST_CLASSES, ClientClass, check_classes
 from testbed.emulation.devices import Devices
@@ -34,6 +33,7 @@ from testbed.emulation.links import Links
 from testbed.errors import ExperimentError
 from testbed.experiment.asynchronous import Asynchronous, without_unwritten
 from testbed.experiment.canaries import check_canaries
+from testbed.experiment.compatibility import check_exclusions
 from testbed.experiment.goals import StopAt, TargetText, check_goals, listed
 from testbed.experiment.plugin_names import resolved
 from testbed.experiment.reading import apply_override, grid, read_yaml, set_key
@@ -181,34 +181,16 @@ class Experiment(Section):
             section = "adversary"
             if self.adversary is not None:
                 self.adversary.check(self.population, self.selection.protocol, self.aggregation.protocol)
-            section = "asynchronous"
-            if self.asynchronous is not None:
-                self.asynchronous.check(self.population, self.selection, self.aggregation)
-                self.asynchronous.check_learning(self.workload)
-                self.asynchronous.check_world(
-                    self.time, self.links, self.availability, self.adversary, self.aggregation
-                )
             section = "privacy"
             check_reported_losses(ledger.report_losses, self.selection, self.aggregation, self.adversary)
-            check_canaries(ledger.canaries, self.population, self.adversary, self.aggregation, self.workload)
+            check_canaries(ledger.canaries, self.population, self.adversary)
             section = "records"
             self.records.check(self.rounds)
-            section = "workload"
-            noisy, steps = noise_of(self.aggregation) is not None, self.aggregation.server_optimizer is not None
-            compresses = compression_of(self.aggregation) is not None
-            for part in (self.workload.drift_correction, self.workload.local_layers):
-                if part is not None:
-                    part.check_experiment(noise=noisy, steps=steps, compresses=compresses)
-            if self.workload.training == "simulated" and self.time.compute != "modelled":
-                raise ValueError("training: simulated costs no time that could be measured; set time.compute: modelled")
-            if self.workload.clients_at_once > 1 and not self.time.work_is_modelled:
-                raise ValueError(
-                    "clients_at_once: clients that are trained together take no time of their own that could be "
-                    "measured or waited for; leave it out, or set time.compute: modelled and time.clock: virtual"
-                )
         except ValueError as error:
-            of_all = str(error).startswith("goes without ")  # a sentence of the whole section, and not of a key
-            raise ValueError(f"{section}{': ' if of_all else '.'}{error}") from None
+            raise ValueError(f"{section}.{error}") from None
+        check_exclusions(self)
+        if self.asynchronous is not None:
+            self.asynchronous.check(self.population, self.selection, self.aggregation)
         check_goals(self.targets, self.stop_at, self.workload)
         return self
 

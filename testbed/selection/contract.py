@@ -63,7 +63,7 @@ class SelectionParameters(BaseModel):
         return None
 
     def check_asynchronous(self) -> None:
-        """Raise `ValueError` (a sentence of the section `asynchronous`) for settings that asynchronous rounds lack."""
+        """Raise `ValueError` (one line that begins with a whole key) for settings that asynchronous rounds lack."""
 
     def supply(self, population: int, online: float) -> Supply | None:
         """What a round needs and how likely it is there, where each client is online with the probability `online`.

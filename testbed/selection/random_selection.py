@@ -14,7 +14,7 @@ from pydantic import Field
 
 from testbed.arrays import Ids
 from testbed.emulation.traces.schedule import PARTICIPANT, Schedule
-from testbed.errors import RoundSkipped, TraceError
+from testbed.errors import RoundSkipped, TraceError, excludes
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
@@ -40,7 +40,7 @@ class RandomParameters(SelectionParameters):
     def check_asynchronous(self) -> None:
         """A recorded schedule is of rounds."""
         if self.recorded is not None:
-            raise ValueError("goes without selection.recorded: a schedule is of rounds")
+            raise excludes("asynchronous", "selection.recorded", "a schedule is of rounds")
 
     def supply(self, population: int, online: float) -> Supply | None:
         """See `SelectionParameters.supply`; of recorded rounds, however few are there take part."""

@@ -279,12 +279,6 @@ def quantised(values: npt.NDArray[np.float32], bits: int, bucket: int, coins: by
     return LevelVector(levels, norms, bits, bucket)
 
 
-def uncompressed_only(section: Compression | None, other: str) -> None:
-    """Raise `ValueError` where an experiment compresses beside what cannot be compressed."""
-    if section is not None:
-        raise ValueError(f"compression: not with {other}; leave out one of the two")
-
-
 def check_summed(section: Compression | None) -> None:
     """Raise `ValueError` for a compression whose updates cannot be summed under masks."""
     if section is None or section.name == "random-k":

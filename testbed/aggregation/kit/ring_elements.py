@@ -16,9 +16,9 @@ import numpy.typing as npt
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol, AggregationRound
-from testbed.aggregation.kit.compression import CompressionKey, uncompressed_only
+from testbed.aggregation.kit.compression import CompressionKey
 from testbed.aggregation.kit.server_noise import ServerNoise
-from testbed.errors import Refusal, RoundAborted
+from testbed.errors import Refusal, RoundAborted, excludes
 from testbed.network.masked_vectors import Elements
 from testbed.network.sums import reduced
 from testbed.parties.client import Client, Role
@@ -199,8 +199,8 @@ class NoisyParameters(AggregationParameters):
 
     @model_validator(mode="after")
     def _noise_goes_with_equal_weights(self) -> "NoisyParameters":
-        if self.noise is not None:
-            uncompressed_only(self.compression, "noise, which is planned for updates that are whole")
+        if self.noise is not None and self.compression is not None:
+            raise excludes("noise", "compression", "noise is planned for whole updates")
         if self.noise is not None and self.weights != "equal":
             raise ValueError("weights: noise hides updates that all count the same; set weights: equal")
         if self.shared_noise is not None and self.shared_noise.enforcement is not None and not self.removes_noise:

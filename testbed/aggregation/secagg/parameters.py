@@ -19,6 +19,7 @@ from testbed.aggregation.secagg.noise import (
 )
 from testbed.batches import Batches
 from testbed.counts import rounded_up
+from testbed.errors import excludes
 from testbed.privacy.matrix.section import CorrelatedNoise
 from testbed.privacy.noise import Enforcement
 
@@ -177,13 +178,15 @@ class SecAggParameters(NoisyParameters):
         """Clients keep their places while they wait, and were sent different models."""
         if concurrency < participants:
             raise ValueError(
-                f"concurrency: {concurrency}, and a buffer is of selection.participants: {participants}; under secure "
-                "aggregation at least as many, as clients keep their places"
+                f"asynchronous.concurrency: {concurrency}, and a buffer is of selection.participants: {participants}; "
+                "under secure aggregation at least as many, as clients keep their places"
             )
         if self.model_binding == "signed":
-            raise ValueError(
-                "goes without aggregation.model_binding: signed, as clients of one buffer were sent different models; "
-                "set it to none, and see docs/how-to/asynchronous.md for what that gives up"
+            raise excludes(
+                "asynchronous",
+                "aggregation.model_binding: signed",
+                "clients of one buffer were sent different models",
+                "set it to none, and see docs/how-to/asynchronous.md for what that gives up",
             )
 
     def for_asynchronous_rounds(self) -> Self:

@@ -173,7 +173,7 @@ def test_what_an_audit_lacks_is_said(ran: Ran, without_noise: RunRecords) -> Non
         ({"aggregation": {"protocol": "plain", "compression": {"name": "top-k", "share": 0.1}}}, "compression"),
         (
             {"workload": {**BASE["workload"], "momentum": 0, "drift_correction": {"name": "scaffold"}}},
-            "canaries: not with workload.drift",
+            "privacy.canaries excludes workload.drift_correction: scaffold",
         ),
     ],
     ids=["too many", "none", "not enough honest", "zero", "compressed", "scaffold"],
