@@ -13,6 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import ceil, floor
 
+from analysis.bounds.honest_members import too_few_honest, too_few_honest_exactly
 from analysis.bounds.lotto import MAXIMUM_OVER_SELECTION
 from analysis.bounds.rows import (
     Row,
@@ -28,11 +29,9 @@ from analysis.bounds.verifiable_batch_partition import (
     Setting,
     bound,
     candidates_suffice,
-    check_work,
     tolerated,
-    too_few_honest,
-    too_few_honest_exactly,
 )
+from analysis.bounds.verifiable_batch_partition_report import check_work
 from analysis.tables import Table
 from analysis.tables import render as render_table
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.comparison.cells import CLIENT_ACCURACY
 from analysis.comparison.measures import per_round
 from analysis.comparison.rows import Row, baseline_names, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S, summarise
@@ -38,7 +39,7 @@ COSTS = {
 }
 _COSTS = COSTS | {"transport_bytes": "transport_bytes_per_round"}
 _OUTCOMES = ("rounds_completed", "rounds_skipped", "rounds_aborted")
-_RESULTS = ("final_accuracy", "final_perplexity", "final_attack_success")
+_RESULTS = ("final_accuracy", "final_perplexity", "final_attack_success", *CLIENT_ACCURACY)
 _MEANS = ("participants_mean", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
 _CAVEATS = "privacy_caveats"
@@ -75,7 +76,8 @@ def compare(
     (of the worst run), reasons (why rounds did not complete, in words), unexpected_refusals (of clients, though nobody
     was to be dishonest; in words), diverged (clients whose update was not finite; in words), participants_mean,
     final_accuracy, final_perplexity (of language models), final_attack_success (where clients poison samples for a
-    target), each with ``_half_width`` (over the seeds; one run has none),
+    target), final_client_accuracy_mean, final_client_accuracy_worst_decile and final_client_accuracy_std (where the
+    accuracy of single clients is measured), each with ``_half_width`` (over the seeds; one run has none),
     fairness_gap, aggregation_cardinality and
     multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the epsilon of runs with
     noise does not cover). Unknown values are missing.

@@ -3,7 +3,8 @@
 The digest of the settings, and of the files, tells experiments apart whose secrets must be unrelated. Two runs with
 one seed that differ in anything, be it the learning rate of two points of one sweep or the content of a trace, must not
 mask (or add noise) alike: the difference of a client's two inputs would be that of its updates, bare, for anybody to
-see. Exceptions: the source of user-defined classes, and `workload.clients_at_once`, which changes the rounding alone.
+see. Exceptions: the source of user-defined classes, `workload.clients_at_once`, which changes the rounding alone, and
+`workload.client_accuracy`, which measures and changes nothing.
 """
 
 import hashlib
@@ -216,8 +217,9 @@ def secrets_context(experiment: Experiment) -> bytes:
     if experiment.aggregation.keeps_masks:  # how masks are emulated has no effect either
         as_usual = experiment.aggregation.model_copy(update={"masks": None})
         experiment = experiment.model_copy(update={"aggregation": as_usual})
-    one_by_one = experiment.workload.model_copy(update={"clients_at_once": 1})  # but for rounding, nor has this
-    experiment = experiment.model_copy(update={"workload": one_by_one})
+    # The first has no effect but for rounding, and the second none.
+    with_effect = experiment.workload.model_copy(update={"clients_at_once": 1, "client_accuracy": False})
+    experiment = experiment.model_copy(update={"workload": with_effect})
     plain = {name: _plain(value) for name, value in _chosen(experiment) if name not in without}
     content = json.dumps(_without_paths(plain), sort_keys=True)
     if files := _recorded_files(experiment):

@@ -5,7 +5,6 @@ sweep the protocols differ. Where clients drop out must be a stage of each point
 compared with others that do. A deadline or a quorum may be of a stage that only other points have.
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -53,6 +52,7 @@ from testbed.messages import MOST_CLIENTS
 from testbed.privacy.section import PrivacySection
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters
+from testbed.spelling import did_you_mean
 from testbed.workload.section import WorkloadSection
 
 _ALWAYS = "train"
@@ -369,6 +369,4 @@ def _check(key: str, stage: str, fitting: Iterable[str], shown: Iterable[str], e
 
 
 def _allowed(stage: str, shown: Sequence[str]) -> str:
-    close = difflib.get_close_matches(stage, shown, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}allowed: {', '.join(shown)}"
+    return f"{did_you_mean(stage, shown)}allowed: {', '.join(shown)}"

@@ -1,6 +1,5 @@
 """Sections of an experiment: which protocols it names, time, cluster, output, records; others are their packages'."""
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,6 +27,7 @@ from testbed.plugins.classes import PLUGIN_NAME, USER_DEFINED, alternative_by
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters
 from testbed.selection.supply import Supply
+from testbed.spelling import did_you_mean
 
 _ClassName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A user-defined class, as package.module:Name")]
 
@@ -221,8 +221,7 @@ class Output(Section):
                 raise ValueError("an entry is a name, or {name: NAME, OPTION: VALUE}")
             name, _ = observer_and_options(entry)
             if name not in OBSERVERS and not re.match(PLUGIN_NAME, name):
-                close = difflib.get_close_matches(name, OBSERVERS, n=1)
-                hint = f"did you mean {close[0]!r}? " if close else ""
+                hint = did_you_mean(name, OBSERVERS)
                 raise ValueError(f"unknown {name!r}; {hint}allowed: {', '.join(OBSERVERS)}, or package.module:Class")
         names = [observer_and_options(entry)[0] for entry in given]
         if len(set(names)) < len(names):

@@ -4,7 +4,6 @@ An experiment is data that JSON could hold; it is validated as JSON would be, st
 `"10"` is none either.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from pydantic_core import from_json, to_json
 
 from testbed.aggregation.robust_rules import ELSEWHERE
 from testbed.errors import ExperimentError
+from testbed.spelling import did_you_mean, question, similar
 
 _LONGEST_SHOWN = 60
 _LARGEST_EXACT = 2**53  # every whole number up to it is a double
@@ -199,16 +199,13 @@ def _wording(problem: Any, model: type[BaseModel]) -> str:
         allowed = _keys_at(model, tuple(part for part in section if isinstance(part, str)))
         if nested := _nested(str(key), allowed):
             return f"unknown key; {nested}; allowed: {', '.join(allowed)}"
-        close = difflib.get_close_matches(str(key), allowed, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        return f"unknown key; {hint}allowed: {', '.join(allowed)}"
+        return f"unknown key; {did_you_mean(str(key), allowed)}allowed: {', '.join(allowed)}"
     if kind == "union_tag_invalid":
         expected = context["expected_tags"].replace("'a user-defined class'", "or package.module:Class")
         tag = context["tag"]
         names = re.findall("'([^']+)'", expected)
         longer = [name for name in names if tag and name.startswith(f"{tag}-")]
-        close = longer or difflib.get_close_matches(tag, names, n=1)
-        hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+        hint = question(longer or similar(tag, names))
         return (
             f"unknown {_discriminator(problem['loc'])} {_shown(tag).removeprefix(', not ')}; {hint}allowed: {expected}"
         )

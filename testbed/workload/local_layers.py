@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from testbed.arrays import Floats
 from testbed.errors import excludes
 from testbed.workload.client_algorithm import ClientAlgorithm, Learning, LocalTask, Memory
-from testbed.workload.contract import Evaluation, LocalUpdate, PersonalWorkload
+from testbed.workload.contract import ClientAccuracyWorkload, Evaluation, LocalUpdate, PersonalWorkload
 
 
 class LocalLayersSection(BaseModel):
@@ -118,3 +118,27 @@ class LocalLayers(ClientAlgorithm):
             return None
         loss, accuracy = (float(np.mean([getattr(one, what) for one in known])) for what in ("loss", "accuracy"))
         return Evaluation(loss, accuracy, sum(one.samples for one in known))
+
+    def client_accuracies(
+        self,
+        workload: ClientAccuracyWorkload,
+        model: npt.NDArray[np.float32],
+        owns: Callable[[int], npt.NDArray[np.float32]],
+        clients: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.float64]:
+        """Measure each client's model, with its own layers, on the client's samples.
+
+        Args:
+            workload: measures one client at a time, as each has a model of its own.
+            model: `(d,)` the global model; its local numbers do not count.
+            owns: gives the local numbers that a client has kept.
+            clients: `(k,)`.
+
+        Returns:
+            `(k,)` accuracies, as `ClientAccuracyWorkload.client_accuracies` gives them.
+        """
+        models = (self.of_client(model[~self.local], owns(client)) for client in clients.tolist())
+        each = [
+            workload.client_accuracies(clients[place : place + 1], personal) for place, personal in enumerate(models)
+        ]
+        return np.concatenate(each)

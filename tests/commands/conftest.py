@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.commands import main
+from testbed.cli import main
 from tests.former_defaults import with_former_defaults
 
 SMALL: dict[str, Any] = with_former_defaults(

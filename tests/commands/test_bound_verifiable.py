@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from analysis.bounds.verifiable_batch_partition import Setting, candidates_suffice, exceeds, too_few_honest_exactly
+from analysis.bounds.honest_members import too_few_honest_exactly
+from analysis.bounds.verifiable_batch_partition import Setting, candidates_suffice, exceeds
 
 SMALL = ("--population", 120, "--dishonest", 12, "--participants", 12, "--privacy", 3, "--over-selection", 2)
 COMMAND = ("bound", "verifiable-batch-partition")

@@ -13,7 +13,7 @@ from testbed.engine.federation import Progress
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 from testbed.running import Observer, PlannedRun
 
 KEYS: dict[str, Any] = {
