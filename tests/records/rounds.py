@@ -1,5 +1,6 @@
 """Rounds to record without running any."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from testbed.records.tables import (
 )
 
 
+@cache  # tables of Arrow do not change
 def tables_of(number: int) -> dict[str, pa.Table]:
     """A round's rows; round 2 is skipped, only odd rounds have events, later ones another stage."""
     skipped = number == 2
