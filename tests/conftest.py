@@ -63,6 +63,11 @@ def pytest_runtest_logfinish() -> None:
     _IMPORTED.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """At the end they go like everything else: triton would report them as leaks."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _no_waiting_for_the_disk() -> Iterator[None]:
     """A file is safe from the loss of power only when the disk has it: no test cuts the power.
