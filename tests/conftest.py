@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.finished_runs import FinishedRuns
 from tests.thoroughness import examples
 
 settings.register_profile("suite", deadline=None, print_blob=True, max_examples=examples())
@@ -77,6 +78,12 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda file: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def finished_runs(tmp_path_factory: pytest.TempPathFactory) -> FinishedRuns:
+    """Runs that more than one test looks at."""
+    return FinishedRuns(tmp_path_factory.mktemp("finished-runs"))
 
 
 @pytest.fixture(scope="session")
