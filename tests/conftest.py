@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.finished_runs import FinishedRuns
+from tests.repeated_crypto import kept_results
 from tests.thoroughness import examples
 
 settings.register_profile("suite", deadline=None, print_blob=True, max_examples=examples())
@@ -77,6 +78,16 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda file: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _keys_are_computed_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Seeded federations repeat their keys and shares; only the tests of the primitives compute each anew."""
+    if "crypto" in request.path.parts:
+        yield
+        return
+    with kept_results():
         yield
 
 
