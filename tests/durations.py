@@ -11,7 +11,7 @@ processes that live on, such as Ray's, show in the wall column alone.
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -80,7 +80,7 @@ class Clock:
         self.last_s = processor_seconds()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Iterator[None]:
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Add the processor seconds of a test's phase (setup, call or teardown) to its report."""
         report = yield
         now_s = processor_seconds()

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from tests.thoroughness import each_pair
+from tests.thoroughness import each_pair, each_value
 
 PARAMETERS = (["a", "b"], range(7), ["x", "y", "z"])
 
@@ -30,3 +30,11 @@ def test_about_half_of_the_combinations_are_slow() -> None:
 
 def test_of_two_parameters_nothing_is_slow() -> None:
     assert not any(case.marks for case in each_pair(["a", "b"], range(3)))
+
+
+def test_every_value_is_in_a_combination_that_is_not_slow() -> None:
+    cases = each_value([1, 4], "abcdefg")
+    assert [case.values for case in cases] == list(product([1, 4], "abcdefg"))
+    quick = [case.values for case in cases if not case.marks]
+    assert sorted(letter for _, letter in quick) == list("abcdefg")
+    assert {number for number, _ in quick} == {1, 4}

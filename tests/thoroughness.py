@@ -33,9 +33,31 @@ def each_pair(*parameters: Iterable[Any]) -> list[Any]:
         best = max(range(len(combinations)), key=lambda place: len(missing.intersection(_pairs(combinations[place]))))
         quick.add(best)
         missing.difference_update(_pairs(combinations[best]))
+    return _marked(combinations, {combinations[place] for place in quick})
+
+
+def each_value(*parameters: Iterable[Any]) -> list[Any]:
+    """Combinations for `parametrize`: in `make test` every value is in one, in `make test-all` all meet all.
+
+    For properties of the parameters one by one, where a combination repeats what its parts have shown.
+
+    Args:
+        parameters: the values of each parameter; their texts are the ids.
+
+    Returns:
+        All combinations in order; marked slow are all but the first, second, ... values together, in turns.
+    """
+    values = [list(parameter) for parameter in parameters]
+    turns = range(max(map(len, values)))
+    return _marked(list(product(*values)), {tuple(of[turn % len(of)] for of in values) for turn in turns})
+
+
+def _marked(combinations: list[tuple[Any, ...]], quick: set[tuple[Any, ...]]) -> list[Any]:
     return [
-        pytest.param(*combination, id="-".join(map(str, combination)), marks=() if place in quick else pytest.mark.slow)
-        for place, combination in enumerate(combinations)
+        pytest.param(
+            *combination, id="-".join(map(str, combination)), marks=() if combination in quick else pytest.mark.slow
+        )
+        for combination in combinations
     ]
 
 
