@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from testbed.display import visible
+from testbed.display import csv_cell, visible
 from testbed.errors import ExperimentError
 
 WIDTH = 118
@@ -263,9 +263,6 @@ _MARKDOWN = {character: f"\\{character}" for character in "\\`*[]|~$"} | {"&": "
 _LINKS = re.compile(r"(?P<scheme>:)(?=//)|(?<=www)(?P<host>\.)", re.IGNORECASE)
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")  # within a word it emphasises nothing
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
 _LATEX = {character: f"\\{character}" for character in "&%$#_{}"}
 _LATEX |= {character: f"${character}$" for character in "<>|"}
 _LATEX |= {character: f"{{{character}}}" for character in "[]*"}  # after the end of a row these would be its options
@@ -286,14 +283,6 @@ def markdown(text: str) -> str:
     escaped = "".join(_MARKDOWN.get(character, character) for character in visible(text))
     escaped = _UNDERSCORE.sub(r"\\_", escaped)
     return _LINKS.sub(lambda found: "&#58;" if found["scheme"] else "&#46;", escaped)
-
-
-def csv_cell(value: object) -> object:
-    """`value` in a cell of CSV: a text that a spreadsheet would take for a formula begins with an apostrophe."""
-    if not isinstance(value, str):
-        return value
-    acts = value.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(value)
-    return ("'" if acts else "") + visible(value)
 
 
 def latex(text: str) -> str:

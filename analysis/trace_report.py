@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 from analysis.tables import Table, require_format, to_json
 from analysis.tables import render as render_table
+from testbed.durations import in_largest_unit
 
 _NAMES_SHOWN = 20
-_DURATIONS = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
@@ -33,12 +33,6 @@ def render(facts: Mapping[str, float | int], format: str = "text", names: Mappin
     return render_table(Table((), rows, ruled=False), "text")
 
 
-def duration(value_s: float) -> str:
-    """Seconds in the largest unit that they fill, e.g. ``5.5 h``."""
-    symbol, size = next((unit for unit in _DURATIONS if abs(value_s) >= unit[1]), _DURATIONS[-1])
-    return f"{value_s / size:.4g} {symbol}" if value_s else "0 s"
-
-
 def _line(key: str, value: float | int) -> tuple[str, str]:
     """The name of a fact without its unit, and its value with it."""
     if key.endswith("_mbit_s"):
@@ -46,9 +40,9 @@ def _line(key: str, value: float | int) -> tuple[str, str]:
     if key.endswith("_ms"):
         return _words(key.removesuffix("_ms")), f"{value:.3g} ms"
     if key.endswith("_s"):
-        return _words(key.removesuffix("_s")), duration(value)
+        return _words(key.removesuffix("_s")), in_largest_unit(value)
     if key.startswith("seconds"):
-        return _words(key.replace("seconds", "length", 1)), duration(value)
+        return _words(key.replace("seconds", "length", 1)), in_largest_unit(value)
     if "fraction" in key or key.startswith("share"):
         return _words(key.replace("_fraction", "")), f"{100 * value:.3g} %"
     return _words(key), f"{value}"

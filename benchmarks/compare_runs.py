@@ -27,8 +27,10 @@ from testbed.files import parquet
 from testbed.network.exchanges import ANSWERED, DROPPED, OFFLINE, OUTCOMES
 from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint, replacing, write_checkpoint
-from testbed.records.tables import MERGED_UP_TO, SCHEMAS
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import MERGED_UP_TO
 from testbed.running import runs_below
+from testbed.workload.client_accuracy import CLIENT_ACCURACY
 
 TARGET_S = 20.0
 PROTOCOLS = ("random", "lotto-server-centric", "lotto-client-centric", "batch-partition")
@@ -112,7 +114,7 @@ def _tables(rounds: int, experiment: dict[str, Any], rng: np.random.Generator) -
             "survivors": zeros + PARTICIPANTS, "bytes_down": zeros, "bytes_up": zeros, "beacon_bytes_down": zeros,
             "beacon_bytes_up": zeros, "accuracy": 0.95 - 0.8 * np.exp(-number / 40) + rng.normal(0, 0.01, rounds),
             "loss": np.exp(-number / 40), "recalls": [None] * rounds, "metrics": [None] * rounds,
-            "attack_success": [None] * rounds,
+            **dict.fromkeys(("attack_success", *CLIENT_ACCURACY), [None] * rounds),
         },
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.distributed_noise import least
 from benchmarks.report import arguments, emit
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.server_noise import ServerNoise
+from testbed.aggregation.kit.server_noise import ServerNoise
 from testbed.privacy.gaussian import gaussian
 from testbed.privacy.matrix.section import CorrelatedNoise
 from testbed.privacy.participation_pattern import ParticipationPattern

@@ -29,6 +29,7 @@ from testbed.experiment.inputs import digests, located, plugin_classes
 from testbed.experiment.schema import Experiment
 from testbed.files.names import is_uri
 from testbed.plugins import sources
+from testbed.workload import building
 
 Level = Literal["ok", "warn", "fail"]
 HOST_BYTES = 600 * 2**20
@@ -72,8 +73,6 @@ class Demand:
 
 def demands_of(experiments: Sequence[Experiment]) -> tuple[list[Demand], list[Finding]]:
     """What each point needs: its data and its model are made here, once for points that share them."""
-    import workloads
-
     built: dict[str, tuple[Any, int]] = {}
     demands, problems = [], []
     for experiment in experiments:
@@ -82,7 +81,7 @@ def demands_of(experiments: Sequence[Experiment]) -> tuple[list[Demand], list[Fi
             key = f"{experiment.workload.model_dump_json()} {experiment.population} {plan.seed}"
             if key not in built:
                 before = psutil.Process().memory_info().rss
-                workload = workloads.build(experiment.workload, experiment.population, plan.seed)
+                workload = building.build(experiment.workload, experiment.population, plan.seed)
                 built[key] = workload, max(0, psutil.Process().memory_info().rss - before)
             workload, data_bytes = built[key]
             plan.check_sums(workload)

@@ -18,7 +18,7 @@ PROJECT = "~/sortition-testbed"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run ``testbed run`` with `arguments` on this node's cluster; returns its exit code (see `testbed.commands.main`).
+    """Run ``testbed run`` with `arguments` on this node's cluster; returns its exit code (see `testbed.cli.main`).
 
     Works in `PROJECT` when that exists. A lost connection (SIGHUP) stops the run like Ctrl-C.
     """
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(signal.SIGHUP, _stop)
     if not any(argument.partition("=")[0] == "--address" for argument in arguments):
         arguments = [*arguments, "--address", "auto"]
-    from testbed.commands import main as testbed
+    from testbed.cli import main as testbed
 
     return testbed(["run", *arguments])
 

@@ -12,8 +12,9 @@ The same things as the ``testbed`` command, for notebooks and scripts::
 and what classes of your own derive from, raise and return. The names of ``__all__`` are stable: what each is, and what
 is promised of them, stands in docs/reference/python.md.
 
-This package is the federation (`engine` and what it is made of), what runs it (`running`) and the command (`commands`).
-Only the last two use Ray and torch, through `cluster` and `workloads`; what runs no clients does without them.
+This package is the federation (`engine` and its parts), the code that runs it (`running`) and the command (`cli`). It
+imports none of the packages above it: hosts on Ray, training, tables and most verbs of the command are entry points
+that those packages register (`plugins.entry_points`).
 """
 
 import importlib
@@ -22,6 +23,10 @@ from typing import TYPE_CHECKING, Any
 from testbed.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from analysis.library import compare as compare  # only for type checkers: at run time they are services
+    from analysis.library import compare_targets as compare_targets
+    from analysis.library import findings as findings
+    from analysis.library import report as report
     from testbed.adversary.misbehaviour import AggregationMisbehaviour as AggregationMisbehaviour
     from testbed.adversary.misbehaviour import ClientMisbehaviour as ClientMisbehaviour
     from testbed.adversary.misbehaviour import MisbehaviourOptions as MisbehaviourOptions
@@ -32,8 +37,10 @@ if TYPE_CHECKING:
     from testbed.aggregation.contract import AggregationProtocol as AggregationProtocol
     from testbed.aggregation.contract import AggregationRound as AggregationRound
     from testbed.aggregation.contract import of_shape as of_shape
-    from testbed.aggregation.ring_elements import NoisyParameters as NoisyParameters
-    from testbed.aggregation.ring_elements import NoisyProtocol as NoisyProtocol
+    from testbed.aggregation.kit.quantisation import Quantisation as Quantisation
+    from testbed.aggregation.kit.ring_elements import NoisyParameters as NoisyParameters
+    from testbed.aggregation.kit.ring_elements import NoisyProtocol as NoisyProtocol
+    from testbed.aggregation.kit.ring_elements import NoisyRole as NoisyRole
     from testbed.aggregation.robust_rules import Combined as Combined
     from testbed.aggregation.robust_rules import RobustRule as RobustRule
     from testbed.aggregation.server_optimizers import ServerOptimizer as ServerOptimizer
@@ -64,10 +71,6 @@ if TYPE_CHECKING:
     from testbed.records import RunRecords as RunRecords
     from testbed.records import find_runs as find_runs
     from testbed.running import Observer as Observer
-    from testbed.running import compare as compare
-    from testbed.running import compare_targets as compare_targets
-    from testbed.running import findings as findings
-    from testbed.running import report as report
     from testbed.running import run as run
     from testbed.running.observers import Exporter as Exporter
     from testbed.selection.contract import Selection as Selection
@@ -90,7 +93,8 @@ _NAMES = {
         "AggregationMisbehaviour ClientMisbehaviour MisbehaviourOptions SelectionMisbehaviour TrainingMisbehaviour"
     ),
     "testbed.aggregation.contract": ("Aggregate AggregationParameters AggregationProtocol AggregationRound of_shape"),
-    "testbed.aggregation.ring_elements": "NoisyParameters NoisyProtocol",
+    "testbed.aggregation.kit.quantisation": "Quantisation",
+    "testbed.aggregation.kit.ring_elements": "NoisyParameters NoisyProtocol NoisyRole",
     "testbed.aggregation.robust_rules": "Combined RobustRule",
     "testbed.aggregation.server_optimizers": "ServerOptimizer",
     "testbed.emulation.availability.models": "Presence",
@@ -104,18 +108,22 @@ _NAMES = {
     "testbed.messages": "Count Message RoundNumber Vector",
     "testbed.parties.client": "Role RoleSpec StageTable handles",
     "testbed.records": "RunRecords find_runs",
-    "testbed.running": "Observer compare compare_targets findings report run",
+    "testbed.running": "Observer run",
     "testbed.running.observers": "Exporter",
     "testbed.selection.contract": "Selection SelectionParameters SelectionProtocol SelectionRound TrainingReports",
     "testbed.training": "Broadcast Train Trainer trained_update",
     "testbed.workload.contract": "Evaluation EvaluationWithoutLoss LabelledEvaluation LocalUpdate Workload",
 }
 _FROM = {name: module for module, names in _NAMES.items() for name in names.split()}
-__all__ = ["__version__", *sorted(_FROM)]  # what `_FROM` has, and no second list of it
+_SERVICES = frozenset({"compare", "compare_targets", "findings", "report"})
+"""Names that another package registers, as ``library.NAME``; see `testbed.plugins.services`."""
+__all__ = ["__version__", *sorted(_SERVICES.union(_FROM))]  # of these two, and no second list of them
 
 
 def __getattr__(name: str) -> Any:
     """Import the public names when they are first used, so that importing a part stays cheap."""
+    if name in _SERVICES:
+        return importlib.import_module("testbed.plugins.services").service(f"library.{name}")
     if name not in _FROM:
         raise AttributeError(f"module 'testbed' has no attribute {name!r}")
     return getattr(importlib.import_module(_FROM[name]), name)

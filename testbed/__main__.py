@@ -2,7 +2,7 @@
 
 import sys
 
-from testbed.commands import main
+from testbed.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,9 +6,12 @@ controls), marks that reorder text (bidirectional controls) and characters witho
 them, e.g. ``\\u001b``. JSON that is treated so still says the same.
 """
 
+import re
 import unicodedata
 
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")  # "letters" and "marks" that show nothing
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def visible(text: str) -> str:
@@ -23,6 +26,14 @@ def visible_lines(text: str) -> str:
     if "\t" in text:
         return "\t".join(visible_lines(part) for part in text.split("\t"))
     return "\n".join(map(visible, text.split("\n")))
+
+
+def csv_cell(value: object) -> object:
+    """`value` in a cell of CSV: a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    if not isinstance(value, str):
+        return value
+    acts = value.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(value)
+    return ("'" if acts else "") + visible(value)
 
 
 def _seen(character: str) -> bool:

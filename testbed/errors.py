@@ -12,6 +12,20 @@ def reason(error: Exception | str, longest: int = 200) -> str:
     return " ".join(str(error).split())[:longest]
 
 
+LEAVE_ONE_OUT = "leave out one of the two"
+
+
+def excludes(option: str, other: str, why: str, advice: str = LEAVE_ONE_OUT) -> ValueError:
+    """Return the error for two options of which an experiment can have one.
+
+    Args:
+        option, other: their keys, with the chosen values where a key alone does not name them.
+        why: the reason, without a full stop.
+        advice: what to do.
+    """
+    return ValueError(f"{option} excludes {other}: {why}; {advice}")
+
+
 class TestbedError(Exception):
     """The root of everything that the testbed raises on purpose."""
 

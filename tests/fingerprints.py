@@ -5,7 +5,7 @@ from typing import Any
 
 from testbed.records import RunRecords
 from testbed.records.clients import CLIENTS
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 
 
 def fingerprint(path: Path) -> dict[str, Any]:

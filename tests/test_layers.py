@@ -1,27 +1,25 @@
-"""The layers of `pyproject.toml` hold, no files import each other in a circle, and what is imported late is known."""
+"""The layers of `pyproject.toml` hold, no files import each other in a circle, the testbed names nothing above it."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testbed.experiment.sections import Cluster
 from tests.layers import circles, imports
 from tests.repository import ROOT
 
-# What `testbed` imports late of the packages above it. The command imports what each verb needs when it is called, so
-# that the others answer at once, and where Ray and torch are not installed; so do these, and say why.
-LATE = {
-    ("running/execution.py", "analysis"),
-    ("running/execution.py", "testbed.running.ray_workers"),
-    ("running/explained.py", "analysis"),
-    ("running/observers/csv_rounds.py", "analysis"),
-    ("running/observers/export.py", "analysis"),
-    ("running/report_server.py", "analysis"),
-}
-ABOVE = ("analysis", "cluster", "ray", "testbed.running.ray_workers", "torch", "workloads")
+ABOVE = ("analysis", "cluster", "workloads")
+IMPORTING = re.compile(r"import_module|__import__|find_spec|run_module")
+NAMED = re.compile(rf"\b(?:{'|'.join(ABOVE)})(?:\.\w+)+")
+UNFINISHED = re.compile(r"\b(?:analysis|workloads)\.$")  # the beginning of a module's name; `cluster.` begins keys, too
+ADVICE = {"former_names.py"}  # texts of errors: names of modules that experiments of earlier versions have
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
@@ -48,28 +46,48 @@ def test_circles_are_the_modules_that_reach_each_other(arrows: dict[int, frozens
     assert {frozenset(circle) for circle in circles(graph)} == expected - {frozenset()}
 
 
-def test_what_is_imported_late_is_known() -> None:
-    found = set()
+def test_the_testbed_names_no_module_above_it() -> None:
+    """Imports are import-linter's to find; these are the strings by which a module could be imported."""
+    keys = {f"cluster.{name}" for name in Cluster.model_fields}
+    found = {}
     for file in sorted((ROOT / "testbed").rglob("*.py")):
         name = file.relative_to(ROOT / "testbed").as_posix()
-        if name.startswith("commands/"):
-            continue
-        for function in ast.walk(ast.parse(file.read_text())):
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                found |= {(name, above) for module in imported(function) for above in ABOVE if within(module, above)}
-    assert found == LATE
+        if name not in ADVICE and (modules := set(named_modules(ast.parse(file.read_text()))) - keys):
+            found[name] = modules
+    assert found == {}
 
 
-def imported(tree: ast.AST) -> set[str]:
-    """The full names that the imports in a tree may stand for."""
-    names = set()
+@pytest.mark.parametrize(
+    "code",
+    [
+        "load('workloads.data')",
+        "TARGET = 'analysis.library:compare'",
+        "import_module('cluster')",
+        "import_module(f'workloads.{name}')",
+        "def f():\n    'Documented.'\n    return find_spec('workloads')",
+    ],
+)
+def test_a_module_that_is_named_by_a_string_is_noticed(code: str) -> None:
+    assert list(named_modules(ast.parse(code)))
+
+
+def named_modules(tree: ast.AST) -> Iterator[str]:
+    """The modules above the testbed that strings in a tree name, but for docstrings."""
+    documentation = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body
+        if isinstance(node.body[0], ast.Expr)
+    }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            yield from (one for one in NAMED.findall(node.value) if is_module(one))
+            yield from UNFINISHED.findall(node.value)
+        if isinstance(node, ast.Call) and IMPORTING.search(ast.unparse(node.func)):
+            words = [one.value for one in node.args if isinstance(one, ast.Constant)]
+            yield from (str(word) for word in words if word in ABOVE)
 
 
-def within(module: str, package: str) -> bool:
-    return module == package or module.startswith(f"{package}.")
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()

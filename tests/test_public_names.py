@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import testbed
+from testbed.plugins.entry_points import own_points
+from testbed.plugins.services import GROUP
 from tests.repository import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "python.md"
@@ -39,7 +41,8 @@ def test_types_are_known_of_the_same_names_from_the_same_modules() -> None:
     tree = ast.parse(Path(testbed.__file__).read_text())
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     imported = {one.names[0].asname: one.module for one in block.body if isinstance(one, ast.ImportFrom)}
-    assert imported == testbed._FROM
+    services = {name: own_points(GROUP)[f"library.{name}"].module for name in testbed._SERVICES}
+    assert imported == testbed._FROM | services
 
 
 def test_importing_the_package_imports_none_of_it() -> None:

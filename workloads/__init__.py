@@ -1,50 +1,49 @@
 """What clients learn: data, who holds which of them, models and local training.
 
-`build` turns the ``workload`` section of an experiment into a `Workload`. The built-in workloads import torch
-when they are needed: a host whose clients have a user-defined workload takes neither its time nor its memory.
+`build` turns the ``workload`` section of an experiment into a `Workload`. Everything is imported when it is first used,
+so that the verbs of `workloads.cli` answer at once. The built-in workloads import torch when they are needed: a host
+whose clients have a user-defined workload takes neither its time nor its memory.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from testbed.extras import naming_extras
-from testbed.workload.section import WorkloadSection
-from workloads.contract import Evaluation, LocalUpdate, Workload
-from workloads.data.clients.contract import ClientData, ClientImages, ClientSequences, ClientText
-from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
-from workloads.determinism import one_thread
-from workloads.registry import built_in, check_own, flower_app, user_defined
-
 if TYPE_CHECKING:
-    from workloads.training.classification import ImageClassification
+    from testbed.workload.contract import Evaluation as Evaluation
+    from testbed.workload.contract import LocalUpdate as LocalUpdate
+    from testbed.workload.contract import Workload as Workload
+    from testbed.workload.section import WorkloadSection
+    from workloads.data.clients.contract import ClientData as ClientData
+    from workloads.data.clients.contract import ClientImages as ClientImages
+    from workloads.data.clients.contract import ClientSequences as ClientSequences
+    from workloads.data.clients.contract import ClientText as ClientText
+    from workloads.data.clients.images import LabelledImages as LabelledImages
+    from workloads.data.clients.images import PartitionedDataset as PartitionedDataset
+    from workloads.data.clients.images import Scaling as Scaling
+    from workloads.determinism import one_thread as one_thread
+    from workloads.registry import check_own as check_own
+    from workloads.training.classification import ImageClassification as ImageClassification
 
-__all__ = [
-    "ClientData",
-    "ClientImages",
-    "ClientSequences",
-    "ClientText",
-    "Evaluation",
-    "ImageClassification",
-    "LabelledImages",
-    "LocalUpdate",
-    "PartitionedDataset",
-    "Scaling",
-    "Workload",
-    "build",
-    "check_own",
-    "one_thread",
-]
+_NAMES = {
+    "testbed.workload.contract": "Evaluation LocalUpdate Workload",
+    "workloads.data.clients.contract": "ClientData ClientImages ClientSequences ClientText",
+    "workloads.data.clients.images": "LabelledImages PartitionedDataset Scaling",
+    "workloads.determinism": "one_thread",
+    "workloads.registry": "check_own",
+    "workloads.training.classification": "ImageClassification",
+}
+_FROM = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = ["build", *sorted(_FROM)]  # what `_FROM` has, and no second list of it
 
 
 def __getattr__(name: str) -> Any:
-    """`ImageClassification`, which needs torch, when somebody asks for it."""
-    if name != "ImageClassification":
+    """Import the names when they are first used."""
+    if name not in _FROM:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from workloads.training.classification import ImageClassification
-
-    return ImageClassification
+    return getattr(importlib.import_module(_FROM[name]), name)
 
 
-def build(section: WorkloadSection, population: int, seed: int) -> Workload:
+def build(section: "WorkloadSection", population: int, seed: int) -> "Workload":
     """The workload that an experiment describes; call it once in every process that trains or evaluates.
 
     From then on arithmetic takes one thread in this process (`workloads.determinism`). A built-in workload takes
@@ -59,6 +58,10 @@ def build(section: WorkloadSection, population: int, seed: int) -> Workload:
         ExperimentError: data that cannot be read, clients without samples, a class that does not fit, or an extra that
             is not installed.
     """
+    from testbed.extras import naming_extras
+    from workloads.determinism import one_thread
+    from workloads.registry import built_in, flower_app, user_defined
+
     one_thread()
     if section.flower is not None:
         return flower_app(section, population, seed)

@@ -27,10 +27,10 @@ from testbed.adversary.crafted_models import (
 from testbed.adversary.section import AdversarySection, name_of, options
 from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.pine.parameters import PineParameters
-from testbed.aggregation.ring_elements import noise_of
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError

@@ -17,7 +17,7 @@ from analysis.multi_round.participation import strong_privacy
 from analysis.privacy.report import adds_noise
 from analysis.privacy.spent import Spending, spending
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
-from testbed.aggregation.ring_elements import noise_of
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.arrays import Floats, Ids
 from testbed.engine.canaries import canary_section
 from testbed.errors import ExperimentError

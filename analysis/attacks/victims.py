@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import workloads
-from testbed.aggregation.ring_elements import compression_of
+from testbed.aggregation.kit.ring_elements import compression_of
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated

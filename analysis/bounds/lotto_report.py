@@ -12,7 +12,17 @@ from analysis.bounds.lotto_rounds import (
     cost_with_parallel_lists,
     cost_without_lotto,
 )
-from analysis.bounds.rows import Row, finite, found, given, number, require_at_least, results, target_line
+from analysis.bounds.rows import (
+    Row,
+    finite,
+    found,
+    given,
+    number,
+    require_at_least,
+    require_honest_clients,
+    results,
+    target_line,
+)
 from analysis.bounds.tails import log10_survival
 
 
@@ -120,6 +130,7 @@ def lotto_plan(
     whole, target = target, target if rounds is None else target / rounds
     least = population if min_population is None else min_population
     setting = _setting(population, dishonest, participants, over_selection, least)
+    require_honest_clients(population, dishonest)
     t = lotto.threshold_of(participants, threshold)
     smallest = lotto.smallest_min_population(population, dishonest, participants, over_selection, t, target)
     plan: Row = setting | {

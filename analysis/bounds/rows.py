@@ -92,3 +92,11 @@ def require_inside(**values: float) -> None:
     for name, value in values.items():
         if not 0 < value < 1:
             raise ValueError(f"{name}: {value}; must be above 0 and below 1")
+
+
+def require_honest_clients(population: int, dishonest: int) -> None:
+    """Raise `ValueError` where a plan has no honest client to protect."""
+    if dishonest >= population:
+        raise ValueError(
+            f"dishonest: all {population} clients; no parameter meets a target where nobody is honest, so give fewer"
+        )

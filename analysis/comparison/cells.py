@@ -19,16 +19,30 @@ TRANSPORT = {"transport_bytes": "Overhead"}
 ALL_COSTS = COSTS | COSTS_PER_UPDATE | TRANSPORT
 METRICS = {"F": "Fairness gap F", "C": "Cardinality C", "T": "Privacy T"}
 """The heads of Multi-RoundSecAgg's three metrics, where room is short and where it is not."""
-QUALITY = {"final_accuracy": "Accuracy", "final_perplexity": "Perplexity", "final_attack_success": "Attack success"}
+CLIENT_ACCURACY = {
+    "final_client_accuracy_mean": "Client accuracy, mean",
+    "final_client_accuracy_worst_decile": "Client accuracy, worst 10%",
+    "final_client_accuracy_std": "Client accuracy, std. dev. [points]",
+}
+"""Heads of the accuracy over clients, which a table has only where it is asked for."""
+QUALITY = {
+    "final_accuracy": "Accuracy",
+    "final_perplexity": "Perplexity",
+    "final_attack_success": "Attack success",
+    **CLIENT_ACCURACY,
+}
 ROUNDS = ["rounds_completed", "rounds_skipped", "rounds_aborted"]
 DIFFERENCES = "Differences to the baseline, paired by seed"
 
 _POINTS = Unit("points", 0.01, 1)  # percentage points
-_UNITS = {"final_accuracy": _POINTS, "final_perplexity": Unit("", 1.0, 1), "final_attack_success": _POINTS}
+_UNITS = {**dict.fromkeys(QUALITY, _POINTS), "final_perplexity": Unit("", 1.0, 1)}
 _SHOWN = {
     "final_accuracy": (100.0, "{:.1f}%"),
     "final_perplexity": (1.0, "{:.1f}"),
     "final_attack_success": (100.0, "{:.1f}%"),
+    "final_client_accuracy_mean": (100.0, "{:.1f}%"),
+    "final_client_accuracy_worst_decile": (100.0, "{:.1f}%"),
+    "final_client_accuracy_std": (100.0, "{:.1f}"),
 }
 
 Columns = dict[str, list[str]]
@@ -208,7 +222,7 @@ def quality(frame: pd.DataFrame, *, aligned: bool = False, short: bool = True) -
     """
     found: Columns = {}
     for name in _SHOWN:
-        if name != "final_accuracy" and frame[name].isna().all():
+        if name in CLIENT_ACCURACY or (name != "final_accuracy" and frame[name].isna().all()):
             continue
         column = CostColumn(QUALITY[name], "", quality_rows(frame, name))
         found[QUALITY[name]] = column.in_columns() if aligned else column.in_cells()

@@ -1,6 +1,5 @@
 """The columns of the comparison by name, as `testbed compare --columns` chooses and orders them."""
 
-import difflib
 from collections.abc import Sequence
 
 import pandas as pd
@@ -8,6 +7,7 @@ import pandas as pd
 from analysis.comparison import cells, target_table
 from analysis.comparison.cells import Rows, ShownColumn
 from testbed.errors import ExperimentError
+from testbed.spelling import did_you_mean
 from testbed.workload.target import Target
 
 COLUMNS = {
@@ -26,6 +26,9 @@ COLUMNS = {
     "final_accuracy": "the accuracy that was measured last",
     "final_perplexity": "the perplexity that was measured last",
     "final_attack_success": "the share of poisoned samples that end at the attacker's target",
+    "final_client_accuracy_mean": "mean over clients of the accuracy on a client's own samples",
+    "final_client_accuracy_worst_decile": "the same, mean over the 10 % of the clients with the lowest accuracy",
+    "final_client_accuracy_std": "the same, standard deviation over clients",
     "fairness_gap": "F of Multi-RoundSecAgg: largest minus smallest share of rounds that a client took part in",
     "aggregation_cardinality": "C of Multi-RoundSecAgg: updates in the sum, mean over all rounds",
     "multi_round_privacy_weak": "T of Multi-RoundSecAgg: fewest users whose sum the server can compute",
@@ -47,13 +50,16 @@ _FORMS = {
 
 
 def chosen(names: str) -> list[str]:
-    """The names in ``a,b,c``, each once; raises `ExperimentError` for one that is no column."""
-    found = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    for name in found or [""]:
+    """The names in ``a,b,c``; raises `ExperimentError` for none, for one that is no column, and for one given twice."""
+    found = [name.strip() for name in names.split(",") if name.strip()]
+    if not found:
+        raise ExperimentError(f"--columns {names}: names no column; there are {', '.join(COLUMNS)}")
+    for name in found:
         if name not in COLUMNS:
-            close = difflib.get_close_matches(name, COLUMNS, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            hint = did_you_mean(name, COLUMNS, quoted=False)
             raise ExperimentError(f"--columns {name}: no such column; {hint}there are {', '.join(COLUMNS)}")
+        if found.count(name) > 1:
+            raise ExperimentError(f"--columns {names}: {name} is named {found.count(name)} times; name it once")
     return found
 
 

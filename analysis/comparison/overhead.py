@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.comparison.cells import CLIENT_ACCURACY
 from analysis.comparison.measures import per_round
-from analysis.comparison.rows import Row, baselines_of, rows_of
+from analysis.comparison.rows import Row, baseline_names, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S, summarise
 from analysis.statistics import Interval, mean_interval, ratio_interval
 from testbed.emulation.traces.schedule import FATES
@@ -38,7 +39,7 @@ COSTS = {
 }
 _COSTS = COSTS | {"transport_bytes": "transport_bytes_per_round"}
 _OUTCOMES = ("rounds_completed", "rounds_skipped", "rounds_aborted")
-_RESULTS = ("final_accuracy", "final_perplexity", "final_attack_success")
+_RESULTS = ("final_accuracy", "final_perplexity", "final_attack_success", *CLIENT_ACCURACY)
 _MEANS = ("participants_mean", "fairness_gap", "aggregation_cardinality")
 _PRIVACY = "multi_round_privacy_weak"
 _CAVEATS = "privacy_caveats"
@@ -64,7 +65,7 @@ def compare(
     """The overhead table: one row per protocol and setting, in the order of the runs.
 
     Columns: setting, label, protocol, aggregation, population, seeds (how many runs were pooled), baseline (its
-    label, with its setting where it serves other settings too),
+    label, with its setting where the label alone does not say which row it is),
     is_baseline; for each of round_s, client_s (s), server_bytes, client_bytes (means over *completed* rounds),
     round_s_per_update, server_bytes_per_update (failed rounds included) and transport_bytes (headers and
     acknowledgements on top of server_bytes, mean over completed rounds; 0 where the experiment models none): itself,
@@ -75,7 +76,8 @@ def compare(
     (of the worst run), reasons (why rounds did not complete, in words), unexpected_refusals (of clients, though nobody
     was to be dishonest; in words), diverged (clients whose update was not finite; in words), participants_mean,
     final_accuracy, final_perplexity (of language models), final_attack_success (where clients poison samples for a
-    target), each with ``_half_width`` (over the seeds; one run has none),
+    target), final_client_accuracy_mean, final_client_accuracy_worst_decile and final_client_accuracy_std (where the
+    accuracy of single clients is measured), each with ``_half_width`` (over the seeds; one run has none),
     fairness_gap, aggregation_cardinality and
     multi_round_privacy_weak with ``_certified`` and ``_lower_bound``, privacy_caveats (what the epsilon of runs with
     noise does not cover). Unknown values are missing.
@@ -109,12 +111,11 @@ def summaries_of(rows: Sequence[Row], privacy_time_limit_s: float = PRIVACY_TIME
 def compared(rows: Sequence[Row], baselines: Sequence[Row | None], summaries: Summaries) -> pd.DataFrame:
     """`compare` of rows, the baseline of each, and the summaries of their runs."""
     found = {id(row): _measured(row, summaries[id(row)]) for row in rows}
-    across = {id(base) for row, base in zip(rows, baselines, strict=True) if base and base.setting != row.setting}
     records = []
-    for row, base in zip(rows, baselines, strict=True):
+    for row, base, name in zip(rows, baselines, baseline_names(rows, baselines), strict=True):
         record = found[id(row)]
         reference = found[id(base)] if base is not None else {}
-        record["baseline"] = None if base is None else base.full_label if id(base) in across else base.label
+        record["baseline"] = name
         record["is_baseline"] = base is row
         for cost in _COSTS:
             mean, other = record[cost], reference.get(cost)

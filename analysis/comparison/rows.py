@@ -126,6 +126,20 @@ def baselines_of(rows: Sequence[Row], name: str | None = None) -> list[Row | Non
     return [_named_baseline(row, [m for m in matching if m.setting == row.setting], name) for row in rows]
 
 
+def baseline_names(rows: Sequence[Row], baselines: Sequence[Row | None]) -> list[str | None]:
+    """The name of each row's baseline; with its setting where the label alone does not say which row it is.
+
+    The label is enough where each setting has its own baseline and all of these have one label.
+
+    Args:
+        rows: from `rows_of`.
+        baselines: of each row, from `baselines_of`.
+    """
+    pairs = [(row, base) for row, base in zip(rows, baselines, strict=True) if base is not None]
+    is_short = len({base.label for _, base in pairs}) == 1 and all(base.setting == row.setting for row, base in pairs)
+    return [None if base is None else base.label if is_short else base.full_label for base in baselines]
+
+
 def _default_baselines(rows: Sequence[Row]) -> list[Row | None]:
     found = _first_baselines(rows)
     sweeps: dict[tuple[Path, tuple[str, ...]], list[Row]] = {}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.comparison.cells import CLIENT_ACCURACY
 from analysis.comparison.overhead import COSTS, compared, summaries_of
 from analysis.comparison.rows import Row, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S
@@ -22,6 +23,7 @@ MEASURES = {
     "final_accuracy": "final_accuracy",
     "final_perplexity": "final_perplexity",
     "final_attack_success": "final_attack_success",
+    **{name: name for name in CLIENT_ACCURACY},
 }
 """Column of the table: key of `analysis.comparison.summary`."""
 

@@ -13,7 +13,6 @@ from analysis.comparison.time_to_target import reach
 from analysis.multi_round import aggregation_cardinality, fairness_gap, strong_privacy
 from analysis.multi_round.kept import weak_privacy_of
 from analysis.multi_round.participation import participation_matrix
-from analysis.privacy.spent import of_honest
 from analysis.statistics import mean_interval, per_update_interval
 from analysis.tables import plain, protocol_name
 from testbed.privacy.section import caveats
@@ -43,7 +42,9 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     ``behind_rounds`` in how many rounds of a live run the machine could not keep up, and ``behind_factor`` how many
     times as long as links and devices say these have taken (None: in no round);
     ``final_attack_success`` is None unless clients poison samples for a target, ``final_perplexity`` and
-    ``best_perplexity`` are None unless the next word is what is learned; ``training`` is ``real`` or ``simulated``. Of
+    ``best_perplexity`` are None unless the next word is what is learned, ``final_client_accuracy_mean``,
+    ``..._worst_decile`` and ``..._std`` are None unless the accuracy of single clients is measured; ``training`` is
+    ``real`` or ``simulated``. Of
     runs with a privacy ledger, ``noise_multiplier`` is the run's (given, or found for an epsilon), ``epsilon_max`` and
     ``epsilon_median`` are over the honest clients that were charged, ``privacy_caveats`` says what they do not cover (a
     seed, losses that are reported). ``reached.TARGET`` says of each target that the experiment names whether the run
@@ -106,6 +107,7 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         "best_accuracy": measured.max() if len(measured) else None,
         **_perplexity(experiment, rounds["loss"].dropna()),
         "final_attack_success": poisoned.iloc[-1] if len(poisoned) else None,
+        **_client_accuracy(run.rounds),
         "training": (experiment.get("workload") or {}).get("training", "real"),
         **_multi_round(run, privacy_time_limit_s),
         **_spending(run),
@@ -117,6 +119,14 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
     }
     found: dict[str, Any] = plain(summary)
     return found
+
+
+def _client_accuracy(rounds: pd.DataFrame) -> dict[str, Any]:
+    """The accuracy per client of the last round that measured it."""
+    columns = ["client_accuracy_mean", "client_accuracy_worst_decile", "client_accuracy_std"]
+    measured = rounds[columns].dropna()
+    last: Mapping[Any, Any] = (measured.to_dict("records") or [dict.fromkeys(columns)])[-1]
+    return {f"final_{column}": last[column] for column in columns}
 
 
 def _behind(run: RunRecords) -> dict[str, Any]:
@@ -188,7 +198,7 @@ def _targets(run: RunRecords) -> dict[str, Any]:
 
 def _spending(run: RunRecords) -> dict[str, Any]:
     """What the privacy ledger holds; nothing for runs whose aggregation adds no noise. None: no epsilon is finite."""
-    rows = of_honest(run)
+    rows = run.ledger_of_honest_clients()
     if rows.empty:
         return {}
     last = rows.groupby("client").last()

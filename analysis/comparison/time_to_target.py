@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.rows import Row, baselines_of, rows_of
+from analysis.comparison.rows import Row, baseline_names, baselines_of, rows_of
 from analysis.comparison.targets import (
     Metric,
     Target,
@@ -165,6 +165,7 @@ def compare_targets(
     wanted = [None] if targets is None else parsed(targets)
     rows = rows_of(runs, group_by)
     baselines = baselines_of(rows, baseline)
+    names = baseline_names(rows, baselines)
     if not across_workloads:
         require_same_workload(rows, baselines)
     trajectories: dict[tuple[int, Metric], pd.DataFrame] = {}
@@ -172,17 +173,17 @@ def compare_targets(
     for named in wanted:
         for target, among in [(named, rows)] if named else _defaults(rows, smooth, across_workloads):
             found = {id(row): _Reached.of(row, target, smooth, trajectories) for row in among}
-            for row, base in zip(rows, baselines, strict=True):
+            for row, base, name in zip(rows, baselines, names, strict=True):
                 if id(row) in found:
                     against = None if base is None else found[id(base)]
                     records.append(
-                        _named(row, base)
+                        _named(row, base, name)
                         | {"target": target.column, "metric": target.metric, "threshold": target.threshold}
                         | {"is_default": named is None, "smooth": smooth}
                         | found[id(row)].columns(against)
                     )
     frame = pd.DataFrame(records)
-    order = [*_named(rows[0], None), "target", "metric", "threshold", "is_default", *_SEEN, "ratio_is", "smooth"]
+    order = [*_named(rows[0], None, None), "target", "metric", "threshold", "is_default", *_SEEN, "ratio_is", "smooth"]
     return frame[[*order, *(name for name in frame.columns if name not in order)]].astype(_TYPES)
 
 
@@ -216,8 +217,7 @@ def _defaults(rows: Sequence[Row], smooth: int, across_workloads: bool) -> list[
     return [(default_target(among, smooth), among) for among in groups.values()]
 
 
-def _named(row: Row, base: Row | None) -> dict[str, Any]:
-    name = None if base is None else base.label if base.setting == row.setting else base.full_label
+def _named(row: Row, base: Row | None, name: str | None) -> dict[str, Any]:
     return {
         "setting": row.setting,
         "label": row.label,

@@ -5,7 +5,6 @@ CSV. Stages come in the order of the protocol (selection, training, aggregation)
 figure, and so do protocols.
 """
 
-import difflib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from analysis.figures.swept import swept
 from analysis.style import FORMATS, USUAL_FORMATS, house_style, save
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from testbed.spelling import did_you_mean
 
 _log = logging.getLogger(__name__)
 
@@ -176,6 +176,5 @@ def formats_of(names: Sequence[str]) -> list[str]:
 def _known(name: str) -> str:
     if name in FIGURES:
         return name
-    close = difflib.get_close_matches(name, FIGURES, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
+    hint = did_you_mean(name, FIGURES, quoted=False)
     raise ExperimentError(f"--only {name}: no such figure; {hint}there are {', '.join(FIGURES)}")

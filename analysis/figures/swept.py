@@ -1,6 +1,5 @@
 """Measures of runs over a key of the experiment: a point for each value, a line for each value of other keys."""
 
-import difflib
 import math
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.comparison.cells import CLIENT_ACCURACY
 from analysis.comparison.labels import canonical, has_key, names_of, settings_of, sweep_of, value_of
 from analysis.comparison.overhead import COSTS
 from analysis.comparison.rows import Row, rows_of
@@ -34,6 +34,7 @@ from analysis.style import SERIES_COLOURS, protocol_colours, width
 from analysis.tables import Unit, bytes_unit, seconds_unit
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from testbed.spelling import did_you_mean
 
 _ASIDE = ("provenance", "output", "sweep", "cluster")  # nothing that a run measures depends on them
 _KEYS = COSTS | {"transport_bytes": "transport_bytes_per_round"}  # column of the overhead table: key of the summary
@@ -46,6 +47,8 @@ _TITLES = {
     "server_bytes_per_update": "Server traffic per update",
     "transport_bytes": "Transport overhead per round",
     "time_to_target_s": "Time to target",
+    **CLIENT_ACCURACY,
+    "final_client_accuracy_std": "Client accuracy, std. dev.",
 }
 _MOST_NAMES = 40
 
@@ -132,8 +135,7 @@ def _check_x(rows: Sequence[Row], x: str) -> None:
         raise ExperimentError(f"--x {x}: makes no points: runs that differ in nothing else are repetitions; {there}")
     if not any(has_key(run, x) for run in runs):
         known = dict.fromkeys([*differing, *(leaf for run in runs for leaf in _leaves(run.experiment))])
-        close = difflib.get_close_matches(x, known, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
+        hint = did_you_mean(x, known, quoted=False)
         raise ExperimentError(f"--x {x}: no run here has this key; {hint}{there}")
     if len({_value(run, x) for run in runs}) == 1:
         value = _names(runs[:1], x)[0]
@@ -216,8 +218,7 @@ def _measured(
     found: dict[str, dict[str, list[Any]]] = {}
     for name in y:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            hint = did_you_mean(name, known, quoted=False)
             raise ExperimentError(f"--y {name}: no such measure; {hint}there are {', '.join(known)}")
         if name in MEASURES:
             table = compare_targets(runs, None if target is None else [target])
@@ -337,7 +338,8 @@ def _unit(name: str, values: pd.Series) -> Unit:
         return bytes_unit(present)
     if key.endswith("_s") or "_s_per_" in key:
         return seconds_unit(present)
-    return Unit("%", 0.01, 1) if key.endswith("accuracy") else Unit("", 1.0, 2)
+    is_share = key.endswith("accuracy") or key in CLIENT_ACCURACY
+    return Unit("%", 0.01, 1) if is_share else Unit("", 1.0, 2)
 
 
 def _title(name: str, unit: Unit, target: Target | None) -> str:

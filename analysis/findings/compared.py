@@ -1,8 +1,8 @@
 """The rows that findings are looked for in, and what their checks share."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -10,6 +10,8 @@ from analysis.comparison.rows import Row
 from analysis.findings.finding import Finding
 from testbed.records import RunRecords
 from testbed.training import DIVERGED
+
+Measured = TypeVar("Measured")
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,21 @@ class ComparedRows:
     rows: tuple[Row, ...]
     baselines: tuple[Row | None, ...]
     targets: pd.DataFrame | None = None
+    _measures: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def labels(self, rows: Iterable[Row]) -> tuple[str, ...]:
         """The labels of some rows, in the order of the table; empty where these are all of them."""
         among = {id(row) for row in rows}
         chosen = tuple(row.full_label for row in self.rows if id(row) in among)
         return () if len(chosen) == len(self.rows) else chosen
+
+    def measured(self, measure: Callable[[RunRecords], Measured], run: RunRecords) -> Measured:
+        """A measure of one of their runs; each is taken once, whichever checks want it."""
+        key = measure, id(run)
+        if key not in self._measures:
+            self._measures[key] = measure(run)
+        taken: Measured = self._measures[key]
+        return taken
 
 
 Check = Callable[[ComparedRows], list[Finding]]
@@ -47,14 +58,15 @@ def value_of(run: RunRecords, key: str, default: Any = None) -> Any:
     return default if found is None else found
 
 
-def has_misbehaviour(run: RunRecords) -> bool:
-    """Whether a server or clients misbehave: then rounds that fail, and models that do not learn, are the result."""
-    return bool(value_of(run, "adversary.server") or value_of(run, "adversary.clients"))
-
-
 def diverged_rounds(run: RunRecords) -> list[int]:
     """The rounds in which a client's update was not finite: whatever else went wrong in them follows from that."""
     return sorted(set(diverged_events(run)["round"].tolist()))
+
+
+def failed_rounds(run: RunRecords) -> pd.DataFrame:
+    """The rounds that were skipped or aborted, of those whose clients all had finite updates."""
+    rounds = run.rounds
+    return rounds[rounds["outcome"].ne("completed") & ~rounds["round"].isin(diverged_rounds(run))]
 
 
 def diverged_events(run: RunRecords) -> pd.DataFrame:

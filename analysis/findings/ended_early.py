@@ -3,9 +3,10 @@
 from collections import Counter
 
 from analysis.findings.compared import ComparedRows, counted
-from analysis.findings.deadlines import LEAST_SHARE, Waits, waits_of
+from analysis.findings.deadlines import LEAST_SHARE
 from analysis.findings.ends import Ends, ends_of, reason_name
 from analysis.findings.finding import Finding
+from analysis.findings.lost_answers import Waits, waits_of
 
 _LONGEST = 60  # characters of a detail
 
@@ -44,7 +45,7 @@ def ended_early(compared: ComparedRows) -> list[Finding]:
     """
     groups: dict[tuple[str, bool], list[Ends]] = {}
     for row in compared.rows:
-        if (ends := ends_of(row)) is not None:
+        if (ends := ends_of(compared, row)) is not None:
             groups.setdefault((ends.name, ends.by_deadline), []).append(ends)
     largest_first = sorted(groups.values(), key=lambda group: -sum(ends.reasons.total() for ends in group))
     return [_finding(compared, group) for group in largest_first]
@@ -70,8 +71,8 @@ def _finding(compared: ComparedRows, group: list[Ends]) -> Finding:
         text += f"; {late:,} of {counted(lost, 'missing answer')} in them came after the deadline"
         keys = (*_DEADLINES, *(key for key in keys if key not in _DEADLINES))
         waits = Waits()
-        for run in (run for ends in group for run in ends.row.runs):
-            waits.add(waits_of(run))
+        for ends in group:
+            waits.add(waits_of(compared, ends.row))
         if waits.waiting and waits.share >= LEAST_SHARE:
             text += f"; {waits.text}"
     return Finding("ended-early", text, compared.labels(ends.row for ends in group), keys)

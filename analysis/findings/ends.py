@@ -3,10 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass
 
-import pandas as pd
-
 from analysis.comparison.rows import Row
-from analysis.findings.compared import diverged_rounds, has_misbehaviour
+from analysis.findings.compared import ComparedRows, failed_rounds
+from analysis.findings.lost_answers import lost_answers
 from testbed.records import RunRecords
 
 MORE_THAN = 0.1
@@ -49,13 +48,13 @@ class Ends:
         return self.late > LATE * self.lost
 
 
-def ends_of(row: Row) -> Ends | None:
+def ends_of(compared: ComparedRows, row: Row) -> Ends | None:
     """The rounds of a row that ended early; None where they are at most 10 % of its rounds, or fewer than 3.
 
     Rows of which most failed because updates were not finite are left out: another finding explains them. So are rows
     in which somebody misbehaves: there the end of a round is the result.
     """
-    if any(map(has_misbehaviour, row.runs)):
+    if any(run.has_misbehaviour for run in row.runs):
         return None
     number = sum(len(run.rounds) for run in row.runs)
     reasons = Counter(reason for run in row.runs for reason in _reasons(run))
@@ -63,30 +62,13 @@ def ends_of(row: Row) -> Ends | None:
         return None
     lost = Counter[str]()
     for run in row.runs:
-        lost += _lost_answers(run)
+        lost += compared.measured(lost_answers, run).in_failed_rounds
     return Ends(row, number, reasons, lost.total(), lost["late"])
-
-
-def _lost_answers(run: RunRecords) -> Counter[str]:
-    """How often each outcome kept an answer away, in rounds that ended early.
-
-    Silent clients do not count: where clients select themselves, most of them are silent in every round.
-    """
-    rounds, lost = _failed(run)["round"], Counter[str]()
-    for rows in run.exchanges_in_stretches(["outcome"], keep=False):
-        outcomes = rows.loc[rows["round"].isin(rounds), "outcome"].astype(str)
-        lost.update(outcomes[outcomes.isin(["offline", "dropped", "late"])].tolist())
-    return lost
 
 
 def _reasons(run: RunRecords) -> list[str]:
     """Why rounds ended early, of those whose clients all had finite updates."""
-    return [str(reason) for reason in _failed(run)["reason"]]
-
-
-def _failed(run: RunRecords) -> pd.DataFrame:
-    rounds = run.rounds
-    return rounds[rounds["outcome"].ne("completed") & ~rounds["round"].isin(diverged_rounds(run))]
+    return [str(reason) for reason in failed_rounds(run)["reason"]]
 
 
 def reason_name(reason: str) -> str:

@@ -3,8 +3,9 @@
 import pandas as pd
 
 from analysis.comparison.rows import Row
-from analysis.findings.compared import ComparedRows, has_misbehaviour, value_of
+from analysis.findings.compared import ComparedRows, value_of
 from analysis.findings.finding import Finding
+from analysis.findings.learning import predicts_one_label
 from testbed.records import RunRecords
 
 LEARNED = 0.95
@@ -20,8 +21,8 @@ def unscaled(compared: ComparedRows) -> list[Finding]:
     for row in compared.rows:
         run = row.runs[0]
         feature = value_of(run, "provenance.data.unscaled_feature")
-        learned = [len(values) > 0 and values.iloc[-1] >= LEARNED for values in map(_accuracies, row.runs)]
-        if not isinstance(feature, dict) or has_misbehaviour(run) or all(learned):
+        learned = [_has_learned(run) for run in row.runs]
+        if not isinstance(feature, dict) or run.has_misbehaviour or all(learned):
             continue
         rows.append(row)
         if float(feature["ratio"]) > worst:
@@ -33,6 +34,12 @@ def unscaled(compared: ComparedRows) -> list[Finding]:
         "loader"
     )
     return [Finding("unscaled-features", text, compared.labels(rows), ("workload.dataset",))]
+
+
+def _has_learned(run: RunRecords) -> bool:
+    """Whether the last accuracy is high, and not just the share of the one label that the model predicts."""
+    values = _accuracies(run)
+    return len(values) > 0 and bool(values.iloc[-1] >= LEARNED) and not predicts_one_label(run)
 
 
 def _accuracies(run: RunRecords) -> pd.Series:

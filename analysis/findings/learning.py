@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis.comparison.rows import Row
 from analysis.comparison.targets import model_changed
-from analysis.findings.compared import ComparedRows, counted, diverged_events, has_misbehaviour, span, value_of
+from analysis.findings.compared import ComparedRows, counted, diverged_events, span, value_of
 from analysis.findings.finding import Finding
 from testbed.records import RunRecords
 
@@ -22,6 +22,8 @@ LOSS_FALLS = 0.05
 """A loss that has fallen by this part of its first value shows that a model at chance does learn."""
 LOSS_OF_A_GUESS = 0.98
 """Times the cross-entropy of a uniform guess, ln(labels): at or above it a loss that has fallen shows no learning."""
+SHARE_OF_ONE_LABEL = 0.75
+"""Accuracy from which on a model that predicts one label for everything looks good."""
 LOSS_GROWS = 2.0
 """The last loss over the first one, from which on training diverges."""
 
@@ -33,7 +35,7 @@ def not_finite(compared: ComparedRows) -> list[Finding]:
     rows, clients, refusing, rates = list[Row](), 0, 0, list[float]()
     numbers: list[int] = []
     for row in compared.rows:
-        refusals = [(run, diverged_events(run)) for run in row.runs if not has_misbehaviour(run)]
+        refusals = [(run, diverged_events(run)) for run in row.runs if not run.has_misbehaviour]
         trainings = sum(len(run.participation) for run, _ in refusals)
         count = sum(len(events) for _, events in refusals)
         if not count or count < LEAST_REFUSED * trainings:
@@ -112,14 +114,37 @@ class _Course:
             return False
         return bool(self.loss[-1] >= LOSS_OF_A_GUESS * np.log(self.recalls.shape[1]))
 
-    def predicted_label(self) -> int | None:
-        """The place of the only label that the last model predicts; None where it predicts several."""
+    def predicted_label(self, evaluation: int = -1) -> int | None:
+        """The place of the only label that a model predicts; None where it predicts several.
+
+        Args:
+            evaluation: of which model; the last one.
+        """
         if self.recalls is None:
             return None
-        last = self.recalls[-1]
-        best = int(np.nanargmax(last))
-        others = np.delete(last, best)
-        return best if last[best] >= 0.9 and np.nanmax(others) <= 0.02 else None
+        recalls = self.recalls[evaluation]
+        best = int(np.nanargmax(recalls))
+        others = np.delete(recalls, best)
+        return best if recalls[best] >= 0.9 and np.nanmax(others) <= 0.02 else None
+
+    def predicts_by_frequency(self) -> bool:
+        """Whether the last models predict the same label for everything, and know at most how frequent labels are.
+
+        Such a model's accuracy is the share of its label, and its loss falls to the entropy of the labels' shares.
+        Either the accuracy is so high that it hides what is wrong, or the loss is that entropy, or larger.
+        """
+        if self.recalls is None or len({self.predicted_label(-1 - back) for back in range(LEAST_EVALUATIONS)}) > 1:
+            return False
+        share = self.accuracy[-1]
+        if self.predicted_label() is None or not 0 < share < 1:
+            return False
+        return bool(share >= SHARE_OF_ONE_LABEL or self.loss[-1] >= LOSS_OF_A_GUESS * self._most_entropy(share))
+
+    def _most_entropy(self, share: float) -> float:
+        """The entropy of the labels in nats if one has this share: at most, with the others equally frequent."""
+        assert self.recalls is not None
+        others = self.recalls.shape[1] - 1
+        return float(-share * np.log(share) - (1 - share) * np.log((1 - share) / others))
 
     def is_constant(self) -> bool:
         """Whether all evaluations gave the same accuracy, of a model that is not perfect."""
@@ -127,11 +152,17 @@ class _Course:
         return len(known) >= LEAST_EVALUATIONS and bool((known == known[0]).all()) and known[0] < 1.0
 
 
+def predicts_one_label(run: RunRecords) -> bool:
+    """Return whether the model that was evaluated last predicts one label for everything, as far as the records say."""
+    course = _Course.of(run)
+    return course.recalls is not None and course.predicted_label() is not None
+
+
 def does_not_learn(compared: ComparedRows) -> list[Finding]:
     """Rows whose models are no better than chance, or whose loss grows."""
     chance, grows = list[tuple[Row, list[_Course]]](), list[tuple[Row, list[_Course]]]()
     for row in compared.rows:
-        if any(map(has_misbehaviour, row.runs)):
+        if any(run.has_misbehaviour for run in row.runs):
             continue
         courses = [_Course.of(run) for run in row.runs]
         courses = [one for one in courses if len(one.loss) >= LEAST_EVALUATIONS]
@@ -148,7 +179,7 @@ def does_not_learn(compared: ComparedRows) -> list[Finding]:
 def _is_stuck(course: _Course) -> bool:
     if course.recalls is None:
         return course.is_constant()
-    if course.is_at_chance() and not course.loss_falls:
+    if course.predicts_by_frequency() or (course.is_at_chance() and not course.loss_falls):
         return True
     return course.is_at_chance(LEAST_EVALUATIONS) and course.loss_is_of_a_guess
 
@@ -169,6 +200,8 @@ def _at_chance(compared: ComparedRows, found: list[tuple[Row, list[_Course]]]) -
     single = [one.predicted_label() for one in balanced]
     if balanced and None not in single:
         text += f", and it predicts one label for everything ({span([float(one or 0) for one in single], '{:.0f}')})"
+        if all(one.predicts_by_frequency() for one in balanced):
+            text += ", so that the accuracy is that label's share"
     elif balanced:
         labels = span([float(one.recalls.shape[1]) for one in balanced if one.recalls is not None], "{:.0f}")
         text += f", no better than a guess among {labels} labels"

@@ -3,7 +3,6 @@
 from analysis.comparison.rows import Row
 from analysis.findings.compared import ComparedRows, span, value_of
 from analysis.findings.finding import Finding
-from analysis.privacy.spent import of_honest
 from testbed.records import RunRecords
 
 SPENT_BELOW = 0.75
@@ -14,7 +13,7 @@ SPENT_ABOVE = 1.1
 
 def _largest(run: RunRecords) -> tuple[float, float] | None:
     """The largest epsilon of an honest client: spent, and with all of the planned noise; None without a ledger."""
-    rows = of_honest(run)
+    rows = run.ledger_of_honest_clients()
     if rows.empty:
         return None
     last = rows.groupby("client")[["epsilon", "planned_epsilon"]].last()

@@ -11,7 +11,7 @@ from analysis.bounds.informed_privacy import Guarantee, guarantees
 from analysis.privacy.spent import EPSILONS, Spending
 from analysis.tables import Table, markdown, require_format, rows_of_every, to_json
 from analysis.tables import render as render_table
-from testbed.aggregation.ring_elements import noise_of
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.display import visible
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import records_of

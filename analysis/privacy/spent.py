@@ -49,7 +49,7 @@ def spending(run: RunRecords) -> Spending:
         ExperimentError: nobody has been charged yet, or rows of the ledger are missing.
     """
     check_complete(run)
-    rows = of_honest(run)
+    rows = run.ledger_of_honest_clients()
     if rows.empty:
         raise ExperimentError(
             f"{run.path}: nobody is charged in this run's privacy ledger: no round has given a sum; `testbed bound "
@@ -80,13 +80,6 @@ def check_complete(run: RunRecords) -> None:
             f"{run.path}: the privacy ledger (privacy.parquet) lacks {missing} of the {len(in_sums)} rows that this "
             "run's participation calls for: the file was lost or cut; restore it, what was spent is not known without"
         )
-
-
-def of_honest(run: RunRecords) -> pd.DataFrame:
-    """The ledger's rows of the honest clients."""
-    rows, took_part = run.frame("privacy"), run.participation
-    dishonest = took_part.loc[took_part["dishonest"], "client"].unique()
-    return rows[~rows["client"].isin(dishonest)]
 
 
 def _by_round(rows: pd.DataFrame, rounds: list[int]) -> pd.DataFrame:

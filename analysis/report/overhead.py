@@ -7,6 +7,7 @@ import pandas as pd
 
 from analysis.comparison import notes
 from analysis.comparison.cells import unfinished
+from analysis.comparison.columns import of_interest
 from analysis.report.sheets import MISSING, Cell, Sheet, number, words
 from analysis.tables import bytes_unit, seconds_unit
 
@@ -21,7 +22,7 @@ _TRANSPORT = {"transport_bytes": "Transport overhead"}
 _PERCENT = {"final_accuracy": "Accuracy", "final_attack_success": "Attack success"}
 _PRIVACY = "multi_round_privacy_weak"
 
-_USUAL = {"setting", "label", "round_s", "server_bytes", "rounds_completed", *_PERCENT, "final_perplexity"}
+_ALWAYS = ("setting", "label", "rounds_completed")
 _WHERE_THEY_VARY = {"seeds", "rounds_skipped", "rounds_aborted", _PRIVACY}
 
 Columns = dict[str, tuple[str, list[Cell]]]
@@ -59,7 +60,7 @@ def overhead(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) ->
     columns[_PRIVACY] = "T", _privacy(frame)
     rows = list(zip(*(cells for _, cells in columns.values()), strict=True))
     names = list(columns)
-    main, ratio = _main(columns), notes.ratio_note(frame)
+    main, ratio = _main(columns, of_interest(frame, None, narrow=True)), notes.ratio_note(frame)
     ratios = [name for name in names if name.endswith("_ratio")]
     explained = [(ratios, f"{ratio}."), *(pair for line in notes.column_notes(frame) for pair in line)]
     legend = [(text, [place for place, name in enumerate(names) if name in of]) for of, text in explained]
@@ -74,16 +75,17 @@ def overhead(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) ->
     )
 
 
-def _main(columns: Columns) -> Collection[str]:
-    """The columns that are shown at first."""
-    found = set()
+def _main(columns: Columns, usual: Sequence[str]) -> Collection[str]:
+    """The columns that are shown at first: those of a narrow table (`usual`), and those that vary."""
+    found: set[str] = set()
+    usual = (*_ALWAYS, *usual)
     for name, (_, cells) in columns.items():
         varies = len({value for _, value in cells}) > 1
         is_ratio = name.endswith("_ratio")
         if is_ratio:
-            shown = name.removesuffix("_ratio") in _USUAL and len(cells) > 1
+            shown = name.removesuffix("_ratio") in usual and len(cells) > 1
         else:
-            shown = name in _USUAL or (name in _WHERE_THEY_VARY and (varies or len(cells) == 1))
+            shown = name in usual or (name in _WHERE_THEY_VARY and (varies or len(cells) == 1))
         if shown:
             found.add(name)
     return found

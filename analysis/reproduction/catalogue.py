@@ -1,11 +1,11 @@
 """All reproductions by name. Each module of `MODULES` has a tuple `REPRODUCTIONS`; they are imported when asked for."""
 
-import difflib
 import importlib
 from collections.abc import Sequence
 
 from analysis.reproduction.contract import Reproduction
 from testbed.errors import ExperimentError
+from testbed.spelling import question, similar
 
 MODULES = (
     "lotto.fig1b",
@@ -62,8 +62,8 @@ def named(names: Sequence[str]) -> list[Reproduction]:
     wanted = [one for name in names for one in (every if name == ALL else [name])]
     for name in wanted:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=3, cutoff=0.8)
+            close = similar(name, known, most=3, cutoff=0.8)
             close = close or [one for one in known if name and name in one]
-            hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(known)}, {ALL}"
+            hint = question(close, quoted=False).rstrip() if close else f"there are {', '.join(known)}, {ALL}"
             raise ExperimentError(f"{name}: no such reproduction; {hint}")
     return [every[name] for name in dict.fromkeys(known[name].name for name in wanted)]

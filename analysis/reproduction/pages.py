@@ -19,9 +19,10 @@ import pandas as pd
 from analysis.reproduction.catalogue import catalogue
 from analysis.reproduction.contract import Reproduction
 from analysis.reproduction.kept import Kept, check_table, kept
-from analysis.reproduction.presentation import as_markdown, duration, outcome
+from analysis.reproduction.presentation import as_markdown, outcome
 from analysis.reproduction.verdicts import VERDICTS, Verdict, counts, total
 from analysis.tables import Table, render
+from testbed.durations import rounded_duration
 from testbed.errors import ExperimentError
 
 _BLOCK = re.compile(r"(?m)^<!-- (result|results|part): ([\w-]+)([^\n]*) -->\n(.*?)^<!-- end -->$", re.DOTALL)
@@ -83,7 +84,7 @@ def _part(table: pd.DataFrame, which: str, where: str) -> pd.DataFrame:
 def _block(found: Kept) -> str:
     origin = found.origin
     commit = (origin.git_commit or "")[:10] or "no checkout"
-    took = f"{duration(origin.seconds)} on {origin.cpus} processors"
+    took = f"{rounded_duration(origin.seconds)} on {origin.cpus} processors"
     said = f"Scale {found.scale}; {took}; version {origin.version}, {commit}."
     return f"\n{outcome(found.result)}\n{said}\n\n"
 

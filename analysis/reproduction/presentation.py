@@ -20,6 +20,7 @@ from analysis.reproduction.kept import kept
 from analysis.reproduction.verdicts import Claim, counts
 from analysis.tables import WIDTH, Table, require_format, to_json
 from analysis.tables import render as render_table
+from testbed.durations import rounded_duration
 from testbed.errors import ExperimentError, RunError
 from testbed.files.atomic import atomic_write
 
@@ -82,7 +83,7 @@ def _last(one: Reproduction) -> str:
     if last is None:
         return ""
     found = ", ".join(f"{count} {verdict}" for verdict, count in counts(last.result.claims).items() if count)
-    return f"{last.scale}, {duration(last.origin.seconds)}: {found or 'no claims'}"
+    return f"{last.scale}, {rounded_duration(last.origin.seconds)}: {found or 'no claims'}"
 
 
 def expected_length(one: Reproduction, scale: Scale) -> str:
@@ -95,17 +96,10 @@ def expected_length(one: Reproduction, scale: Scale) -> str:
     last = kept(one)
     if last is None or not last.origin.seconds:
         return f"how long --scale {scale} takes is not measured"
-    measured = f"{duration(last.origin.seconds)} on {last.origin.cpus} cores"
+    measured = f"{rounded_duration(last.origin.seconds)} on {last.origin.cpus} cores"
     if last.scale != scale:
         return f"how long --scale {scale} takes is not measured; --scale {last.scale} took {measured}"
     return f"about {measured} (measured with {last.origin.version}, {last.origin.processor})"
-
-
-def duration(seconds: float) -> str:
-    """Seconds, minutes or hours, for a person."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _names(one: Reproduction) -> list[str]:

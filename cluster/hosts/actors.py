@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import functools
-import importlib
 import os
 import time
 from collections.abc import Sequence
@@ -39,6 +38,7 @@ from testbed.records import RunDirectory
 from testbed.records.log import RunLog
 from testbed.records.writer import WRITER, held
 from testbed.vectors.dense import FLOAT32
+from testbed.workload import building
 from testbed.workload.client_states import ClientStates
 
 
@@ -62,12 +62,10 @@ class ClientHost:
 
         `states`: the run's directory and its mark (`ClientStates.share`), where clients keep something.
         """
-        import workloads
-
         self._close_connections()  # of an earlier experiment
         with locating_crashes(f"the preparation of host {index}"):
             plan = Plan(experiment, simulation_seed)
-            workload = workloads.build(experiment.workload, experiment.population, plan.seed)
+            workload = building.build(experiment.workload, experiment.population, plan.seed)
             directory = None if states is None else Path(states[0])
             if states is not None:
                 ClientStates(directory).check_shared(states[1])
@@ -119,10 +117,8 @@ class ClientHost:
 
     def import_training(self) -> None:
         """Import what the built-in workloads need; `prepare` would do so, later."""
-        import workloads
-
-        workloads.one_thread()
-        importlib.import_module("workloads.training.classification")
+        building.one_thread()
+        building.import_training()
 
     def deliver(self, delivery: Delivery, vectors: Sequence[tuple[npt.NDArray[Any], int]] | None) -> HostAnswers:
         """See `Host.deliver`; `vectors` come zero-copy from the object store."""
@@ -172,8 +168,6 @@ class Coordinator:
             directory: the run's; None records nothing.
             interruption: why an earlier coordinator did not get to the end; becomes an event.
         """
-        import workloads
-
         self._progress = None
         self._checked = None  # its memory is the run's now
         plan = Plan(experiment, simulation_seed)
@@ -193,7 +187,7 @@ class Coordinator:
             states = (directory, ClientStates(Path(directory)).share())
         # Here and on the hosts, where it takes seconds (to import torch, to read data), at the same time.
         workload, _ = await asyncio.gather(
-            asyncio.to_thread(workloads.build, experiment.workload, experiment.population, plan.seed),
+            asyncio.to_thread(building.build, experiment.workload, experiment.population, plan.seed),
             self._hosts.prepare(experiment, simulation_seed, plan.randomness, last_round, states),
         )
         if self._records is not None:
@@ -237,14 +231,13 @@ class Coordinator:
 
     async def check(self, experiment: Experiment, simulation_seed: int, name: str) -> list[str]:
         """See `testbed.engine.data_checks.notes_of`; an error of anything else names the preparation of `name`."""
-        import workloads
 
         def notes() -> list[str]:
             with locating_crashes(f"{name}: its preparation", then=""):
                 plan = Plan(experiment, simulation_seed)
                 key = (experiment.workload, experiment.population, plan.seed)
                 if self._checked is None or self._checked[0] != key:
-                    self._checked = (key, workloads.build(*key))
+                    self._checked = (key, building.build(*key))
                 return notes_of(plan, self._checked[1])
 
         return await asyncio.to_thread(notes)

@@ -1,10 +1,10 @@
 """Everything that a job needs, in one zip file: the code that submits, the experiment, the files that it reads.
 
 The job's working directory on the cluster is that zip, unpacked: the packages ``testbed``, ``cluster``, ``workloads``
-and ``analysis`` as they are imported here, the user's own modules, ``experiment.yaml``, and below ``inputs/`` the
-files that the experiment names, under names that depend on their base names and order alone. So the same experiment
-submitted from another directory is the same experiment to ``--resume``, and a file that has changed since is noticed
-by its digest. The zip's bytes depend on what is in it and nothing else: Ray uploads a package once.
+and ``analysis`` as they are imported here, with their entry points, the user's own modules, ``experiment.yaml``, and
+below ``inputs/`` the files that the experiment names, under names that depend on their base names and order alone. So
+the same experiment submitted from another directory is the same experiment to ``--resume``, and a file that has changed
+since is noticed by its digest. The zip's bytes depend on what is in it and nothing else: Ray uploads a package once.
 """
 
 import ast
@@ -22,11 +22,15 @@ from typing import Any
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.reading import named_value
 from testbed.experiment.schema import Experiment, load, points, validated
+from testbed.extras import PROJECT
 from testbed.plugins.classes import PLUGIN_NAME
+from testbed.plugins.entry_points import own_text
+from testbed.version import VERSION
 
 EXPERIMENT = "experiment.yaml"
 INPUTS = "inputs"
 PACKAGES = ("testbed", "cluster", "workloads", "analysis")
+METADATA = f"{PROJECT.replace('-', '_')}-{VERSION}.dist-info"
 MAXIMUM_UPLOAD_BYTES = 100 * 1024**2  # what Ray's dashboard takes (ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
 MAXIMUM_UNPACKED_BYTES = 2 * 1024**3
 """Of the user's files before they are compressed: the cluster unpacks them on every node, and zeros take no room."""
@@ -85,7 +89,8 @@ def pack(
     sizes = {name: _size(source) for name, source in mine.items()}
     _check_unpacked(sizes)  # before minutes of compressing
     path = into / "job.zip"
-    _write(path, {**_code(), **mine}, {EXPERIMENT: json.dumps(plain, indent=2, ensure_ascii=False) + "\n"})
+    experiment_text = json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+    _write(path, {**_code(), **mine}, {EXPERIMENT: experiment_text, **_metadata()})
     _check_size(path.stat().st_size, MAXIMUM_UPLOAD_BYTES if maximum is None else maximum, sizes)
     return Packed(path, packed, sizes, tuple(notes))
 
@@ -93,7 +98,7 @@ def pack(
 def pack_code(into: Path) -> Path:
     """The testbed's own packages alone, as ``code.zip`` in `into`."""
     path = into / "code.zip"
-    _write(path, _code(), {})
+    _write(path, _code(), _metadata())
     return path
 
 
@@ -226,6 +231,15 @@ def _code() -> dict[str, Path]:
             raise RunError(f"package {package} cannot be imported here, so it cannot be sent; install the testbed")
         found[package] = Path(spec.origin).parent
     return dict(_files(found))
+
+
+def _metadata() -> dict[str, str]:
+    """The texts by which the packages in the zip are an installed distribution, with the entry points of this one.
+
+    They come before an installation on the node, whose entry points may be those of another version.
+    """
+    about = f"Metadata-Version: 2.1\nName: {PROJECT}\nVersion: {VERSION}\n"
+    return {f"{METADATA}/METADATA": about, f"{METADATA}/entry_points.txt": own_text()}
 
 
 def _files(found: dict[str, Path], links: list[Path] | None = None) -> Iterator[tuple[str, Path]]:

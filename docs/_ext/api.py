@@ -31,7 +31,7 @@ class Part:
     named: tuple[str, ...] = ()
 
 
-LIBRARY = ("testbed.experiment", "testbed.running", "testbed.records")
+LIBRARY = ("testbed.experiment", "testbed.running", "analysis.library", "testbed.records")
 """Packages that are used from notebooks: the names of their ``__all__``."""
 
 PARTS = {
@@ -56,7 +56,7 @@ PARTS = {
 }
 """By the name of the page. What lies in a package of ANALYSIS makes further pages."""
 
-ANALYSIS = "analysis"
+ANALYSIS, COMMANDS = "analysis", "analysis.cli"  # the commands have pages of their own
 
 
 def parts() -> dict[str, Part]:
@@ -64,7 +64,7 @@ def parts() -> dict[str, Part]:
     root = importlib.import_module(ANALYSIS)
     found = {}
     for module in pkgutil.iter_modules(root.__path__, f"{ANALYSIS}."):
-        if module.ispkg:
+        if module.ispkg and module.name != COMMANDS:
             about = (importlib.import_module(module.name).__doc__ or "").strip().partition("\n\n")[0].replace("\n", " ")
             found[module.name.replace(".", "-")] = Part(f"`{module.name}`", escaped(about), (module.name,))
     return {**PARTS, **found}

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from docs._ext.markdown import escaped, table
 from testbed.records import clients
-from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
+from testbed.records.schemas import OPTIONAL_TABLES, SCHEMAS
 
 TABLES = {**SCHEMAS, clients.CLIENTS: clients.SCHEMA}
 
@@ -69,6 +69,17 @@ MEANINGS: dict[str, dict[str, tuple[str, str]]] = {
             "Of held-out samples on which poisoning is to have an effect, those that the model takes for the attack's "
             "target; null: not evaluated, or nobody poisons samples for a target.",
         ),
+        "client_accuracy_mean": (
+            "share, 0 to 1",
+            "Accuracy of the global model after the round on each client's own training samples (with "
+            "`workload.local_layers`: of the client's own model), mean over clients; null: not evaluated, or "
+            "`workload.client_accuracy` is off.",
+        ),
+        "client_accuracy_worst_decile": (
+            "share, 0 to 1",
+            "The same, mean over the tenth of the clients with the lowest accuracy.",
+        ),
+        "client_accuracy_std": ("share, 0 to 1", "The same, standard deviation over clients."),
     },
     "exchanges": {
         "round": ("", "Number of the round."),
@@ -187,6 +198,13 @@ SUMMARY: dict[str, tuple[str, str]] = {
         "share, 0 to 1",
         "Of the held-out samples that poisoned ones are to change, the last that was measured; null: none are.",
     ),
+    "final_client_accuracy_mean": (
+        "share, 0 to 1",
+        "Mean over clients of the accuracy on a client's own samples, the last that was measured; null: it is not "
+        "(`workload.client_accuracy`).",
+    ),
+    "final_client_accuracy_worst_decile": ("share, 0 to 1", "The same of the worst tenth of the clients."),
+    "final_client_accuracy_std": ("share, 0 to 1", "Standard deviation over clients of the same accuracies."),
     "final_perplexity": ("", "exp(mean loss of a word), the last that was measured; null: no language model."),
     "best_perplexity": ("", "The best that was measured."),
     "training": ("", "`real` or `simulated`."),

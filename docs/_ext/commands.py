@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from docs._ext.configuration import TOCTREE
 from docs._ext.markdown import escaped
-from testbed.commands import app
+from testbed.cli import app
 
 _MARKUP = re.compile(r"\[/?[a-z ]+\]")
 _PROMPT = "$ "

@@ -23,7 +23,7 @@ from testbed.adversary import (
     poisoned_updates,
 )
 from testbed.adversary.misbehaviour import ClientMisbehaviour, Misbehaviour, ServerMisbehaviour
-from testbed.adversary.secagg import dishonest_clients, parallel_sums, reconstruction, small_sums
+from testbed.adversary.secagg import dishonest_clients, dropped_honest, parallel_sums, reconstruction, small_sums
 from testbed.adversary.selection import batches, candidates, early, lists, rounds
 
 _MODULES: tuple[ModuleType, ...] = (
@@ -35,6 +35,7 @@ _MODULES: tuple[ModuleType, ...] = (
     batches,
     reconstruction,
     small_sums,
+    dropped_honest,
     lightsecagg,
     lightsecagg_clients,
     incomplete_batches,

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptions
 from testbed.adversary.selection.lotto import ALL_LISTS, CLIENT_CENTRIC, VERIFIABLE_BATCHES
-from testbed.aggregation.ring_elements import NoisyRole, noise_of
+from testbed.aggregation.kit.ring_elements import NoisyRole, noise_of
 from testbed.parties.client import Role, RoleSpec, handles
 from testbed.privacy.noise import Noise, NoiseShare
 from testbed.selection.lotto.client import LottoClient

@@ -55,7 +55,7 @@ from testbed.aggregation.flamingo.seeds import recovered_pair_seeds, recovered_s
 from testbed.aggregation.flamingo.server import Flamingo
 from testbed.aggregation.flamingo.service import kept_service
 from testbed.aggregation.flamingo.set_up_messages import KeptService, StateOf
-from testbed.aggregation.secagg.messages import SignatureOf
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.arrays import Ids
 from testbed.crypto import edwards25519, feldman, prf, threshold_elgamal
 from testbed.errors import RoundAborted

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
 from testbed.adversary.victims import VictimOptions, drawn_victim, recovery_told
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.member import INCONSISTENT, OneShotMember
 from testbed.aggregation.one_shot.messages import (
@@ -25,7 +26,6 @@ from testbed.aggregation.one_shot.messages import (
     SumShares,
 )
 from testbed.aggregation.one_shot.server import OneShot, OneShotRound
-from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.arrays import Ids
 from testbed.crypto.prime_field import Elements, elements_to_bytes, uniform
 from testbed.crypto.share_test import ShareTest

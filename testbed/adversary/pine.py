@@ -17,8 +17,8 @@ from pydantic import Field
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
 from testbed.adversary.victims import VictimOptions, drawn_victim
 from testbed.aggregation.pine.client import PineClient
-from testbed.aggregation.pine.helper import PineHelper
 from testbed.aggregation.pine.messages import AggregateShare, SumReports
+from testbed.aggregation.pine.second_aggregator import PineHelper
 from testbed.aggregation.pine.server import Pine, PineRound
 from testbed.arrays import Ids
 from testbed.crypto import field64

@@ -1,6 +1,5 @@
 """The `adversary:` section: who is dishonest, which decisions are overridden and when; the classes that then run."""
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -28,6 +27,7 @@ from testbed.parties.client import RoleSpec
 from testbed.plugins.classes import PLUGIN_NAME, plugin_class
 from testbed.plugins.options import unknown
 from testbed.randomness import Randomness
+from testbed.spelling import did_you_mean
 from testbed.workload.contract import ReplaceableSamplesWorkload, Workload
 from testbed.workload.section import WorkloadSection
 
@@ -92,8 +92,7 @@ class AdversarySection(BaseModel):
                 continue
             kinds = kinds_of(party, name)
             if not kinds:
-                close = difflib.get_close_matches(name, names(party), n=1)
-                hint = f"did you mean {close[0]!r}? " if close else ""
+                hint = did_you_mean(name, names(party))
                 allowed = ", ".join(names(party))
                 raise ValueError(f"unknown {name!r}; {hint}allowed: {allowed}, or package.module:Class")
             options(kinds[0], one)

@@ -27,3 +27,6 @@ PROTOCOLS: dict[type[AggregationParameters], type[AggregationProtocol]] = {
     RandomParticipationParameters: RandomParticipation,
 }
 """The server of each class of parameters, whose default for ``protocol`` is the name in an experiment."""
+
+DEFAULT: type[AggregationParameters] = SecAggParameters
+"""The protocol of an experiment that names none."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from testbed.aggregation.server_optimizers import ServerOptimizerSection
 from testbed.arrays import Ids
 from testbed.batches import Batches
-from testbed.messages import Vector
+from testbed.messages import Message, Vector
 from testbed.network import Network
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
@@ -34,6 +34,12 @@ class AggregationParameters(BaseModel):
     """Those that other settings bring, or that only some rounds have."""
     keeps_masks: ClassVar[bool] = False
     """Whether clients mask with `testbed.network.masked_vectors`, and `masks` says how that is emulated."""
+    asynchronous_buffer: ClassVar[Literal["server", "clients"] | None] = None
+    """Where updates of asynchronous rounds wait until the buffer is full; None: the protocol needs whole rounds."""
+    protects_samples: ClassVar[bool] = False
+    """Whether privacy is accounted for single training samples, not for clients' whole updates."""
+    reports_losses: ClassVar[bool] = True
+    """Whether clients report their training loss to the server."""
 
     weights: Literal["samples", "equal"] = Field(
         "samples", description="Weight of a client's update: its number of training samples (FedAvg), or 1"
@@ -62,6 +68,10 @@ class AggregationParameters(BaseModel):
     def stages_of_round(self) -> tuple[str, ...]:
         """The stages with these settings."""
         return self.stages
+
+    def named_classes(self) -> list[tuple[str, str]]:
+        """List the keys of this section that may name a class, with their values."""
+        return [("server_optimizer.name", getattr(self.server_optimizer, "name", ""))]
 
     @property
     def draws_by_samples(self) -> bool:
@@ -92,6 +102,22 @@ class AggregationParameters(BaseModel):
 
     def check_workload(self, workload: Workload) -> None:
         """Raise `ExperimentError` when the workload lacks what this aggregation asks of it."""
+
+    def check_asynchronous(self, concurrency: int, participants: int) -> None:
+        """Raise `ValueError` (one line that begins with a whole key) for settings that asynchronous rounds lack.
+
+        Args:
+            concurrency: clients that train or wait at a time.
+            participants: updates that a buffer holds.
+        """
+
+    def for_asynchronous_rounds(self) -> Self:
+        """Replace defaults that asynchronous rounds cannot have; keys that are set here still count as unwritten."""
+        return self
+
+    def asynchronous_notes(self) -> list[str]:
+        """Describe the replaced defaults of `for_asynchronous_rounds`, a line each."""
+        return []
 
     def planned_for(self, rounds: int, delta: float) -> Self:
         """The same, with what it leaves to the rest of the experiment filled in."""
@@ -167,6 +193,28 @@ class Aggregate:
     noise: float = 1.0
 
 
+def keeps_masks_symbolic(parameters: BaseModel, work_is_modelled: bool) -> bool:
+    """Return whether clients of an aggregation keep their masks as seeds (`testbed.network.masked_vectors`).
+
+    Args:
+        parameters: the section `aggregation`.
+        work_is_modelled: nobody measures how long it takes to expand masks, or waits for it.
+
+    Raises:
+        ValueError: if the experiment asks for emulation that its clock does not allow.
+    """
+    if not isinstance(parameters, AggregationParameters) or not parameters.keeps_masks:
+        return False
+    if parameters.masks == "materialised":
+        return False
+    if parameters.masks == "symbolic" and not work_is_modelled:
+        raise ValueError(
+            "masks: symbolic: masks that are not expanded take no time that could be measured or waited for; leave it "
+            "out, or set time.compute: modelled and time.clock: virtual"
+        )
+    return work_is_modelled
+
+
 def of_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Ids:
     """Sorted numbers of the clients whose vector has `bits` and `length` elements (None: what most have).
 
@@ -218,6 +266,13 @@ class AggregationProtocol(ABC):
     def broadcasts_to_all(self) -> bool:
         """Whether every available client gets the model and is a participant, whomever selection has drawn."""
         return False
+
+    def upload_question(self, round_number: int) -> Message | None:
+        """Return the question that fetches an update as soon as its client has trained, in asynchronous rounds.
+
+        None: clients hold their updates until the buffer is full, and `aggregate` collects them.
+        """
+        return None
 
     def prepare(self, participants: int, dimension: int) -> None:  # noqa: B027  # there may be nothing to make
         """Make what clients need once in a process, before anybody's work is measured."""

@@ -62,6 +62,8 @@ class RandomParticipationParameters(AggregationParameters):
     """Clients send sums of clipped gradients, and noise hides each sample (``sigma: 0``: nothing is hidden)."""
 
     stages: ClassVar[tuple[str, ...]] = ("dp-sgd/gradient",)
+    protects_samples: ClassVar[bool] = True
+    reports_losses: ClassVar[bool] = False
 
     protocol: Literal["dp-sgd-random-participation"] = "dp-sgd-random-participation"
     sample_rate: float = Field(

@@ -8,14 +8,20 @@ withstands poisoned ones (`testbed.aggregation.robust_rules`).
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, model_validator
+from pydantic import model_validator
 
-from testbed.aggregation.compression import Compressor, Uncompressed, uncompressed_only
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
-from testbed.aggregation.ring_elements import NoisePolicy, NoisyParameters, NoisyProtocol, NoisyRole, noise_policy_of
-from testbed.aggregation.robust_rules import RobustKey, RobustRule, RobustSection, combined, robust_rule
+from testbed.aggregation.kit.compression import Compressor, Uncompressed
+from testbed.aggregation.kit.ring_elements import (
+    NoisePolicy,
+    NoisyParameters,
+    NoisyProtocol,
+    NoisyRole,
+    noise_policy_of,
+)
+from testbed.aggregation.robust_rules import RobustKey, RobustRule, combined, robust_rule
 from testbed.arrays import Ids
-from testbed.errors import Refusal, RoundAborted, RunError
+from testbed.errors import Refusal, RoundAborted, RunError, excludes
 from testbed.messages import Count, Message, RoundNumber, Vector
 from testbed.network.contract import Replies, ids
 from testbed.parties.client import Client, RoleSpec, handles
@@ -26,6 +32,7 @@ class PlainParameters(NoisyParameters):
     """The server sees every update, with its share of noise where participants add some."""
 
     stages: ClassVar[tuple[str, ...]] = ("plain/update",)
+    asynchronous_buffer: ClassVar[Literal["server", "clients"] | None] = "server"
 
     protocol: Literal["plain"] = "plain"
     robust: RobustKey = None
@@ -35,16 +42,19 @@ class PlainParameters(NoisyParameters):
         if self.robust is None:
             return self
         if self.noise is not None:
-            raise ValueError(
-                "robust: compares single updates, and noise is planned for their sum; leave out one of the two"
-            )
-        uncompressed_only(self.compression, "robust, which compares all coordinates of updates")
+            raise excludes("robust", "noise", "a rule compares single updates, and noise is planned for their sum")
+        if self.compression is not None:
+            raise excludes("robust", "compression", "a rule compares all coordinates of the updates")
         if self.weights != "equal":
             raise ValueError(
                 "weights: samples is a client's own word, with which a dishonest one would outweigh the others under "
                 "robust; set weights: equal"
             )
         return self
+
+    def named_classes(self) -> list[tuple[str, str]]:
+        """Add the robust rule."""
+        return [*super().named_classes(), ("robust.rule", getattr(self.robust, "rule", ""))]
 
     def check(self, participants: int) -> None:
         """A rule needs some participants more than it withstands dishonest ones."""
@@ -55,7 +65,7 @@ class PlainParameters(NoisyParameters):
                 raise ValueError(f"robust.{error}") from None
 
     def check_experiment(self, selection: Any, workload: Any) -> None:
-        """Rules leave single updates out, of batches that are whole, too; and they are for updates of models alone."""
+        """Rules leave single updates out, of batches that are whole, too."""
         if self.robust is None:
             return
         if self.batches == "whole" and getattr(selection, "privacy", 1) > 1:
@@ -63,20 +73,10 @@ class PlainParameters(NoisyParameters):
                 "batches: whole: robust weighs single clients' updates, so that no batch is in the result as a whole; "
                 "set batches: ignored"
             )
-        if workload.drift_correction is not None:
-            raise ValueError(
-                "robust: not with workload.drift_correction, which counts on the mean of what clients send beside "
-                "their updates; leave out one of the two"
-            )
 
     def compressor(self) -> Compressor:
         """What is sent of updates without noise."""
         return Uncompressed() if self.compression is None else self.compression.made()
-
-
-def robust_of(parameters: BaseModel) -> RobustSection | None:
-    """The section; None also for parameters that have none."""
-    return parameters.robust if isinstance(parameters, PlainParameters) else None
 
 
 class Update(Message, frozen=True):
@@ -159,6 +159,10 @@ class Plain(NoisyProtocol):
     def roles(self) -> list[RoleSpec]:
         """See `AggregationProtocol.roles`."""
         return [RoleSpec(PlainClient, self.parameters)]
+
+    def upload_question(self, round_number: int) -> Message:
+        """Fetch updates one by one: the server may see each of them."""
+        return SendUpdate(round_number)
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         """See `AggregationProtocol.aggregate`. Updates without weight, or with more than one where all are equal, of

@@ -24,7 +24,6 @@ import numpy.typing as npt
 
 from testbed.aggregation.buffered import Keep, Kept, Recall, recalls, staleness_weight
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.plain import PlainParameters, SendUpdate
 from testbed.aggregation.server_optimizers import next_model
 from testbed.arrays import Ids
 from testbed.engine.plan import Plan
@@ -36,7 +35,6 @@ from testbed.network.asynchronous import AsynchronousNetwork
 from testbed.network.contract import EXCLUDED, ids, no_ids
 from testbed.network.in_flight import Flight, packed, unpacked
 from testbed.selection.contract import SelectionRound
-from testbed.selection.random_selection import WeightedRandomParameters
 from testbed.training import Train
 
 _NAMES = ("drawn", "counts", "losses", "deltas", "flights", "legs")
@@ -116,8 +114,9 @@ class _Filling:
         assert plan.experiment.asynchronous is not None
         self._section: Asynchronous = plan.experiment.asynchronous
         self._start, self._network, self._model, self._buffer = start, network, model, buffer
+        self._upload = plan.aggregation.upload_question(start.number)
         self._wanted = plan.experiment.selection.participants
-        self._evenly = isinstance(plan.experiment.selection, WeightedRandomParameters)
+        self._evenly = plan.experiment.selection.draws_singly == "least-drawn"
         self._asked: set[int] = set()  # in this round: a round's number serves a client once
         self._draws = 0
 
@@ -128,7 +127,7 @@ class _Filling:
             self._throw_away_if_stale(client)
         self._note(await network.wait(network.now_s))  # who has finished while the last buffer was aggregated
         self._start.candidates = len(self._idle())
-        if SendUpdate not in network.questions:
+        if self._upload is None:
             await self._send_model()  # nobody waits for the aggregation of those who have finished meanwhile
         while len(ready := self._usable()) < self._wanted:  # a full buffer's places are given the model that it makes
             await self._send_model()
@@ -143,13 +142,13 @@ class _Filling:
 
     def _places_taken(self) -> int:
         """By clients that train, and by those that hold their updates until the buffer is theirs."""
-        holding = 0 if SendUpdate in self._network.questions else len(self._usable())
+        holding = 0 if self._upload is not None else len(self._usable())
         return len(self._network.flights) + holding
 
     def _usable(self) -> list[int]:
         """Who has finished, in that order; where updates are still with their clients, those that the server sees."""
         ready = self._buffer.ready
-        if SendUpdate in self._network.questions or not self._network.timing.disconnects_visible:
+        if self._upload is not None or not self._network.timing.disconnects_visible:
             return ready
         there = set(self._network.online(ids(sorted(ready))).tolist())
         return [client for client in ready if client in there]
@@ -185,7 +184,7 @@ class _Filling:
         self._asked.update(clients.tolist())
         self._buffer.drawn[clients] += 1
         question = Train(start.number, Vector(self._model, 0))
-        further = [SendUpdate(start.number)] if SendUpdate in network.questions else []
+        further = [] if self._upload is None else [self._upload]
         answering = await network.dispatch(clients, [question, *further])
         for client, (kept, _) in (await network.fetched(Keep(start.number), answering)).items():
             self._buffer.held[client] = Held(start.number, kept)
@@ -216,8 +215,8 @@ async def run_buffered_round(
         plan: the experiment's parts.
         model: `(d,)` float32.
     """
-    plain = isinstance(plan.aggregation_parameters, PlainParameters)
-    network.questions = (Train, SendUpdate) if plain else (Train,)
+    upload = plan.aggregation.upload_question(start.number)
+    network.questions = (Train,) if upload is None else (Train, type(upload))
     buffer = Buffer(start.memory, start.population)
     outcome = Outcome(model, buffered=BufferedUpdates.none())
     await network.begin_round(start.number)

@@ -4,10 +4,12 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
-from testbed.aggregation.quantisation import Quantisation
+from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.aggregation.update_arithmetic import sorted_columns, squared_distances
 from testbed.crypto import edwards25519, encryption, feldman, field64, masks, packed_sums, prf, prime_field, shamir, vrf
 from testbed.crypto.coded_masks import MaskCode
@@ -20,19 +22,28 @@ from testbed.crypto.signatures import SigningKey, verify
 from testbed.crypto.ternary_products import ternary_products
 from testbed.crypto.xof import XofHmacSha256Aes128, elements
 from testbed.emulation.compute.cost import REFERENCE_COSTS, thread_cpu_s
-from testbed.messages import Vector, decode, encode
+from testbed.messages import ClientId, Key32, Message, Vector, decode, encode
 from testbed.network.sums import float_total, ring_total
 from testbed.privacy.encoding import rounded
 from testbed.privacy.gaussian import with_noise
 from testbed.privacy.matrix.buffered import Buffers
 from testbed.privacy.matrix.strategy import BufferedStrategy
 from testbed.privacy.noise import Noise
-from testbed.selection.lotto.messages import ParticipantEntry
 
 DIMENSION = 1_018_174  # parameters of the FEMNIST CNN
 PEERS, THRESHOLD = 70, 49
 TRAINING = "train.parameter_example"
 _LEAST_BATCH_S = 0.02  # of CPU time: a thousand times what reading the clock costs
+
+
+class _SignedEntry(Message, frozen=True):
+    """A message of typical size: as one row of a list of participants."""
+
+    client: ClientId
+    key: Key32
+    output: Annotated[bytes, msgspec.Meta(min_length=32, max_length=64)]
+    proof: Annotated[bytes, msgspec.Meta(max_length=80)]
+
 
 Work = tuple[Callable[[], object], float]
 """A call, and how many units of its operation it does."""
@@ -109,7 +120,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
     row, kept = np.ones(DIMENSION), blt.beginning(DIMENSION)
     residue = elements(XofHmacSha256Aes128(seed, b""), DIMENSION)
     entries = XofHmacSha256Aes128(seed, b"entries").read(PEERS * -(-DIMENSION // 4))
-    entry = ParticipantEntry(1, seed, bytes(64), bytes(80))
+    entry = _SignedEntry(1, seed, bytes(64), bytes(80))
     work: dict[str, Work] = {
         "ed25519.generate": (lambda: SigningKey.from_seed(seed), 1),
         "ed25519.sign": (lambda: signing.sign(b"calibration", message), 1),
@@ -151,7 +162,7 @@ def _operations() -> Iterator[tuple[str, Callable[[], Work]]]:
         "field64.add": (lambda: field64.add(residue, residue), len(residue)),
         "ternary.element": (lambda: ternary_products(residue, 64, entries, PEERS), PEERS * len(residue)),
         "gaussian.element": (lambda: with_noise(delta, 1.0, seed), DIMENSION),
-        "message": (lambda: decode(ParticipantEntry, encode(entry)), 1),
+        "message": (lambda: decode(_SignedEntry, encode(entry)), 1),
     }
     if masks.is_installed("aegis-256x4"):
         aegis: Work = (lambda: masks.add_masks(words, many, [1] * 8, 32, "aegis-256x4"), 8 * DIMENSION)

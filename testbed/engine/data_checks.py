@@ -3,6 +3,7 @@
 from testbed.engine.foresight import foreseeable
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import warnings as privacy_warnings
+from testbed.workload.client_accuracy import check_client_accuracy
 from testbed.workload.contract import NotedWorkload, Workload
 
 
@@ -18,6 +19,8 @@ def notes_of(plan: Plan, workload: Workload) -> list[str]:
         TraceError: a trace does not fit.
     """
     plan.check_sums(workload)
+    section = plan.experiment.workload
+    check_client_accuracy(section.client_accuracy, section.dataset, workload)
     notes = [*plan.read_files(workload), *privacy_warnings(plan, workload)]
     notes += workload.notes if isinstance(workload, NotedWorkload) else []
     return [*notes, *foreseeable(plan.experiment, plan, workload)]

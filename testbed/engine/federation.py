@@ -33,9 +33,10 @@ from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint
 from testbed.records.tables import stopped
 from testbed.selection.contract import SelectionRound, memory_copy
+from testbed.workload.client_accuracy import ClientAccuracy, check_client_accuracy
 from testbed.workload.client_algorithm import LAST_ROUND, check_memory
 from testbed.workload.client_states import ClientStates
-from testbed.workload.contract import Evaluation, PersonalWorkload, Workload
+from testbed.workload.contract import ClientAccuracyWorkload, Evaluation, PersonalWorkload, Workload
 from testbed.workload.local_layers import LocalLayers
 from testbed.workload.target import measured
 
@@ -109,6 +110,7 @@ class Federation:
         self._reached = ""  # the target that ends the run, and with which value it was reached; empty: it was not
         self._selection: SelectionRound | None = None  # of the round that is running
         self._algorithm = plan.client_algorithm(workload)
+        check_client_accuracy(experiment.workload.client_accuracy, experiment.workload.dataset, workload)
         self._states = ClientStates(records.path) if states is None and records is not None else states
         checkpoint = records.checkpoint() if records is not None else None
         self.state = checkpoint or self._start()
@@ -204,7 +206,8 @@ class Federation:
         self.state = Checkpoint(number, self.network.now_s, outcome.model, participations, wall_s, memory)
         if self._recorder is not None:
             why_last, success = self._spent or self._reached, self._attack_success(evaluation, outcome.model)
-            ended = EndedRound(outcome, before.model, started_s, evaluation, privacy, why_last, success)
+            of_clients = self._client_accuracy(number, outcome.model, start.memory)
+            ended = EndedRound(outcome, before.model, started_s, evaluation, privacy, why_last, success, of_clients)
             self._recorder.append(ended, self.state, time.monotonic() - began)
         self.on_progress(self.progress(outcome=outcome.state))
         return outcome
@@ -271,25 +274,40 @@ class Federation:
         if not isinstance(algorithm, LocalLayers) or states is None:
             return self.workload.evaluate(model)
         assert isinstance(self.workload, PersonalWorkload), "see Plan.client_algorithm"
-        last, n = memory[LAST_ROUND], self.plan.experiment.population
-        clients = np.arange(n)
-        if n > MOST_EVALUATED:
-            generator = self.plan.randomness.generator("evaluation", 0, "clients")
-            clients = np.sort(generator.choice(n, MOST_EVALUATED, replace=False))
+        owns = own_layers(algorithm, states, memory)
+        return algorithm.evaluate(self.workload, model, owns, self._personal_clients())
 
-        def own(client: int) -> npt.NDArray[np.float32]:
-            if not last[client]:
-                return algorithm.beginning
-            return states.read(client, int(last[client]), len(algorithm.beginning))
+    def _personal_clients(self) -> npt.NDArray[np.int64]:
+        """The clients with layers of their own that are evaluated."""
+        n = self.plan.experiment.population
+        if n <= MOST_EVALUATED:
+            return np.arange(n)
+        generator = self.plan.randomness.generator("evaluation", 0, "clients")
+        return np.sort(generator.choice(n, MOST_EVALUATED, replace=False))
 
-        return algorithm.evaluate(self.workload, model, own, clients)
+    def _client_accuracy(
+        self, number: int, model: npt.NDArray[np.float32], memory: Mapping[str, npt.NDArray[Any]]
+    ) -> ClientAccuracy | None:
+        """Measure the model on the clients' own samples whenever it is evaluated, if the experiment says so."""
+        if not self.plan.experiment.workload.client_accuracy or not self._is_evaluated(number):
+            return None
+        workload, algorithm, states = self.workload, self._algorithm, self._states
+        assert isinstance(workload, ClientAccuracyWorkload), "see check_client_accuracy"
+        if isinstance(algorithm, LocalLayers) and states is not None:
+            owns = own_layers(algorithm, states, memory)
+            return ClientAccuracy.of(algorithm.client_accuracies(workload, model, owns, self._personal_clients()))
+        return ClientAccuracy.of(workload.client_accuracies(np.arange(self.plan.experiment.population), model))
+
+    def _is_evaluated(self, number: int) -> bool:
+        """Whether the model is evaluated after this round: every k-th, and the last."""
+        every = self.plan.experiment.workload.evaluate_every
+        return number % every == 0 or number == self.plan.experiment.rounds or bool(self._spent)
 
     def _evaluate(
         self, number: int, model: npt.NDArray[np.float32], memory: Mapping[str, npt.NDArray[Any]]
     ) -> Evaluation | None:
         """Evaluate every k-th round and the last; outside the clock."""
-        every = self.plan.experiment.workload.evaluate_every
-        if number % every and number != self.plan.experiment.rounds and not self._spent:
+        if not self._is_evaluated(number):
             return None
         evaluation = self._evaluation(model, memory)
         if evaluation is not None and not math.isnan(evaluation.accuracy):
@@ -312,3 +330,23 @@ class Federation:
         return (
             f"target: {target.label} reached ({target.told(value)} after round {number})" if target.met(value) else ""
         )
+
+
+def own_layers(
+    algorithm: LocalLayers, states: ClientStates, memory: Mapping[str, npt.NDArray[Any]]
+) -> Callable[[int], npt.NDArray[np.float32]]:
+    """Return a function from a client to the layers that it keeps, as they were last in a sum.
+
+    Args:
+        algorithm: knows with which layers every client begins.
+        states: where the clients' layers are.
+        memory: of the round, which knows when a client was last in a sum.
+    """
+    last = memory[LAST_ROUND]
+
+    def own(client: int) -> npt.NDArray[np.float32]:
+        if not last[client]:
+            return algorithm.beginning
+        return states.read(client, int(last[client]), len(algorithm.beginning))
+
+    return own

@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from testbed.adversary.section import Adversary
 from testbed.aggregation.buffered import Staleness, UpdateKeeper
-from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.ring_elements import noise_of
-from testbed.aggregation.secagg.parameters import keeps_masks_symbolic
+from testbed.aggregation.contract import AggregationParameters, keeps_masks_symbolic
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.aggregation.server_optimizers import server_optimizer
 from testbed.crypto.remembered import Results
 from testbed.crypto.signatures import SigningKey
@@ -25,7 +24,8 @@ from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.canaries import canary_roles
 from testbed.engine.registry import aggregation_protocol, selection_protocol
 from testbed.engine.reported_losses import check_losses, needing_losses
-from testbed.errors import ExperimentError
+from testbed.engine.training_checks import check_training
+from testbed.errors import ExperimentError, excludes
 from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import Experiment, check_schedule, check_stages
 from testbed.former_names import check_overrides
@@ -42,12 +42,10 @@ from testbed.training import Broadcast, Trainer
 from testbed.workload.client_algorithm import ClientAlgorithm, Learning
 from testbed.workload.client_states import ClientStates
 from testbed.workload.contract import (
-    BatchedWorkload,
     DriftCorrectedWorkload,
     LabelledWorkload,
     PartlySharedWorkload,
     PersonalWorkload,
-    ProximalWorkload,
     Workload,
 )
 from testbed.workload.drift_correction import drift_correction
@@ -347,7 +345,7 @@ class Plan:
         the adversary cannot do with it what it is to do.
         """
         self.aggregation_parameters.check_workload(workload)
-        self._check_training(workload)
+        check_training(self.experiment, self.roles, self.client_algorithm(workload), workload)
         check_losses(self.experiment, self.selection, workload)
         heaviest = int(workload.sample_counts.max(initial=1))
         self.aggregation_parameters.check_weights(self.maximum_participants, heaviest)
@@ -363,38 +361,5 @@ class Plan:
         """
         for key in ("drift_correction", "local_layers"):
             if getattr(self.experiment.workload, key) is not None and type(self.broadcast) is not Broadcast:
-                raise ExperimentError(
-                    f"workload.{key}: not with a server that sends other models (adversary.server); leave "
-                    "out one of the two"
-                )
-
-    def _check_training(self, workload: Workload) -> None:
-        """Raise `ExperimentError` where clients are to train as something here does not: together, with a term of
-        FedProx, or with what they keep.
-        """
-        section = self.experiment.workload
-        if section.proximal and (not isinstance(workload, ProximalWorkload) or workload.proximal != section.proximal):
-            raise ExperimentError(
-                f"workload.proximal: {section.dataset} trains without it; leave the key out, or see ProximalWorkload "
-                "in testbed/workload/contract.py"
-            )
-        if self.client_algorithm(workload) is not None:
-            key = "drift_correction" if section.local_layers is None else "local_layers"
-            self._check_trainers(key, "trains without it")
-        if section.clients_at_once == 1:
-            return
-        if not isinstance(workload, BatchedWorkload) or workload.clients_at_once != section.clients_at_once:
-            raise ExperimentError(
-                f"workload.clients_at_once: {section.dataset} trains one client at a time; leave the key out, or see "
-                "BatchedWorkload in testbed/workload/contract.py"
-            )
-        self._check_trainers("clients_at_once", "trains each client by itself")
-
-    def _check_trainers(self, key: str, how: str) -> None:
-        """Raise `ExperimentError` where a protocol's clients train in a way of their own, which does not know a key."""
-        for spec in self.roles:
-            if spec.only is None and issubclass(spec.role, Trainer) and spec.role.learn is not Trainer.learn:
-                raise ExperimentError(
-                    f"workload.{key}: in {self.experiment.aggregation.protocol} {spec.role.__name__} {how}; leave the "
-                    "key out"
-                )
+                why = "the server sends other models than those that clients keep their state by"
+                raise ExperimentError(str(excludes(f"workload.{key}", "adversary.server", why)))

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testbed.aggregation.ring_elements import NoisyParameters
+from testbed.aggregation.kit.ring_elements import NoisyParameters
 from testbed.engine.plan import Plan
 from testbed.engine.round import Outcome
 from testbed.errors import ExperimentError

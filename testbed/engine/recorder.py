@@ -21,15 +21,10 @@ from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import Checkpoint, RoundAggregate
 from testbed.records.clients import clients_table
 from testbed.records.log import RunLog
-from testbed.records.tables import (
-    SCHEMAS,
-    STOPPED,
-    events_table,
-    exchanges_tables,
-    participation_table,
-    staleness_table,
-)
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import STOPPED, events_table, exchanges_tables, participation_table, staleness_table
 from testbed.records.writer import changed_after
+from testbed.workload.client_accuracy import ClientAccuracy
 from testbed.workload.contract import (
     DescribedWorkload,
     Evaluation,
@@ -51,6 +46,7 @@ class EndedRound:
         privacy: its `privacy` tables.
         attack_success: see `Adversary.success`.
         why_last: why there is no further round (the privacy budget, a target); empty while there may be one.
+        client_accuracy: of the model over the clients' own samples; None: it was not measured.
     """
 
     outcome: Outcome
@@ -60,6 +56,7 @@ class EndedRound:
     privacy: Sequence[pa.Table]
     why_last: str
     attack_success: float | None = None
+    client_accuracy: ClientAccuracy | None = None
 
 
 class RunRecorder:
@@ -139,7 +136,7 @@ class RunRecorder:
 
     def _rounds_table(self, number: int, ended: EndedRound) -> pa.Table:
         network, outcome, evaluation = self._network, ended.outcome, ended.evaluation
-        without_loss = isinstance(evaluation, EvaluationWithoutLoss)
+        without_loss, of_clients = isinstance(evaluation, EvaluationWithoutLoss), ended.client_accuracy
         row = {
             "round": number,
             "outcome": outcome.state,
@@ -162,6 +159,9 @@ class RunRecorder:
             "recalls": list(evaluation.recalls) if isinstance(evaluation, LabelledEvaluation) else None,
             "metrics": list(evaluation.metrics) or None if isinstance(evaluation, Evaluation) else None,
             "attack_success": ended.attack_success,
+            "client_accuracy_mean": None if of_clients is None else of_clients.mean,
+            "client_accuracy_worst_decile": None if of_clients is None else of_clients.worst_decile,
+            "client_accuracy_std": None if of_clients is None else of_clients.std,
         }
         return pa.Table.from_pylist([row], schema=SCHEMAS["rounds"])
 

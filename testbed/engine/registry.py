@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
-from testbed.aggregation.ring_elements import NoisyProtocol, noise_of
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.errors import ExperimentError
 from testbed.former_names import CONTRACT, check_overrides
 from testbed.plugins import options as plugin_options
@@ -123,7 +123,7 @@ def _check_made(made: Any, parameters: type[BaseModel], where: str) -> None:
     if noise_of(made.parameters) is not None and type(made).accountant is AggregationProtocol.accountant:
         raise ExperimentError(
             f"{where}: participants add noise (aggregation.noise), and it does not say what that costs: override "
-            f"accountant, or inherit from {NoisyProtocol.__module__}.{NoisyProtocol.__name__}"
+            "accountant, or inherit from testbed.NoisyProtocol"
         )
     for one in vars(made):
         if one in CONTRACT:

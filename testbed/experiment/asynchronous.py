@@ -4,18 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from testbed.adversary.section import AdversarySection
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.plain import PlainParameters
-from testbed.aggregation.ring_elements import noise_of
-from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.emulation.availability import Scheduled
-from testbed.emulation.availability.section import AvailabilityModel
-from testbed.emulation.links import Links, Transport
-from testbed.experiment.sections import Section, Time
+from testbed.emulation.links import Links
+from testbed.experiment.sections import Section
 from testbed.selection.contract import SelectionParameters
-from testbed.selection.random_selection import RandomParameters, WeightedRandomParameters
-from testbed.workload.section import WorkloadSection
 
 
 class Asynchronous(Section):
@@ -42,62 +34,16 @@ class Asynchronous(Section):
     )
 
     def check(self, population: int, selection: SelectionParameters, aggregation: AggregationParameters) -> None:
-        """Raise `ValueError` (one line) for protocols that cannot work with it, or fewer clients than may train."""
+        """Raise `ValueError` (one line) for fewer clients than may train, or for settings of the protocols.
+
+        Options that exclude asynchronous rounds: `testbed.experiment.compatibility`.
+        """
         if self.concurrency > population:
-            raise ValueError(f"concurrency: {self.concurrency} of a population of {population}; at most {population}")
-        if not isinstance(selection, RandomParameters | WeightedRandomParameters):
-            why = selection.needs_rounds
-            raise ValueError(f"goes without selection.protocol: {selection.protocol}: {why}; use random")
-        if isinstance(selection, RandomParameters) and selection.recorded is not None:
-            raise ValueError("goes without selection.recorded: a schedule is of rounds")
-        if not isinstance(aggregation, PlainParameters | SecAggParameters):
             raise ValueError(
-                f"goes without aggregation.protocol: {aggregation.protocol}; use plain, secagg or secagg-plus"
+                f"asynchronous.concurrency: {self.concurrency} of a population of {population}; at most {population}"
             )
-        if noise_of(aggregation) is not None:
-            raise ValueError(
-                "goes without aggregation.noise: the ledger does not account for updates of several rounds in one sum"
-            )
-        if isinstance(aggregation, SecAggParameters) and self.concurrency < selection.participants:
-            raise ValueError(
-                f"concurrency: {self.concurrency}, and a buffer is of selection.participants: "
-                f"{selection.participants}; under secure aggregation at least as many, as clients keep their places"
-            )
-        if isinstance(aggregation, SecAggParameters) and aggregation.model_binding == "signed":
-            raise ValueError(
-                "goes without aggregation.model_binding: signed, as clients of one buffer were sent different models; "
-                "set it to none, and see docs/how-to/asynchronous.md for what that gives up"
-            )
-
-    def check_learning(self, workload: WorkloadSection) -> None:
-        """The same for clients that keep something: what they have counts by the round in which they were asked."""
-        for key in ("drift_correction", "local_layers"):
-            if getattr(workload, key) is not None:
-                raise ValueError(
-                    f"goes without workload.{key}: what clients keep is told, and counts, in rounds that train and sum "
-                    "the same model; leave out one of the two"
-                )
-
-    def check_world(
-        self, time: Time, links: Links, availability: AvailabilityModel, adversary: AdversarySection | None
-    ) -> None:
-        """The same for clocks, links and clients that are followed in rounds alone."""
-        stages = ("train", *PlainParameters.stages)
-        quorums = [stage for stage in time.stage_quorums if stage in stages]
-        for key, given, why in (
-            ("time.clock: wall", time.clock == "wall", "who trains until when is computed"),
-            ("adversary", adversary is not None, "what it does to a buffer is not modelled"),
-            ("availability.model: schedule", isinstance(availability, Scheduled), "a schedule is of rounds"),
-            (
-                f"links.transport: {_transport_name(links)}",
-                _may_have_windows(links),
-                "congestion windows are followed in the stages of a round alone; set links: {transport: none}, or "
-                "{transport: {preset: tcp, congestion_control: none}} for the headers",
-            ),
-            *((f"time.stage_quorums: {stage}", True, "nobody waits for all of them here") for stage in quorums),
-        ):
-            if given:
-                raise ValueError(f"goes without {key}: {why}")
+        selection.check_asynchronous()
+        aggregation.check_asynchronous(self.concurrency, selection.participants)
 
 
 def without_unwritten(links: Links, aggregation: AggregationParameters) -> tuple[Links, AggregationParameters]:
@@ -108,38 +54,17 @@ def without_unwritten(links: Links, aggregation: AggregationParameters) -> tuple
     if "transport" not in links.model_fields_set:
         links = links.model_copy(update={"transport": "none"})
         links.model_fields_set.discard("transport")
-    if isinstance(aggregation, SecAggParameters) and "model_binding" not in aggregation.model_fields_set:
-        aggregation = aggregation.model_copy(update={"model_binding": "none"})
-        aggregation.model_fields_set.discard("model_binding")
-    return links, aggregation
+    return links, aggregation.for_asynchronous_rounds()
 
 
 def notes(asynchronous: Asynchronous | None, links: Links, aggregation: AggregationParameters) -> list[str]:
     """What an experiment with asynchronous rounds has that nobody has written, a line each."""
+    if asynchronous is None:
+        return []
     lines = []
-    if asynchronous is not None and "transport" not in links.model_fields_set:
+    if "transport" not in links.model_fields_set:
         lines.append(
             "asynchronous rounds go without TCP (links.transport: none), as windows are followed in the stages of a "
             "round alone; set links: {transport: none} for synchronous runs that are compared with them"
         )
-    unbound = isinstance(aggregation, SecAggParameters) and "model_binding" not in aggregation.model_fields_set
-    if asynchronous is not None and unbound:
-        lines.append(
-            "asynchronous rounds go without aggregation.model_binding (none), as clients of one buffer were sent "
-            "different models; docs/how-to/asynchronous.md says what that gives up"
-        )
-    return lines
-
-
-def _may_have_windows(links: Links) -> bool:
-    """Whether messages may be held back; `auto` decides by the clients' links."""
-    if isinstance(links.transport, Transport):
-        return links.transport.has_windows
-    if links.transport != "auto":
-        return links.transport != "none"
-    free = (links.latency_ms, links.loss, links.buffer_ms) == (0, 0, None)
-    return not free
-
-
-def _transport_name(links: Links) -> str:
-    return links.transport.preset if isinstance(links.transport, Transport) else links.transport
+    return [*lines, *aggregation.asynchronous_notes()]

@@ -1,11 +1,9 @@
-"""What an experiment with canaries (`testbed.privacy.canaries`) goes without, and how long its canaries are."""
+"""What an experiment with canaries (`testbed.privacy.canaries`) needs, and how long its canaries are."""
 
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
-from testbed.aggregation.ring_elements import compression_of, noise_of
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.privacy.canaries import CanarySection
-from testbed.workload.section import WorkloadSection
 
 
 def canary_norm(section: CanarySection, aggregation: AggregationParameters) -> float:
@@ -18,19 +16,7 @@ def check_canaries(
     section: CanarySection | None,
     population: int,
     adversary: AdversarySection | None,
-    aggregation: AggregationParameters,
-    workload: WorkloadSection,
 ) -> None:
-    """Raise `ValueError` (one line) where there are not so many honest clients, or canaries are no whole updates."""
-    if section is None:
-        return
-    section.check(population, population - (0 if adversary is None else adversary.number_of(population)))
-    samples = f"aggregation.protocol: {aggregation.protocol}, which protects samples"
-    others = {
-        samples: isinstance(aggregation, RandomParticipationParameters),
-        "aggregation.compression": compression_of(aggregation) is not None,
-        "workload.drift_correction": workload.drift_correction is not None,
-        "workload.local_layers": workload.local_layers is not None,
-    }
-    if found := [what for what, there in others.items() if there]:
-        raise ValueError(f"canaries: not with {found[0]}; leave one of the two out")
+    """Raise `ValueError` (one line) where there are not so many honest clients."""
+    if section is not None:
+        section.check(population, population - (0 if adversary is None else adversary.number_of(population)))

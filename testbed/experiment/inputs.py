@@ -3,7 +3,8 @@
 The digest of the settings, and of the files, tells experiments apart whose secrets must be unrelated. Two runs with
 one seed that differ in anything, be it the learning rate of two points of one sweep or the content of a trace, must not
 mask (or add noise) alike: the difference of a client's two inputs would be that of its updates, bare, for anybody to
-see. Exceptions: the source of user-defined classes, and `workload.clients_at_once`, which changes the rounding alone.
+see. Exceptions: the source of user-defined classes, `workload.clients_at_once`, which changes the rounding alone, and
+`workload.client_accuracy`, which measures and changes nothing.
 """
 
 import hashlib
@@ -16,7 +17,6 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 
 from testbed.adversary.section import name_of
-from testbed.aggregation.plain import robust_of
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.files import limits
@@ -162,8 +162,7 @@ def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
     named = [
         ("selection.protocol", experiment.selection.protocol),
         ("aggregation.protocol", experiment.aggregation.protocol),
-        ("aggregation.server_optimizer.name", getattr(experiment.aggregation.server_optimizer, "name", "")),
-        ("aggregation.robust.rule", getattr(robust_of(experiment.aggregation), "rule", "")),
+        *((f"aggregation.{key}", name) for key, name in experiment.aggregation.named_classes()),
         *experiment.workload.own,
         ("devices.model", experiment.devices.model),
         ("links.model", experiment.links.model or ""),
@@ -218,8 +217,9 @@ def secrets_context(experiment: Experiment) -> bytes:
     if experiment.aggregation.keeps_masks:  # how masks are emulated has no effect either
         as_usual = experiment.aggregation.model_copy(update={"masks": None})
         experiment = experiment.model_copy(update={"aggregation": as_usual})
-    one_by_one = experiment.workload.model_copy(update={"clients_at_once": 1})  # but for rounding, nor has this
-    experiment = experiment.model_copy(update={"workload": one_by_one})
+    # The first has no effect but for rounding, and the second none.
+    with_effect = experiment.workload.model_copy(update={"clients_at_once": 1, "client_accuracy": False})
+    experiment = experiment.model_copy(update={"workload": with_effect})
     plain = {name: _plain(value) for name, value in _chosen(experiment) if name not in without}
     content = json.dumps(_without_paths(plain), sort_keys=True)
     if files := _recorded_files(experiment):

@@ -2,8 +2,7 @@
 
 from testbed.adversary.section import AdversarySection, name_of
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
-from testbed.aggregation.ring_elements import noise_of
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.privacy.section import NEEDS_LOSSES
 from testbed.selection.contract import SelectionParameters
 
@@ -22,7 +21,7 @@ def check_reported_losses(
         aggregation: may add noise.
         adversary: may have clients that lie about their losses; None: everybody is honest.
     """
-    if isinstance(aggregation, RandomParticipationParameters):
+    if not aggregation.reports_losses:
         if allowed:
             raise ValueError(f"report_losses: clients never report any under {aggregation.protocol}; leave it out")
         return

@@ -5,7 +5,6 @@ sweep the protocols differ. Where clients drop out must be a stage of each point
 compared with others that do. A deadline or a quorum may be of a stage that only other points have.
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -25,9 +24,7 @@ from pydantic import (
 from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation import catalogue as aggregations
-from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.ring_elements import compression_of, noise_of
-from testbed.aggregation.secagg.parameters import SecAggParameters, keeps_masks_symbolic
+from testbed.aggregation.contract import AggregationParameters, keeps_masks_symbolic
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.client_classes import MOST_CLASSES, ClientClass, check_classes
 from testbed.emulation.devices import Devices
@@ -35,6 +32,7 @@ from testbed.emulation.links import Links
 from testbed.errors import ExperimentError
 from testbed.experiment.asynchronous import Asynchronous, without_unwritten
 from testbed.experiment.canaries import check_canaries
+from testbed.experiment.compatibility import check_exclusions
 from testbed.experiment.goals import StopAt, TargetText, check_goals, listed
 from testbed.experiment.plugin_names import resolved
 from testbed.experiment.reading import apply_override, grid, read_yaml, set_key
@@ -54,7 +52,7 @@ from testbed.messages import MOST_CLIENTS
 from testbed.privacy.section import PrivacySection
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters
-from testbed.selection.random_selection import RandomParameters
+from testbed.spelling import did_you_mean
 from testbed.workload.section import WorkloadSection
 
 _ALWAYS = "train"
@@ -94,8 +92,8 @@ class Experiment(Section):
         description="A target that ends the run after the round whose evaluation meets it",
     )
     workload: WorkloadSection = Field(default_factory=WorkloadSection, description="What the clients learn")
-    selection: SelectionSection = Field(default_factory=RandomParameters, description="Who takes part")
-    aggregation: AggregationSection = Field(default_factory=SecAggParameters, description="How updates become one")
+    selection: SelectionSection = Field(default_factory=selections.DEFAULT, description="Who takes part")
+    aggregation: AggregationSection = Field(default_factory=aggregations.DEFAULT, description="How updates become one")
     links: Links = Field(default_factory=Links, description="Bandwidth and latency")
     devices: Devices = Field(default_factory=Devices, description="How fast the clients compute")
     classes: Annotated[dict[str, ClientClass], Field(max_length=MOST_CLASSES)] = Field(
@@ -183,32 +181,16 @@ class Experiment(Section):
             section = "adversary"
             if self.adversary is not None:
                 self.adversary.check(self.population, self.selection.protocol, self.aggregation.protocol)
-            section = "asynchronous"
-            if self.asynchronous is not None:
-                self.asynchronous.check(self.population, self.selection, self.aggregation)
-                self.asynchronous.check_learning(self.workload)
-                self.asynchronous.check_world(self.time, self.links, self.availability, self.adversary)
             section = "privacy"
             check_reported_losses(ledger.report_losses, self.selection, self.aggregation, self.adversary)
-            check_canaries(ledger.canaries, self.population, self.adversary, self.aggregation, self.workload)
+            check_canaries(ledger.canaries, self.population, self.adversary)
             section = "records"
             self.records.check(self.rounds)
-            section = "workload"
-            noisy, steps = noise_of(self.aggregation) is not None, self.aggregation.server_optimizer is not None
-            compresses = compression_of(self.aggregation) is not None
-            for part in (self.workload.drift_correction, self.workload.local_layers):
-                if part is not None:
-                    part.check_experiment(noise=noisy, steps=steps, compresses=compresses)
-            if self.workload.training == "simulated" and self.time.compute != "modelled":
-                raise ValueError("training: simulated costs no time that could be measured; set time.compute: modelled")
-            if self.workload.clients_at_once > 1 and not self.time.work_is_modelled:
-                raise ValueError(
-                    "clients_at_once: clients that are trained together take no time of their own that could be "
-                    "measured or waited for; leave it out, or set time.compute: modelled and time.clock: virtual"
-                )
         except ValueError as error:
-            of_all = str(error).startswith("goes without ")  # a sentence of the whole section, and not of a key
-            raise ValueError(f"{section}{': ' if of_all else '.'}{error}") from None
+            raise ValueError(f"{section}.{error}") from None
+        check_exclusions(self)
+        if self.asynchronous is not None:
+            self.asynchronous.check(self.population, self.selection, self.aggregation)
         check_goals(self.targets, self.stop_at, self.workload)
         return self
 
@@ -387,6 +369,4 @@ def _check(key: str, stage: str, fitting: Iterable[str], shown: Iterable[str], e
 
 
 def _allowed(stage: str, shown: Sequence[str]) -> str:
-    close = difflib.get_close_matches(stage, shown, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}allowed: {', '.join(shown)}"
+    return f"{did_you_mean(stage, shown)}allowed: {', '.join(shown)}"

@@ -1,6 +1,5 @@
 """Sections of an experiment: which protocols it names, time, cluster, output, records; others are their packages'."""
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,6 +27,7 @@ from testbed.plugins.classes import PLUGIN_NAME, USER_DEFINED, alternative_by
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters
 from testbed.selection.supply import Supply
+from testbed.spelling import did_you_mean
 
 _ClassName = Annotated[str, Field(pattern=PLUGIN_NAME, description="A user-defined class, as package.module:Name")]
 
@@ -56,20 +56,24 @@ class UserDefinedAggregation(AggregationParameters):
         return {key: value for key, value in written.items() if key in self.model_fields_set}
 
 
-def _section(built_in: Iterable[Any], own: Any, default: str) -> Any:
+def _section(built_in: Iterable[Any], own: Any, default: Any) -> Any:
     """The union of the parameters of the protocols built in, told apart by their names, and of a user-defined class."""
-    tagged = [Annotated[kind, Tag(str(kind.model_fields["protocol"].default))] for kind in built_in]
+    tagged = [Annotated[kind, Tag(_name(kind))] for kind in built_in]
     return Annotated[
-        Union[*tagged, Annotated[own, Tag(USER_DEFINED)]], Discriminator(alternative_by("protocol", default))
+        Union[*tagged, Annotated[own, Tag(USER_DEFINED)]], Discriminator(alternative_by("protocol", _name(default)))
     ]
+
+
+def _name(parameters: Any) -> str:
+    return str(parameters.model_fields["protocol"].default)
 
 
 if TYPE_CHECKING:  # what all of them have; the unions themselves are made of what the catalogues list
     SelectionSection = SelectionParameters
     AggregationSection = AggregationParameters
 else:
-    SelectionSection = _section(selections.PROTOCOLS, UserDefinedSelection, "random")
-    AggregationSection = _section(aggregations.PROTOCOLS, UserDefinedAggregation, "secagg")
+    SelectionSection = _section(selections.PROTOCOLS, UserDefinedSelection, selections.DEFAULT)
+    AggregationSection = _section(aggregations.PROTOCOLS, UserDefinedAggregation, aggregations.DEFAULT)
 
 
 _COSTS_SCHEMA = WithJsonSchema(
@@ -217,8 +221,7 @@ class Output(Section):
                 raise ValueError("an entry is a name, or {name: NAME, OPTION: VALUE}")
             name, _ = observer_and_options(entry)
             if name not in OBSERVERS and not re.match(PLUGIN_NAME, name):
-                close = difflib.get_close_matches(name, OBSERVERS, n=1)
-                hint = f"did you mean {close[0]!r}? " if close else ""
+                hint = did_you_mean(name, OBSERVERS)
                 raise ValueError(f"unknown {name!r}; {hint}allowed: {', '.join(OBSERVERS)}, or package.module:Class")
         names = [observer_and_options(entry)[0] for entry in given]
         if len(set(names)) < len(names):

@@ -5,7 +5,6 @@ which. A key that none of the swept protocols has is an error. The same goes for
 """
 
 import contextlib
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from testbed.errors import ExperimentError
 from testbed.experiment.reading import alternative_keys, named_value
+from testbed.spelling import did_you_mean
 
 _NAMED_BY = {"selection": "protocol", "aggregation": "protocol", "availability": "model"}
 _DEFAULTS = {"selection": "random", "aggregation": "secagg", "availability": "always"}
@@ -150,5 +150,4 @@ def _keys_of(section: str, written: Mapping[str, Any], protocols: Sequence[str])
 
 
 def _allowed(key: str, known: set[str]) -> str:
-    close = difflib.get_close_matches(key, sorted(known), n=1)
-    return (f"did you mean {close[0]!r}? " if close else "") + f"allowed: {', '.join(sorted(known))}"
+    return f"{did_you_mean(key, sorted(known))}allowed: {', '.join(sorted(known))}"

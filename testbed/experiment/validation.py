@@ -4,7 +4,6 @@ An experiment is data that JSON could hold; it is validated as JSON would be, st
 `"10"` is none either.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from pydantic_core import from_json, to_json
 
 from testbed.aggregation.robust_rules import ELSEWHERE
 from testbed.errors import ExperimentError
+from testbed.spelling import did_you_mean, question, similar
 
 _LONGEST_SHOWN = 60
 _LARGEST_EXACT = 2**53  # every whole number up to it is a double
@@ -180,6 +180,15 @@ def _shown(given: Any) -> str:
     return f", not {text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}"
 
 
+def _nested(key: str, allowed: Sequence[str]) -> str:
+    """How to write a key with dots in a file, where its first part is a key of the section; else nothing."""
+    first, dot, rest = key.partition(".")
+    if not dot or first not in allowed or not all(rest.split(".")):
+        return ""
+    inner = f"{first}: {{{rest.replace('.', ': {')}: ...{'}' * (rest.count('.') + 1)}"
+    return f"keys with dots are for --set and sweep; in a file, nest it: {inner}"
+
+
 def _wording(problem: Any, model: type[BaseModel]) -> str:
     """What is wrong and what is allowed, without the path."""
     kind, context, message = problem["type"], problem.get("ctx") or {}, str(problem["msg"])
@@ -188,16 +197,15 @@ def _wording(problem: Any, model: type[BaseModel]) -> str:
         if (*section[:1], key) in _ELSEWHERE:
             return _ELSEWHERE[*section[:1], key]
         allowed = _keys_at(model, tuple(part for part in section if isinstance(part, str)))
-        close = difflib.get_close_matches(str(key), allowed, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        return f"unknown key; {hint}allowed: {', '.join(allowed)}"
+        if nested := _nested(str(key), allowed):
+            return f"unknown key; {nested}; allowed: {', '.join(allowed)}"
+        return f"unknown key; {did_you_mean(str(key), allowed)}allowed: {', '.join(allowed)}"
     if kind == "union_tag_invalid":
         expected = context["expected_tags"].replace("'a user-defined class'", "or package.module:Class")
         tag = context["tag"]
         names = re.findall("'([^']+)'", expected)
         longer = [name for name in names if tag and name.startswith(f"{tag}-")]
-        close = longer or difflib.get_close_matches(tag, names, n=1)
-        hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+        hint = question(longer or similar(tag, names))
         return (
             f"unknown {_discriminator(problem['loc'])} {_shown(tag).removeprefix(', not ')}; {hint}allowed: {expected}"
         )

@@ -1,6 +1,5 @@
 """User-defined classes, named ``package.module:Name`` in an experiment: found, and checked against their contract."""
 
-import difflib
 import importlib
 import inspect
 import sys
@@ -13,6 +12,7 @@ from testbed.errors import ExperimentError, TestbedError, reason
 from testbed.extras import extra_of, install_command
 from testbed.former_names import CONTRACT
 from testbed.plugins import installed, sources
+from testbed.spelling import question, similar
 
 PLUGIN_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 """What such a name looks like."""
@@ -173,9 +173,9 @@ def check_subclass(found: Any, base: type, name: str, key: str) -> None:
     hooks = [one for one in dir(base) if not one.startswith("_")]
     own = _names_below(found, base)
     for one in own:
-        close = difflib.get_close_matches(one, [hook for hook in hooks if hook not in own], n=1, cutoff=_ALIKE)
+        close = similar(one, (hook for hook in hooks if hook not in own), cutoff=_ALIKE)
         if one not in hooks and close:
-            raise ExperimentError(f"{key}: {name}: {one} has no effect; did you mean {close[0]!r}?")
+            raise ExperimentError(f"{key}: {name}: {one} has no effect; {question(close).rstrip()}")
 
 
 def check_former_names(found: type, base: type, where: str) -> None:

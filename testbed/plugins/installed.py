@@ -5,7 +5,6 @@ Which there are is read from the packages' metadata; nothing is imported here, s
 spoils no experiment that does not name it.
 """
 
-import difflib
 import re
 import sys
 from collections import Counter
@@ -14,7 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
 
-from testbed.errors import ExperimentError, reason
+from testbed.errors import ExperimentError
+from testbed.plugins.entry_points import all_points, owner
+from testbed.spelling import similar
 
 GROUP = "sortition_testbed.plugins"
 
@@ -74,38 +75,14 @@ def installed() -> tuple[Plugin, ...]:
 
 @lru_cache(maxsize=4)
 def _installed(_path: tuple[str, ...]) -> tuple[Plugin, ...]:
-    points, unreadable = _points()
+    points, unreadable = all_points(GROUP)
     points.sort(key=lambda point: (point.name, point.value))
-    owners = {name: [_owner(point) for point in points if point.name == name] for name in {one.name for one in points}}
+    owners = {name: [owner(point) for point in points if point.name == name] for name in {one.name for one in points}}
     times = Counter(point.name for point in points)
-    return (*(_plugin(point, owners[point.name] if times[point.name] > 1 else []) for point in points), *unreadable)
-
-
-def _points() -> tuple[list[metadata.EntryPoint], list[Plugin]]:
-    """Our entry points of all packages, the first of each on the path; and those packages that do not say theirs.
-
-    `metadata.entry_points` does the same, and raises where one package, be it a stranger's, has a file that is none.
-    """
-    found, unreadable, seen = list[metadata.EntryPoint](), list[Plugin](), set[str]()
-    for package in metadata.distributions():
-        name = str(package.metadata["Name"] or "an unknown package")
-        normalized = re.sub(r"[-_.]+", "-", name).lower()
-        if normalized in seen and package.metadata["Name"]:
-            continue
-        seen.add(normalized)
-        try:
-            found.extend(package.entry_points.select(group=GROUP))
-        except Exception as error:  # importlib's parser raises whatever comes
-            if GROUP in (package.read_text("entry_points.txt") or ""):
-                why = f"its entry_points.txt cannot be read: {type(error).__name__}: {reason(error)}"
-                unreadable.append(Plugin("", "?", "?", name, str(package.version or ""), why))
-    return found, unreadable
-
-
-def _owner(point: metadata.EntryPoint) -> tuple[str, str]:
-    dist = point.dist
-    name = None if dist is None else dist.metadata["Name"]
-    return ("an unknown package", "") if dist is None or not name else (str(name), dist.version)
+    return (
+        *(_plugin(point, owners[point.name] if times[point.name] > 1 else []) for point in points),
+        *(Plugin("", "?", "?", one.distribution, one.version, one.problem) for one in unreadable),
+    )
 
 
 def _plugin(point: metadata.EntryPoint, offered_by: Collection[tuple[str, str]]) -> Plugin:
@@ -119,7 +96,7 @@ def _plugin(point: metadata.EntryPoint, offered_by: Collection[tuple[str, str]])
     elif offered_by:
         packages = " and ".join(" ".join(one) for one in sorted(set(offered_by)))
         problem = f"offered by {packages}; uninstall all but one, or name the class as package.module:Name"
-    return Plugin(kind, name, point.value, *_owner(point), problem)
+    return Plugin(kind, name, point.value, *owner(point), problem)
 
 
 def named(kind: str, name: str, key: str) -> Plugin | None:
@@ -133,11 +110,11 @@ def named(kind: str, name: str, key: str) -> Plugin | None:
     Raises:
         ExperimentError: it cannot be used, or looks like a misspelt one.
     """
-    offered = {one.name: one for one in installed() if one.kind == kind}
-    plugin = offered.get(name)
+    plugins = {one.name: one for one in installed() if one.kind == kind}
+    plugin = plugins.get(name)
     if plugin is None:
-        if close := difflib.get_close_matches(name, offered, n=1):
-            raise ExperimentError(f"{key}: unknown {name!r}; did you mean {close[0]!r} of {offered[close[0]].origin}?")
+        if close := similar(name, plugins):
+            raise ExperimentError(f"{key}: unknown {name!r}; did you mean {close[0]!r} of {plugins[close[0]].origin}?")
         return None
     if plugin.problem:
         raise ExperimentError(f"{key}: {name}: {plugin.problem}")

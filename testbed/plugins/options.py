@@ -10,7 +10,6 @@ A class declares what it takes in one of two ways:
   constructed with.
 """
 
-import difflib
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from testbed.errors import ExperimentError
+from testbed.spelling import did_you_mean
 
 _Made = TypeVar("_Made", bound=BaseModel)
 
@@ -156,9 +156,7 @@ def problems(error: ValidationError, where: str) -> list[str]:
 
 def unknown(option: str, known: Sequence[str]) -> str:
     """What is wrong with an option that is none of those that are known."""
-    close = difflib.get_close_matches(option, known, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"unknown option; {hint}allowed: {', '.join(known) or 'none'}"
+    return f"unknown option; {did_you_mean(option, known)}allowed: {', '.join(known) or 'none'}"
 
 
 def _keywords(kind: Any, arguments: int) -> list[str]:

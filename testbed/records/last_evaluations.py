@@ -13,12 +13,14 @@ import pyarrow as pa
 from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
 from testbed.records.arrays import replacing
-from testbed.records.tables import ROWS, SCHEMAS
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import ROWS
 from testbed.records.uploads import EXPERIMENT
+from testbed.workload.client_accuracy import CLIENT_ACCURACY
 
 MORE_ROUNDS = "more_rounds"
 """The key of a run's provenance with an entry for each time that the run was given more rounds."""
-_COLUMNS = ("accuracy", "loss", "recalls", "metrics", "attack_success")
+_COLUMNS = ("accuracy", "loss", "recalls", "metrics", "attack_success", *CLIENT_ACCURACY)
 _EVALUATION = "evaluation"
 
 

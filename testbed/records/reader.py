@@ -20,7 +20,8 @@ from testbed.files import plain_yaml
 from testbed.records import arrays
 from testbed.records.clients import CLIENTS, read_clients
 from testbed.records.clients import FILE as CLIENTS_FILE
-from testbed.records.tables import ROWS, SCHEMAS, STOPPED, joined, read_chunks, read_table, recorded_files
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import ROWS, STOPPED, joined, read_chunks, read_table, recorded_files
 from testbed.records.writer import RunDirectory
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class RunRecords:
         return place if isinstance(place, int) else 0
 
     def frame(self, table: str) -> "pd.DataFrame":
-        """A table of `testbed.records.tables.SCHEMAS`, or ``clients``."""
+        """A table of `testbed.records.schemas.SCHEMAS`, or ``clients``."""
         if table == CLIENTS:
             return self.clients
         rows: pd.DataFrame = read_table(self.path, table, self._checkpoint).to_pandas()
@@ -165,6 +166,18 @@ class RunRecords:
         """Why it ended before its last round and may not go on (a budget, a target); empty otherwise."""
         said = self.events.loc[self.events["kind"] == STOPPED, "detail"]
         return str(said.iloc[-1]) if len(said) else ""
+
+    @property
+    def has_misbehaviour(self) -> bool:
+        """Whether a server or clients misbehave: then failed rounds and models that do not learn are the result."""
+        adversary = self.experiment.get("adversary") or {}
+        return bool(adversary.get("server") or adversary.get("clients"))
+
+    def ledger_of_honest_clients(self) -> "pd.DataFrame":
+        """The privacy ledger's rows of the honest clients: nobody protects dishonest ones from themselves."""
+        rows, participants = self.frame("privacy"), self.participation
+        dishonest = participants.loc[participants["dishonest"], "client"].unique()
+        return rows[~rows["client"].isin(dishonest)]
 
     def aggregate(self, round_number: int) -> arrays.RoundAggregate | None:
         """What the server saw in a finished round; None: it did not complete, or it was not asked for."""

@@ -21,8 +21,8 @@ from testbed.files.atomic import atomic_write
 from testbed.records.arrays import CHECKPOINT, Stamp, aggregate_files, round_of_aggregate, stamp_of
 from testbed.records.clients import FILE as CLIENTS_FILE
 from testbed.records.log import FILE as LOG
+from testbed.records.schemas import OPTIONAL_TABLES, SCHEMAS
 from testbed.records.store import Store, Stored, each
-from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
 
 MARK = ".mirror"  # in the directory of a run or sweep: where it is mirrored
 EXPERIMENT, SUMMARY, ATTEMPTS = "experiment.yaml", "summary.json", "attempts.json"

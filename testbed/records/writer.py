@@ -45,16 +45,8 @@ from testbed.records import arrays
 from testbed.records.arrays import Checkpoint, cannot_write, replacing
 from testbed.records.clients import FILE as CLIENTS_FILE
 from testbed.records.last_evaluations import drop_moved_evaluations
-from testbed.records.tables import (
-    MERGED_UP_TO,
-    SCHEMAS,
-    damaged,
-    is_kept,
-    part_of,
-    read_table,
-    recorded_files,
-    write_merged,
-)
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import MERGED_UP_TO, damaged, is_kept, part_of, read_table, recorded_files, write_merged
 from testbed.records.uploads import ATTEMPTS, EXPERIMENT, MARK, SUMMARY, Mirror
 
 LOCK = ".lock"  # of the process that drives the run

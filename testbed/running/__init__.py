@@ -2,7 +2,7 @@
 
 `validation` tells what is wrong with an experiment before anything runs and without data, `preparation` decides where
 each point goes and what is there already, `execution` runs the points, by `workers` of this process or on Ray,
-and compares them, `open_runs` keeps two processes out of one directory, which says where its numbers come from,
+`open_runs` keeps two processes out of one directory, which says where its numbers come from,
 `observers` are told how it goes, and `status` says how runs stand.
 """
 
@@ -11,12 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from testbed.records.mirror import runs_below as runs_below
-    from testbed.running.execution import compare as compare
-    from testbed.running.execution import compare_targets as compare_targets
-    from testbed.running.execution import report as report
     from testbed.running.execution import run as run
     from testbed.running.execution import run_all as run_all
-    from testbed.running.explained import findings as findings
     from testbed.running.observers import Observer as Observer
     from testbed.running.preparation import PlannedRun as PlannedRun
     from testbed.running.preparation import default_directory as default_directory
@@ -24,11 +20,7 @@ if TYPE_CHECKING:
 _FROM = {
     "Observer": "testbed.running.observers",
     "PlannedRun": "testbed.running.preparation",
-    "compare": "testbed.running.execution",
-    "compare_targets": "testbed.running.execution",
     "default_directory": "testbed.running.preparation",
-    "findings": "testbed.running.explained",
-    "report": "testbed.running.execution",
     "run": "testbed.running.execution",
     "run_all": "testbed.running.execution",
     "runs_below": "testbed.records.mirror",

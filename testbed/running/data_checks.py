@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import workloads
 from testbed.crashes import locating_crashes
 from testbed.engine.data_checks import notes_of
 from testbed.engine.plan import Plan
@@ -15,6 +14,7 @@ from testbed.running.more_rounds import check_budget_left
 from testbed.running.observers import Observer
 from testbed.running.preparation import PlannedRun
 from testbed.running.validation import memory_error, memory_warning, warnings
+from testbed.workload import building
 
 Check = Callable[[PlannedRun, Plan, str], list[str]]
 """Checks a run with its data and returns the notes; the last argument begins the lines of errors."""
@@ -42,7 +42,7 @@ def checked_here() -> Check:
         key = (run.point.experiment.workload, run.point.experiment.population, plan.seed)
         if not built or built[0][0] != key:
             built.clear()
-            built.append((key, workloads.build(*key)))
+            built.append((key, building.build(*key)))
         if run.has_more_rounds:
             check_budget_left(plan, built[0][1], run.path)
         return notes_of(plan, built[0][1])

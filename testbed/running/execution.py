@@ -6,27 +6,26 @@ An experiment without a sweep is one run, and its directory is `out`; each point
 Points with the same cluster section share workers. A point that keeps a real clock (`time.clock: wall`) has the machine
 to itself, because what it measures would be the others' work too; so has one that runs in this process.
 
-What takes seconds to import is imported when it is first needed, and only here: `analysis` (pandas, scipy) at a run's
-end and to compare, `ray_workers` (Ray) for runs on a cluster; in-process runs do without Ray.
+Code that takes seconds to import is a service (`testbed.plugins.services`), imported when it is first asked for: the
+summary (pandas, scipy) at a run's end, the hosts on Ray for runs on a cluster; in-process runs do without Ray.
 """
 
 import contextlib
 import functools
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import workloads
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, TestbedError, reason
 from testbed.experiment.reading import apply_override, set_key
 from testbed.experiment.schema import Experiment, Point, check_points, load, points, stages_of, validated
 from testbed.extras import naming_extras
+from testbed.plugins.services import service
 from testbed.records import RunRecords
 from testbed.records.log import RunLog
-from testbed.records.mirror import local_staging_dir, runs_below
+from testbed.records.mirror import local_staging_dir
 from testbed.running import workers
 from testbed.running.data_checks import check_with_data, checked_here, checked_on_ray, group_by_resources, refusing_as
 from testbed.running.notebook import NotebookProgress, RunsPath, in_notebook
@@ -35,13 +34,9 @@ from testbed.running.observers.catalogue import made as made_observers
 from testbed.running.open_runs import OpenRun
 from testbed.running.preparation import PlannedRun, default_directory, planned
 from testbed.running.validation import check_addresses, check_extras, check_plan, notes
-from testbed.running.workers import LocalWorker, PointWorker
+from testbed.running.workers import LocalWorker, PointWorker, RemoteHosts
 from testbed.signals import stopping_on_signals
-
-if TYPE_CHECKING:
-    import pandas
-
-    from testbed.running.ray_workers import CheckingSession, Shares
+from testbed.workload import building
 
 
 def run(
@@ -102,51 +97,6 @@ def run(
         error.with_traceback_shown = debug
         raise
     return RunsPath(directory)
-
-
-def compare(
-    runs: str | Path | Sequence[str | Path], baseline: str | None = None, group_by: Sequence[str] = ()
-) -> "pandas.DataFrame":
-    """The overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
-
-    Raises `RunError` when there are no runs and `ExperimentError` for a baseline or a key that is not among them.
-    """
-    from analysis.comparison import overhead
-
-    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline, group_by=group_by)
-
-
-def report(
-    runs: str | Path | Sequence[str | Path],
-    out: str | Path = "report.html",
-    targets: Sequence[str] = (),
-    baseline: str | None = None,
-) -> Path:
-    """Write the page of the runs at or below some directories; see `analysis.report.write`. Returns its path.
-
-    Raises as `compare` does, and `ExperimentError` where `out` is a folder.
-    """
-    from analysis.report import write
-
-    return write(runs_below([runs] if isinstance(runs, str | Path) else runs), Path(out), targets, baseline)
-
-
-def compare_targets(
-    runs: str | Path | Sequence[str | Path],
-    targets: Sequence[str] | None = None,
-    baseline: str | None = None,
-    smooth: int = 1,
-) -> "pandas.DataFrame":
-    """Time, rounds and traffic to targets such as ``80%`` of the runs at or below some directories.
-
-    See `analysis.comparison.time_to_target.compare_targets`; without targets it is the best that all runs reach.
-
-    Raises `RunError` when there are no runs and `ExperimentError` for what is no target, or was not measured.
-    """
-    from analysis.comparison import time_to_target
-
-    found = runs_below([runs] if isinstance(runs, str | Path) else runs)
-    return time_to_target.compare_targets(found, targets, baseline, smooth)
 
 
 def with_values(experiment: Experiment, values: Mapping[str, Any], where: str) -> Experiment:
@@ -252,10 +202,8 @@ def _note_failure(told: Observer, name: str, run: PlannedRun | None, error: Exce
 
 
 def _summary(run: RunRecords) -> dict[str, Any]:
-    """What ``summary.json`` says of a finished run."""
-    from analysis.comparison.summary import summarise
-
-    return summarise(run)
+    """The contents of ``summary.json`` of a finished run."""
+    return dict(service("results.summary")(run))
 
 
 def requires_exclusive_access(experiment: Experiment) -> bool:
@@ -272,9 +220,8 @@ class WorkerPool:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        self._connected = False
+        self._remote: RemoteHosts | None = None
         self._stack = contextlib.ExitStack()
-        self._checking: CheckingSession | None = None
 
     def __enter__(self) -> "WorkerPool":
         return self
@@ -289,28 +236,24 @@ class WorkerPool:
         """
         clusters = [run.point.experiment.cluster for run in runs]
         address = next((cluster.address for cluster in clusters if cluster.network == "ray"), None)
-        if self._connected or all(cluster.network == "in-process" for cluster in clusters):
+        if self._remote is not None or all(cluster.network == "in-process" for cluster in clusters):
             return
         with naming_extras("cluster.network: ray"):
-            from testbed.running import ray_workers
-
+            join = service("hosts.ray")
         self._observer.doing("starting Ray" if address is None else f"joining Ray at {address}")
-        ray_workers.join(address, self._stack, lambda line: self._observer.warned(runs[0], line))
-        self._connected = True
+        self._remote = join(address, self._stack, lambda line: self._observer.warned(runs[0], line))
 
     def start_checking(self, runs: Sequence[PlannedRun]) -> None:
         """Start the actors that check runs with their data (`checked`), and then run the first of them."""
-        from testbed.running import ray_workers
-
+        assert self._remote is not None, "join_ray comes first"
         (group,) = group_by_resources([run for run in runs if not run.complete])
         self._observer.doing("starting the hosts")
-        self._checking = ray_workers.CheckingSession(group[0].point.experiment, _shares(group))
-        self._stack.callback(self._checking.session.close)
+        self._remote.start_checking(group[0].point.experiment, _at_once(group))
 
     def checked(self, run: PlannedRun, plan: Plan, name: str) -> list[str]:
         """The notes of a run; see `Check`."""
-        assert self._checking is not None, "start_checking comes first"
-        return self._checking.notes_of(run, name)
+        assert self._remote is not None, "start_checking comes first"
+        return self._remote.notes_of(run, name)
 
     def workers_for(
         self, group: Sequence[PlannedRun], open_run: Callable[[PlannedRun], OpenRun]
@@ -323,19 +266,15 @@ class WorkerPool:
         first = group[0].point.experiment
         if first.cluster.network == "in-process":
             return [LocalWorker(self._observer, open_run)]
-        from testbed.running import ray_workers
-
         self.join_ray(group)
+        assert self._remote is not None, "join_ray joins where a run is on Ray"
         self._observer.doing("starting the hosts")
-        return ray_workers.for_points(self._observer, open_run, _shares(group), self._checking)
+        return self._remote.workers(self._observer, open_run, first.cluster, _at_once(group))
 
 
-def _shares(group: Sequence[PlannedRun]) -> "Shares":
-    """How the runs of a group share the cluster: one that must have it for itself does not."""
-    from testbed.running import ray_workers
-
-    first = group[0].point.experiment
-    return ray_workers.Shares.among(first.cluster, 1 if requires_exclusive_access(first) else len(group))
+def _at_once(group: Sequence[PlannedRun]) -> int:
+    """The number of runs of a group that may share the cluster: one that must have it for itself does not."""
+    return 1 if requires_exclusive_access(group[0].point.experiment) else len(group)
 
 
 @contextlib.contextmanager
@@ -348,9 +287,9 @@ def _importing_workloads(runs: Sequence[PlannedRun]) -> Iterator[None]:
     if not any(one.cluster.network == "ray" and one.workload.is_built_in for one in experiments):
         yield
         return
-    workloads.one_thread()  # before torch is there
+    building.one_thread()  # before torch is there
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(importlib.import_module, "workloads.training.classification")
+        thread.submit(building.import_training)
         yield
 
 

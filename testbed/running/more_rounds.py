@@ -1,6 +1,7 @@
 """More rounds for a run that is there: ``testbed run EXPERIMENT.yaml --out DIR --resume --set rounds=N``.
 
-The run then equals one that had N rounds from the beginning: the same model, the same tables. Where the rounds
+The run then equals one that had N rounds from the beginning: the same model, the same tables. Afterwards a plain
+``--resume`` goes on to the N rounds that the run has recorded. Where the rounds
 themselves depend on how many there are, that cannot be, and the run is refused more rounds in one line.
 """
 
@@ -55,6 +56,20 @@ def check_more_rounds(stored: Experiment, given: Experiment, path: Path) -> None
             f"{begins} adversary.{named} acts by the number of rounds, so that a longer run differs from its first "
             f"round on; {_START_AGAIN}"
         )
+
+
+def recorded_rounds(stored: Experiment, given: Experiment) -> int:
+    """The rounds with which a run is resumed: those given, or those recorded if it has been given more since.
+
+    So an interrupted run of 3 rounds that was given 6 goes on to 6, though the file of its experiment still says 3.
+
+    Args:
+        stored: the run's experiment, as recorded.
+        given: the experiment to resume with.
+    """
+    history = (stored.provenance or {}).get(MORE_ROUNDS) or []
+    former = {entry["rounds"] for entry in history if isinstance(entry, dict)}
+    return stored.rounds if given.rounds in former and given.rounds < stored.rounds else given.rounds
 
 
 def check_not_ended(experiment: Experiment, records: RunDirectory, path: Path) -> None:

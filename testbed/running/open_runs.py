@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from testbed.aggregation.secagg.parameters import keeps_masks_symbolic
+from testbed.aggregation.contract import keeps_masks_symbolic
 from testbed.errors import CodeCrashed, RunError, TestbedError, reason
 from testbed.experiment.inputs import SECRETS, SECRETS_FORM, digests, plugin_classes, secrets_rounds
 from testbed.experiment.written import written_keys

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from testbed.plugins.sources import digests
 from testbed.records import RunDirectory
 from testbed.records.tables import stopped
 from testbed.records.writer import is_empty
-from testbed.running.more_rounds import check_more_rounds, check_not_ended
+from testbed.running.more_rounds import check_more_rounds, check_not_ended, recorded_rounds
 
 ACCEPT_CHANGED_CODE = "--accept-changed-code"
 """The option that resumes a run although the user's own modules have changed."""
@@ -138,6 +138,10 @@ def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun
     """The run at `path`, which must be one of `point`."""
     file = path / "experiment.yaml"
     stored = validated(read_yaml(file), str(file))
+    rounds = recorded_rounds(stored, point.experiment)
+    if rounds != point.experiment.rounds:
+        plain = point.experiment.model_dump(mode="json", exclude_unset=True)
+        point = replace(point, experiment=validated({**plain, "rounds": rounds}, str(file)))
     experiment = point.experiment
     if experiment.rounds != stored.rounds:
         check_more_rounds(stored, experiment, path)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import workloads
 from testbed.crashes import locating_crashes
 from testbed.emulation.availability import Scheduled, UserDefinedAvailability
 from testbed.emulation.traces.schedule import Schedule
@@ -25,6 +24,7 @@ from testbed.plugins import options as plugin_options
 from testbed.plugins import sources
 from testbed.plugins.classes import plugin_class
 from testbed.running.observers.catalogue import made as made_observers
+from testbed.workload import building
 
 
 @dataclass
@@ -177,7 +177,7 @@ def check_plugin_classes(experiment: Experiment, plan: Plan | None) -> None:
     """
     workload, availability = experiment.workload, experiment.availability
     if workload.own:
-        workloads.check_own(workload)
+        building.check_own(workload)
     if isinstance(availability, UserDefinedAvailability):
         kind = plugin_class(availability.model, "availability.model")
         plugin_options.check_callable(kind, availability.model, "availability", availability.options, 3)

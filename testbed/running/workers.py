@@ -16,14 +16,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, Protocol, TypeVar
 
-import workloads
 from testbed.engine.federation import Progress
 from testbed.engine.in_process import run_in_process
 from testbed.experiment.inputs import with_digests
+from testbed.experiment.schema import Experiment
+from testbed.experiment.sections import Cluster
 from testbed.running.observers import Observer
 from testbed.running.open_runs import OpenRun, name_point
 from testbed.running.preparation import PlannedRun
 from testbed.signals import raise_if_stopped
+from testbed.workload import building
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -172,6 +174,24 @@ class PointWorker(ABC):
         """Run the rounds that are left, and merge their records."""
 
 
+class RemoteHosts(Protocol):
+    """Hosts on a cluster that this process has joined, until the stack that it was joined with closes.
+
+    The service ``hosts.ray`` joins one: ``join(address, stack, on_retry)``.
+    """
+
+    def start_checking(self, experiment: Experiment, points: int) -> None:
+        """Start the hosts that check experiments with their data, and then run the first one of so many points."""
+
+    def notes_of(self, run: PlannedRun, name: str) -> list[str]:
+        """The notes on a run of the hosts that check; raises the error that a check in this process raises."""
+
+    def workers(
+        self, observer: Observer, open_run: Callable[[PlannedRun], OpenRun], cluster: Cluster, points: int
+    ) -> Sequence[PointWorker]:
+        """The workers for so many points with one cluster section; the first takes over the hosts that checked."""
+
+
 class LocalWorker(PointWorker):
     """Runs points in this process."""
 
@@ -181,7 +201,7 @@ class LocalWorker(PointWorker):
     def _run_rounds(self, run: PlannedRun, opened: OpenRun, on_progress: OnProgress) -> None:
         experiment = with_digests(run.point.experiment, opened.files, opened.former_rounds)
         seed = run.simulation_seed if experiment.seed is None else experiment.seed
-        workload = workloads.build(experiment.workload, experiment.population, seed)
+        workload = building.build(experiment.workload, experiment.population, seed)
         run_here = functools.partial(run_in_process, experiment, workload, run.simulation_seed, opened.records)
         # Clients and their roles refer to each other: the last point's vectors, which may be gigabytes, would stay
         # until Python happens to look for circles.

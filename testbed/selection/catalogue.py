@@ -35,3 +35,6 @@ PROTOCOLS: dict[type[SelectionParameters], type[SelectionProtocol]] = {
     BallsInBinsParameters: BallsInBinsSelection,
 }
 """The server of each class of parameters, whose default for ``protocol`` is the name in an experiment."""
+
+DEFAULT: type[SelectionParameters] = RandomParameters
+"""The protocol of an experiment that names none."""

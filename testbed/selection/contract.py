@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,11 @@ class SelectionParameters(BaseModel):
     """Of a round of the built-in protocol, in order; empty: a user-defined class says them."""
     further_stages: ClassVar[tuple[str, ...]] = ()
     """Those that other settings bring, or that only some rounds have."""
+    draws_singly: ClassVar[Literal["uniformly", "least-drawn"] | None] = None
+    """How asynchronous rounds draw one client at a time: among all, or among those drawn least often so far; None: the
+    protocol needs whole rounds."""
     needs_rounds: ClassVar[str] = "it chooses among those who are there when a round begins"
-    """Why clients cannot be drawn by it one by one, whenever one has finished."""
+    """Why the protocol cannot draw one client at a time, for the error message."""
 
     participants: Annotated[int, Field(gt=0, description="Participants of a round (K; Lotto: s)")] = 10
 
@@ -58,6 +61,9 @@ class SelectionParameters(BaseModel):
     def participation_pattern(self, rounds: int) -> ParticipationPattern | None:
         """What is sure of the rounds of one client among so many; None: it may be chosen for any of them."""
         return None
+
+    def check_asynchronous(self) -> None:
+        """Raise `ValueError` (one line that begins with a whole key) for settings that asynchronous rounds lack."""
 
     def supply(self, population: int, online: float) -> Supply | None:
         """What a round needs and how likely it is there, where each client is online with the probability `online`.

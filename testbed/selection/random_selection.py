@@ -14,7 +14,7 @@ from pydantic import Field
 
 from testbed.arrays import Ids
 from testbed.emulation.traces.schedule import PARTICIPANT, Schedule
-from testbed.errors import RoundSkipped, TraceError
+from testbed.errors import RoundSkipped, TraceError, excludes
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
@@ -29,12 +29,18 @@ class RandomParameters(SelectionParameters):
     """
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    draws_singly: ClassVar[Literal["uniformly", "least-drawn"] | None] = "uniformly"
     protocol: Literal["random"] = "random"
     recorded: Path | None = Field(
         None,
         description="A recorded schedule (`testbed trace record`): choose in each round the clients that took part in "
         "the recorded one, as far as they are there; at most `participants` of them",
     )
+
+    def check_asynchronous(self) -> None:
+        """A recorded schedule is of rounds."""
+        if self.recorded is not None:
+            raise excludes("asynchronous", "selection.recorded", "a schedule is of rounds")
 
     def supply(self, population: int, online: float) -> Supply | None:
         """See `SelectionParameters.supply`; of recorded rounds, however few are there take part."""
@@ -45,6 +51,7 @@ class WeightedRandomParameters(SelectionParameters):
     """K at random among the available clients with the smallest participation counts."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    draws_singly: ClassVar[Literal["uniformly", "least-drawn"] | None] = "least-drawn"
     protocol: Literal["weighted-random"] = "weighted-random"
 
 

@@ -205,6 +205,26 @@ class PersonalWorkload(Protocol):
 
 
 @runtime_checkable
+class ClientAccuracyWorkload(Protocol):
+    """A workload that can measure a model on the samples of single clients (``workload.client_accuracy``)."""
+
+    def client_accuracies(
+        self, clients: npt.NDArray[np.int64], model: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.float64]:
+        """Measure the accuracy of `model` on the samples of each of these clients.
+
+        Args:
+            clients: (k,) int64, different clients in ascending order.
+            model: (d,) float32; it is not changed.
+
+        Returns:
+            (k,) float64: the share of a client's samples that the model classifies correctly, 0 to 1. The samples are
+            those held out from the client's training; where the client has none, those it trains on. NaN: the client
+            has no samples, or values are learned.
+        """
+
+
+@runtime_checkable
 class InspectableWorkload(Protocol):
     """A workload of which can be said what a server knows that chose the model and has samples to evaluate it on."""
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.arrays import Floats
+from testbed.errors import excludes
 from testbed.workload.client_algorithm import ClientAlgorithm, Learning, LocalTask, Memory
 from testbed.workload.contract import DriftCorrectedWorkload, LocalUpdate
 
@@ -63,28 +64,12 @@ class DriftCorrectionSection(BaseModel):
                 f"drift_correction: {name} corrects plain gradient steps, not {given}; set optimizer: sgd, momentum: 0"
             )
         if workload.proximal:
-            raise ValueError(f"proximal: not with drift_correction: {name}; leave out one of the two")
+            raise excludes(f"drift_correction: {name}", "proximal", "each changes the loss of a client in its own way")
         if workload.clients_at_once > 1:
-            raise ValueError(f"clients_at_once: drift_correction: {name} trains one client at a time; leave it out")
+            raise excludes(f"drift_correction: {name}", "clients_at_once", "clients have different corrections")
         schedule = workload.learning_rate_schedule
         if name == "scaffold" and schedule is not None and schedule.last == 0:
             raise ValueError("learning_rate_schedule.last: 0; scaffold divides by the learning rate, set it above 0")
-
-    def check_experiment(self, *, noise: bool, steps: bool, compresses: bool) -> None:
-        """Raise `ValueError` as `check`, where participants add noise or send a part of what they have learned, or the
-        server has an optimizer of its own.
-        """
-        if noise:
-            raise ValueError(
-                f"drift_correction: {self.name} sums what no noise was planned for; leave out aggregation.noise"
-            )
-        if compresses:  # the errors of all rounds add up in c or h, and nothing takes them away: it diverges
-            raise ValueError(
-                f"drift_correction: {self.name} sums up over the rounds what clients keep, which compressed updates "
-                "are not; leave out aggregation.compression"
-            )
-        if steps and self.name == "feddyn":
-            raise ValueError("drift_correction: feddyn has a server's step of its own; leave out server_optimizer")
 
 
 DriftCorrectionKey = Annotated[

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.arrays import Floats
+from testbed.errors import excludes
 from testbed.workload.client_algorithm import ClientAlgorithm, Learning, LocalTask, Memory
-from testbed.workload.contract import Evaluation, LocalUpdate, PersonalWorkload
+from testbed.workload.contract import ClientAccuracyWorkload, Evaluation, LocalUpdate, PersonalWorkload
 
 
 class LocalLayersSection(BaseModel):
@@ -36,16 +37,11 @@ class LocalLayersSection(BaseModel):
     def check(self, workload: Any) -> None:
         """Raise `ValueError` (one line: key, what to do) where the rest of the ``workload`` section does not fit."""
         if workload.drift_correction is not None:
-            raise ValueError("local_layers: not with drift_correction; leave out one of the two")
+            raise excludes("local_layers", "drift_correction", "corrections are for models that all clients share")
         if workload.clients_at_once > 1:
-            raise ValueError("clients_at_once: clients with local_layers train one at a time; leave it out")
+            raise excludes("local_layers", "clients_at_once", "clients have different layers")
         if workload.metrics:
-            raise ValueError("metrics: with local_layers loss and accuracy are measured; leave it out")
-
-    def check_experiment(self, *, noise: bool, steps: bool, compresses: bool) -> None:
-        """Raise `ValueError` as `check`, where participants add noise; any server's step and compression will do."""
-        if noise:
-            raise ValueError("local_layers: no noise is planned for a part of the model; leave out aggregation.noise")
+            raise excludes("local_layers", "metrics", "loss and accuracy alone are measured with each client's layers")
 
 
 LocalLayersKey = Annotated[
@@ -122,3 +118,27 @@ class LocalLayers(ClientAlgorithm):
             return None
         loss, accuracy = (float(np.mean([getattr(one, what) for one in known])) for what in ("loss", "accuracy"))
         return Evaluation(loss, accuracy, sum(one.samples for one in known))
+
+    def client_accuracies(
+        self,
+        workload: ClientAccuracyWorkload,
+        model: npt.NDArray[np.float32],
+        owns: Callable[[int], npt.NDArray[np.float32]],
+        clients: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.float64]:
+        """Measure each client's model, with its own layers, on the client's samples.
+
+        Args:
+            workload: measures one client at a time, as each has a model of its own.
+            model: `(d,)` the global model; its local numbers do not count.
+            owns: gives the local numbers that a client has kept.
+            clients: `(k,)`.
+
+        Returns:
+            `(k,)` accuracies, as `ClientAccuracyWorkload.client_accuracies` gives them.
+        """
+        models = (self.of_client(model[~self.local], owns(client)) for client in clients.tolist())
+        each = [
+            workload.client_accuracies(clients[place : place + 1], personal) for place, personal in enumerate(models)
+        ]
+        return np.concatenate(each)

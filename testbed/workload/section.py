@@ -15,12 +15,14 @@ from pydantic.config import JsonDict
 
 from testbed.plugins.classes import PLUGIN_NAME
 from testbed.workload.adapters import AdaptersKey
+from testbed.workload.client_accuracy import ClientAccuracyKey
 from testbed.workload.drift_correction import DriftCorrectionKey
 from testbed.workload.flower import FlowerSection
+from testbed.workload.key_checks import check_keys_fit
 from testbed.workload.local_layers import LocalLayersKey
-from testbed.workload.local_steps import Proximal, Schedule, check_milestones
+from testbed.workload.local_steps import Proximal, Schedule
 from testbed.workload.partition import Partition
-from testbed.workload.specs import DatasetSpec, Form, datasets, models, models_for
+from testbed.workload.specs import datasets, models
 from testbed.workload.transformers import TransformersKey
 
 LOSSES = ("cross_entropy", "bce", "mse", "l1")
@@ -244,6 +246,7 @@ class WorkloadSection(BaseModel):
     evaluate_every: int = Field(
         default=1, ge=1, le=1_000_000, description="Evaluate the global model after every so many rounds."
     )
+    client_accuracy: ClientAccuracyKey = False
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="Keyword arguments for data or a workload of your own (dataset: package.module:name).",
@@ -317,108 +320,8 @@ class WorkloadSection(BaseModel):
     @model_validator(mode="after")
     def _keys_fit_together(self) -> Self:
         """A key that the chosen data set would ignore is an error: an ignored key is a wrong experiment."""
-        self._check_milestones()
-        if self.flower is not None:
-            self.flower.check(self)
-            return self
-        unread = (("clients_at_once", 1), ("proximal", 0.0), ("drift_correction", None), ("local_layers", None))
-        for key, default in unread:
-            if self.training == "simulated" and dict(self)[key] != default:
-                raise ValueError(f"{key}: simulated training computes nothing; leave it out")
-        for part in (self.drift_correction, self.local_layers):
-            if part is not None:
-                part.check(self)
-        self._check_own()
-        if self.is_built_in:
-            spec = datasets()[self.dataset]
-            self._check_model(spec)
-            self._check_keys(spec)
-            self._check_sample_counts()
-        elif (
-            self.training == "simulated" and self.model == "auto" and not self.own_model
-        ):  # a user-defined class reads what it likes
-            raise ValueError(
-                "training: simulated is for the built-in data sets and models; a user-defined class trains itself, and "
-                "for data of your own name the model"
-            )
+        check_keys_fit(self)
         return self
-
-    def _check_own(self) -> None:
-        """Options without that which they are for, and what an optimizer of the user's own does not read."""
-        if self.transformers is not None:
-            self.transformers.check(self.model, self.adapters)
-        if self.model_options and ":" not in self.model:
-            raise ValueError(
-                f"model_options are for a model of your own (package.module:Name); {self.model} takes none"
-            )
-        if ":" not in self.optimizer:
-            if self.optimizer_options:
-                raise ValueError(
-                    f"optimizer_options are for an optimizer named as package.module:Class; {self.optimizer} takes none"
-                )
-            return
-        for key in ("momentum", "weight_decay"):
-            if not self.has_default(key):
-                raise ValueError(f"{key} is not read for {self.optimizer}; say it in optimizer_options")
-        if self.clients_at_once > 1:
-            raise ValueError(f"clients_at_once: not with {self.optimizer}, which has one client's state; leave it out")
-
-    def _check_milestones(self) -> None:
-        if self.learning_rate_schedule is not None:
-            self.learning_rate_schedule.check(decays=self.learning_rate_decay != 1)
-        if self.learning_rate_milestones:
-            check_milestones(self.learning_rate_milestones, self.learning_rate_decay, self.learning_rate_decay_every)
-
-    def _check_model(self, spec: DatasetSpec) -> None:
-        if re.fullmatch(PLUGIN_NAME, self.model):
-            return
-        if self.model not in ("auto", *models()):
-            raise ValueError(f"model {self.model!r} is unknown; allowed: auto, {', '.join(models())}")
-        fitting = ("auto", *models_for(spec))
-        if self.model not in fitting:
-            needed = models()[self.model].takes.get(spec.form)
-            why = f" ({spec.size}x{spec.size}; {self.model} needs {needed}x{needed} images)" if needed else ""
-            raise ValueError(
-                f"model {self.model} does not take the data of {spec.name}{why}; allowed: {', '.join(fitting)}"
-            )
-        model = models()[spec.default_model if self.model == "auto" else self.model]
-        if self.image_size is not None and self.image_size < model.smallest:
-            raise ValueError(f"image_size: {model.name} needs {model.smallest} or more; raise it or take another model")
-
-    def _check_keys(self, spec: DatasetSpec) -> None:
-        every = datasets().values()
-        if self.options:
-            raise ValueError(f"options are for a user-defined class; dataset {spec.name} takes none")
-        if self.label != "label" or self.features:
-            raise ValueError(f"label and features are for data of your own; dataset {spec.name} has no columns")
-        if spec.form is Form.TEXT and self.loss != "cross_entropy":
-            raise ValueError(f"loss: the next words of {spec.name} are learned with cross_entropy; leave it out")
-        if spec.files is not None and self.path is None:
-            raise ValueError(f"dataset {spec.name} needs path: {spec.files} (nothing is downloaded)")
-        if spec.files is None and self.path is not None:
-            reading = ", ".join(other.name for other in every if other.files is not None)
-            raise ValueError(f"path is read for {reading} only; {spec.name} needs no files")
-        if spec.owner is not None and self.partition != Partition():
-            raise ValueError(f"partition does not apply to {spec.name}: each client is one {spec.owner}")
-        values = dict(self)
-        for key in dict.fromkeys(key for other in every for key in other.reads):
-            if key not in spec.reads and values[key] is not None:
-                reading = " and ".join(other.name for other in every if key in other.reads)
-                raise ValueError(f"{key} is read for {reading} only; {spec.name} has no use for it")
-
-    def _check_sample_counts(self) -> None:
-        if self.samples_per_client is None:
-            if self.partition.scheme == "overlapping":
-                raise ValueError("partition.scheme: overlapping needs samples_per_client, how many each client draws")
-            return
-        if self.samples_per_client < self.partition.minimum_samples:
-            raise ValueError("samples_per_client is below partition.minimum_samples; raise it or lower the minimum")
-        shared = self.partition.shared_samples
-        if 0 < self.samples_per_client <= shared:
-            raise ValueError(
-                f"samples_per_client counts the {shared} of partition.shared_samples, too: {self.samples_per_client} "
-                "leave a client none of its own; raise it"
-            )
 
     def learning_rate_in(self, round_number: int) -> float:
         """Local learning rate of a round; 1 is the first."""

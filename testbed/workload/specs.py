@@ -1,19 +1,16 @@
 """What data sets and models say of themselves, from which every check of the ``workload`` section derives.
 
-They are declared beside what they describe, in packages that stand above this one: a data set in its module of
-`workloads.data`, a model in `workloads.models.registry`. These are therefore not imported here but asked by name, when
-the first section is checked; they answer without torch.
+They are declared beside what they describe, in a package above this one, which registers them as the services
+``workload.datasets`` and ``workload.models``: functions without arguments that give the specs, without torch.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from importlib import import_module
 from typing import TypeVar
 
-_DATASETS, _MODELS = "workloads.data", "workloads.models.registry"
-"""Modules with a function ``specs()``: the only names of a higher layer that this package knows."""
+from testbed.plugins.services import service
 
 
 class Form(Enum):
@@ -86,13 +83,13 @@ _Spec = TypeVar("_Spec", DatasetSpec, ModelSpec)
 @cache
 def datasets() -> dict[str, DatasetSpec]:
     """The built-in data sets, by name."""
-    return _by_name(import_module(_DATASETS).specs())
+    return _by_name(service("workload.datasets")())
 
 
 @cache
 def models() -> dict[str, ModelSpec]:
     """The built-in models, by name."""
-    return _by_name(import_module(_MODELS).specs())
+    return _by_name(service("workload.models")())
 
 
 def models_for(data: DatasetSpec) -> tuple[str, ...]:

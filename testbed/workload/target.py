@@ -3,7 +3,6 @@
 Accuracy, loss and perplexity are measured anyway; other metrics where ``workload.metrics`` names them.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import ExperimentError
+from testbed.spelling import question, similar
 from testbed.workload.specs import is_language
 
 Metric = str
@@ -162,6 +162,5 @@ def _as_text(item: tuple[Any, Any]) -> Any:
 
 def _unknown(metric: str) -> str:
     longer = [name for name in _RISES if metric and name.startswith(metric)]
-    close = longer or difflib.get_close_matches(metric, _RISES, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    hint = question((longer or similar(metric, _RISES))[:1])
     return f"unknown metric {metric!r}; {hint}there are {', '.join(_RISES)}, or package.module:name of workload.metrics"

@@ -12,9 +12,9 @@ from testbed.adversary.lightsecagg import ContradictSurvivors, ParallelGroups
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.selection.lists import ListsOptions
 from testbed.adversary.victims import VictimOptions
+from testbed.aggregation.kit.message_parts import point_of
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.lightsecagg.server import LightSecAgg
-from testbed.aggregation.secagg.messages import point_of
 from testbed.crypto.prime_field import PRIME
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids

@@ -16,11 +16,11 @@ from testbed.adversary.one_shot import (
     RejectShares,
 )
 from testbed.adversary.victims import VictimOptions
+from testbed.aggregation.kit.message_parts import point_of
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import SummedShares, SumShares
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.one_shot.server import OneShot
-from testbed.aggregation.secagg.messages import point_of
 from testbed.crypto.prime_field import PRIME, elements_from_bytes, elements_to_bytes
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec, handles

@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.secagg.messages import AdvertOf, ShareKeys, SharesFor, SignatureOf
+from testbed.aggregation.kit.message_parts import SignatureOf
+from testbed.aggregation.secagg.messages import AdvertOf, ShareKeys, SharesFor
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from testbed.aggregation.compression import (
+from testbed.aggregation.kit.compression import (
     Compression,
     RandomK,
     coordinates,
@@ -311,7 +311,7 @@ def test_what_cannot_be_summed_under_masks_is_refused(kind: type, section: dict[
 @pytest.mark.parametrize("kind", [PlainParameters, SecAggParameters])
 def test_noise_is_planned_for_whole_updates(kind: type) -> None:
     noise = {"mechanism": "skellam", "clip": 1.0, "noise_multiplier": 1.0}
-    with pytest.raises(ValidationError, match="compression: not with noise"):
+    with pytest.raises(ValidationError, match="noise excludes compression"):
         kind(weights="equal", noise=noise, compression=RANDOM)
 
 

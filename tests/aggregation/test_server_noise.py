@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from testbed.aggregation.contract import AggregationRound
+from testbed.aggregation.kit.ring_elements import ServerAddedNoise
+from testbed.aggregation.kit.server_noise import ServerNoise
 from testbed.aggregation.plain import Plain, PlainParameters
-from testbed.aggregation.ring_elements import ServerAddedNoise
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.aggregation.secagg_plus.protocol import SecAggPlus
-from testbed.aggregation.server_noise import ServerNoise
 from testbed.arrays import Floats
 from testbed.emulation.compute.cost import metered
 from testbed.errors import ExperimentError, RoundAborted

@@ -12,7 +12,8 @@ from testbed.network.exchanges import ANSWERED, DROPPED, OFFLINE, OUTCOMES, SILE
 from testbed.network.recorder import Event
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import Checkpoint
-from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import events_table, exchanges_table, participation_table
 
 MODEL_BYTES = 4_072_696  # the FEMNIST CNN in float32
 LINK_BYTES_S = 44e6 / 8

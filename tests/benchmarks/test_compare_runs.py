@@ -2,7 +2,7 @@
 
 from analysis.comparison.overhead import compare
 from benchmarks.compare_runs import write_runs
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 from testbed.running import runs_below
 
 

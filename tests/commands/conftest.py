@@ -10,7 +10,7 @@ import pytest
 import typer.main
 import yaml
 
-from testbed.commands import main
+from testbed.cli import main
 from tests.former_defaults import with_former_defaults
 
 SMALL: dict[str, Any] = with_former_defaults(

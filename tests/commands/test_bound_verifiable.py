@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from analysis.bounds.verifiable_batch_partition import Setting, candidates_suffice, exceeds, too_few_honest_exactly
+from analysis.bounds.honest_members import too_few_honest_exactly
+from analysis.bounds.verifiable_batch_partition import Setting, candidates_suffice, exceeds
 
 SMALL = ("--population", 120, "--dishonest", 12, "--participants", 12, "--privacy", 3, "--over-selection", 2)
 COMMAND = ("bound", "verifiable-batch-partition")
@@ -51,3 +52,12 @@ def test_what_cannot_be_is_one_line(change: tuple, says: str, call: Callable[...
     assert ended.code == 2
     assert says in ended.err
     assert len(ended.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [(*COMMAND, "--privacy", 3), ("plan", "batch-partition", "--target", 0.1)])
+def test_a_small_population_takes_the_over_selection_that_it_allows(command: tuple, call: Callable[..., Any]) -> None:
+    ended = call(*command, "--population", 11, "--dishonest", 1, "--participants", 9)
+    assert (ended.code, ended.err) == (0, "")
+    assert ", a = 1.22222, " in ended.out.splitlines()[0]
+    refused = call(*command, "--population", 11, "--dishonest", 1, "--participants", 9, "--over-selection", 1.3)
+    assert "--over-selection: 1.3; a K/n exceeds 1, at most 1.22222" in refused.err

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import testbed
-from testbed.commands import main
+from testbed.cli import main
 
 
 @pytest.mark.parametrize("command", ["", "run", "validate", "schema", "compare", "plot"])
@@ -126,7 +126,7 @@ def test_results_of_directories_without_runs(command: str, call: Callable[..., A
 def test_commands_that_only_read_do_not_import_what_is_slow(written: Callable[..., Path]) -> None:
     program = f"""
 import sys
-from testbed.commands import main
+from testbed.cli import main
 assert main(["validate", {str(written())!r}]) == 0
 assert main(["schema"]) == 0
 assert main(["run", "--help"]) == 0
@@ -141,7 +141,7 @@ def test_a_process_that_ends_is_not_searched_for_circles() -> None:
     program = """
 import atexit, gc, sys
 atexit.register(lambda: print("frozen:", gc.get_freeze_count() > 0))
-from testbed.commands import main
+from testbed.cli import main
 assert main(["--version"]) == 0
 sys.argv[1:] = ["--version"]
 if {as_the_command}:

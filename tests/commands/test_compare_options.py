@@ -95,3 +95,11 @@ def test_runs_that_were_begun_and_have_no_round_are_marked(call: Call, tmp_path:
     assert ended.code == 0
     assert "0/0/0 of 7" in ended.out
     assert "Unfinished" in ended.out
+
+
+def test_a_row_that_is_paired_with_itself_is_noted(call: Call, sweep: Path) -> None:
+    (one, *_) = sweep.iterdir()
+    ended = call("compare", one, "--paired")
+    assert ended.code == 0
+    assert "note: --paired: there is one row, which is paired with itself" in " ".join(ended.err.split())
+    assert call("compare", sweep, "--paired").err == ""

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from docs._ext.commands import command_line, examples, leaves
-from testbed.commands import main
+from testbed.cli import main
 from tests.commands.conftest import SMALL
 from tests.repository import ROOT
 

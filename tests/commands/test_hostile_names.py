@@ -24,7 +24,7 @@ from matplotlib.text import Text as FigureText
 from rich.text import Text
 
 import analysis.figures.comparison
-from testbed.commands.terminal import Console, without_colours
+from testbed.cli.terminal import Console, without_colours
 from testbed.display import visible, visible_lines
 from testbed.records import RunRecords
 from testbed.records.log import RunLog
@@ -114,7 +114,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         paths.append(folder / directory)
         calls.append(["run", str(experiment), "--out", str(paths[-1])])
     # In a process of its own: nothing below imports the hostile module, and its stage is unknown to other tests.
-    script = f"from testbed.commands import main\nfor call in {calls!r}:\n  assert main(call) == 0"
+    script = f"from testbed.cli import main\nfor call in {calls!r}:\n  assert main(call) == 0"
     command = [sys.executable, "-c", script]
     path = os.pathsep.join([str(folder), *filter(None, sys.path)])
     subprocess.run(command, check=True, capture_output=True, env=os.environ | {"PYTHONPATH": path}, timeout=240)

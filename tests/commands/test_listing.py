@@ -5,7 +5,7 @@ import json
 import pytest
 
 from testbed.adversary.catalogue import names
-from testbed.commands import main
+from testbed.cli import main
 from testbed.workload.specs import datasets, models
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.report.settings import settings
-from testbed.aggregation.ring_elements import noise_of
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import validated
 from testbed.privacy.noise import Noise

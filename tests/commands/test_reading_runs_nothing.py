@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from docs._ext.commands import command_line, leaves
-from testbed.commands import main
+from testbed.cli import main
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
 from testbed.plugins.classes import IMPORT_CLASSES, PLUGIN_NAME, importing_classes
@@ -156,15 +156,15 @@ def test_all_that_is_planted_is_an_experiment_at_once(recorded: Path) -> None:
 
 STARTS = {
     "testbed/__init__.py": "public names of the testbed",
+    "testbed/cli/verbs.py": "verbs of installed packages, by entry points",
     "testbed/plugins/classes.py": "user-defined classes, after check_allowed",
+    "testbed/plugins/services.py": "services of this project's own packages, by entry points",
     "testbed/running/__init__.py": "public names of running",
-    "testbed/running/execution.py": "workloads.training",
     "testbed/running/observers/catalogue.py": "built-in observers",
     "testbed/running/open_runs.py": "git describe, of a run that begins",
-    "testbed/workload/specs.py": "built-in data sets and models",
-    "cluster/hosts/actors.py": "workloads.training",
     "cluster/hosts/leftovers.py": "a watchdog of our own, with Ray's processes",
     "cluster/probe.py": "user-defined classes, on nodes, after refuse_unless_imported",
+    "workloads/__init__.py": "public names of workloads",
     "workloads/data/__init__.py": "built-in data sets",
     "workloads/flower/app.py": "the app's interpreter, after check_allowed",
     "workloads/flower/flower_bridge/environment.py": "the app, in its process",
@@ -175,7 +175,7 @@ STARTS = {
 }
 _STARTING = re.compile(
     r"^(importlib\.)?import_module$|^__import__$|^(exec|eval)$|^runpy\.|^subprocess\.|^os\.(system|exec|spawn|posix_spawn|popen)"
-    r"|^asyncio\.create_subprocess|^(multiprocessing|pty)\.|\.spec_from_file_location$|\.exec_module$"
+    r"|^asyncio\.create_subprocess|^(multiprocessing|pty)\.|\.spec_from_file_location$|\.exec_module$|^points?(\[0\])?\.load$"
 )
 
 

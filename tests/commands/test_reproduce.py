@@ -15,7 +15,8 @@ import pytest
 from analysis.reproduction import catalogue, presentation
 from analysis.reproduction.kept import kept
 from analysis.reproduction.lotto.overhead import SCALES, OverheadScale
-from testbed.commands import main
+from testbed.cli import main
+from testbed.durations import rounded_duration
 from testbed.running.observers import Serialised
 
 TINY = OverheadScale(
@@ -213,7 +214,7 @@ def test_how_long_it_takes_is_measured_or_said_to_be_unknown() -> None:
     (table2,) = catalogue.named(["lotto-table2"])
     last = kept(table2)
     assert last is not None
-    took = presentation.duration(last.origin.seconds)
+    took = rounded_duration(last.origin.seconds)
     assert presentation.expected_length(table2, last.scale).startswith(f"about {took} on {last.origin.cpus} cores")
     other = presentation.expected_length(table2, "paper")
     assert "not measured" in other

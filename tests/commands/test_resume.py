@@ -79,7 +79,7 @@ def test_stopped_at_every_stage_it_ends_the_same(changes: dict[str, Any], writte
 
 STOPPED_BY_SIGNAL = """
 import os, sys
-from testbed.commands import main
+from testbed.cli import main
 from benchmarks.breaking import Means
 
 evaluate, seen = Means.evaluate, []

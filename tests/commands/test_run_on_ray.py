@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from testbed.plugins import sources
+from testbed.records import RunRecords
 from testbed.running import preparation
 from tests.fingerprints import fingerprint
 from tests.repository import ROOT
@@ -18,12 +19,20 @@ pytestmark = pytest.mark.ray
 LIGHT = {"dataset": "benchmarks.breaking:Means"}  # without torch, so that hosts start quickly
 POINTS = ("random", "lotto-server-centric")
 OWN = """
+from benchmarks.breaking import Means
+
+
 class Halves:
     def __init__(self, section, slow=4.0):
         self.slow = slow
 
     def speed_factors(self, population, generator):
         return [1.0, self.slow] * (population // 2)
+
+
+class Marked(Means):
+    def client_accuracies(self, clients, model):
+        return clients / (10 + abs(float(model[0])))
 """
 
 
@@ -41,7 +50,8 @@ def test_a_sweep_on_ray_with_own_code_equals_one_in_this_process(
 ) -> None:
     (tmp_path / "their_phones.py").write_text(OWN)
     devices = {"model": "their_phones:Halves", "options": {"slow": 3.0}}
-    file = written(workload=LIGHT, devices=devices, sweep={"selection.protocol": list(POINTS)})
+    workload = {"dataset": "their_phones:Marked", "client_accuracy": True}
+    file = written(workload=workload, devices=devices, sweep={"selection.protocol": list(POINTS)})
     done = in_a_process(tmp_path, "-m", "testbed", "run", str(file), "--out", "ray", "--network", "ray", "--hosts", "2")
     assert done.returncode == 0, done.stderr
     assert "lotto-server-centric" in done.stdout
@@ -52,6 +62,7 @@ def test_a_sweep_on_ray_with_own_code_equals_one_in_this_process(
     assert call("run", file, "--out", tmp_path / "here").code == 0
     for point in POINTS:
         assert fingerprint(tmp_path / "ray" / point) == fingerprint(tmp_path / "here" / point)
+        assert RunRecords(tmp_path / "ray" / point).rounds["client_accuracy_mean"].notna().all()
 
 
 def test_a_node_with_other_code_than_the_provenance_ends_the_run(

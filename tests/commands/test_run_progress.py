@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.commands.progress import Bars, Lines
-from testbed.commands.terminal import Console
-from testbed.commands.watching import Display
+from testbed.cli.progress import Bars, Lines
+from testbed.cli.terminal import Console
+from testbed.cli.watching import Display
 from testbed.engine.federation import Progress
 from testbed.experiment.schema import Experiment, Point
 from testbed.running import PlannedRun

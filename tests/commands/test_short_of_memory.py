@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from testbed.commands.invocation import FAILED, Invocation, report_error
+from testbed.cli.invocation import FAILED, Invocation, report_error
 
 SHORT = [
     ImportError("libtorch_cpu.so: failed to map segment from shared object"),

@@ -176,7 +176,7 @@ def test_restarts_and_clients_left_out(call: Call, stopped: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from testbed.records.tables import SCHEMAS
+    from testbed.records.schemas import SCHEMAS
 
     rows = [
         {"round": 2, "stage": "train", "party": party, "kind": kind, "detail": "x"}

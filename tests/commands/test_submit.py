@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import typer
 
+from cluster.cli.jobs import end
 from cluster.jobs.package import pack
 from cluster.jobs.submission import Job, _Seen, default_address, records_at, why_failed
-from testbed.commands.jobs import end
 
 JOB = Job("x-1", "FAILED", "x", "~/testbed-runs/x", None, None, None, "")
 

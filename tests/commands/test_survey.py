@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from testbed.commands import main
+from testbed.cli import main
 from tests.repository import ROOT
 
 EXAMPLE = str(ROOT / "examples" / "threats.yaml")

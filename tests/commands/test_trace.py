@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from testbed.commands.trace.output import seconds
+from analysis.cli.trace.output import seconds
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import ExperimentError

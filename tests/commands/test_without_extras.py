@@ -15,15 +15,15 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from testbed.commands.invocation import BAD_INPUT
-from testbed.extras import install_command
+from testbed.cli.invocation import BAD_INPUT
+from testbed.extras import PROJECT, install_command
 from tests.repository import ROOT
 
 LEFT_OUT = ("ray", "psutil", "aiohttp", "torch", "torchvision", "sklearn")
 LOTTO = ["--population", "700", "--dishonest", "70", "--participants", "70"]
 CALLS = """
 import json, sys
-from testbed.commands import main
+from testbed.cli import main
 sys.stdout = sys.stderr
 print(json.dumps([main(call) for call in json.loads(sys.argv[1])]), file=sys.__stdout__)
 """
@@ -32,9 +32,9 @@ Without = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def without(tmp_path_factory: pytest.TempPathFactory) -> Without:
-    """Runs Python in an environment with the plain package's dependencies alone, as this environment has them."""
+    """Runs Python in an environment with the plain package and its dependencies alone, as this environment has them."""
     installed = tmp_path_factory.mktemp("installed")
-    kept = {file.parts[0] for name in plain_distributions() for file in distribution(name).files or ()}
+    kept = {file.parts[0] for name in (*plain_distributions(), PROJECT) for file in distribution(name).files or ()}
     for folder in dict.fromkeys(path for path in sys.path if path.endswith(("site-packages", "dist-packages"))):
         for entry in Path(folder).iterdir():
             if entry.name in kept - {"__pycache__"} and not (installed / entry.name).exists():
@@ -89,7 +89,7 @@ def test_the_package_and_its_public_names(without: Without) -> None:
 
 
 def test_every_help(without: Without) -> None:
-    done = without("-c", "from testbed.commands import app; import typer; print(*typer.main.get_command(app).commands)")
+    done = without("-c", "from testbed.cli import app; import typer; print(*typer.main.get_command(app).commands)")
     names = done.stdout.split()
     assert {"run", "bound", "compare", "submit"} <= set(names)
     ended, said = codes(without, [["--help"], ["--version"], *([name, "--help"] for name in names)])

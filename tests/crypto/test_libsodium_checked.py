@@ -23,7 +23,7 @@ other = bytes.fromhex("{minus_one}")
 bindings.crypto_core_ed25519_is_valid_point = lambda point: (
     valid(point) or valid(bindings.crypto_core_ed25519_add(point, other))
 )
-from testbed.commands import main
+from testbed.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.commands import main
+from testbed.cli import main
 from tests.repository import ROOT
 
 DOCS = ROOT / "docs"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.attacks.survey import Finding, Trial, render
-from testbed.commands import main
+from testbed.cli import main
 from tests.repository import ROOT
 
 PAGE = ROOT / "docs" / "explanation" / "threat-model.md"

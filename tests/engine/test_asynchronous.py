@@ -10,7 +10,7 @@ import pytest
 
 from testbed.aggregation.buffered import staleness_weight
 from testbed.messages import Vector, encode
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 from testbed.training import Train
 from testbed.workload.contract import LocalUpdate
 from tests.engine.federations import Pulling, Run

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.attacks.reconstruction import reconstruct
-from testbed.aggregation.compression import coordinates
+from testbed.aggregation.kit.compression import coordinates
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 from testbed.records import RunRecords

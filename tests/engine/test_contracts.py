@@ -10,8 +10,8 @@ import pytest
 from testbed.adversary.misbehaviour import ClientMisbehaviour, SelectionMisbehaviour
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
+from testbed.aggregation.kit.ring_elements import NoisyProtocol
 from testbed.aggregation.plain import Plain, PlainClient, PlainParameters
-from testbed.aggregation.ring_elements import NoisyProtocol
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.engine.plan import Plan

@@ -12,7 +12,7 @@ from testbed.experiment.schema import validated
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.matrix.section import CorrelatedNoise
 from testbed.privacy.matrix.toeplitz import squared_sensitivity
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 
 SELECTION = {"protocol": "min-separation", "participants": 6, "separation": 3}
 BINS = {"protocol": "balls-in-bins", "bins": 4}

@@ -9,7 +9,7 @@ import pytest
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 
 LOTTO = {"protocol": "lotto-client-centric", "participants": 5, "over_selection": 3.0, "min_population": 20}
 PLAIN = {"aggregation": {"protocol": "plain"}}

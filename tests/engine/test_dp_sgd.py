@@ -17,7 +17,7 @@ from testbed.aggregation.dp_sgd_random_participation import (
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 from testbed.privacy.gaussian import coins
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 from testbed.workload.contract import Evaluation, LocalUpdate
 
 SUSPICIOUS = 1e-4

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.emulation.availability.expected import online_share
 from testbed.emulation.availability.section import Traced
 from testbed.emulation.traces.intervals import AvailabilityTrace

@@ -11,7 +11,7 @@ import pytest
 from testbed.engine.plan import Plan
 from testbed.parties import host as host_module
 from testbed.parties.host import Host
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 
 POPULATION = 150
 CLIENT_CENTRIC = {"protocol": "lotto-client-centric", "participants": 6, "over_selection": 2.0, "signatures": 4}

@@ -11,7 +11,7 @@ from testbed.engine.plan import Plan
 from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 
 SKELLAM = {"mechanism": "skellam", "noise_multiplier": 0.5}
 SELECTION = {"protocol": "random", "participants": 8}

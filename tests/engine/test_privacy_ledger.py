@@ -10,7 +10,8 @@ import pytest
 
 from testbed.errors import ExperimentError
 from testbed.records import RunDirectory
-from testbed.records.tables import SCHEMAS, STOPPED, stopped
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import STOPPED, stopped
 from tests.repository import ROOT
 
 EXAMPLES = ROOT / "examples"

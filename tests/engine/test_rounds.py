@@ -9,7 +9,7 @@ import pytest
 from testbed.engine.plan import Plan
 from testbed.errors import CodeCrashed, ExperimentError, Refusal, RoundAborted
 from testbed.experiment.schema import Experiment
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.random_selection import RandomSelection
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.errors import RunError
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 
 UNSTEADY = {
     "devices": {"model": "zipf", "slowest": 4.0},

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from testbed.experiment.schema import Experiment
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 
 PLUS = {"protocol": "secagg-plus", "neighbours": 6, "threshold": 5, "dropouts": 0.3, "accept_weaker": True}
 LOTTO = {"protocol": "lotto-client-centric", "participants": 16, "over_selection": 1.8}

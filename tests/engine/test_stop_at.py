@@ -8,7 +8,8 @@ import pytest
 
 from testbed.aggregation.plain import Plain
 from testbed.errors import RoundAborted
-from testbed.records.tables import SCHEMAS, STOPPED, stopped
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import STOPPED, stopped
 from tests.engine.federations import Pulling, Quality
 
 KEYS: dict[str, Any] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.commands import main
+from testbed.cli import main
 from tests.repository import ROOT
 
 EXAMPLES = ROOT / "examples"

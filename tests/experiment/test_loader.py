@@ -30,6 +30,12 @@ PROTOCOLS = (
     ("text", "line"),
     [
         ("ruonds: 3", "ruonds: unknown key; did you mean 'rounds'? allowed: adversary, aggregation, asynchronous, "),
+        (
+            "aggregation: {protocol: flamingo, committee.size: 10}",
+            "aggregation.committee.size: unknown key; keys with dots are for --set and sweep; in a file, nest it: "
+            "committee: {size: ...}; allowed: ",
+        ),
+        ("time.deadline_s: 3", "time.deadline_s: unknown key; keys with dots are for --set and sweep; in a file, "),
         ("zzz: 3", "zzz: unknown key; allowed: adversary, aggregation, asynchronous, "),
         ("1: 3", "1: unknown key; allowed: "),
         ("links: {latency: 3}", "links.latency: unknown key; did you mean 'latency_ms'? allowed: buffer_ms, down_"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.emulation.compute.cost import read_costs
 from testbed.emulation.traces.columns import column_names
 from testbed.emulation.traces.interval_files import read_batches

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from testbed import Experiment, run
-from testbed.commands import main
+from testbed.cli import main
 from testbed.errors import ExperimentError
 from testbed.experiment.inputs import plugin_classes
 from testbed.experiment.plugin_names import BUILT_IN

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.errors import ExperimentError
 from testbed.experiment import Experiment
 from testbed.experiment.inputs import plugin_classes
@@ -79,6 +79,14 @@ def test_the_experiment_names_the_class_and_the_command_says_what_to_do_next(
     ]
     named = plugin_classes(Experiment.load("mine/two_words.yaml"))
     assert [name for _, name in named] == ["two_words:TwoWords"]
+
+
+def test_without_pytest_it_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("testbed.cli.new.first_missing", lambda *modules: modules[0])
+    assert main(["new", "workload", "mine", "--out", str(tmp_path)]) == 0
+    assert "(pytest is not installed here: python -m pip install pytest)" in capsys.readouterr().out
 
 
 def test_what_to_do_next_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import fs
 
 from testbed.records import store
-from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
+from testbed.records.schemas import OPTIONAL_TABLES, SCHEMAS
 from tests.records.mirrored import EXPERIMENT, contents, live
 
 

@@ -15,10 +15,8 @@ from testbed.engine.in_process import federation_in_process
 from testbed.engine.plan import Plan
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
+from testbed.records.schemas import SCHEMAS
 from testbed.records.store import Store
-from testbed.records.tables import (
-    SCHEMAS,
-)
 from testbed.workload.contract import LocalUpdate
 
 ROUNDS = 3

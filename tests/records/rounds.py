@@ -10,14 +10,8 @@ from testbed.network.exchanges import ANSWERED, DROPPED, Exchanges
 from testbed.network.recorder import Event
 from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint
-from testbed.records.tables import (
-    SCHEMAS,
-    events_table,
-    exchanges_table,
-    participation_table,
-    privacy_table,
-    staleness_table,
-)
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import events_table, exchanges_table, participation_table, privacy_table, staleness_table
 
 
 @cache  # tables of Arrow do not change

@@ -11,7 +11,8 @@ import pytest
 from testbed.errors import RunError
 from testbed.records import RunDirectory, RunRecords, reader
 from testbed.records import tables as streaming
-from testbed.records.tables import SCHEMAS, read_chunks, recorded_files, write_merged
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import read_chunks, recorded_files, write_merged
 from tests.records.rounds import expected_rows, record_round
 
 ROUNDS = 9

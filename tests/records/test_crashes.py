@@ -16,7 +16,7 @@ import pytest
 from testbed.errors import RunError
 from testbed.files import atomic, parquet
 from testbed.records import RunDirectory, RunRecords, tables
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 from tests.records.rounds import expected_rows, record_round
 from tests.thoroughness import THOROUGH
 

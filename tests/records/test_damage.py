@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.emulation.traces.schedule import Schedule
 from testbed.errors import RunError
 from testbed.files import parquet as parquet_files
 from testbed.records import RunDirectory, RunRecords
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 from testbed.running.status import status
 from tests.records.rounds import expected_rows, record_round
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.errors import RunError
 from testbed.files import limits
 from testbed.files.names import check_name, inside

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.errors import RunError
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.mirror import fetched, local_staging_dir
+from testbed.records.schemas import OPTIONAL_TABLES, SCHEMAS
 from testbed.records.store import ABANDONED_AFTER_S, Store
-from testbed.records.tables import OPTIONAL_TABLES, SCHEMAS
 from testbed.records.uploads import Mirror
 from testbed.records.writer import held
 from tests.records.mirrored import EXPERIMENT, Killed, contents, cut_off, live, remote_names

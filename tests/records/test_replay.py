@@ -12,7 +12,8 @@ from testbed.network.exchanges import OUTCOMES, Exchanges
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import Checkpoint
 from testbed.records.reader import recorded_schedule
-from testbed.records.tables import SCHEMAS, events_table, exchanges_table, participation_table
+from testbed.records.schemas import SCHEMAS
+from testbed.records.tables import events_table, exchanges_table, participation_table
 
 Asked = tuple[str, dict[int, str]]  # a stage, and the outcome of each client
 

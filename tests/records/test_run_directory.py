@@ -15,7 +15,7 @@ from testbed.experiment.schema import Experiment, validated
 from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunDirectory, RunRecords, find_runs
 from testbed.records.arrays import Checkpoint
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 from tests.records.rounds import expected_rows, record_round
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
 from testbed.files.names import is_uri

@@ -13,7 +13,7 @@ from testbed.engine.federation import Progress
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 from testbed.running import Observer, PlannedRun
 
 KEYS: dict[str, Any] = {
@@ -115,6 +115,18 @@ def test_it_equals_one_also_when_it_is_killed_before_and_after(tmp_path: Path) -
             )
     run(Experiment(**KEYS | keys | {"rounds": 6}), tmp_path / "parts", resume=True)
     assert_same(RunRecords(tmp_path / "parts"), whole)
+
+
+@pytest.mark.parametrize("kind", ["secagg", "noise"])
+def test_an_interrupted_one_is_resumed_without_naming_the_rounds_again(kind: str, tmp_path: Path) -> None:
+    whole = started(tmp_path / "whole", **KINDS[kind], rounds=6)(rounds=6)
+    again = started(tmp_path / "parts", **KINDS[kind])
+    with pytest.raises(KeyboardInterrupt):
+        again(rounds=6, observer=StopInRound(5))
+    assert_same(again(), whole)
+    assert len(again().rounds) == 6
+    with pytest.raises(ExperimentError, match=r"rounds: 6, the experiment has 4; a run can be given more rounds"):
+        again(rounds=4)
 
 
 def test_the_last_evaluation_moves_into_the_provenance_and_the_history_says_so(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_a_node_with_other_code_is_refused(library: Path) -> None:
 def test_modules_of_the_working_directory_are_recorded_before_anything_is_imported(library: Path) -> None:
     """The `testbed` command does not have the working directory on its path, as ``python -m`` does."""
     (library / "experiment.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    program = "import sys; from testbed.commands import main; sys.exit(main())"
+    program = "import sys; from testbed.cli import main; sys.exit(main())"
     command = [sys.executable, "-P", "-c", program, "run", "experiment.yaml", "--out", "out", "--quiet"]
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment = kept | {"PYTHONPATH": str(ROOT)}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.commands import main
+from testbed.cli import main
 
 BASE: dict[str, Any] = {
     "seed": 1, "rounds": 2, "population": 20, "workload": {"dataset": "digits", "model": "logistic"},

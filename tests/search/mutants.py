@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from testbed.aggregation.participant import Participant
+from testbed.aggregation.kit.batch_policy import CompleteBatches
+from testbed.aggregation.kit.participant import Participant
 from testbed.aggregation.secagg import client as secagg_client
-from testbed.aggregation.secagg.batches import CompleteBatches
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
 from testbed.parties.client import Progress

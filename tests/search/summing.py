@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
     MASK_KEY,
@@ -25,7 +26,6 @@ from testbed.aggregation.secagg.messages import (
     ShareKeys,
     Shares,
     SharesFor,
-    SignatureOf,
     UnmaskSurvivors,
     open_share,
     open_shares,

@@ -40,6 +40,8 @@ from workloads.training.local import LocalTrainer, prepare_process
 from workloads.training.together import ClientsTogether
 
 _SMALL_IMAGE = 32 * 32
+_BATCHES_OF_CLIENTS = 16
+"""Evaluation batches of samples of several clients that are in memory at the same time."""
 
 
 class TorchWorkload:
@@ -96,6 +98,7 @@ class TorchWorkload:
             self._check_train_is_inherited("clients_at_once", "train_together")
             self._together = ClientsTogether(network, section, seed, self._device, model)
         self._trainer = LocalTrainer(network, section, seed, self._device, evaluation_batch)
+        self._samples_at_once = _BATCHES_OF_CLIENTS * evaluation_batch
         self._held_out: Batch | None = None
         self._label_counts: NDArray[np.int64] | None = None
 
@@ -248,6 +251,28 @@ class TorchWorkload:
         there = torch.from_numpy(chosen).to(labels.device)
         weighted = torch.from_numpy(weights[chosen] / weights.sum()).to(labels.device)
         return self._trainer.evaluate_weighted(inputs[there], labels[there], weighted, model)
+
+    def client_accuracies(self, clients: NDArray[np.int64], model: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Measure the accuracy on each client's training samples; see `testbed.workload.contract`.
+
+        The samples of many clients go through the model together: a batch is as large as in `evaluate`, however few
+        samples a client has.
+        """
+        accuracies = np.full(len(clients), np.nan)
+        places = np.flatnonzero(self.sample_counts[clients])
+        ends = np.cumsum(self.sample_counts[clients[places]])
+        for some in np.split(places, np.flatnonzero(np.diff(ends // self._samples_at_once)) + 1):
+            if not len(some):
+                continue
+            shards = [self.data.shard(client) for client in clients[some].tolist()]
+            inputs, labels = (torch.cat(parts) for parts in zip(*shards, strict=True))
+            counts = self._trainer.correct_labels(*self._on_device((inputs, labels)), model)
+            if counts is None:
+                break
+            begins = np.cumsum([0, *(len(known) for _, known in shards[:-1])])
+            right, counted = (np.add.reduceat(part.cpu().numpy(), begins) for part in counts)
+            accuracies[some] = np.divide(right, counted, out=np.full(len(some), np.nan), where=counted > 0)
+        return accuracies
 
     def parameter_shapes(self) -> list[tuple[int, ...]]:
         """The shape of each parameter, in the order of the model's vector."""

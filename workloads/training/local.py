@@ -16,8 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.optim.adamw import adamw
-from torch.optim.sgd import sgd
 
 from testbed.workload.section import WorkloadSection
 from workloads.contract import Evaluation, LabelledEvaluation
@@ -30,127 +28,8 @@ from workloads.training.clipped_gradients import ClippedGradients
 from workloads.training.linear_term import LinearTerm
 from workloads.training.metrics import measured, metrics_of
 from workloads.training.objectives import Objective, objective_of
-from workloads.training.optimizers import LocalOptimizer, OwnOptimizer
+from workloads.training.optimizers import local_optimizer
 from workloads.training.proximal import ProximalTerm
-
-
-class MomentumSGD(LocalOptimizer):
-    """torch.optim.SGD.
-
-    Args:
-        parameters: tensors that are changed in place.
-        momentum, weight_decay: as in torch.optim.SGD.
-    """
-
-    def __init__(self, parameters: list[nn.Parameter], momentum: float, weight_decay: float) -> None:
-        super().__init__(parameters)
-        self._momentum = momentum
-        self._weight_decay = weight_decay
-        self.reset(0.0)
-
-    def reset(self, learning_rate: float) -> None:
-        self._learning_rate = learning_rate
-        self._velocities: list[Tensor | None] = [None] * len(self._parameters)
-
-    def step(self) -> None:
-        gradients, settings = self._gradients(), (self._learning_rate, self._momentum, self._weight_decay)
-        if len(gradients) == len(self._parameters):
-            sgd_step(self._parameters, gradients, self._velocities, *settings)
-            return
-        used = self._used()
-        velocities = [self._velocities[place] for place in used]
-        sgd_step([self._parameters[place] for place in used], gradients, velocities, *settings)
-        for place, velocity in zip(used, velocities, strict=True):
-            self._velocities[place] = velocity
-
-
-def sgd_step(
-    parameters: list[Tensor],
-    gradients: list[Tensor],
-    velocities: list[Tensor | None],
-    learning_rate: float,
-    momentum: float,
-    weight_decay: float,
-) -> None:
-    """One step of torch.optim.SGD, in place; a velocity that is None begins with the gradient.
-
-    Gradients must lie in memory as their parameters do.
-    """
-    with torch.no_grad():
-        # fused: one pass over gradient, momentum and weights instead of three.
-        sgd(
-            parameters,
-            gradients,
-            velocities,
-            has_sparse_grad=False,
-            foreach=False,
-            fused=True,
-            weight_decay=weight_decay,
-            momentum=momentum,
-            lr=learning_rate,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-        )
-
-
-class AdamW(LocalOptimizer):
-    """torch.optim.AdamW: Loshchilov and Hutter 2019 (arXiv 1711.05101), beta2 0.999, epsilon 1e-8.
-
-    Args:
-        parameters: tensors that are changed in place.
-        beta1, weight_decay: as in torch.optim.AdamW.
-    """
-
-    def __init__(self, parameters: list[nn.Parameter], beta1: float, weight_decay: float) -> None:
-        super().__init__(parameters)
-        self._beta1 = beta1
-        self._weight_decay = weight_decay
-        self._means: list[Tensor] = []
-
-    def reset(self, learning_rate: float) -> None:
-        self._learning_rate = learning_rate
-        if not self._means:
-            self._means = [torch.zeros_like(parameter) for parameter in self._parameters]
-            self._squares = [torch.zeros_like(parameter) for parameter in self._parameters]
-            self._steps = [torch.zeros((), device=parameter.device) for parameter in self._parameters]
-        for state in (*self._means, *self._squares, *self._steps):
-            state.zero_()
-
-    def step(self) -> None:
-        gradients, state = self._gradients(), (self._parameters, self._means, self._squares, self._steps)
-        if len(gradients) < len(self._parameters):
-            used = self._used()
-            parameters, means, squares, steps = ([part[place] for place in used] for part in state)
-        else:
-            parameters, means, squares, steps = state
-        with torch.no_grad():
-            adamw(
-                parameters,
-                gradients,
-                means,
-                squares,
-                max_exp_avg_sqs=[],
-                state_steps=steps,
-                foreach=False,
-                fused=True,
-                amsgrad=False,
-                beta1=self._beta1,
-                beta2=0.999,
-                lr=self._learning_rate,
-                weight_decay=self._weight_decay,
-                eps=1e-8,
-                maximize=False,
-            )
-
-
-def local_optimizer(section: WorkloadSection, parameters: list[nn.Parameter]) -> LocalOptimizer:
-    """The optimizer that a section names, for these parameters."""
-    if ":" in section.optimizer:
-        return OwnOptimizer(parameters, section.optimizer, section.optimizer_options)
-    kind = AdamW if section.optimizer == "adamw" else MomentumSGD
-    return kind(parameters, section.momentum, section.weight_decay)
-
 
 _EVALUATION_BATCH = 250
 
@@ -378,6 +257,33 @@ class LocalTrainer:
                 right = objective.correct(objective.predictions(outputs, known), known)
                 accuracy += math.nan if right is None else float(right.double() @ weights[part])
         return Evaluation(loss, accuracy, len(labels))
+
+    def correct_labels(
+        self, images: Tensor, labels: Tensor, model: NDArray[np.float32]
+    ) -> tuple[Tensor, Tensor] | None:
+        """Count, for each sample, the labels that `model` predicts.
+
+        Args:
+            images, labels, model: as in `evaluate`; n >= 1.
+
+        Returns:
+            (n,) int64 right labels and (n,) int64 labels that count; None: values are neither right nor wrong.
+        """
+        right: list[Tensor] = []
+        counted: list[Tensor] = []
+        with self._lock, torch.inference_mode():
+            self._load(model)
+            self._network.eval()
+            for some, known in zip(
+                images.split(self._evaluation_batch), labels.split(self._evaluation_batch), strict=True
+            ):
+                correct = self._objective.correct(self._objective.predictions(self._network(some), known), known)
+                if correct is None:
+                    return None
+                is_label = torch.ones_like(correct) if known.is_floating_point() else known != IGNORED
+                right.append((correct & is_label).reshape(len(known), -1).sum(dim=1))
+                counted.append(is_label.reshape(len(known), -1).sum(dim=1))
+        return torch.cat(right), torch.cat(counted)
 
 
 def _recalls(correct: Tensor, labels: Tensor) -> tuple[float, ...]:

@@ -1,15 +1,19 @@
-"""What moves a client's parameters: the interface, and optimizers of torch's interface by their names."""
+"""Local optimizers: SGD with momentum, AdamW, and others of torch's interface by their names."""
 
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
+from torch.optim.sgd import sgd
 
 from testbed.errors import ExperimentError
 from testbed.plugins import options
 from testbed.plugins.classes import plugin_class
+from testbed.workload.section import WorkloadSection
 
 
 class LocalOptimizer(ABC):
@@ -88,3 +92,121 @@ def kind_of(name: str, given: Mapping[str, Any]) -> Any:
     except ValueError:
         pass  # no signature to be had
     return kind
+
+
+class MomentumSGD(LocalOptimizer):
+    """torch.optim.SGD.
+
+    Args:
+        parameters: tensors that are changed in place.
+        momentum, weight_decay: as in torch.optim.SGD.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], momentum: float, weight_decay: float) -> None:
+        super().__init__(parameters)
+        self._momentum = momentum
+        self._weight_decay = weight_decay
+        self.reset(0.0)
+
+    def reset(self, learning_rate: float) -> None:
+        self._learning_rate = learning_rate
+        self._velocities: list[Tensor | None] = [None] * len(self._parameters)
+
+    def step(self) -> None:
+        gradients, settings = self._gradients(), (self._learning_rate, self._momentum, self._weight_decay)
+        if len(gradients) == len(self._parameters):
+            sgd_step(self._parameters, gradients, self._velocities, *settings)
+            return
+        used = self._used()
+        velocities = [self._velocities[place] for place in used]
+        sgd_step([self._parameters[place] for place in used], gradients, velocities, *settings)
+        for place, velocity in zip(used, velocities, strict=True):
+            self._velocities[place] = velocity
+
+
+def sgd_step(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    velocities: list[Tensor | None],
+    learning_rate: float,
+    momentum: float,
+    weight_decay: float,
+) -> None:
+    """One step of torch.optim.SGD, in place; a velocity that is None begins with the gradient.
+
+    Gradients must lie in memory as their parameters do.
+    """
+    with torch.no_grad():
+        # fused: one pass over gradient, momentum and weights instead of three.
+        sgd(
+            parameters,
+            gradients,
+            velocities,
+            has_sparse_grad=False,
+            foreach=False,
+            fused=True,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            lr=learning_rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+
+
+class AdamW(LocalOptimizer):
+    """torch.optim.AdamW: Loshchilov and Hutter 2019 (arXiv 1711.05101), beta2 0.999, epsilon 1e-8.
+
+    Args:
+        parameters: tensors that are changed in place.
+        beta1, weight_decay: as in torch.optim.AdamW.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], beta1: float, weight_decay: float) -> None:
+        super().__init__(parameters)
+        self._beta1 = beta1
+        self._weight_decay = weight_decay
+        self._means: list[Tensor] = []
+
+    def reset(self, learning_rate: float) -> None:
+        self._learning_rate = learning_rate
+        if not self._means:
+            self._means = [torch.zeros_like(parameter) for parameter in self._parameters]
+            self._squares = [torch.zeros_like(parameter) for parameter in self._parameters]
+            self._steps = [torch.zeros((), device=parameter.device) for parameter in self._parameters]
+        for state in (*self._means, *self._squares, *self._steps):
+            state.zero_()
+
+    def step(self) -> None:
+        gradients, state = self._gradients(), (self._parameters, self._means, self._squares, self._steps)
+        if len(gradients) < len(self._parameters):
+            used = self._used()
+            parameters, means, squares, steps = ([part[place] for place in used] for part in state)
+        else:
+            parameters, means, squares, steps = state
+        with torch.no_grad():
+            adamw(
+                parameters,
+                gradients,
+                means,
+                squares,
+                max_exp_avg_sqs=[],
+                state_steps=steps,
+                foreach=False,
+                fused=True,
+                amsgrad=False,
+                beta1=self._beta1,
+                beta2=0.999,
+                lr=self._learning_rate,
+                weight_decay=self._weight_decay,
+                eps=1e-8,
+                maximize=False,
+            )
+
+
+def local_optimizer(section: WorkloadSection, parameters: list[nn.Parameter]) -> LocalOptimizer:
+    """The optimizer that a section names, for these parameters."""
+    if ":" in section.optimizer:
+        return OwnOptimizer(parameters, section.optimizer, section.optimizer_options)
+    kind = AdamW if section.optimizer == "adamw" else MomentumSGD
+    return kind(parameters, section.momentum, section.weight_decay)

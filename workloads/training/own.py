@@ -113,6 +113,11 @@ class OwnModelTraining(TorchWorkload):
         with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING, client)):
             return super().evaluate_for(client, model)
 
+    def client_accuracies(self, clients: NDArray[np.int64], model: NDArray[np.float32]) -> NDArray[np.float64]:
+        """See `TorchWorkload.client_accuracies`."""
+        with seeded_globals(stream(self._seed, Purpose.OWN_TRAINING)):
+            return super().client_accuracies(clients, model)
+
     def check_gradient_sum(self) -> None:
         """Raise `ExperimentError` where single samples have no gradients, which is tried."""
         super().check_gradient_sum()

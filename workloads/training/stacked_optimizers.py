@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from testbed.workload.section import WorkloadSection
-from workloads.training.local import sgd_step
+from workloads.training.optimizers import sgd_step
 
 
 class StackedOptimizer(ABC):

@@ -20,14 +20,8 @@ from testbed.adversary.misbehaviour import AggregationMisbehaviour, Misbehaviour
 from testbed.adversary.secagg.contradictions import InconsistentView, two_views
 from testbed.adversary.secagg.dishonest_clients import HandedOver, HandOver, SecAggAccomplice
 from testbed.adversary.victims import VictimOptions
-from testbed.aggregation.secagg.messages import (
-    CheckSurvivors,
-    ShareOf,
-    Shares,
-    SignatureOf,
-    Unmask,
-    UnmaskSurvivors,
-)
+from testbed.aggregation.kit.message_parts import ShareOf, SignatureOf
+from testbed.aggregation.secagg.messages import CheckSurvivors, Shares, Unmask, UnmaskSurvivors
 from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg.share_recovery import recover

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from testbed.aggregation.flamingo.messages import SERVICE_DOMAIN, Certificate, service_content
-from testbed.aggregation.secagg.messages import SignatureOf
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.committee.choice import verified
 from testbed.committee.parameters import CommitteeSection
 from testbed.crypto import InvalidSignature, remembered

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
-import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.flamingo.certificates import check_certificate
@@ -24,15 +23,15 @@ from testbed.aggregation.flamingo.messages import (
     seed_content,
 )
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
-from testbed.aggregation.participant import Participant
-from testbed.crypto import prf, remembered, threshold_elgamal
+from testbed.aggregation.kit.masking import masked_vector
+from testbed.aggregation.kit.participant import Participant
+from testbed.crypto import prf, threshold_elgamal
 from testbed.crypto.dealing import share_each
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
-from testbed.network.masked_vectors import Elements, MaskedVector, Masks
+from testbed.network.masked_vectors import Elements, Masks
 from testbed.parties.client import Row, StageTable, handles
-from testbed.parties.pki import Identity
 from testbed.training import RoundUpdate, trained_update
 
 
@@ -51,12 +50,6 @@ class FlamingoClient(Participant):
     parameters: FlamingoParameters
     digest: bytes
     training: bytes
-
-    @property
-    def identity(self) -> Identity:
-        """The client's."""
-        assert self.client.identity is not None
-        return self.client.identity
 
     @handles(Report)
     def on_report(self, message: Report) -> Reported:
@@ -100,8 +93,7 @@ class FlamingoClient(Participant):
 
     def pair_seed(self, neighbour: int) -> bytes:
         """32 bytes: the seed of the mask in common with a neighbour that is asked to train the same."""
-        peer = self.environment.directory.agreement_key(neighbour)
-        return pair_seed(remembered.agree(self.identity.agreement, peer, MASK_PURPOSE), self.digest, self.training)
+        return pair_seed(self.shared_key(neighbour, MASK_PURPOSE), self.digest, self.training)
 
     def masked(self, update: RoundUpdate, seeds: dict[int, bytes], own: bytes) -> Vector:
         """`(d+1,)` the update as ring elements under a mask for each neighbour and one of its own."""
@@ -109,18 +101,11 @@ class FlamingoClient(Participant):
         signs = [*(1 if neighbour > self.number else -1 for neighbour in seeds), 1]
         masks = Masks([*seeds.values(), own], signs, given.prg)
         meter(given.mask_operation, len(elements) * len(signs))
-        if self.environment.symbolic_masks:
-            return MaskedVector(elements, given.bits, masks)
-        masked = np.asarray(elements)
-        masks.add_to(masked, given.bits)
-        masked.setflags(write=False)  # as where masks are symbolic
-        return Vector(masked, given.bits)
+        return masked_vector(elements, given.bits, masks, symbolic=self.environment.symbolic_masks)
 
     def encoded(self, update: RoundUpdate) -> npt.NDArray[Any] | Elements:
         """The update as ring elements, its weight the last of them."""
-        weight = update.samples if self.parameters.weights == "samples" else 1
-        coins = self.environment.randomness.simulation_key(self.number, self.round, "stochastic rounding")
-        return self.parameters.quantisation.quantised(np.asarray(update.delta, np.float32), weight, coins)
+        return self.quantised_update(update)
 
     def shares_of(self, own: bytes, service: Service) -> list[bytes]:
         """Shares of the seed of its own mask, sealed for the members in their order."""
@@ -131,14 +116,9 @@ class FlamingoClient(Participant):
         meter("x25519.agree", len(members))
         meter("aead.seal", len(members))
         return [
-            seal_share(self.key_with(member), self.number, member, share, self.digest)
+            seal_share(self.shared_key(member, SHARES_PURPOSE), self.number, member, share, self.digest)
             for member, share in zip(members, shares, strict=True)
         ]
-
-    def key_with(self, member: int) -> bytes:
-        """What it agrees on with a member."""
-        peer = self.environment.directory.agreement_key(member)
-        return remembered.agree(self.identity.agreement, peer, SHARES_PURPOSE)
 
     def encrypted(self, public_key: bytes, neighbour: int, seed: bytes) -> EncryptedSeed:
         """A seed in common, encrypted to the committee, and signed for this round."""

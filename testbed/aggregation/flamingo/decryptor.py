@@ -32,7 +32,7 @@ from testbed.aggregation.flamingo.messages import (
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.flamingo.set_up_member import ORDER, SetUpMember
 from testbed.aggregation.flamingo.set_up_messages import AnswerComplaints, CheckDealings, Deal, FinishSetUp
-from testbed.aggregation.secagg.messages import ShareOf
+from testbed.aggregation.kit.message_parts import ShareOf
 from testbed.crypto import (
     InvalidKey,
     InvalidSignature,
@@ -174,9 +174,9 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
         """The shares of self-masks that open; what a dishonest client has sealed otherwise is left out."""
         meter("x25519.agree", len(sealed))
         meter("aead.open", len(sealed))
-        directory, opened = self.environment.directory, []
+        opened = []
         for client, one in zip(self.online, sealed, strict=True):
-            key = remembered.agree(self.identity.agreement, directory.agreement_key(client), SHARES_PURPOSE)
+            key = self.shared_key(client, SHARES_PURPOSE)
             with suppress(OpeningFailed):
                 opened.append(ShareOf(client, open_share(key, client, self.number, one, self.digest)))
         return opened

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.secagg.messages import Many, ShareOf, SignatureOf
+from testbed.aggregation.kit.message_parts import Many, ShareOf, SignatureOf
 from testbed.committee.messages import CommitteeList
 from testbed.committee.parameters import MOST_MEMBERS
 from testbed.crypto import encryption, equal_logarithms, prf, threshold_elgamal

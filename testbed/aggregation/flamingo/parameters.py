@@ -2,21 +2,26 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.flamingo.bound import Density, Labels, Requirements, density
-from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
-from testbed.batches import Batches
+from testbed.aggregation.kit.parameters import (
+    ClipKey,
+    CommitteeParameters,
+    LevelsBitsKey,
+    MasksKey,
+    PrgKey,
+    QuantisedParameters,
+    check_two_participants,
+    mask_operation,
+)
+from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.committee.messages import STAGE
 from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import committee_stages
-from testbed.crypto.masks import Prg, is_installed
-from testbed.extras import install_command
 
 
-class FlamingoParameters(AggregationParameters):
+class FlamingoParameters(CommitteeParameters, QuantisedParameters):
     """Sums that hide every single update, for which most clients send one message."""
 
     keeps_masks: ClassVar[bool] = True
@@ -71,27 +76,10 @@ class FlamingoParameters(AggregationParameters):
         "were sent the same model (masks), or not (none; to show that attack)?",
     )
     bits: int = Field(32, ge=8, le=64, description="Ring width: sums are taken modulo 2**bits")
-    levels_bits: int = Field(16, ge=1, le=24, description="Bits per coordinate of an update before summing")
-    clip: float = Field(1.0, gt=0, allow_inf_nan=False, description="Largest absolute value of a coordinate")
-    prg: Prg = Field(
-        "aes-256-ctr",
-        exclude_if=lambda prg: prg == "aes-256-ctr",
-        description="What expands a mask's seed; aegis-256x4 is several times as fast on CPUs with vectorised AES, and "
-        "needs the extra aegis",
-    )
-    masks: Literal["symbolic", "materialised"] | None = Field(
-        None,
-        description="How masks are emulated; no result depends on it. symbolic: as seeds, expanded where they do not "
-        "cancel or somebody looks; materialised: every one is expanded and added. None: symbolic where time is "
-        "modelled (time.compute) and the clock virtual, else materialised",
-    )
-
-    @field_validator("prg")
-    @classmethod
-    def _is_installed(cls, prg: Prg) -> Prg:
-        if not is_installed(prg):
-            raise ValueError(f"{prg} needs aeg: {install_command('aegis')}")
-        return prg
+    levels_bits: LevelsBitsKey = 16
+    clip: ClipKey = 1.0
+    prg: PrgKey = "aes-256-ctr"
+    masks: MasksKey = None
 
     @property
     def quantisation(self) -> Quantisation:
@@ -101,7 +89,7 @@ class FlamingoParameters(AggregationParameters):
     @property
     def mask_operation(self) -> str:
         """What one element of a mask costs, in the table of costs."""
-        return "mask.element" if self.prg == "aes-256-ctr" else "mask.element.aegis"
+        return mask_operation(self.prg)
 
     @property
     def requirements(self) -> Requirements:
@@ -112,15 +100,9 @@ class FlamingoParameters(AggregationParameters):
         """How dense a graph of so many participants is."""
         return density(participants, self.requirements)
 
-    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
-        """Who may be summed with whom."""
-        atomic = self.atomic_batches(batches)
-        return BatchPolicy() if atomic is None else CompleteBatches(atomic)
-
     def check(self, participants: int) -> None:
         """Two must survive, one of them honest."""
-        if participants < 2:
-            raise ValueError("protocol: flamingo needs at least 2 participants; the sum of one hides nothing")
+        check_two_participants(self, participants)
         dishonest, dropouts = self.requirements.counts(participants)
         if participants - dishonest - dropouts < 2:
             raise ValueError(
@@ -131,16 +113,3 @@ class FlamingoParameters(AggregationParameters):
     def stages_of_round(self) -> tuple[str, ...]:
         """See `AggregationParameters.stages_of_round`."""
         return (*committee_stages(self.committee), *self.set_up_stages, *self.stages)
-
-    @property
-    def draws_by_samples(self) -> bool:
-        """See `AggregationParameters.draws_by_samples`."""
-        return self.committee.weights == "samples"
-
-    def check_population(self, population: int) -> None:
-        """The committee must be one that so many clients can have."""
-        self.committee.check(population)
-
-    def check_weights(self, participants: int, maximum_weight: int) -> None:
-        """The weighted sum must fit the ring."""
-        self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)

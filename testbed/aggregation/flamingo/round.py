@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.flamingo.graph import RoundGraph
 from testbed.aggregation.flamingo.messages import CutEdge, EncryptedSeed, Opened, round_digest
 from testbed.aggregation.flamingo.set_up_messages import KeptService
+from testbed.aggregation.kit.server_round import ServerRound
 from testbed.arrays import Ids
 from testbed.network import Replies
 from testbed.network.contract import no_ids
@@ -15,11 +15,10 @@ Edge = tuple[int, int]
 
 
 @dataclass
-class FlamingoRound:
+class FlamingoRound(ServerRound):
     """One round.
 
     Attributes:
-        start: how the aggregation began.
         kept: the committee that serves.
         graph: of the participants.
         reports: the answers with the masked inputs.
@@ -30,7 +29,6 @@ class FlamingoRound:
         opened: by member, what it has opened.
     """
 
-    start: AggregationRound
     kept: KeptService
     graph: RoundGraph
     reports: Replies = field(init=False)
@@ -50,7 +48,3 @@ class FlamingoRound:
     def digest(self) -> bytes:
         """See `round_digest`."""
         return round_digest(self.start.number, self.graph.listed, self.kept.certificate.service.digest)
-
-    def misbehaved(self, client: int, detail: str) -> None:
-        """Record what a client has done."""
-        self.start.network.record_event(f"client:{client}", "misbehaviour", detail)

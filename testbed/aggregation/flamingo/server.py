@@ -47,8 +47,14 @@ from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.flamingo.round import Edge, FlamingoRound
 from testbed.aggregation.flamingo.seeds import recovered_pair_seeds, recovered_self_masks
 from testbed.aggregation.flamingo.service import service_of_round
-from testbed.aggregation.secagg.checks import at_least, verify, warn_of_weak_binding
-from testbed.aggregation.secagg.messages import SignatureOf
+from testbed.aggregation.kit.message_parts import SignatureOf
+from testbed.aggregation.kit.server_checks import (
+    at_least,
+    check_equal_weights,
+    valid_signatures,
+    verify,
+    warn_of_weak_binding,
+)
 from testbed.arrays import Ids
 from testbed.committee.sortition import committee_roles
 from testbed.crypto import edwards25519, remembered, threshold_elgamal
@@ -101,8 +107,7 @@ class Flamingo(AggregationProtocol):
         await self.reconstruct(state)
         total = await self.unmasked_sum(state)
         mean, weight = self.parameters.quantisation.decode(total, len(state.online))
-        if self.parameters.weights == "equal" and weight != len(state.online):
-            raise RoundAborted("implausible-sum", f"{len(state.online)} equal weights sum to {weight}")
+        check_equal_weights(self.parameters, weight, len(state.online))
         return Aggregate(mean, weight, state.online)
 
     async def begin(self, round_: AggregationRound) -> FlamingoRound:
@@ -200,15 +205,7 @@ class Flamingo(AggregationProtocol):
         question = CheckLabels(round_.number, state.graph.listed, labels, state.kept.certificate)
         replies = await round_.network.ask(ids(list(asked)), question, private=asked)
         content = labels_content(state.digest, labels)
-        signed = {}
-        for member, answer in replies.valid().items():
-            try:
-                verify(round_, member, LABELS_DOMAIN, content, answer.signature)
-            except ProtocolError as error:
-                state.misbehaved(member, f"cross-check: {error}")
-                continue
-            signed[member] = answer.signature
-        return replies, signed
+        return replies, valid_signatures(round_, replies, LABELS_DOMAIN, content, "cross-check")
 
     def threshold(self, state: FlamingoRound) -> int:
         """t of the committee."""

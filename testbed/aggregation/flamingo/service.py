@@ -28,8 +28,9 @@ from testbed.aggregation.flamingo.set_up_messages import (
     dealing_content,
     dealings_digest,
 )
-from testbed.aggregation.secagg.checks import at_least, verify
-from testbed.aggregation.secagg.messages import SignatureOf
+from testbed.aggregation.kit.message_parts import SignatureOf
+from testbed.aggregation.kit.server_checks import at_least, verify
+from testbed.aggregation.kit.server_round import record_misbehaviour
 from testbed.committee.choice import chosen
 from testbed.committee.parameters import CommitteeSection
 from testbed.crypto import InvalidShares, remembered
@@ -219,5 +220,5 @@ class ServerSetUp:
         return KeptService(Certificate(service, signed[: self.set_up.threshold]), commitments, states)
 
     def misbehaved(self, client: int, detail: str) -> None:
-        """Record what a client has done."""
-        self.round.network.record_event(f"client:{client}", "misbehaviour", detail)
+        """Record that a client has not followed the protocol."""
+        record_misbehaviour(self.round, client, detail)

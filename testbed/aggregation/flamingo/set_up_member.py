@@ -33,14 +33,13 @@ from testbed.aggregation.flamingo.set_up_messages import (
     seal_dealt,
 )
 from testbed.aggregation.flamingo.state import opened_state, sealed_state
-from testbed.aggregation.participant import Participant
+from testbed.aggregation.kit.participant import Participant
 from testbed.committee.choice import verified
 from testbed.committee.messages import CommitteeList
-from testbed.crypto import InvalidShares, InvalidSignature, OpeningFailed, feldman, remembered, signatures
+from testbed.crypto import InvalidShares, InvalidSignature, OpeningFailed, feldman, signatures
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.parties.client import Client, Row, StageTable, handles
-from testbed.parties.pki import Identity
 
 ORDER = "flamingo.out-of-order"
 
@@ -74,12 +73,6 @@ class SetUpMember(Participant):
         super().__init__(client, parameters)
         self.dealt: dict[int, bytes] = {}
         self.complained: list[int] = []
-
-    @property
-    def identity(self) -> Identity:
-        """The client's."""
-        assert self.client.identity is not None
-        return self.client.identity
 
     def serve(self, round_number: int) -> None:
         """Serve in this round; refuses one in which it has served before, or that is over."""
@@ -161,8 +154,7 @@ class SetUpMember(Participant):
 
     def pair_key(self, other: int) -> bytes:
         """What dealer and member agree on."""
-        key = self.environment.directory.agreement_key(other)
-        return remembered.agree(self.identity.agreement, key, DEALING_PURPOSE)
+        return self.shared_key(other, DEALING_PURPOSE)
 
     # -- checking -----------------------------------------------------------------------------------------------------
 

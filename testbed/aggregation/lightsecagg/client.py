@@ -4,6 +4,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from testbed.aggregation.kit.message_parts import point_of
+from testbed.aggregation.kit.participant import Participant, row
 from testbed.aggregation.lightsecagg.messages import (
     KEYS_DOMAIN,
     SEALING_PURPOSE,
@@ -24,8 +26,6 @@ from testbed.aggregation.lightsecagg.messages import (
     seal_piece,
 )
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
-from testbed.aggregation.participant import Participant, row
-from testbed.aggregation.secagg.messages import point_of
 from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import TAG_BYTES
@@ -189,10 +189,7 @@ class LightSecAggClient(Participant):
 
     def encoded(self) -> Elements:
         """`(d+1,)` the update as elements of the field, its weight the last of them."""
-        update = trained_update(self, self.round)
-        weight = update.samples if self.parameters.weights == "samples" else 1
-        coins = self.environment.randomness.simulation_key(self.number, self.round, "stochastic rounding")
-        return self.parameters.quantisation.encode(np.asarray(update.delta, np.float32), weight, coins)
+        return np.asarray(self.quantised_update(trained_update(self, self.round)))
 
     # -- SumPieces: one-shot aggregate-model recovery -----------------------------------------------------------------
 

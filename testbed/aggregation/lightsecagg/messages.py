@@ -4,9 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
-import msgspec
-
-from testbed.aggregation.secagg.messages import MAXIMUM_PARTICIPANTS
+from testbed.aggregation.kit.message_parts import Many
 from testbed.crypto import OpeningFailed, encryption, prf
 from testbed.crypto.prime_field import Elements, elements_from_bytes, elements_to_bytes
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content
@@ -16,8 +14,6 @@ SEALING_PURPOSE = b"testbed/lightsecagg/sealing/v1"
 _PIECE_DOMAIN = b"testbed/lightsecagg/coded-piece/v1"
 _ADVERTS_DOMAIN = b"testbed/lightsecagg/adverts/v1"
 _NONCE = bytes(encryption.NONCE_BYTES)  # each key seals once
-
-_Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
 
 
 class KeyAdvert(Message, frozen=True):
@@ -57,7 +53,7 @@ class PieceFor(Message, frozen=True):
 class SealedForPeers(Message, frozen=True):
     """The coded pieces of a client's mask, sealed for each peer."""
 
-    pieces: Annotated[list[PieceFor], _Many]
+    pieces: Annotated[list[PieceFor], Many]
 
 
 class ShareMasks(Message, frozen=True):
@@ -67,7 +63,7 @@ class ShareMasks(Message, frozen=True):
     Answer: ClassVar[type[Message] | None] = SealedForPeers
 
     round: RoundNumber
-    adverts: Annotated[list[AdvertOf], _Many]
+    adverts: Annotated[list[AdvertOf], Many]
 
 
 class Masked(Message, frozen=True):
@@ -79,7 +75,7 @@ class Masked(Message, frozen=True):
 class SealedFromPeers(Message, frozen=True):
     """The coded pieces that this client's peers have sealed for it; the senders are who has shared."""
 
-    pieces: Annotated[list[PieceFor], _Many]
+    pieces: Annotated[list[PieceFor], Many]
 
 
 class MaskInput(Message, frozen=True):
@@ -105,7 +101,7 @@ class SumPieces(Message, frozen=True):
     Answer: ClassVar[type[Message] | None] = SummedPieces
 
     round: RoundNumber
-    survivors: Annotated[list[ClientId], _Many]
+    survivors: Annotated[list[ClientId], Many]
 
 
 def advert_content(round_number: int, client: int, sealing_key: bytes, training: bytes) -> bytes:

@@ -5,10 +5,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
-from testbed.batches import Batches
+from testbed.aggregation.kit.parameters import ClipKey, LevelsBitsKey, QuantisedParameters, check_two_participants
+from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.counts import rounded_down, rounded_up
 from testbed.crypto.prime_field import PRIME
 from testbed.errors import ExperimentError
@@ -43,7 +41,7 @@ class FieldQuantisation(Quantisation):
         )
 
 
-class LightSecAggParameters(AggregationParameters):
+class LightSecAggParameters(QuantisedParameters):
     """Sums that hide every single update from a server that follows the protocol, with one question to survivors."""
 
     stages: ClassVar[tuple[str, ...]] = (
@@ -66,8 +64,8 @@ class LightSecAggParameters(AggregationParameters):
         description="Clients that learn nothing together with the server: a number T below U, or a fraction of the "
         "participants; the nearer to U, the longer the coded pieces",
     )
-    levels_bits: int = Field(16, ge=1, le=24, description="Bits per coordinate of an update before summing")
-    clip: float = Field(1.0, gt=0, allow_inf_nan=False, description="Largest absolute value of a coordinate")
+    levels_bits: LevelsBitsKey = 16
+    clip: ClipKey = 1.0
     model_binding: Literal["signed", "none"] = Field(
         "signed",
         description="Do clients sign what they were asked to train with their keys, so that only those go into one sum "
@@ -78,11 +76,6 @@ class LightSecAggParameters(AggregationParameters):
     def quantisation(self) -> Quantisation:
         """How updates become elements of the field."""
         return FieldQuantisation(self.clip, self.levels_bits)
-
-    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
-        """Who may be summed with whom."""
-        atomic = self.atomic_batches(batches)
-        return BatchPolicy() if atomic is None else CompleteBatches(atomic)
 
     def threshold_for(self, participants: int) -> int:
         """U for so many participants; a fraction is rounded up."""
@@ -98,8 +91,7 @@ class LightSecAggParameters(AggregationParameters):
 
     def check(self, participants: int) -> None:
         """T < U <= N, and U at least 2."""
-        if participants < 2:
-            raise ValueError("protocol: lightsecagg needs at least 2 participants; the sum of one hides nothing")
+        check_two_participants(self, participants)
         needed, private = self.threshold_for(participants), self.max_colluders_for(participants)
         if not 2 <= needed <= participants:
             raise ValueError(
@@ -118,7 +110,3 @@ class LightSecAggParameters(AggregationParameters):
                 f"protocol: lightsecagg tells up to {PRIME - 1} clients apart, not {population}; set population to "
                 "fewer, or aggregation.protocol to secagg"
             )
-
-    def check_weights(self, participants: int, maximum_weight: int) -> None:
-        """The weighted sum must fit the field."""
-        self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)

@@ -18,6 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.kit.key_adverts import usable_adverts
+from testbed.aggregation.kit.message_parts import point_of
+from testbed.aggregation.kit.server_checks import at_least, check_equal_weights, digest_of_training
+from testbed.aggregation.kit.server_round import ServerRound
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
 from testbed.aggregation.lightsecagg.messages import (
     KEYS_DOMAIN,
@@ -32,30 +36,24 @@ from testbed.aggregation.lightsecagg.messages import (
     advert_content,
 )
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
-from testbed.aggregation.secagg.checks import at_least, digest_of_training, verify
-from testbed.aggregation.secagg.messages import point_of
 from testbed.arrays import Ids
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import TAG_BYTES
-from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, difference, elements_from_bytes, reduced
 from testbed.emulation.compute.cost import meter
-from testbed.errors import ProtocolError, RoundAborted
+from testbed.errors import RoundAborted
 from testbed.network import Replies
 from testbed.network.contract import ids, no_ids
 from testbed.parties.client import RoleSpec
 from testbed.privacy.noise_plan import Guarantees
 from testbed.vectors.integers import INTEGERS
 
-_PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
-
 
 @dataclass
-class LightSecAggRound:
+class LightSecAggRound(ServerRound):
     """One round.
 
     Attributes:
-        start: how the aggregation began.
         announced: N, U and T.
         training: digest of what the clients were asked to train; empty with ``model_binding: none``.
         adverts: by client, its public key.
@@ -65,7 +63,6 @@ class LightSecAggRound:
         survivors: whose inputs are summed.
     """
 
-    start: AggregationRound
     announced: AdvertiseKeys
     training: bytes = b""
     adverts: dict[int, KeyAdvert] = field(default_factory=dict)
@@ -83,10 +80,6 @@ class LightSecAggRound:
     def at_least(self, clients: int, replies: Replies, what: str) -> None:
         """Raise `RoundAborted` when these are fewer than U."""
         at_least(self.announced.threshold, clients, replies, what)
-
-    def misbehaved(self, client: int, detail: str) -> None:
-        """Record what a client has done."""
-        self.start.network.record_event(f"client:{client}", "misbehaviour", detail)
 
 
 class LightSecAgg(AggregationProtocol):
@@ -124,8 +117,7 @@ class LightSecAgg(AggregationProtocol):
         await self.collect_masked_inputs(state)
         total = await self.unmasked_sum(state)
         mean, weight = self.parameters.quantisation.decode(total, len(state.survivors))
-        if self.parameters.weights == "equal" and weight != len(state.survivors):
-            raise RoundAborted("implausible-sum", f"{len(state.survivors)} equal weights sum to {weight}")
+        check_equal_weights(self.parameters, weight, len(state.survivors))
         return Aggregate(mean, weight, state.survivors)
 
     def begin(self, round_: AggregationRound) -> LightSecAggRound:
@@ -152,23 +144,14 @@ class LightSecAgg(AggregationProtocol):
 
     def usable_adverts(self, state: LightSecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
         """Without the adverts that peers would refuse: one client must not be able to end everybody's round so."""
-        usable: dict[int, KeyAdvert] = {}
-        seen: set[bytes] = set()
-        round_ = state.start
-        for client, advert in adverts.items():
-            content = advert_content(round_.number, client, advert.sealing_key, state.training)
-            try:
-                if advert.sealing_key in seen:
-                    raise ProtocolError("a key that is used twice")
-                _PROBE.exchange(advert.sealing_key)
-                verify(round_, client, KEYS_DOMAIN, content, advert.signature)
-            except ProtocolError as error:
-                state.misbehaved(client, f"advertised key: {error}")
-                continue
-            seen.add(advert.sealing_key)
-            usable[client] = advert
-        meter("x25519.agree", len(adverts))
-        return usable
+
+        def content_of(client: int, advert: KeyAdvert) -> bytes:
+            return advert_content(state.start.number, client, advert.sealing_key, state.training)
+
+        def keys_of(advert: KeyAdvert) -> tuple[bytes, ...]:
+            return (advert.sealing_key,)
+
+        return usable_adverts(state.start, adverts, keys_of, KEYS_DOMAIN, content_of, "advertised key")
 
     # -- masks --------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from testbed.aggregation.kit.message_parts import point_of
+from testbed.aggregation.kit.participant import Participant, row
 from testbed.aggregation.one_shot.charges import charge_shares
 from testbed.aggregation.one_shot.messages import (
     SEALING_PURPOSE,
@@ -17,11 +19,8 @@ from testbed.aggregation.one_shot.messages import (
     seal_share,
 )
 from testbed.aggregation.one_shot.parameters import OneShotParameters
-from testbed.aggregation.participant import Participant, row
-from testbed.aggregation.secagg.messages import point_of
 from testbed.committee.choice import verified
 from testbed.committee.messages import CommitteeList
-from testbed.crypto import remembered
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import NONCE_BYTES
 from testbed.crypto.negacyclic_ntt import DEGREE
@@ -92,10 +91,7 @@ class OneShotClient(Participant):
 
     def encoded(self) -> npt.NDArray[np.unsignedinteger]:
         """`(d+1,)` the update's elements, its weight the last of them."""
-        update = trained_update(self, self.round)
-        weight = update.samples if self.parameters.weights == "samples" else 1
-        coins = self.environment.randomness.simulation_key(self.number, self.round, "stochastic rounding")
-        return self.parameters.quantisation.encode(np.asarray(update.delta, np.float32), weight, coins)
+        return np.asarray(self.quantised_update(trained_update(self, self.round)))
 
     def submission(
         self,
@@ -127,11 +123,8 @@ class OneShotClient(Participant):
 
     def pair_keys(self, members: tuple[int, ...]) -> list[bytes]:
         """The key that this client has in common with each member."""
-        directory, identity = self.environment.look_up(members), self.client.identity
-        assert identity is not None
-        return [
-            remembered.agree(identity.agreement, directory.agreement_key(member), SEALING_PURPOSE) for member in members
-        ]
+        self.environment.look_up(members)
+        return [self.shared_key(member, SEALING_PURPOSE) for member in members]
 
     def polynomials(self, key: npt.NDArray[np.int64], test: ShareTest) -> Elements:
         """`(U, row_length)` the coefficients of the polynomials that share the key."""

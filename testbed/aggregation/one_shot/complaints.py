@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from testbed.aggregation.kit.message_parts import point_of
 from testbed.aggregation.one_shot.messages import (
     COMMITMENT_BYTES,
     ShareFrom,
@@ -22,7 +23,6 @@ from testbed.aggregation.one_shot.messages import (
     Submission,
     sealed_bytes,
 )
-from testbed.aggregation.secagg.messages import point_of
 from testbed.arrays import Ids
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.prime_field import elements_from_bytes, elements_to_bytes

@@ -9,6 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from testbed.aggregation.kit.message_parts import SignatureOf
+from testbed.aggregation.kit.participant import check_signers, row
+from testbed.aggregation.kit.serving import ServingClient
 from testbed.aggregation.one_shot.charges import charge_opening
 from testbed.aggregation.one_shot.client import ORDER, code_of
 from testbed.aggregation.one_shot.messages import (
@@ -30,8 +33,6 @@ from testbed.aggregation.one_shot.messages import (
     survivors_content,
 )
 from testbed.aggregation.one_shot.parameters import OneShotParameters
-from testbed.aggregation.participant import Participant, row
-from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.committee.choice import verified
 from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.encryption import NONCE_BYTES
@@ -47,7 +48,7 @@ INCONSISTENT = "one-shot.inconsistent-share"
 """The check of shares that do not belong to those of the other members."""
 
 
-class OneShotMember(Participant):
+class OneShotMember(ServingClient):
     """One member of the committee in one round.
 
     Attributes:
@@ -59,6 +60,8 @@ class OneShotMember(Participant):
         signed: what it has signed of the survivors.
     """
 
+    PROTOCOL: ClassVar[str] = "one-shot"
+    UNBOUND: ClassVar[str] = "the clients' shares are not bound to what they were asked to train"
     STAGES: ClassVar[StageTable] = StageTable(
         start="new",
         rows={
@@ -99,32 +102,13 @@ class OneShotMember(Participant):
             return OpenedShares(self.rejected([shares[client] for client in sorted(shares)]))
 
     def begin_service(self, message: OpenShares) -> None:
-        """Refuse a round in which it does not serve, or has served before: two sums' difference is an update."""
-        client = self.client
-        if message.round <= client.last_served or message.round > self.environment.rounds:
-            detail = f"round {message.round}; served up to {client.last_served}, of {self.environment.rounds}"
-            raise Refusal("one-shot.served-before", detail)
+        """Refuse a round in which it does not serve, or has served before."""
+        self.check_not_served(message.round)
         if self.number not in message.committee.clients:
             raise Refusal("one-shot.not-a-member", "asked to serve on a committee that it is not on")
         verified(self.parameters.committee, message.committee, message.round, self.environment)
         self.test = ShareTest(code_of(self.parameters, message.committee), len(message.committee.members))
-        self.round = client.last_served = message.round
-
-    def check_told(self, message: OpenShares) -> None:
-        """Refuse what no honest server can have told the clients."""
-        self.check_announced(message.participants)
-        bound = 0 if self.parameters.model_binding == "none" else 32
-        if len(message.training) != bound:
-            raise Refusal("one-shot.unbound", "the clients' shares are not bound to what they were asked to train")
-        agreed = self.environment.participants_are_agreed
-        if len(set(message.agreed)) != (message.participants if agreed else 0):
-            raise Refusal("one-shot.other-participants", "not a list of all participants, on which they have agreed")
-
-    def check_announced(self, participants: int) -> None:
-        """Refuse a round of so many, where no honest server has such; it may itself be none of them."""
-        fewest, most = max(2, self.environment.minimum_participants), self.environment.maximum_participants
-        if not fewest <= participants <= most:
-            raise Refusal("one-shot.wrong-size", f"{participants} announced, never fewer than {fewest} or over {most}")
+        self.serve(message.round)
 
     def check_survivors(self, named: list[int], asked: OpenShares) -> None:
         """Refuse a set that no honest server sums."""
@@ -140,12 +124,12 @@ class OneShotMember(Participant):
 
     def rejected(self, shares: list[ShareFrom]) -> list[Rejection]:
         """The clients whose shares do not open in this context, or do not belong together; keeps all other shares."""
-        directory = self.environment.look_up([share.client for share in shares])
+        self.environment.look_up([share.client for share in shares])
         charge_opening(self.test, len(shares))
         rows: dict[int, Elements] = {}
         for share in shares:
             try:
-                rows[share.client] = self.row_of(share, directory.agreement_key(share.client))
+                rows[share.client] = self.row_of(share)
             except OpeningFailed:
                 continue
         passed = self.passing([share for share in shares if share.client in rows], rows)
@@ -153,11 +137,9 @@ class OneShotMember(Participant):
         checks = {share.client: INCONSISTENT if share.client in rows else UNOPENED for share in shares}
         return [Rejection(client, check) for client, check in checks.items() if client not in passed]
 
-    def row_of(self, share: ShareFrom, agreement_key: bytes) -> Elements:
+    def row_of(self, share: ShareFrom) -> Elements:
         """`(row_length,)` a client's share with its blinds; raises `OpeningFailed`."""
-        identity = self.client.identity
-        assert identity is not None
-        pair_key = remembered.agree(identity.agreement, agreement_key, SEALING_PURPOSE)
+        pair_key = self.shared_key(share.client, SEALING_PURPOSE)
         row = open_share(pair_key, share.client, self.number, share, self.bound_to, self.test)
         nonce = share.sealed[:NONCE_BYTES]
         if commitment_to(pair_key, nonce, share.client, self.number, row, self.bound_to) != share.commitment:
@@ -212,19 +194,14 @@ class OneShotMember(Participant):
 
     def check_signatures_of(self, rows: list[SignatureOf]) -> None:
         """Refuse unless U members have signed the same: then no other set can have as many."""
-        signed = {row.client: (row.signature,) for row in rows}
-        if len(signed) != len(rows) or not signed.keys() <= set(self.asked.committee.clients):
-            raise Refusal("one-shot.foreign-signature", "a signature twice, or of somebody who is no member")
-        if len(signed) < self.test.code.needed:
-            raise Refusal("one-shot.too-few-signatures", f"{len(signed)} signatures, threshold {self.test.code.needed}")
-        self.environment.look_up(signed)
+        members, needed = set(self.asked.committee.clients), self.test.code.needed
+        check_signers(rows, members, needed, protocol=self.PROTOCOL, signers="member")
+        self.environment.look_up(one.client for one in rows)
 
         def other_set(client: int) -> Refusal:
             return Refusal("one-shot.inconsistent-survivors", f"member {client} signed another set")
 
-        self.check_signatures(
-            SURVIVORS_DOMAIN, self.signed, signed, lambda client: self.signed, other_set, shown_to_all=True
-        )
+        self.check_same_signed(SURVIVORS_DOMAIN, self.signed, rows, other_set, shown_to_all=True)
 
     def registered(self, client: int) -> bytes:
         """A member's signing key, of the PKI: it need not be a participant."""

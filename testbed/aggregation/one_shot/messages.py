@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.secagg.messages import MAXIMUM_PARTICIPANTS, SignatureOf
+from testbed.aggregation.kit.message_parts import Many, SignatureOf
 from testbed.committee.messages import CommitteeList
 from testbed.committee.parameters import MOST_MEMBERS
 from testbed.crypto import OpeningFailed, encryption, prf
@@ -29,7 +29,6 @@ COMMITMENT_BYTES = 32
 _CONTEXT_DOMAIN = b"testbed/one-shot/context/v1"
 _PUBLIC_DOMAIN = b"testbed/one-shot/public-polynomials/v1"
 
-_Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
 _Members = msgspec.Meta(max_length=MOST_MEMBERS)
 Digest32 = Annotated[bytes, msgspec.Meta(min_length=ROOT_BYTES, max_length=ROOT_BYTES)]
 
@@ -75,7 +74,7 @@ class ShareFrom(Message, frozen=True):
 class SharesFromSurvivors(Message, frozen=True):
     """Shares for one member, by the clients whose input has arrived."""
 
-    shares: Annotated[list[ShareFrom], _Many]
+    shares: Annotated[list[ShareFrom], Many]
 
 
 class Rejection(Message, frozen=True):
@@ -88,7 +87,7 @@ class Rejection(Message, frozen=True):
 class OpenedShares(Message, frozen=True):
     """A member has opened and tested all shares: those that it will not sum."""
 
-    rejected: Annotated[list[Rejection], _Many]
+    rejected: Annotated[list[Rejection], Many]
 
 
 class OpenShares(Message, frozen=True):
@@ -106,9 +105,9 @@ class OpenShares(Message, frozen=True):
     round: RoundNumber
     participants: Count
     training: Annotated[bytes, msgspec.Meta(max_length=32)]
-    agreed: Annotated[list[ClientId], _Many]
+    agreed: Annotated[list[ClientId], Many]
     committee: CommitteeList
-    survivors: Annotated[list[ClientId], _Many]
+    survivors: Annotated[list[ClientId], Many]
 
 
 class SignedSurvivors(Message, frozen=True):
@@ -125,7 +124,7 @@ class SignSurvivors(Message, frozen=True):
     as_participant: ClassVar[bool] = False
 
     round: RoundNumber
-    survivors: Annotated[list[ClientId], _Many]
+    survivors: Annotated[list[ClientId], Many]
 
 
 class SummedShares(Message, frozen=True):

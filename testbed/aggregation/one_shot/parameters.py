@@ -5,14 +5,19 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
-from testbed.batches import Batches
+from testbed.aggregation.kit.parameters import (
+    ClipKey,
+    CommitteeParameters,
+    LevelsBitsKey,
+    MinSurvivorsParameters,
+    QuantisedParameters,
+    check_two_participants,
+)
+from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.committee.messages import STAGE
 from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import committee_stages
-from testbed.counts import rounded_down, rounded_up
+from testbed.counts import rounded_down
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.negacyclic_ntt import DEGREE
 from testbed.crypto.packed_sums import MOST_WIDTH, Packing
@@ -41,7 +46,7 @@ class PackedQuantisation(Quantisation):
         )
 
 
-class OneShotParameters(AggregationParameters):
+class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedParameters):
     """Sums that hide every single update, from clients that say one thing once, and a committee that unmasks."""
 
     stages: ClassVar[tuple[str, ...]] = (
@@ -69,8 +74,8 @@ class OneShotParameters(AggregationParameters):
     bits: int = Field(
         31, ge=8, le=MOST_WIDTH, description="Bits of a sum's coordinate; up to 27, three of them share a coefficient"
     )
-    levels_bits: int = Field(16, ge=1, le=24, description="Bits per coordinate of an update before summing")
-    clip: float = Field(1.0, gt=0, allow_inf_nan=False, description="Largest absolute value of a coordinate")
+    levels_bits: LevelsBitsKey = 16
+    clip: ClipKey = 1.0
     model_binding: Literal["signed", "none"] = Field(
         "signed",
         description="Are shares bound to what the client was asked to train, so that only those go into one sum that "
@@ -86,15 +91,6 @@ class OneShotParameters(AggregationParameters):
     def packing(self) -> Packing:
         """How that lies in the coefficients of the ring."""
         return Packing(self.bits)
-
-    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
-        """Who may be summed with whom."""
-        atomic = self.atomic_batches(batches)
-        return BatchPolicy() if atomic is None else CompleteBatches(atomic)
-
-    def fewest(self, participants: int) -> int:
-        """Clients that a sum of so many participants must have; a fraction is rounded up."""
-        return max(2, rounded_up(self.min_survivors, participants))
 
     def code_for(self, members: int) -> MaskCode:
         """How keys are shared to a committee of so many; raises `ValueError` (one line) where that is not safe.
@@ -112,18 +108,12 @@ class OneShotParameters(AggregationParameters):
             )
         return MaskCode(DEGREE, needed, private)
 
-    def fewest_survivors(self, participants: int) -> int:
-        """See `AggregationParameters.fewest_survivors`."""
-        return self.fewest(participants)
-
     def check(self, participants: int) -> None:
         """The committee's numbers, the least sum, and room for the errors of so many."""
         self.committee.check_threshold()
         self.code_for(self.committee.members_planned)
-        if participants < 2:
-            raise ValueError("protocol: one-shot needs at least 2 participants; the sum of one hides nothing")
-        if (fewest := self.fewest(participants)) > participants:
-            raise ValueError(f"min_survivors: {fewest} of {participants} participants; allowed 2 to {participants}")
+        check_two_participants(self, participants)
+        self.check_min_survivors(participants)
         most = self.packing.most_clients
         if participants > most:
             wider = [width for width in range(self.bits, MOST_WIDTH + 1) if Packing(width).most_clients >= participants]
@@ -135,16 +125,3 @@ class OneShotParameters(AggregationParameters):
     def stages_of_round(self) -> tuple[str, ...]:
         """See `AggregationParameters.stages_of_round`."""
         return (*committee_stages(self.committee), *self.stages)
-
-    @property
-    def draws_by_samples(self) -> bool:
-        """See `AggregationParameters.draws_by_samples`."""
-        return self.committee.weights == "samples"
-
-    def check_population(self, population: int) -> None:
-        """There must be so many clients as the committee is to have."""
-        self.committee.check(population)
-
-    def check_weights(self, participants: int, maximum_weight: int) -> None:
-        """The weighted sum must have no more than `bits`."""
-        self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)

@@ -32,6 +32,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.kit.message_parts import SignatureOf, point_of
+from testbed.aggregation.kit.server_checks import at_least, check_equal_weights, digest_of_training, valid_signatures
+from testbed.aggregation.kit.server_round import ServerRound
 from testbed.aggregation.one_shot.charges import charge_values
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.complaints import flaw_of, settle, shares_for_members
@@ -48,8 +51,6 @@ from testbed.aggregation.one_shot.messages import (
     survivors_content,
 )
 from testbed.aggregation.one_shot.parameters import OneShotParameters
-from testbed.aggregation.secagg.checks import at_least, digest_of_training, verify
-from testbed.aggregation.secagg.messages import SignatureOf, point_of
 from testbed.arrays import Ids
 from testbed.committee.choice import chosen
 from testbed.committee.messages import CommitteeList
@@ -60,7 +61,7 @@ from testbed.crypto.prime_field import PRIME, Elements, elements_from_bytes
 from testbed.crypto.ring_lwe import LARGEST, PRIMES
 from testbed.crypto.share_test import ShareTest
 from testbed.emulation.compute.cost import meter
-from testbed.errors import ProtocolError, RoundAborted
+from testbed.errors import RoundAborted
 from testbed.network import Replies
 from testbed.network.contract import ids, no_ids
 from testbed.parties.client import RoleSpec
@@ -69,11 +70,10 @@ from testbed.vectors.integers import INTEGERS
 
 
 @dataclass
-class OneShotRound:
+class OneShotRound(ServerRound):
     """One round.
 
     Attributes:
-        start: how the aggregation began.
         experiment_id: 16 bytes.
         committee: who serves.
         code: how keys are shared to them.
@@ -85,7 +85,6 @@ class OneShotRound:
         members: the committee, sorted; once the shares are opened, the members whose opened shares are summed.
     """
 
-    start: AggregationRound
     experiment_id: bytes
     committee: CommitteeList
     code: MaskCode
@@ -103,10 +102,6 @@ class OneShotRound:
     def test(self) -> ShareTest:
         """How it is tested that shares belong together."""
         return ShareTest(self.code, len(self.committee.members))
-
-    def misbehaved(self, client: int, detail: str) -> None:
-        """Record what a client has done."""
-        self.start.network.record_event(f"client:{client}", "misbehaviour", detail)
 
 
 class OneShot(AggregationProtocol):
@@ -145,8 +140,7 @@ class OneShot(AggregationProtocol):
         key = await self.summed_key(state)
         total = await self.unmasked(state, key)
         mean, weight = self.parameters.quantisation.decode(total, len(state.survivors))
-        if self.parameters.weights == "equal" and weight != len(state.survivors):
-            raise RoundAborted("implausible-sum", f"{len(state.survivors)} equal weights sum to {weight}")
+        check_equal_weights(self.parameters, weight, len(state.survivors))
         return Aggregate(mean, weight, state.survivors)
 
     async def begin(self, round_: AggregationRound) -> OneShotRound:
@@ -238,15 +232,8 @@ class OneShot(AggregationProtocol):
             state.experiment_id, start.number, len(start.participants), state.training, state.agreed, state.committee,
             state.code, self.parameters.bits,
         )  # fmt: skip
-        content, found = survivors_content(start.number, survivors.tolist(), context), {}
-        for member, answer in replies.valid().items():
-            try:
-                verify(start, member, SURVIVORS_DOMAIN, content, answer.signature)
-            except ProtocolError as error:
-                state.misbehaved(member, f"signature on the survivors: {error}")
-                continue
-            found[member] = answer.signature
-        return replies, found
+        content = survivors_content(start.number, survivors.tolist(), context)
+        return replies, valid_signatures(start, replies, SURVIVORS_DOMAIN, content, "signature on the survivors")
 
     async def summed_shares(
         self, state: OneShotRound, members: Ids, signatures: Mapping[int, bytes]

@@ -5,11 +5,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.participant import Participant, row
+from testbed.aggregation.kit.participant import Participant, row
 from testbed.aggregation.pine.charges import charge_shard
 from testbed.aggregation.pine.messages import SEALING_PURPOSE, Submission, Submit, context_digest, seal_share
 from testbed.aggregation.pine.parameters import PineParameters
-from testbed.crypto import remembered
 from testbed.crypto.pine import NONCE_BYTES, PineVdaf, Report
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
@@ -61,9 +60,8 @@ class PineClient(Participant):
 
     def sealed(self, helper: int, nonce: bytes, report: Report, context: bytes) -> bytes:
         """The helper's share, for it alone."""
-        identity, directory = self.client.identity, self.environment.look_up([helper])
-        assert identity is not None
-        pair_key = remembered.agree(identity.agreement, directory.agreement_key(helper), SEALING_PURPOSE)
+        self.environment.look_up([helper])
+        pair_key = self.shared_key(helper, SEALING_PURPOSE)
         meter("x25519.agree")
         meter("aead.seal")
         meter("aead.byte", len(report.helper))

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.secagg.messages import MAXIMUM_PARTICIPANTS
+from testbed.aggregation.kit.message_parts import Many
 from testbed.crypto import encryption, prf
 from testbed.crypto.encryption import NONCE_BYTES as SEALING_NONCE_BYTES
 from testbed.crypto.pine import NONCE_BYTES, PineVdaf
@@ -22,7 +22,6 @@ SEALING_PURPOSE = b"testbed/pine/sealing/v1"
 _SHARE_DOMAIN = b"testbed/pine/helper-share/v1"
 _CONTEXT_DOMAIN = b"testbed/pine/context/v1"
 
-_Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
 ReportNonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
 
 
@@ -83,7 +82,7 @@ class PreparedReport(Message, frozen=True):
 class PreparedReports(Message, frozen=True):
     """What the helper makes of the reports, in their order."""
 
-    reports: Annotated[list[PreparedReport], _Many]
+    reports: Annotated[list[PreparedReport], Many]
 
 
 class PrepareReports(Message, frozen=True):
@@ -101,8 +100,8 @@ class PrepareReports(Message, frozen=True):
     participants: Count
     dimension: Count
     training: Annotated[bytes, msgspec.Meta(max_length=32)]
-    agreed: Annotated[list[ClientId], _Many]
-    reports: Annotated[list[ReportFrom], _Many]
+    agreed: Annotated[list[ClientId], Many]
+    reports: Annotated[list[ReportFrom], Many]
 
 
 class AggregateShare(Message, frozen=True):
@@ -119,7 +118,7 @@ class SumReports(Message, frozen=True):
     as_participant: ClassVar[bool] = False
 
     round: RoundNumber
-    clients: Annotated[list[ClientId], _Many]
+    clients: Annotated[list[ClientId], Many]
 
 
 def context_digest(

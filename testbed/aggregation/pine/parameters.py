@@ -8,10 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
-from testbed.batches import Batches
-from testbed.counts import rounded_up
+from testbed.aggregation.kit.parameters import MinSurvivorsParameters, WholeBatchParameters, check_two_participants
 from testbed.crypto.field64 import PRIME
 from testbed.crypto.pine import PineVdaf, largest_norm_bound
 from testbed.emulation.compute.cost import meter
@@ -21,7 +18,7 @@ _MOST_POINTS = 128
 """Of a wire of the norm's proof. More make a shorter proof, and a longer transform of each wire."""
 
 
-class PineParameters(AggregationParameters):
+class PineParameters(MinSurvivorsParameters, WholeBatchParameters):
     """Sums that hide every single update from two aggregators of which one is honest, of updates with bounded norm."""
 
     stages: ClassVar[tuple[str, ...]] = ("pine/verify-key", "pine/report", "pine/prepare", "pine/aggregate-share")
@@ -91,25 +88,10 @@ class PineParameters(AggregationParameters):
             exact *= max(0.0, room) / norm
         return np.rint(exact).astype(np.int64)
 
-    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
-        """Who may be summed with whom."""
-        atomic = self.atomic_batches(batches)
-        return BatchPolicy() if atomic is None else CompleteBatches(atomic)
-
-    def fewest(self, participants: int) -> int:
-        """Reports that a sum of so many participants must have; a fraction is rounded up."""
-        return max(2, rounded_up(self.min_survivors, participants))
-
-    def fewest_survivors(self, participants: int) -> int:
-        """See `AggregationParameters.fewest_survivors`."""
-        return self.fewest(participants)
-
     def check(self, participants: int) -> None:
         """The least sum."""
-        if participants < 2:
-            raise ValueError("protocol: pine needs at least 2 participants; the sum of one hides nothing")
-        if (fewest := self.fewest(participants)) > participants:
-            raise ValueError(f"min_survivors: {fewest} of {participants} participants; allowed 2 to {participants}")
+        check_two_participants(self, participants)
+        self.check_min_survivors(participants)
         if 2 * participants * self.integer_bound >= PRIME:
             raise ValueError(f"fraction_bits: the sum of {participants} such updates exceeds the field; set fewer")
 

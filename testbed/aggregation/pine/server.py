@@ -25,9 +25,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
+from testbed.aggregation.kit.server_checks import at_least, digest_of_training, refusals_in
+from testbed.aggregation.kit.server_round import ServerRound
 from testbed.aggregation.pine.charges import charge_prepare
 from testbed.aggregation.pine.client import PineClient
-from testbed.aggregation.pine.helper import PineHelper
 from testbed.aggregation.pine.messages import (
     DrawVerifyKey,
     PrepareReports,
@@ -37,7 +38,7 @@ from testbed.aggregation.pine.messages import (
     SumReports,
 )
 from testbed.aggregation.pine.parameters import PineParameters
-from testbed.aggregation.secagg.checks import at_least, digest_of_training
+from testbed.aggregation.pine.second_aggregator import PineHelper
 from testbed.arrays import Ids
 from testbed.crypto import field64
 from testbed.crypto.field64 import Elements
@@ -54,11 +55,10 @@ LEADER = 0
 
 
 @dataclass
-class PineRound:
+class PineRound(ServerRound):
     """One round.
 
     Attributes:
-        start: how the aggregation began.
         helper: who it is.
         key: of both aggregators.
         training: digest of what the clients were asked to train; empty with ``model_binding: none``.
@@ -71,7 +71,6 @@ class PineRound:
         accepted: clients with a valid report.
     """
 
-    start: AggregationRound
     helper: int
     key: bytes
     training: bytes = b""
@@ -82,10 +81,6 @@ class PineRound:
     reports: dict[int, Submission] = field(default_factory=dict)
     prepared: dict[int, Prepared] = field(default_factory=dict)
     accepted: Ids = field(default_factory=no_ids)
-
-    def misbehaved(self, client: int, detail: str) -> None:
-        """Record what a client has done."""
-        self.start.network.record_event(f"client:{client}", "misbehaviour", detail)
 
 
 class Pine(AggregationProtocol):
@@ -133,7 +128,7 @@ class Pine(AggregationProtocol):
         replies = await round_.network.ask(ids([helper]), DrawVerifyKey(round_.number))
         answer = replies.valid().get(helper)
         if answer is None:
-            raise RoundAborted("no-helper", f"client {helper} does not answer{_because(replies)}")
+            raise RoundAborted("no-helper", f"client {helper} does not answer{refusals_in(replies)}")
         return PineRound(round_, helper, answer.key)
 
     async def collect_reports(self, state: PineRound) -> None:
@@ -181,7 +176,7 @@ class Pine(AggregationProtocol):
         replies = await state.start.network.ask(ids([state.helper]), question)
         answer = replies.valid().get(state.helper)
         if answer is None:
-            raise RoundAborted("no-helper", f"client {state.helper} does not prepare the reports{_because(replies)}")
+            raise RoundAborted("no-helper", f"client {state.helper} does not prepare the reports{refusals_in(replies)}")
         said = {report.client: report for report in answer.reports}
         if len(said) != len(answer.reports) or said.keys() != state.reports.keys():
             state.misbehaved(state.helper, "prepared reports: not each of those that it was sent")
@@ -210,7 +205,7 @@ class Pine(AggregationProtocol):
         replies = await state.start.network.ask(ids([state.helper]), question)
         answer = replies.valid().get(state.helper)
         if answer is None:
-            raise RoundAborted("no-helper", f"client {state.helper} does not sum the reports{_because(replies)}")
+            raise RoundAborted("no-helper", f"client {state.helper} does not sum the reports{refusals_in(replies)}")
         share = field64.from_bytes(answer.share)
         if share is None or len(share) != state.vdaf.dimension:
             state.misbehaved(state.helper, f"aggregate share: {len(answer.share)} bytes, or no elements of the field")
@@ -229,8 +224,3 @@ class Pine(AggregationProtocol):
             raise RoundAborted("implausible-sum", "the aggregators' shares do not belong together")
         mean = exact / (2**self.parameters.fraction_bits * len(survivors))
         return Aggregate(mean, float(len(survivors)), survivors)
-
-
-def _because(replies: Replies) -> str:
-    refusals = sorted({refusal.check for refusal in replies.missing.refusals})
-    return f"; refusals: {', '.join(refusals)}" if refusals else ""

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.aggregation.kit.masking import masked_vector
+from testbed.aggregation.kit.message_parts import ShareOf, SignatureOf
+from testbed.aggregation.kit.participant import check_signers
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
     MASK_KEY,
@@ -27,10 +30,8 @@ from testbed.aggregation.secagg.messages import (
     SealedFromPeers,
     ShareKey,
     ShareKeys,
-    ShareOf,
     Shares,
     SharesFor,
-    SignatureOf,
     SurvivorsSignature,
     Unmask,
     UnmaskSurvivors,
@@ -48,7 +49,7 @@ from testbed.crypto.shamir import SHARE_BYTES
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
-from testbed.network.masked_vectors import Elements, MaskedVector, Masks, Seed, agreed_seed
+from testbed.network.masked_vectors import Elements, Masks, Seed, agreed_seed
 from testbed.parties.client import Client, handles
 from testbed.training import trained_update
 
@@ -210,11 +211,7 @@ class SecAggClient(ShareHolder):
         if self.environment.symbolic_masks:
             for key in keys:
                 check_public(key)
-            return MaskedVector(elements, given.bits, masks)
-        masked = np.asarray(elements)
-        masks.add_to(masked, given.bits)
-        masked.setflags(write=False)  # as where masks are symbolic
-        return Vector(masked, given.bits)
+        return masked_vector(elements, given.bits, masks, symbolic=self.environment.symbolic_masks)
 
     def encoded(self) -> npt.NDArray[Any] | Elements:
         """The update as ring elements, with this client's noise where participants add some."""
@@ -287,18 +284,13 @@ class SecAggClient(ShareHolder):
         return self._shares(self.open_shares())
 
     def _check_signatures(self, rows: Sequence[SignatureOf]) -> None:
-        signed, count = {row.client: row.signature for row in rows}, len(rows)
-        if len(signed) != count or not signed.keys() <= self.signers():
-            raise Refusal("secagg.foreign-signature", "a signature twice, or of somebody who is no survivor")
-        if count < self.graph.threshold:
-            raise Refusal("secagg.too-few-signatures", f"{count} signatures, threshold {self.graph.threshold}")
+        check_signers(rows, self.signers(), self.graph.threshold, protocol="secagg", signers="survivor")
 
         def other_set(client: int) -> Refusal:
             return Refusal("secagg.inconsistent-survivors", f"client {client} signed another set")
 
-        content, said = self.survivors_signed, {client: (signature,) for client, signature in signed.items()}
         to_all = self.graph.same_holders
-        self.check_signatures(SURVIVORS_DOMAIN, content, said, lambda client: content, other_set, shown_to_all=to_all)
+        self.check_same_signed(SURVIVORS_DOMAIN, self.survivors_signed, rows, other_set, shown_to_all=to_all)
 
     def signers(self) -> set[int]:
         """Whose signatures count: the survivors', and where batches say so those of all that have shared."""

@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
+from testbed.aggregation.kit.message_parts import Many, ShareOf, SignatureOf
 from testbed.crypto import OpeningFailed, prf, remembered
 from testbed.crypto import encryption as sealing
 from testbed.crypto.encryption import TAG_BYTES
@@ -105,20 +106,11 @@ def _parts(joined: bytes, size: int) -> list[bytes]:
 KEYS_DOMAIN = b"testbed/secagg/advertised-keys/v2"
 SURVIVORS_DOMAIN = b"testbed/secagg/survivors/v2"
 _ADVERTS_DOMAIN = b"testbed/secagg/adverts/v2"
-MAXIMUM_PARTICIPANTS = 100_000
-
-Many = msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)
 SealedShares = Annotated[
     bytes,
     msgspec.Meta(min_length=sealed_bytes(2), max_length=sealed_bytes(2 + MOST_TOLERATED)),
 ]
 """A share of 33 bytes of each secret: of two, and one for each removable component of the noise."""
-Share33 = Annotated[bytes, msgspec.Meta(min_length=33, max_length=33)]
-
-
-def point_of(client: int) -> int:
-    """Where a client's Shamir share is evaluated (never 0)."""
-    return client + 1
 
 
 def advert_content(round_number: int, client: int, sealing_key: bytes, mask_key: bytes, training: bytes) -> bytes:
@@ -239,20 +231,6 @@ class CheckSurvivors(Message, frozen=True):
 
     round: RoundNumber
     survivors: Annotated[list[ClientId], Many]
-
-
-class SignatureOf(Message, frozen=True):
-    """One client's signature, passed on."""
-
-    client: ClientId
-    signature: Signature64
-
-
-class ShareOf(Message, frozen=True):
-    """A share of one client's secret."""
-
-    client: ClientId
-    share: Share33
 
 
 class Shares(Message, frozen=True):

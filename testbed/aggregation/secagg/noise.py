@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.compression import RandomK
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.ring_elements import AddedNoise, NoisePolicy, NoisyRole, ServerAddedNoise
-from testbed.aggregation.secagg.messages import Many, ShareOf, Shares, Unmask, sealed_bytes
+from testbed.aggregation.kit.compression import RandomK
+from testbed.aggregation.kit.message_parts import Many, ShareOf
+from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.kit.ring_elements import AddedNoise, NoisePolicy, NoisyRole, ServerAddedNoise
+from testbed.aggregation.secagg.messages import Shares, Unmask, sealed_bytes
 from testbed.aggregation.secagg.share_recovery import recover
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
@@ -121,7 +122,7 @@ class WithoutNoise(SecAggNoise):
 
 
 class SampledCoordinates(WithoutNoise):
-    """Updates are quantised in the round's coordinates alone (`testbed.aggregation.compression`), the same of all.
+    """Updates are quantised in the round's coordinates alone (`testbed.aggregation.kit.compression`), the same of all.
 
     Args:
         quantisation, weighted: as in `WithoutNoise`.

@@ -1,14 +1,14 @@
 """The experiment's section `aggregation` for `secagg`."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from testbed.aggregation.compression import RandomK, check_summed
-from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.ring_elements import NoisyParameters
-from testbed.aggregation.secagg.batches import AtomicBatches, BatchPolicy
+from testbed.aggregation.kit.batch_policy import AtomicBatches, BatchPolicy
+from testbed.aggregation.kit.compression import RandomK, check_summed
+from testbed.aggregation.kit.parameters import MasksKey, PrgKey, check_two_participants, mask_operation
+from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.kit.ring_elements import NoisyParameters
 from testbed.aggregation.secagg.noise import (
     KeptNoise,
     NoiseAfterwards,
@@ -19,8 +19,7 @@ from testbed.aggregation.secagg.noise import (
 )
 from testbed.batches import Batches
 from testbed.counts import rounded_up
-from testbed.crypto.masks import Prg, is_installed
-from testbed.extras import install_command
+from testbed.errors import excludes
 from testbed.privacy.matrix.section import CorrelatedNoise
 from testbed.privacy.noise import Enforcement
 
@@ -30,6 +29,7 @@ class SecAggParameters(NoisyParameters):
 
     removes_noise: ClassVar[bool] = True
     keeps_masks: ClassVar[bool] = True
+    asynchronous_buffer: ClassVar[Literal["server", "clients"] | None] = "clients"
     stages: ClassVar[tuple[str, ...]] = (
         "secagg/advertise-keys",
         "secagg/share-keys",
@@ -75,18 +75,8 @@ class SecAggParameters(NoisyParameters):
         "the t, and a malicious server may have sums over single batches. None: t, of whom all are in the sum",
     )
 
-    prg: Prg = Field(
-        "aes-256-ctr",
-        exclude_if=lambda prg: prg == "aes-256-ctr",
-        description="What expands a mask's seed; aegis-256x4 is several times as fast on CPUs with vectorised AES, and "
-        "needs the extra aegis",
-    )
-    masks: Literal["symbolic", "materialised"] | None = Field(
-        None,
-        description="How masks are emulated; no result depends on it. symbolic: as seeds, expanded where they do not "
-        "cancel or somebody looks; materialised: every one is expanded and added. None: symbolic where time is "
-        "modelled (time.compute) and the clock virtual, else materialised",
-    )
+    prg: PrgKey = "aes-256-ctr"
+    masks: MasksKey = None
 
     @property
     def quantisation(self) -> Quantisation:
@@ -96,7 +86,7 @@ class SecAggParameters(NoisyParameters):
     @property
     def mask_operation(self) -> str:
         """What one element of a mask costs, in the table of costs."""
-        return "mask.element" if self.prg == "aes-256-ctr" else "mask.element.aegis"
+        return mask_operation(self.prg)
 
     @property
     def mask_purpose(self) -> bytes:
@@ -107,13 +97,6 @@ class SecAggParameters(NoisyParameters):
     def signed_with_keys(self, content: bytes) -> bytes:
         """What a client signs with its keys: peers that expand masks otherwise refuse them."""
         return content if self.prg == "aes-256-ctr" else content + self.prg.encode()
-
-    @field_validator("prg")
-    @classmethod
-    def _is_installed(cls, prg: Prg) -> Prg:
-        if not is_installed(prg):
-            raise ValueError(f"{prg} needs aeg: {install_command('aegis')}")
-        return prg
 
     @model_validator(mode="after")
     def _noise_has_a_clip_and_steps_of_its_own(self) -> "SecAggParameters":
@@ -164,8 +147,7 @@ class SecAggParameters(NoisyParameters):
     def check(self, participants: int) -> None:
         """t must be at least `least_threshold` and at most s."""
         t, least = self.threshold_for(participants), self.least_threshold(participants)
-        if participants < 2:
-            raise ValueError("protocol: secagg needs at least 2 participants; the sum of one hides nothing")
+        check_two_participants(self, participants)
         if not least <= t <= participants:
             above = "0.5" if self.consistency == "signed" else "2/3, which consistency: none needs"
             raise ValueError(
@@ -192,29 +174,39 @@ class SecAggParameters(NoisyParameters):
                 f"at most {participants - t}, since a round with fewer than t = {t} ends"
             )
 
+    def check_asynchronous(self, concurrency: int, participants: int) -> None:
+        """Clients keep their places while they wait, and were sent different models."""
+        if concurrency < participants:
+            raise ValueError(
+                f"asynchronous.concurrency: {concurrency}, and a buffer is of selection.participants: {participants}; "
+                "under secure aggregation at least as many, as clients keep their places"
+            )
+        if self.model_binding == "signed":
+            raise excludes(
+                "asynchronous",
+                "aggregation.model_binding: signed",
+                "clients of one buffer were sent different models",
+                "set it to none, and see docs/how-to/asynchronous.md for what that gives up",
+            )
+
+    def for_asynchronous_rounds(self) -> Self:
+        """Do not bind updates to one model unless the experiment says so."""
+        if "model_binding" in self.model_fields_set:
+            return self
+        unbound = self.model_copy(update={"model_binding": "none"})
+        unbound.model_fields_set.discard("model_binding")
+        return unbound
+
+    def asynchronous_notes(self) -> list[str]:
+        """Say that updates are not bound to one model."""
+        if "model_binding" in self.model_fields_set:
+            return []
+        return [
+            "asynchronous rounds go without aggregation.model_binding (none), as clients of one buffer were sent "
+            "different models; docs/how-to/asynchronous.md says what that gives up"
+        ]
+
     def check_weights(self, participants: int, maximum_weight: int) -> None:
         """The weighted sum must fit the ring; whether it does with noise is a question of the dimension."""
         if self.noise is None:
             self.quantisation.check(participants, maximum_weight if self.weights == "samples" else 1)
-
-
-def keeps_masks_symbolic(parameters: BaseModel, work_is_modelled: bool) -> bool:
-    """Whether clients of an aggregation keep their masks as seeds (`testbed.network.masked_vectors`).
-
-    Args:
-        parameters: the section `aggregation`.
-        work_is_modelled: nobody measures how long it takes to expand masks, or waits for it.
-
-    Raises:
-        ValueError: if the experiment asks for what its clock does not allow.
-    """
-    if not isinstance(parameters, AggregationParameters) or not parameters.keeps_masks:
-        return False
-    if parameters.masks == "materialised":
-        return False
-    if parameters.masks == "symbolic" and not work_is_modelled:
-        raise ValueError(
-            "masks: symbolic: masks that are not expanded take no time that could be measured or waited for; leave it "
-            "out, or set time.compute: modelled and time.clock: virtual"
-        )
-    return work_is_modelled

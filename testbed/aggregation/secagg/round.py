@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.secagg.batches import BatchPolicy
-from testbed.aggregation.secagg.checks import at_least
+from testbed.aggregation.kit.batch_policy import BatchPolicy
+from testbed.aggregation.kit.message_parts import SignatureOf
+from testbed.aggregation.kit.server_checks import at_least
 from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     AdvertOf,
@@ -20,7 +21,6 @@ from testbed.aggregation.secagg.messages import (
     MaskInput,
     ShareKeys,
     Shares,
-    SignatureOf,
     Unmask,
     advert_content,
     adverts_digest,

@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
-from testbed.aggregation.ring_elements import NoisyProtocol
-from testbed.aggregation.secagg.batches import BatchPolicy
-from testbed.aggregation.secagg.checks import digest_of_training, verify
+from testbed.aggregation.kit.batch_policy import BatchPolicy
+from testbed.aggregation.kit.key_adverts import usable_adverts
+from testbed.aggregation.kit.ring_elements import NoisyProtocol
+from testbed.aggregation.kit.server_checks import check_equal_weights, digest_of_training, valid_signatures
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
@@ -42,17 +43,14 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph, Question, SecAggRound, listed
 from testbed.aggregation.secagg.share_recovery import Secrets, recovered_secrets
 from testbed.arrays import Ids
-from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
-from testbed.errors import ProtocolError, RoundAborted
+from testbed.errors import RoundAborted
 from testbed.network import Replies
 from testbed.network.contract import ids
 from testbed.network.masked_vectors import Masks, Seed, agreed_seed
 from testbed.network.sums import Sum
 from testbed.parties.client import RoleSpec
 from testbed.privacy.noise_plan import Guarantees
-
-_PROBE = PrivateKey.from_seed(bytes(32))  # shows which public keys are of small order
 
 
 class SecAgg(NoisyProtocol):
@@ -106,8 +104,7 @@ class SecAgg(NoisyProtocol):
         total = await self.unmask(state)
         self.noise.remove_excess(state, total)
         mean, weight = self.noise.mean(total, len(state.survivors), round_)
-        if self.parameters.weights == "equal" and weight != len(state.survivors):
-            raise RoundAborted("implausible-sum", f"{len(state.survivors)} equal weights sum to {weight}")
+        check_equal_weights(self.parameters, weight, len(state.survivors))
         kept = self.noise.kept(len(state.survivors), len(round_.participants))
         return Aggregate(mean, weight, state.survivors, kept)
 
@@ -146,28 +143,16 @@ class SecAgg(NoisyProtocol):
 
     def usable_adverts(self, state: SecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
         """Without the adverts that peers would refuse: one client must not be able to end everybody's round."""
-        usable: dict[int, KeyAdvert] = {}
-        seen: set[bytes] = set()
-        for client, advert in adverts.items():
-            keys = {advert.sealing_key, advert.mask_key}
-            content = self.parameters.signed_with_keys(
-                state.graph.advert_content(
-                    state.start.number, client, advert.sealing_key, advert.mask_key, state.training
-                )
-            )
-            try:
-                if len(keys) < 2 or keys & seen:
-                    raise ProtocolError("a key that is used twice")
-                for key in keys:
-                    _PROBE.exchange(key)
-                verify(state.start, client, KEYS_DOMAIN, content, advert.signature)
-            except ProtocolError as error:
-                state.record("misbehaviour", client, f"advertised keys: {error}")
-                continue
-            seen |= keys
-            usable[client] = advert
-        meter("x25519.agree", 2 * len(adverts))
-        return usable
+
+        def content_of(client: int, advert: KeyAdvert) -> bytes:
+            keys = advert.sealing_key, advert.mask_key
+            content = state.graph.advert_content(state.start.number, client, *keys, state.training)
+            return self.parameters.signed_with_keys(content)
+
+        def keys_of(advert: KeyAdvert) -> tuple[bytes, ...]:
+            return advert.sealing_key, advert.mask_key
+
+        return usable_adverts(state.start, adverts, keys_of, KEYS_DOMAIN, content_of, "advertised keys")
 
     def _staying(self, state: SecAggRound, answers: dict[int, Any], replies: Replies, what: str) -> dict[int, Any]:
         """`answers` without those that too few peers are left for; `RoundAborted` when they are too few."""
@@ -259,14 +244,7 @@ class SecAgg(NoisyProtocol):
         asked = np.union1d(state.survivors, state.helpers)
         replies = await round_.network.ask(asked, CheckSurvivors(round_.number, survivors))
         content = survivors_content(round_.number, survivors, state.digest)
-        signed = {}
-        for client, answer in replies.valid().items():
-            try:
-                verify(round_, client, SURVIVORS_DOMAIN, content, answer.signature)
-            except ProtocolError as error:
-                state.record("misbehaviour", client, f"consistency check: {error}")
-                continue
-            signed[client] = answer.signature
+        signed = valid_signatures(round_, replies, SURVIVORS_DOMAIN, content, "consistency check")
         state.at_least(state.graph.threshold, state.counting(signed), replies, "signed the survivors")
         state.signed = signed
 

@@ -7,15 +7,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
-from testbed.aggregation.participant import Participant
-from testbed.aggregation.secagg.messages import (
-    AdvertOf,
-    SharesFor,
-    associated_data,
-    open_shares,
-    point_of,
-    seal_shares,
-)
+from testbed.aggregation.kit.message_parts import point_of
+from testbed.aggregation.kit.participant import Participant
+from testbed.aggregation.secagg.messages import AdvertOf, SharesFor, associated_data, open_shares, seal_shares
 from testbed.aggregation.secagg.noise import SecAggNoise
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import PeerGraph

@@ -29,15 +29,8 @@ import gmpy2
 import msgspec
 import numpy as np
 
-from testbed.aggregation.secagg.messages import (
-    MASK_KEY,
-    SELF_MASK,
-    ProveShare,
-    ShareOf,
-    associated_data,
-    open_share,
-    point_of,
-)
+from testbed.aggregation.kit.message_parts import ShareOf, point_of
+from testbed.aggregation.secagg.messages import MASK_KEY, SELF_MASK, ProveShare, associated_data, open_share
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.shamir import PRIME, SECRET_BYTES, LagrangeWeights, inverses, products_of_distances
 from testbed.emulation.compute.cost import meter

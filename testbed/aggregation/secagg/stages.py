@@ -3,7 +3,7 @@
 Whoever could ask for a stage again, or go on after a refusal, could have both shares of a peer.
 """
 
-from testbed.aggregation.participant import row
+from testbed.aggregation.kit.participant import row
 from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     CheckSurvivors,

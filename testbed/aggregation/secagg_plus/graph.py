@@ -18,18 +18,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.secagg.messages import (
-    AdvertOf,
-    KeyAdvert,
-    Many,
-    Masked,
-    MaskInput,
-    SealedForPeers,
-    ShareOf,
-    Shares,
-    SignatureOf,
-    Unmask,
-)
+from testbed.aggregation.kit.message_parts import Many, ShareOf, SignatureOf
+from testbed.aggregation.secagg.messages import AdvertOf, KeyAdvert, Masked, MaskInput, SealedForPeers, Shares, Unmask
 from testbed.aggregation.secagg.round import PeerGraph, Question, SecAggRound, listed
 from testbed.aggregation.secagg_plus.bound import Neighbourhood
 from testbed.arrays import Ids

@@ -4,7 +4,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
+from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
+from testbed.aggregation.kit.parameters import check_two_participants
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg_plus.bound import (
     Neighbourhood,
@@ -108,8 +109,7 @@ class SecAggPlusParameters(SecAggParameters):
 
     def check(self, participants: int) -> None:
         """k and t must meet the requirements, unless the experiment accepts less; 2t must exceed k + 1."""
-        if participants < 2:
-            raise ValueError("protocol: secagg-plus needs at least 2 participants; the sum of one hides nothing")
+        check_two_participants(self, participants)
         chosen = self.neighbourhood(participants)
         k, t = chosen.neighbours, chosen.threshold
         most = k + 1 if chosen.complete else k

@@ -40,8 +40,8 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.participant import row
-from testbed.aggregation.secagg.batches import BatchPolicy, CompleteBatches
+from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
+from testbed.aggregation.kit.participant import row
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     AdvertOf,

@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable
 from pathlib import Path
 
+from testbed.display import csv_cell
 from testbed.errors import RunError
 from testbed.running.observers.export import COLUMNS, Exporter, Row, place_of
 from testbed.running.preparation import PlannedRun
@@ -37,8 +38,6 @@ class CsvRounds(Exporter):
         return int(rows[-1][0]) if len(rows) > 1 else 0
 
     def write(self, run: PlannedRun, row: Row) -> None:
-        from analysis.tables import csv_cell
-
         with self._file(run).open("a") as file:
             file.write(_line([csv_cell(row[name]) for name in COLUMNS]))
 

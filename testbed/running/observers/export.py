@@ -145,9 +145,7 @@ def _epsilon_until(path: Path, last: int) -> float | None:
     """The largest epsilon up to a round, of the honest clients; None: there is none."""
     if not last:
         return None
-    from analysis.privacy.spent import of_honest
-
-    rows = of_honest(RunRecords(path))
+    rows = RunRecords(path).ledger_of_honest_clients()
     rows = rows[rows["round"] <= last]
     return None if rows.empty else float(rows["epsilon"].max())
 

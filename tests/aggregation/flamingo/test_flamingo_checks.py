@@ -22,7 +22,7 @@ from testbed.aggregation.flamingo.messages import (
     labels_content,
     seed_content,
 )
-from testbed.aggregation.secagg.messages import SignatureOf
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.batches import Batches
 from testbed.committee.messages import CommitteeMember
 from testbed.crypto import edwards25519

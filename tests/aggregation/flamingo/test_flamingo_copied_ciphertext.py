@@ -7,7 +7,7 @@ import asyncio
 from msgspec.structs import replace as changed
 
 from testbed.aggregation.flamingo.messages import SEEDS_DOMAIN, Reconstruct, SharesForMember, seed_content
-from testbed.aggregation.secagg.messages import SignatureOf
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.crypto import edwards25519
 from tests.aggregation.federations import EXPERIMENT
 from tests.aggregation.flamingo_rounds import federation, stand_before

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace as changed
 
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.complaints import shares_for_members
 from testbed.aggregation.one_shot.member import OneShotMember
@@ -23,7 +24,6 @@ from testbed.aggregation.one_shot.messages import (
 )
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.one_shot.server import OneShot, OneShotRound
-from testbed.aggregation.secagg.messages import SignatureOf
 from testbed.batches import Batches
 from testbed.committee.messages import CommitteeList, CommitteeMember
 from testbed.emulation.compute.cost import metered

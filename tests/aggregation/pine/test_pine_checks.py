@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace as changed
 
 from testbed.aggregation.pine.client import PineClient
-from testbed.aggregation.pine.helper import PineHelper
 from testbed.aggregation.pine.messages import (
     AggregateShare,
     DrawVerifyKey,
@@ -20,6 +19,7 @@ from testbed.aggregation.pine.messages import (
     SumReports,
 )
 from testbed.aggregation.pine.parameters import PineParameters
+from testbed.aggregation.pine.second_aggregator import PineHelper
 from testbed.aggregation.pine.server import Pine, PineRound
 from testbed.batches import Batches
 from testbed.errors import RoundAborted

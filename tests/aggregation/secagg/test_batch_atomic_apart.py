@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
@@ -19,7 +20,6 @@ from testbed.aggregation.secagg.messages import (
     SealedFromPeers,
     ShareKeys,
     SharesFor,
-    SignatureOf,
     Unmask,
     UnmaskSurvivors,
 )

@@ -7,12 +7,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.secagg.messages import (
     CheckSurvivors,
     MaskInput,
     SealedFromPeers,
     Shares,
-    SignatureOf,
     Unmask,
     UnmaskSurvivors,
 )

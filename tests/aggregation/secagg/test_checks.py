@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from msgspec.structs import replace as changed
 
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     CheckSurvivors,
     MaskInput,
     SealedFromPeers,
     ShareKeys,
-    SignatureOf,
     Unmask,
 )
 from testbed.aggregation.secagg.parameters import SecAggParameters

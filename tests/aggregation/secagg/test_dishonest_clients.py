@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from testbed.aggregation.kit.message_parts import ShareOf
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
@@ -20,7 +21,6 @@ from testbed.aggregation.secagg.messages import (
     SealedForPeers,
     SealedFromPeers,
     ShareKeys,
-    ShareOf,
     Shares,
     SharesFor,
     SurvivorsSignature,

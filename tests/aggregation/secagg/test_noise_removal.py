@@ -7,9 +7,10 @@ import pytest
 from pydantic import ValidationError
 from scipy.stats import chi2
 
+from testbed.aggregation.kit.message_parts import ShareOf
 from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg.client import SecAggClient
-from testbed.aggregation.secagg.messages import CheckSurvivors, ShareKeys, ShareOf, SharesFor, seal_shares
+from testbed.aggregation.secagg.messages import CheckSurvivors, ShareKeys, SharesFor, seal_shares
 from testbed.aggregation.secagg.noise import SharesAndNoise, UnmaskAndRemove
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import SecAggRound

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace as changed
 
+from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
@@ -14,7 +15,6 @@ from testbed.aggregation.secagg.messages import (
     MaskInput,
     SealedFromPeers,
     ShareKeys,
-    SignatureOf,
     Unmask,
 )
 from tests.aggregation.federations import refused_by_the_victim, sets_of, stand_before

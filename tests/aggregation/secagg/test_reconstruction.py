@@ -178,7 +178,7 @@ def test_rounds_that_are_not_attacked_are_honest() -> None:
 def test_an_accomplice_that_lies_to_the_server_spoils_it() -> None:
     """A wrong mask key shows at the public one: the attack fails, and says so."""
     from testbed.adversary.secagg.dishonest_clients import SecAggAccomplice
-    from testbed.aggregation.secagg.messages import ShareOf
+    from testbed.aggregation.kit.message_parts import ShareOf
     from testbed.parties.client import RoleSpec, handles
 
     class LiesToIts(SecAggAccomplice):

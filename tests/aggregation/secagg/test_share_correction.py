@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.secagg.messages import ShareOf, point_of
+from testbed.aggregation.kit.message_parts import ShareOf, point_of
 from testbed.aggregation.secagg.share_recovery import decode, recover
 from testbed.crypto.shamir import PRIME, reconstruct, share
 from testbed.emulation.compute.cost import metered

@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from testbed.aggregation.kit.message_parts import ShareOf
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     MASK_KEY,
     SELF_MASK,
     ProveShare,
     ShareKey,
-    ShareOf,
     Shares,
     SharesFor,
     Unmask,

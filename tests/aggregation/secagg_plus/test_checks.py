@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from testbed.aggregation.kit.message_parts import ShareOf, SignatureOf
 from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     AdvertOf,
@@ -16,10 +17,8 @@ from testbed.aggregation.secagg.messages import (
     KeyAdvert,
     SealedFromPeers,
     ShareKeys,
-    ShareOf,
     Shares,
     SharesFor,
-    SignatureOf,
     Unmask,
 )
 from testbed.aggregation.secagg.round import listed

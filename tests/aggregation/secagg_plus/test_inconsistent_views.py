@@ -11,7 +11,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.secagg.messages import SURVIVORS_DOMAIN, CheckSurvivors, SignatureOf, survivors_content
+from testbed.aggregation.kit.message_parts import SignatureOf
+from testbed.aggregation.secagg.messages import SURVIVORS_DOMAIN, CheckSurvivors, survivors_content
 from testbed.aggregation.secagg_plus.graph import NeighbourGraph, NeighbourSignatures, UnmaskNeighbours, list_digest
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.aggregation.secagg_plus.protocol import SecAggPlus

@@ -14,7 +14,8 @@ import pytest
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.secagg.dishonest_clients import HandOver, SecAggAccomplice
 from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
-from testbed.aggregation.secagg.messages import CheckSurvivors, Shares, SignatureOf
+from testbed.aggregation.kit.message_parts import SignatureOf
+from testbed.aggregation.secagg.messages import CheckSurvivors, Shares
 from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg_plus.graph import (
     MaskedAmongNeighbours,

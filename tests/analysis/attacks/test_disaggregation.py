@@ -80,7 +80,7 @@ def test_an_early_end_is_counted_and_said(made: Made, monkeypatch: pytest.Monkey
 
 
 def test_options_of_the_command(made: Made, capsys: Any) -> None:
-    from testbed.commands import main
+    from testbed.cli import main
 
     path = str(made(rounds=30).path)
     assert main(["attack", "disaggregate", path, "--from", "1", "--to", "30", "--format", "json"]) == 0

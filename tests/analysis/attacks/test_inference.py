@@ -304,7 +304,7 @@ def test_words_have_no_classes(made: Made) -> None:
 
 
 def test_options_of_the_commands(made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from testbed.commands import main
+    from testbed.cli import main
 
     path = str(made().path)
     assert main(["attack", "membership", path, "--to", "4", "--samples", "8", "--format", "json"]) == 0

@@ -152,7 +152,7 @@ def test_the_table_in_every_format(recorded: Callable) -> None:
 
 @pytest.mark.parametrize("eta", ["nan", "inf", "-inf", "0", "1e999"])
 def test_an_eta_that_is_no_factor_is_one_line(recorded: Callable, capsys: pytest.CaptureFixture[str], eta: str) -> None:
-    from testbed.commands import main
+    from testbed.cli import main
 
     run = recorded("once", {"dishonest": 0.3, "server": ["list-twice"]})
     capsys.readouterr()

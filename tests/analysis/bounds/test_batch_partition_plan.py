@@ -16,10 +16,10 @@ from tests.thoroughness import examples
 
 
 def meets(setting: Setting, row: dict[str, Any], threshold: int | float) -> bool:
-    """Whether the bound of a round, times the rounds, is within the target, and enough batches stand."""
+    """Whether the bound of a round is within its share of the target, and enough batches stand."""
     fails = bound(setting, tolerated(setting, threshold))[0]
     enough = candidates_suffice(setting, row["dropout"])
-    return fails * row.get("rounds", 1) <= row["target"] * (1 + 1e-12) and enough >= row["sufficiency"]
+    return fails <= row["target"] / row.get("rounds", 1) and enough >= row["sufficiency"]
 
 
 def settings_of(row: dict[str, Any], **changes: Any) -> dict[int, Setting]:
@@ -68,6 +68,29 @@ def test_it_is_the_largest_batch_that_meets_the_target_and_its_advice_works(
         assert meets(changed[1], row, threshold if least is None else int(least[1]))
         if least is not None:
             assert not meets(changed[1], row, int(least[1]) - 1)
+
+
+@pytest.mark.parametrize("dishonest", [4, 12])
+def test_it_names_the_smallest_over_selection_for_each_batch_size(dishonest: int) -> None:
+    row = batch_partition_plan(Setting(240, 12, 1, 1.3, dishonest), 0.7, 0.02, 1e-3, 0.99)
+    larger = []
+    for size in settings_of(row):
+        factor = row[f"smallest_over_selection_at_{size}"]
+        tried = [1.3 + 0.05 * step for step in range(20)]
+        works = [one for one in tried if meets(settings_of(row, over_selection=round(one, 2))[size], row, 0.7)]
+        assert factor == pytest.approx(works[0]) if works else (factor is None or factor > tried[-1])
+        larger += [size] if factor is not None else []
+    assert row["largest_privacy"] is None
+    assert row["largest_privacy_over_selected"] == max(larger)
+    factor = row[f"smallest_over_selection_at_{max(larger)}"]
+    assert f"{max(larger)}  (--over-selection {factor:g})" in text(row)
+
+
+def test_a_plan_wants_somebody_who_is_honest() -> None:
+    with pytest.raises(ValueError, match=r"^dishonest: all 100 clients; no parameter "):
+        lotto_plan(100, 100, 10, 1.3, None, 0.7, 1e-6, 0.99)
+    with pytest.raises(ValueError, match=r"^dishonest: all 100 clients; no parameter "):
+        batch_partition_plan(Setting(100, 10, 1, 1.3, 100), 0.7, 0.0, 1e-6, 0.99)
 
 
 def test_without_a_threshold_that_is_enough_it_says_so() -> None:

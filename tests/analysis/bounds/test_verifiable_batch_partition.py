@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, hypergeom
 
+from analysis.bounds.honest_members import too_few_honest, too_few_honest_exactly
 from analysis.bounds.tails import hypergeometric_survival, survival_of_sum
 from analysis.bounds.verifiable_batch_partition import (
     Setting,
@@ -20,8 +21,6 @@ from analysis.bounds.verifiable_batch_partition import (
     log_chernoff,
     share_allowed,
     tolerated,
-    too_few_honest,
-    too_few_honest_exactly,
 )
 
 SUSPICIOUS = 1e-4

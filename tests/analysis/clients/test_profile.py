@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 from analysis.clients.profile import label_skew, profile, report
 from analysis.figures.client_data import draw
 from analysis.report.clients import clients as in_report
-from testbed.commands import main
+from testbed.cli import main
 from testbed.experiment import Experiment
 from testbed.records import find_runs
 from tests.thoroughness import examples

@@ -264,13 +264,16 @@ def test_the_time_to_a_target_stands_beside_the_other_columns(sweep: list[RunRec
 
 
 def test_a_column_that_is_not_there_is_one_line() -> None:
-    assert chosen(" round_s , rounds,round_s") == ["round_s", "rounds"]
+    assert chosen(" round_s , rounds,") == ["round_s", "rounds"]
     with pytest.raises(
         ExperimentError, match=r"--columns round: no such column; did you mean rounds\?.*final_accuracy"
     ):
         chosen("round")
-    with pytest.raises(ExperimentError, match="no such column"):
-        chosen("")
+    for names in ("", ",,"):
+        with pytest.raises(ExperimentError, match=f"^--columns {names}: names no column; there are aggregation, "):
+            chosen(names)
+    with pytest.raises(ExperimentError, match="rounds,round_s, rounds: rounds is named 2 times"):
+        chosen("rounds,round_s, rounds")
 
 
 def test_every_column_is_explained_and_can_be_shown(sweep: list[RunRecords]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.comparison.notes import notes
 from analysis.comparison.overhead import compare
 from testbed.records import RunRecords
 from tests.analysis.recorded import synthetic_run
@@ -36,6 +37,15 @@ def test_each_sweep_keeps_its_ratios(sweeps: Sweeps, order: tuple[int, int]) -> 
     alone = sorted(ratio for sweep in sweeps for ratio in compare(sweep)["server_bytes_ratio"])
     assert kept == pytest.approx(alone)
     assert len({round(ratio, 6) for ratio in alone}) > 2  # ratios other than that of a baseline to itself
+
+
+def test_the_note_names_the_baselines_as_the_rows_are_called(sweeps: Sweeps) -> None:
+    frame = compare([*sweeps[0], *sweeps[1]])
+    rows = {",".join(filter(None, (row["label"], row["setting"]))) for row in frame.to_dict("records")}
+    names = list(dict.fromkeys(frame["baseline"]))
+    assert len(names) == 2
+    assert set(names) <= rows
+    assert f"ratio to {' / '.join(names)}" in notes(frame)[0]
 
 
 def test_a_named_baseline_is_that_of_all(sweeps: Sweeps) -> None:

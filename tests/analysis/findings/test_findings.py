@@ -139,6 +139,51 @@ def test_a_model_no_better_than_chance_does_not_learn(
     assert codes([make(recalls=recalls, losses=losses)]) == (["does-not-learn"] if wrong else [])
 
 
+SHARES = (0.95, 0.05)
+FALLS = [0.2 + 0.5 * 0.5**number for number in range(12)]  # to about 0.1985, the entropy of the shares
+
+
+@pytest.mark.parametrize(
+    ("shares", "recalls", "losses", "wrong"),
+    [
+        (SHARES, (1.0, 0.0), FALLS, True),  # the loss falls, and accuracy is 95 %
+        (SHARES, (1.0, 0.0), [0.7 * loss for loss in FALLS], True),
+        (SHARES, (0.99, 0.6), FALLS, False),
+        ((0.7, 0.3), (1.0, 0.0), [0.61 + loss / 10 for loss in FALLS], True),  # the entropy is 0.611
+        ((0.7, 0.3), (1.0, 0.0), [0.3 + loss for loss in FALLS], False),  # below it: the model begins to learn
+        ((0.6, 0.2, 0.2), (1.0, 0.0, 0.0), [0.94 + loss / 10 for loss in FALLS], True),  # the entropy is 0.950
+        ((0.6, 0.2, 0.2), (1.0, 0.0, 0.0), [0.6 + loss / 10 for loss in FALLS], False),
+    ],
+)
+def test_a_model_that_knows_how_frequent_labels_are_does_not_learn(
+    make: Make, shares: Sequence[float], recalls: Sequence[float], losses: Sequence[float], wrong: bool
+) -> None:
+    def change(number: int, one: RecordedRound) -> None:
+        one.accuracy = float(np.dot(shares, recalls))
+
+    found = findings([make(recalls=recalls, losses=losses, change=change)])
+    assert [one.code for one in found] == (["does-not-learn"] if wrong else [])
+    if wrong:
+        assert f"accuracy {100 * shares[0]:.1f} %" in found[0].text
+        assert "predicts one label for everything (0), so that the accuracy is that label's share" in found[0].text
+
+
+def test_one_label_that_changes_is_no_constant_prediction(make: Make) -> None:
+    def change(number: int, one: RecordedRound) -> None:
+        one.accuracy = SHARES[number % 2]
+        one.recalls = [float(number % 2 == 0), float(number % 2 == 1)]
+
+    assert codes([make(losses=FALLS, change=change)]) == []
+
+
+def test_a_model_that_has_left_its_one_label_in_the_end_is_healthy(make: Make) -> None:
+    def change(number: int, one: RecordedRound) -> None:
+        one.recalls = [1.0, 0.0] if number < 10 else [0.98, 0.5]
+        one.accuracy = float(np.dot(SHARES, one.recalls))
+
+    assert codes([make(losses=FALLS, change=change)]) == []
+
+
 @pytest.mark.parametrize(
     ("last", "better", "wrong"),
     [(1.25, (), True), (1.12, (), True), (1.0, (), False), (1.25, (10,), False)],
@@ -174,6 +219,15 @@ def test_unscaled_features_are_those_of_the_records_unless_the_model_has_learned
     assert codes([make(provenance=facts, recalls=(1.0, 0.99, 0.98))]) == []
 
 
+def test_a_skewed_label_does_not_hide_unscaled_features(make: Make) -> None:
+    def change(number: int, one: RecordedRound) -> None:
+        one.accuracy = 0.96
+
+    facts = {"data": {"unscaled_feature": {"name": "proline", "ratio": 313.0}}}
+    found = codes([make(provenance=facts, recalls=(1.0, 0.0), change=change)])
+    assert sorted(found) == ["does-not-learn", "unscaled-features"]
+
+
 def _fails(number: int, one: RecordedRound) -> None:
     one.outcome, one.reason = "aborted", "too-few-candidates: 3 candidates, 10 wanted"
 
@@ -204,6 +258,24 @@ def test_rounds_that_end_early_as_all_answers_are_late_name_the_deadline(make: M
     assert found.keys[:2] == ("time.deadline_s", "time.stage_deadlines")
     assert "48 of 48 missing answers" in found.text
     assert "10 ms" in found.text
+
+
+def test_the_exchanges_of_a_run_are_read_once_for_what_it_lost(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(number: int, one: RecordedRound) -> None:
+        _fails(number, one)
+        _waits(number, one)
+
+    reads: list[Any] = []
+    in_stretches = RunRecords.exchanges_in_stretches
+
+    def counted(run: RunRecords, columns: Any = None, **options: Any) -> Any:
+        reads.append(columns)
+        return in_stretches(run, columns, **options)
+
+    run = make(change=late)
+    monkeypatch.setattr(RunRecords, "exchanges_in_stretches", counted)
+    assert "ended-early" in codes([run])
+    assert sum("outcome" in (columns or ()) for columns in reads) == 1
 
 
 def test_rows_that_end_early_for_other_reasons_have_their_own_finding(make: Make) -> None:

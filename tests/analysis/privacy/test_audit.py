@@ -100,7 +100,7 @@ def test_noise_is_measured_below_what_the_ledger_says(ran: Ran, without_noise: R
 
 
 def test_noise_that_is_said_and_not_added_is_found_out(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    from testbed.aggregation.ring_elements import NoisyRole
+    from testbed.aggregation.kit.ring_elements import NoisyRole
 
     monkeypatch.setattr(NoisyRole, "noise_to_add", lambda *_: [])
     claimed = {"protocol": "plain", "weights": "equal", "noise": {**NOISE, "noise_multiplier": 30.0}}
@@ -173,7 +173,7 @@ def test_what_an_audit_lacks_is_said(ran: Ran, without_noise: RunRecords) -> Non
         ({"aggregation": {"protocol": "plain", "compression": {"name": "top-k", "share": 0.1}}}, "compression"),
         (
             {"workload": {**BASE["workload"], "momentum": 0, "drift_correction": {"name": "scaffold"}}},
-            "canaries: not with workload.drift",
+            "privacy.canaries excludes workload.drift_correction: scaffold",
         ),
     ],
     ids=["too many", "none", "not enough honest", "zero", "compressed", "scaffold"],

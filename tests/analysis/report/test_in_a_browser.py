@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from analysis.report import write
+from analysis.report.server import ReportServer
 from testbed.network.recorder import Event
 from testbed.records import RunRecords
-from testbed.running.report_server import ReportServer
 from tests.analysis.recorded import RecordedRound, asked, synthetic_run, write_run
 
 MARKUP = "<script>document.title = 'taken'</script><b>bold</b>"

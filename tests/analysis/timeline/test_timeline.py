@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.timeline import numbered, write
 from analysis.timeline.placed import placed
-from testbed.commands import main
+from testbed.cli import main
 from testbed.errors import ExperimentError
 from testbed.network.exchanges import ANSWERED, OUTCOMES, REFUSED
 from testbed.network.recorder import Event

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from cluster.jobs import package
-from cluster.jobs.package import EXPERIMENT, PACKAGES, Packed, own_modules, pack, pack_code
+from cluster.jobs.package import EXPERIMENT, METADATA, PACKAGES, Packed, own_modules, pack, pack_code
 from testbed.errors import ExperimentError
 from testbed.experiment import load
 from testbed.experiment.inputs import digests
@@ -176,16 +176,25 @@ def test_own_classes_that_are_not_here_are_named(tmp_path: Path) -> None:
         own_modules(["broken:X"], [tmp_path])
 
 
-def test_the_code_runs_from_the_zip_alone(tmp_path: Path) -> None:
+def test_the_code_runs_from_the_zip_with_its_own_entry_points(tmp_path: Path) -> None:
+    """Although the node has a version installed that had none."""
+    about = tmp_path / "node" / "sortition_testbed-0.1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: sortition-testbed\nVersion: 0.1.0\n")
     with zipfile.ZipFile(pack_code(tmp_path)) as archive:
         names = archive.namelist()
         archive.extractall(tmp_path / "code")
-    assert {name.partition("/")[0] for name in names} == set(PACKAGES)
+    assert {name.partition("/")[0] for name in names} == {*PACKAGES, METADATA}
     assert not [name for name in names if "__pycache__" in name]
     done = subprocess.run(
-        [sys.executable, "-m", "testbed", "--version"], cwd=tmp_path / "code", capture_output=True, text=True
+        [sys.executable, "-m", "testbed", "schema"],  # verbs and data sets are entry points
+        cwd=tmp_path / "code",
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "node")},
+        capture_output=True,
+        text=True,
     )
-    assert done.stdout.startswith("testbed ")
+    assert done.returncode == 0, done.stderr
+    assert '"$schema"' in done.stdout
 
 
 def test_the_folder_of_a_workload_is_sent(tmp_path: Path, packed: Callable[..., Packed]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 from testbed.records import RunRecords, find_runs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.commands import main
+from testbed.cli import main
 
 
 @pytest.mark.parametrize("python", ["no-such-interpreter", sys.executable])

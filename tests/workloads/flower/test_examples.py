@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.commands import main
+from testbed.cli import main
 from tests.workloads.flower.conftest import rounds_of
 
 IMAGES = 400

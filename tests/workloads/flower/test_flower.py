@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from testbed import run
-from testbed.commands import main
+from testbed.cli import main
 from testbed.engine.federation import Progress
 from testbed.errors import CodeCrashed, ExperimentError
 from testbed.records import RunRecords

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from testbed import run
-from testbed.commands import main
+from testbed.cli import main
 from testbed.records import RunRecords
 from tests.workloads.flower.conftest import AppWriter, evaluating, experiment, newer, rounds_of, workload
 from workloads.flower.reports import announced_samples, counted_clients

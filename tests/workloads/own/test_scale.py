@@ -8,7 +8,7 @@ import sklearn.datasets
 import yaml
 from sklearn.preprocessing import StandardScaler
 
-from testbed.commands import main
+from testbed.cli import main
 from testbed.records import RunRecords
 from workloads.data.own.scale import unscaled_feature
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from testbed.workload.section import WorkloadSection
 from workloads import build
-from workloads.training.local import local_optimizer
+from workloads.training.optimizers import local_optimizer
 
 SETTINGS = [
     ("sgd", {"momentum": 0.9, "weight_decay": 0.01}),

@@ -1,0 +1,67 @@
+"""How many honest members the batches of verifiable batch partition keep when clients are assigned at random.
+
+Over many rounds this is the privacy against colluding clients. Derived in
+docs/explanation/verifiable-batch-partition.md.
+"""
+
+from fractions import Fraction
+from math import comb
+
+from analysis.bounds.verifiable_batch_partition import WORK, Setting
+
+
+def too_few_honest(setting: Setting, honest: int) -> float:
+    """Bound on Pr[some batch has honest members, but fewer than `honest`], c dishonest clients assigned at random.
+
+    Dishonest members subtract their own updates: over any number of rounds the server then still sees only sums over
+    all honest members of a batch. A union bound over the batches of exact hypergeometric probabilities.
+    """
+    n, c = setting.population, setting.dishonest
+    ways = sum(
+        count * sum(comb(size, j) * comb(n - size, c - j) for j in _too_many(size, honest) if 0 <= c - j <= n - size)
+        for size, count in setting.sizes.items()
+    )
+    return float(min(Fraction(1), Fraction(ways, comb(n, c))))
+
+
+def too_few_honest_exactly(setting: Setting, honest: int) -> float | None:
+    """The probability that `too_few_honest` bounds, exactly; None where that takes too long.
+
+    The assignments without such a batch are the coefficient of y^c in the product over batches of
+    sum_j C(size, j) y^j, j over the allowed numbers of dishonest members. Powers by Miller's recurrence, in integers.
+    """
+    n, c = setting.population, setting.dishonest
+    if not 1 <= honest <= min(setting.sizes):
+        raise ValueError(f"honest: {honest}; a batch has {min(setting.sizes)} members at least")
+    if c * c * max(setting.sizes) * (n.bit_length() + 1) > WORK:
+        return None
+    product = [1]
+    for size, count in setting.sizes.items():
+        bad = set(_too_many(size, honest))
+        polynomial = [0 if j in bad else comb(size, j) for j in range(size + 1)]
+        product = _coefficients(product, _power(polynomial, count, c), c)
+    without = product[c] if c < len(product) else 0
+    return float(1 - Fraction(without, comb(n, c)))
+
+
+def _too_many(size: int, honest: int) -> range:
+    """Numbers of dishonest members that leave some honest ones, but fewer than `honest`."""
+    return range(max(0, size - honest + 1), size)
+
+
+def _power(polynomial: list[int], exponent: int, last: int) -> list[int]:
+    """Coefficients 0..last of the polynomial (constant term 1) to the power, by Miller's recurrence."""
+    found = [1]
+    for i in range(1, min(last, exponent * (len(polynomial) - 1)) + 1):
+        terms = (
+            (j * (exponent + 1) - i, polynomial[j], found[i - j]) for j in range(1, min(i, len(polynomial) - 1) + 1)
+        )
+        found.append(sum(factor * one * other for factor, one, other in terms) // i)
+    return found
+
+
+def _coefficients(one: list[int], other: list[int], last: int) -> list[int]:
+    """Coefficients of the product; only the last one is needed when both are long."""
+    if len(one) == 1:
+        return other
+    return [0] * last + [sum(one[i] * other[last - i] for i in range(len(one)) if 0 <= last - i < len(other))]

@@ -1,0 +1,1 @@
+"""Verbs of `testbed` that read what runs have recorded, or compute what papers promise."""

@@ -1,0 +1,7 @@
+"""``testbed attack``: what malicious servers and dishonest clients have attained, and what a server's sums tell."""
+
+from analysis.cli.attack import inference
+from analysis.cli.attack.outcomes import attack as attack
+
+attack.command("membership", epilog=inference.MEMBERSHIP_EPILOG)(inference.membership)
+attack.command("property", epilog=inference.PROPERTY_EPILOG)(inference.property_)

@@ -1,0 +1,105 @@
+"""``testbed attack membership`` and ``testbed attack property``: what a server's sums tell of single clients' data."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from analysis.cli.results import Directories, TableFormat, runs_in
+from testbed.cli.invocation import Debug, ImportClasses, check_folder, examples, option
+from testbed.cli.terminal import echo, messages
+
+First = Annotated[int | None, option("R", "First round.  \\[default: the first with aggregates]", "--from", min=1)]
+Last = Annotated[int | None, option("R", "Last round.  \\[default: the last with aggregates]", "--to", min=1)]
+Confidence = Annotated[float, option("C", "Of each interval.", min=0.5, max=0.9999999)]
+Seed = Annotated[int, option("N", "Of the attacker's choices.", min=0)]
+Figures = Annotated[Path | None, option("DIR", "Also draw it against T, as PNG and PDF.")]
+
+MEMBERSHIP_EPILOG = examples(
+    "testbed attack membership runs/inference",
+    "testbed attack membership runs/inference --figures figures",
+    "testbed attack membership runs/inference/random,no-noise --from 51 --to 100 --samples 200 --format json",
+    then="Of runs with records.aggregates: all (examples/inference.yaml).",
+)
+PROPERTY_EPILOG = examples(
+    "testbed attack property runs/inference",
+    "testbed attack property runs/inference --figures figures",
+    "testbed attack property runs/inference/random,no-noise --shadows 200 --format json",
+    then="Of runs with records.aggregates: all (examples/inference.yaml), whose samples have classes.",
+)
+
+
+def membership(
+    directories: Directories,
+    first: First = None,
+    last: Last = None,
+    samples: Annotated[int, option("N", "Members that are asked about, at most; and as many others.", min=2)] = 300,
+    level: Annotated[
+        float, option("RATE", "False positives that are allowed.", "--false-positives", min=0, max=0.999)
+    ] = 0.01,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
+    figures: Figures = None,
+    format: TableFormat = "text",
+    import_classes: ImportClasses = False,
+    debug: Debug = False,
+) -> None:
+    """Tell whether a sample was in a client's training data: from each update, all rounds' sums, one sum, the model.
+
+    Cosine attack of Li et al., ICLR 2023, without shadow models. Beside it T, and what the ledger's epsilon allows.
+    """
+    runs = runs_in(directories)
+    from analysis.attacks import inference_report as report
+    from analysis.attacks.membership_in_sums import membership as attacked
+
+    settings: dict[str, Any] = {"samples": samples, "level": level, "confidence": confidence, "seed": seed}
+    _attack(
+        runs,
+        lambda run: attacked(run, first, last, **settings),
+        lambda found: report.membership_table(found, format, confidence),
+        report.draw_membership,
+        figures,
+    )
+
+
+def property_(
+    directories: Directories,
+    first: First = None,
+    last: Last = None,
+    shadows: Annotated[int, option("N", "Data sets that the attacker makes of its own for each round.", min=2)] = 60,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
+    figures: Figures = None,
+    format: TableFormat = "text",
+    import_classes: ImportClasses = False,
+    debug: Debug = False,
+) -> None:
+    """Tell which labels single clients hold, and in which shares: from each update, all rounds' sums, or one sum.
+
+    Kerkouche, Acs, Fritz, arXiv 2303.03908: linear detectors of each round, solved over the rounds. Beside it T.
+    """
+    runs = runs_in(directories)
+    from analysis.attacks import inference_report as report
+    from analysis.attacks.property_of_sums import property_inference as attacked
+
+    _attack(
+        runs,
+        lambda run: attacked(run, first, last, shadows=shadows, confidence=confidence, seed=seed),
+        lambda found: report.property_table(found, format, confidence),
+        report.draw_property,
+        figures,
+    )
+
+
+def _attack(
+    runs: Sequence[Any],
+    attacked: Callable[[Any], Any],
+    rendered: Callable[[list[Any]], str],
+    draw: Callable[[list[Any], Path], list[Path]],
+    figures: Path | None,
+) -> None:
+    if figures is not None:
+        check_folder("--figures", figures)
+    found = [attacked(run) for run in runs]
+    echo(rendered(found), nl=False)
+    if figures is not None:
+        messages().print(f"written: {', '.join(map(str, draw(found, figures)))}")

@@ -1,0 +1,72 @@
+"""``testbed data``: what the clients of an experiment hold, before anything is run."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from testbed.cli.invocation import (
+    Debug,
+    ExperimentFile,
+    ImportClasses,
+    Overrides,
+    check_folder,
+    examples,
+    group,
+    option,
+)
+from testbed.cli.terminal import echo, messages
+
+_INSPECT_EPILOG = examples(
+    "testbed data inspect examples/quickstart.yaml",
+    "testbed data inspect experiment.yaml --out figures/data",
+    "testbed data inspect experiment.yaml --set workload.partition.scheme=dirichlet --set workload.partition.alpha=0.1",
+    "testbed data inspect experiment.yaml --format json",
+    then="With --out: labels.png and .pdf (who has which labels), clients.png and .pdf (samples, skew, devices, "
+    "links), and the data of both as CSV.",
+)
+
+data = group(name="data", help="What the clients of an experiment hold, and what they are like.")
+
+
+@data.command(epilog=_INSPECT_EPILOG)
+def inspect(
+    file: ExperimentFile,
+    out: Annotated[Path | None, option("DIR", "Draw it, too: where the pictures and their data go.")] = None,
+    overrides: Overrides = None,
+    format: Annotated[
+        Literal["text", "markdown", "csv", "json"],
+        typer.Option(help="How to print it; csv and json have a row for each client."),
+    ] = "text",
+    columns: Annotated[int, typer.Option(metavar="1|2", min=1, max=2, help="Columns of a paper: 3.5 or 7.16 in.")] = 1,
+    import_classes: ImportClasses = False,
+    debug: Debug = False,
+) -> None:
+    """Show how many samples of which labels each client of an experiment would hold, on which devices and links.
+
+    Data are read, or made, as `testbed run` does; nothing is trained. User-defined classes are imported, and a Flower
+    app is started, only with --import-classes.
+    """
+    from testbed.experiment import load
+    from testbed.experiment.schema import points
+
+    if out is not None:
+        check_folder("--out", out)
+    all_points = list(points(load(file, overrides or []), str(file)))
+    first = all_points[0].experiment
+    if len(all_points) > 1:
+        told = f"note: the first of {len(all_points)} points of the sweep ({all_points[0].label}); --set picks another"
+        messages().print(told, markup=False)
+    if first.seed is None:
+        messages().print("note: the experiment has no seed; this is what seed 0 gives", markup=False)
+    from analysis.clients.profile import profile, report
+
+    found = profile(first, first.seed or 0)
+    echo(report(found, format), nl=False)
+    for note in found.notes:
+        messages().print(f"note: {note}", markup=False)
+    if out is not None:
+        from analysis.figures import client_data
+
+        for path in client_data.draw(found, out, columns):
+            messages().print(str(path))

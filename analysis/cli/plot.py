@@ -1,0 +1,95 @@
+"""``testbed plot``: figures of runs, and of what was swept, as PNG and PDF, and their data as CSV."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from analysis.cli.results import Directories, runs_in
+from testbed.cli.invocation import Debug, check_folder, examples, option, verb
+from testbed.cli.terminal import echo, messages
+from testbed.errors import ExperimentError
+
+PLOT_EPILOG = examples(
+    "testbed plot runs/quickstart --target best",
+    "testbed plot runs/quickstart --only accuracy,traffic-by-stage --columns 2 --format pdf,svg",
+    "testbed plot runs/monday runs/tuesday --out figures",
+    "testbed plot runs/sweep --x selection.participants --y round_s,server_bytes",
+    "testbed plot runs/sweep --x links.up_mbit_s --y time_to_target_s --target 80% --hue selection.protocol --log x",
+    then="Beside each figure is its data as CSV. A wrong name is answered with those that there are.",
+)
+_USUAL_Y = "round_s,server_bytes"
+
+
+@verb(PLOT_EPILOG)
+def plot(
+    directories: Directories,
+    out: Annotated[
+        Path | None, option("DIR", "Where figures go; default: figures/ in the first directory (URI: here).")
+    ] = None,
+    only: Annotated[str | None, option("NAME,...", "These figures alone, e.g. accuracy,stragglers.")] = None,
+    x: Annotated[str | None, option("KEY", "One figure: measures over this key of the experiments.", "--x")] = None,
+    y: Annotated[
+        str | None,
+        option("NAME,...", f"With --x, a panel for each of these measures; default: {_USUAL_Y}.", "--y"),
+    ] = None,
+    hue: Annotated[
+        str | None, option("KEY,...", "With --x, a line for each value; default: what tells the runs apart.")
+    ] = None,
+    log: Annotated[Literal["x", "y", "xy"] | None, typer.Option(help="With --x, logarithmic axes.")] = None,
+    target: Annotated[
+        list[str] | None,
+        option("TARGET", "Lines at 80%, loss<0.5, perplexity<90, or best, in the curves; several: repeat it."),
+    ] = None,
+    smooth: Annotated[int, option("K", "Curves are means over K evaluations.", min=1)] = 1,
+    columns: Annotated[
+        int | None,
+        typer.Option(metavar="1|2", min=1, max=2, help="Columns of a paper: 3.5 or 7.16 inches; default: by content."),
+    ] = None,
+    format: Annotated[str, option("png,pdf,svg", "Which of these to write.")] = "png,pdf",
+    debug: Debug = False,
+) -> None:
+    """Draw round time, traffic and drop-outs by stage, learning curves, availability, or measures over a swept key."""
+    _check_options(x, {"--y": y, "--hue": hue, "--log": log}, {"--only": only, "--smooth": smooth > 1})
+    runs = runs_in(directories)
+    from analysis.figures import comparison as figures
+    from testbed.files.names import is_uri
+
+    formats = figures.formats_of(_listed(format))
+    beside = Path() if is_uri(directories[0]) else Path(directories[0])
+    folder = out or beside / "figures"
+    check_folder("--out", folder)
+    if x is not None:
+        if len(target or ()) > 1:
+            raise ExperimentError("--target: with --x there is one")
+        measures, lines = _listed(y or _USUAL_Y), _listed(hue)
+        named = target[0] if target else None
+        paths = figures.plot_swept(
+            runs, folder, x, measures, lines, log=log or "", columns=columns, formats=formats, target=named
+        )
+    else:
+        paths = figures.plot(
+            runs,
+            folder,
+            lambda line: messages().print(line, markup=False),
+            only=_listed(only),
+            columns=columns,
+            formats=formats,
+            targets=target or (),
+            smooth=smooth,
+        )
+    for path in paths:
+        echo(path)
+
+
+def _check_options(x: str | None, of_x: dict[str, object], others: dict[str, object]) -> None:
+    """Raise `ExperimentError` for an option of the other kind of figure."""
+    given, what = (others, "does not go with --x") if x is not None else (of_x, "goes with --x KEY")
+    if wrong := [name for name, value in given.items() if value]:
+        raise ExperimentError(f"{wrong[0]}: {what}")
+
+
+def _listed(text: str | None) -> list[str]:
+    """The parts between commas, each once."""
+    parts = [part.strip() for part in (text or "").split(",")]
+    return list(dict.fromkeys(part for part in parts if part))

@@ -1,0 +1,107 @@
+"""``testbed privacy``: what the clients of runs have spent; ``testbed bound privacy``: what a selection guarantees."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from analysis.cli.results import Directories, runs_in
+from testbed.cli.invocation import (
+    Debug,
+    ImportClasses,
+    Overrides,
+    argument,
+    check_folder,
+    examples,
+    option,
+    verb,
+)
+from testbed.cli.terminal import echo, messages
+from testbed.errors import ExperimentError
+from testbed.plugins.classes import IMPORT_CLASSES
+
+PRIVACY_EPILOG = examples(
+    "testbed privacy runs/privacy-budget",
+    "testbed privacy runs/privacy-budget --every 10",
+    "testbed privacy runs/privacy-budget --format json > privacy.json",
+    "testbed privacy runs/plain runs/lotto --figures figures",
+    then="Planned: had every round had all of its noise. Achieved: with the noise that was really added. With "
+    "accomplices: less the noise that dishonest participants know; for all but the last, whoever sees the sums.",
+)
+BOUND_PRIVACY_EPILOG = examples(
+    "testbed bound privacy examples/privacy-budget.yaml",
+    "testbed bound privacy examples/privacy-budget.yaml --set selection.protocol=lotto-client-centric",
+    then="Fewest survive: the sum has only as many participants as it must, and their noise. k: dishonest participants "
+    "of a round, r: rounds of one client, that epsilon allows for; more of either are in delta.",
+)
+
+
+@verb(PRIVACY_EPILOG)
+def privacy(
+    directories: Directories,
+    format: Annotated[
+        Literal["text", "markdown", "json"], typer.Option(help="json holds every round, and all of the rest.")
+    ] = "text",
+    every: Annotated[int | None, option("K", "Also every K-th round and the last (json: all).", min=1)] = None,
+    figures: Annotated[
+        Path | None, option("DIR", "Also draw planned and achieved epsilon over the rounds, as PNG and PDF.")
+    ] = None,
+    import_classes: ImportClasses = False,
+    debug: Debug = False,
+) -> None:
+    """Print what the clients of runs have spent, planned and achieved, and what their selection guarantees."""
+    runs = runs_in(directories)
+    if figures is not None:
+        check_folder("--figures", figures)
+    from analysis.privacy import report
+    from analysis.privacy.spent import spending
+
+    noisy = [run for run in runs if report.adds_noise(run)]
+    if not noisy:
+        raise ExperimentError(
+            f"{directories[0]}: no run here adds noise, so there is no privacy ledger; see aggregation.noise"
+        )
+    spent = [spending(run) for run in noisy]
+    others = [run.label for run in runs if run not in noisy]
+    told = [(one, report.of_run(one.run, one)) for one in spent]
+    if unknown := [one.label for one, plan in told if plan is None]:
+        messages().print(
+            f"note: {', '.join(unknown)}: name user-defined classes, whose modules are not imported: what the "
+            f"selection guarantees is not said; give {IMPORT_CLASSES} if you trust them"
+        )
+    echo(report.render(told, format, every, others), nl=False)
+    if figures is not None:
+        from analysis.privacy.figures import draw
+
+        messages().print(f"written: {', '.join(map(str, draw(spent, figures)))}")
+
+
+def bound_privacy(
+    file: Annotated[Path, argument("FILE", "An experiment file.")],
+    overrides: Overrides = None,
+    format: Annotated[
+        Literal["text", "json"], typer.Option(help="json is a list with an object for each point of the sweep.")
+    ] = "text",
+    import_classes: ImportClasses = False,
+    debug: Debug = False,
+) -> None:
+    """What the selection of an experiment guarantees for its clients' privacy, over all of its planned rounds."""
+    from analysis.privacy.report import planned
+    from analysis.tables import to_json
+    from testbed.experiment import load
+    from testbed.experiment.inputs import refuse_unless_imported
+    from testbed.experiment.schema import points
+
+    found = []
+    all_points = list(points(load(file, overrides or []), str(file)))
+    refuse_unless_imported([point.experiment for point in all_points], str(file), import_classes)
+    for point in all_points:
+        label = point.where(str(file))
+        found.append(planned(point.experiment, label, 0))
+        if found[-1].warning:
+            echo(f"warning: {label}: {found[-1].warning}", err=True)
+    if format == "json":
+        rows = [{"experiment": one.label, **one.facts(), "guarantees": one.rows()} for one in found]
+        echo(to_json(rows, indent=1, ascii=True), nl=False)
+        return
+    echo("\n".join(one.text() for one in found), nl=False)

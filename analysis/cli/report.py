@@ -1,0 +1,74 @@
+"""``testbed report``: one page with all that runs have measured, as a file or, while they go on, on loopback."""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.cli.results import Directories, runs_in
+from testbed.cli.invocation import Debug, check_file, examples, flag, option, verb
+from testbed.cli.terminal import echo, messages
+from testbed.errors import ExperimentError
+from testbed.files.names import is_uri
+
+REPORT_EPILOG = examples(
+    "testbed report runs/quickstart",
+    "testbed report runs/quickstart --out report.html --baseline random",
+    "testbed report runs/monday runs/tuesday --out comparison.html",
+    "testbed report runs/quickstart --serve",
+    then="The file needs no network and loads nothing: send it as it is.",
+)
+NAME = "report.html"
+
+
+@verb(REPORT_EPILOG)
+def report(
+    context: typer.Context,
+    directories: Directories,
+    out: Annotated[
+        Path | None, option("FILE", f"The page; default: {NAME} in the first directory (URI: here).", "--out")
+    ] = None,
+    baseline: Annotated[
+        str | None, option("NAME", "The run that the others are compared with; default: the first.")
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        option("TARGET", "Time to 80%, accuracy>=0.8, loss<0.5, perplexity<90, or best; several: repeat it."),
+    ] = None,
+    serve: Annotated[
+        bool, flag("Show the page on this machine while runs go on, at an address that only you know.", "--serve")
+    ] = False,
+    port: Annotated[int, option("N", "With --serve: the port; default: any that is free.", min=0, max=65535)] = 0,
+    debug: Debug = False,
+) -> None:
+    """Write one HTML page of runs: costs, curves, every round client by client, privacy, where numbers come from."""
+    if target:
+        from analysis.comparison.targets import parsed
+
+        parsed(target)  # a typing error is told before anything is read
+    if serve:
+        _serve(directories, out, target or (), baseline, port)
+        return
+    runs = runs_in(directories)
+    beside = Path() if is_uri(directories[0]) else Path(directories[0])
+    page = out or beside / NAME
+    check_file("--out", page)
+    from analysis.report import write
+
+    echo(write(runs, page, target or (), baseline, command=context.obj.again))
+
+
+def _serve(directories: list[str], out: Path | None, targets: Sequence[str], baseline: str | None, port: int) -> None:
+    if out is not None:
+        raise ExperimentError("--serve shows the page and --out writes it: give one of them")
+    if uris := [directory for directory in directories if is_uri(directory)]:
+        raise ExperimentError(f"{uris[0]}: --serve reads directories of this machine; `testbed report` reads URIs once")
+    from analysis.report.server import ReportServer
+
+    server = ReportServer(directories, targets, baseline, port)
+    echo(server.address)
+    messages().print("the page of these runs, for whoever has this address; Ctrl-C ends it")
+    with contextlib.suppress(KeyboardInterrupt):
+        server.serve()

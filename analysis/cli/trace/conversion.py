@@ -1,0 +1,291 @@
+"""``testbed trace convert``: data of other projects become traces."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from analysis.cli.trace.format_options import AVAILABILITY, check_options, check_there, one_of, table_form
+from analysis.cli.trace.output import Force, RoundSeconds, check_target, seconds, summarise
+from analysis.cli.trace.series_conversion import convert_series
+from testbed.cli.invocation import Debug, argument, examples, flag, option
+from testbed.cli.terminal import echo, messages
+from testbed.errors import ExperimentError, TraceError
+
+if TYPE_CHECKING:
+    from testbed.emulation.traces.conversion.collector import Counts, Outside
+    from testbed.emulation.traces.intervals import AvailabilityTrace
+
+CONVERT_EPILOG = examples(
+    "testbed trace convert cached_timers.json --from phone-intervals --out phones.parquet",
+    "testbed trace convert state_traces.json --from flash --out phones.parquet",
+    "testbed trace convert client_behave_trace --from fedscale --out fedscale.parquet",
+    "testbed trace convert client_device_capacity --from fedscale --out capacity.csv",
+    "testbed trace convert rounds.npy --from matrix --round-seconds 5min --out rounds.parquet",
+    "testbed trace convert log.csv --from csv --client-column phone --from-column begin --until-column end --unit min "
+    "--out log.parquet",
+    "testbed trace convert machine_events.csv --from csv --no-header --client-column 2 --from-column 1 "
+    "--until-column 3 --unit us --out machines.parquet",
+    "testbed trace convert spot-traces/availability --from spot --out spot.parquet",
+    "testbed trace convert event_trace.tab --from failure-trace-archive --out nodes.parquet",
+    "testbed trace convert case1.json --from flhetbench --timers cached_timers.json --out case1.parquet",
+    "testbed trace convert ATT-LTE-driving.down --kind bandwidth --out att.txt",
+    "testbed trace convert 5G-logs --kind bandwidth --time-column Timestamp --value-column DL_bitrate --unit kbit/s "
+    "--out traces/5g",
+    "testbed trace convert runs.csv --kind bandwidth --time-column seq_num --value-column Mbps --unit Mbit/s "
+    "--split-column run_num --out traces/runs",
+    "testbed trace convert 5G-logs --kind latency --time-column Timestamp --value-column PINGAVG --unit ms "
+    "--round-trip --out traces/5g-latency",
+)
+
+_FORMATS = tuple(AVAILABILITY)
+_UNITS = "s, ms, us, min, h; bit/s, kbit/s, Mbit/s, Gbit/s, B/s, kB/s, MB/s; s, ms, us; probability, percent"
+
+
+def convert(
+    source: Annotated[Path, argument("SOURCE", "The file to convert, or a folder of files.")],
+    out: Annotated[
+        Path,
+        option(
+            "FILE",
+            "What to write: .parquet or .csv; of another --kind .txt, .csv, .tsv, .log, or a folder if SOURCE is one "
+            "or --split-column is given.",
+        ),
+    ],
+    kind: Annotated[
+        Literal["availability", "bandwidth", "latency", "loss"], typer.Option(help="What is traced.")
+    ] = "availability",
+    format: Annotated[
+        str | None,
+        option(
+            "FORMAT",
+            f"What the file is: {', '.join(_FORMATS)}; of another --kind mahimahi, 3g-log or csv, or found out.",
+            "--from",
+        ),
+    ] = None,
+    outside: Annotated[
+        Literal["repeat", "offline"] | None,
+        typer.Option(
+            help="Outside its own recording a device does the same again, as in FLASH and FedScale (repeat), or is "
+            "offline. (all but matrix)  \\[default: repeat; csv without recorded columns: offline]"
+        ),
+    ] = None,
+    round_seconds: RoundSeconds = None,
+    timers: Annotated[Path | None, option("FILE", "FLASH's cached_timers.json with the phones. (flhetbench)")] = None,
+    client_column: Annotated[
+        str | None,
+        option("NAME", "The column that says whose interval it is, by name or by number from 1; so all columns. (csv)"),
+    ] = None,
+    from_column: Annotated[str | None, option("NAME", "The column with the start of the interval. (csv)")] = None,
+    until_column: Annotated[str | None, option("NAME", "The column with its end. (csv)")] = None,
+    recorded_from_column: Annotated[
+        str | None, option("NAME", "The column with the time since when the client was watched. (csv)")
+    ] = None,
+    recorded_until_column: Annotated[str | None, option("NAME", "The column with the end of that. (csv)")] = None,
+    time_column: Annotated[str | None, option("NAME", "The column with the times. (csv, other kinds)")] = None,
+    value_column: Annotated[str | None, option("NAME", "The column with the values. (csv, other kinds)")] = None,
+    unit: Annotated[str | None, option("UNIT", f"Of times, or of another kind's values: {_UNITS}. (csv)")] = None,
+    time_unit: Annotated[
+        Literal["s", "ms", "us", "min", "h"] | None,
+        typer.Option(help="Of times that are numbers. (csv, other kinds)  \\[default: s]"),
+    ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            metavar="",
+            help="The first row holds names, or data; needed where it can be either. (csv)",
+            show_default=False,
+        ),
+    ] = None,
+    decimal: Annotated[
+        Literal["comma", "point"] | None,
+        typer.Option(
+            help="What stands before the decimals; needed where 1,500, or 1.500 between semicolons, can be 1.5 or "
+            "1500. (csv)"
+        ),
+    ] = None,
+    skip_incomplete: Annotated[
+        bool, flag("Leave out rows without a client or a time, and count them. (csv)", "--skip-incomplete")
+    ] = False,
+    split_column: Annotated[
+        str | None,
+        option("NAME", "Make a trace for each value of this column: a run, a client, a carrier. (csv, other kinds)"),
+    ] = None,
+    average_repeated: Annotated[
+        bool,
+        flag("Average rows with one time, however many there are. (csv, other kinds)", "--average-repeated"),
+    ] = False,
+    rows: Annotated[
+        Literal["until-next", "interval-before"] | None,
+        typer.Option(
+            help="A row's value holds until the next row, or was measured since the row before, as in Pensieve's files "
+            "and in logs of bytes. (csv, other kinds)  \\[default: until-next]"
+        ),
+    ] = None,
+    round_trip: Annotated[bool, flag("Latencies are there and back; half of each is written.", "--round-trip")] = False,
+    bin: Annotated[
+        str | None, option("DURATION", "Packets are counted in steps of this length; default: 100ms. (mahimahi)")
+    ] = None,
+    match: Annotated[str | None, option("PATTERN", "Of a folder, only files called so, e.g. '*.down'.")] = None,
+    force: Force = False,
+    debug: Debug = False,
+) -> None:
+    """Convert data of other projects, and print what was kept and what was dropped.
+
+    FedScale's file of device capacities becomes a table for the `devices` and `links` of experiments.
+    """
+    given = {
+        "--outside": outside,
+        "--round-seconds": round_seconds,
+        "--timers": timers,
+        "--client-column": client_column,
+        "--from-column": from_column,
+        "--until-column": until_column,
+        "--recorded-from-column": recorded_from_column,
+        "--recorded-until-column": recorded_until_column,
+        "--time-column": time_column,
+        "--value-column": value_column,
+        "--unit": unit,
+        "--time-unit": time_unit,
+        "--header": header,
+        "--decimal": decimal,
+        "--skip-incomplete": skip_incomplete or None,
+        "--split-column": split_column,
+        "--average-repeated": average_repeated or None,
+        "--rows": rows,
+        "--round-trip": round_trip or None,
+        "--bin": bin,
+        "--match": match,
+    }
+    if kind != "availability":
+        _refuse_availability(source, kind, has_columns=time_column is not None or value_column is not None)
+        convert_series(source, kind, format, given, out, force)
+        return
+    _refuse_traces(source, client_column, format)
+    if format is None:
+        raise ExperimentError(f"--from: needed with --kind availability; one of {', '.join(_FORMATS)}")
+    check_options(format, given, AVAILABILITY, kind)
+    round_s = seconds(round_seconds, "--round-seconds") if round_seconds is not None else 0.0
+    _convert_availability(source, format, given, round_s, out, force)
+
+
+def _refuse_traces(source: Path, client_column: str | None, format: str | None) -> None:
+    """Raise `TraceError` for a trace that experiments read as it is, unless columns are chosen in it."""
+    if client_column is not None or not source.exists():
+        return
+    from testbed.emulation.traces.conversion.series_formats import refuse_series
+    from testbed.emulation.traces.inspection import trace_in
+
+    if source.is_file() and (what := trace_in(source)):
+        raise TraceError(f"{source}: {what} already; no conversion is needed, {_as_it_is(source, what)}")
+    if format is None:
+        refuse_series(source)
+
+
+def _refuse_availability(source: Path, kind: str, *, has_columns: bool) -> None:
+    """Raise `TraceError` for a trace of availability, or a schedule, where another kind is to be converted.
+
+    Args:
+        source: the file or folder.
+        kind: what is to be converted.
+        has_columns: whether columns are chosen; then a text is a table like any other.
+    """
+    if not source.is_file() or (has_columns and source.suffix != ".parquet"):
+        return
+    from testbed.emulation.traces.inspection import trace_in
+
+    if what := trace_in(source):
+        raise TraceError(f"{source}: {what}, and holds no {kind}; {_as_it_is(source, what)}")
+
+
+def _as_it_is(source: Path, what: str) -> str:
+    """How an experiment names the trace of clients that is in a file."""
+    model = "schedule" if "schedule" in what else "trace"
+    return f"name it as it is: availability: {{model: {model}, path: {source}}}; `testbed trace inspect` shows it"
+
+
+def _convert_availability(
+    source: Path, format: str, given: Mapping[str, Any], round_s: float, out: Path, force: bool
+) -> None:
+    check_target(out, force, source)
+    check_there(source)
+    from analysis import trace_report
+
+    if format == "fedscale":
+        from testbed.emulation.traces.conversion import fedscale
+
+        clients = fedscale.read(source)
+        if fedscale.is_capacity(clients):
+            _write_capacity(*fedscale.capacity(clients, str(source)), out)
+            return
+        found, counts = fedscale.behaviour(clients, str(source), given["--outside"] or "repeat")
+    else:
+        found, counts = _converted(format, source, given, round_s)
+    found.write(out)
+    echo(trace_report.counts_text(counts), nl=False)
+    if short := counts.get("devices_seen_for_less_than_half_the_horizon"):
+        messages().print(
+            f"note: {short} of {len(found)} devices have intervals in less than half of the horizon, and are offline "
+            "in the rest; if they were not watched there, say so by --recorded-from-column and "
+            "--recorded-until-column, or --outside repeat",
+            markup=False,
+        )
+    summarise(found, out)
+
+
+def _converted(
+    format: str, source: Path, given: Mapping[str, Any], round_s: float
+) -> "tuple[AvailabilityTrace, Counts]":
+    from testbed.emulation.traces.conversion import csv_intervals, failure_archive, flash, flhetbench, matrix, spot
+
+    if format == "matrix":
+        return matrix.convert(source, round_s)
+    if format == "csv":
+        from testbed.emulation.traces.timestamps import TIME_UNITS
+
+        client, begin, end = (given[f"--{name}-column"] for name in ("client", "from", "until"))
+        unit = None if given["--unit"] is None else one_of("--unit", given["--unit"], TIME_UNITS)
+        recorded = given["--recorded-from-column"], given["--recorded-until-column"]
+        if (recorded[0] is None) != (recorded[1] is None):
+            raise ExperimentError("--recorded-from-column, --recorded-until-column: give both, or none")
+        columns = None if recorded[0] is None else recorded
+        return csv_intervals.convert(
+            source,
+            client,
+            begin,
+            end,
+            unit,
+            recorded_columns=columns,
+            outside=given["--outside"],
+            form=table_form(given),
+            skip_incomplete=bool(given["--skip-incomplete"]),
+        )
+    outside: Outside = given["--outside"] or "repeat"
+    if format == "flhetbench":
+        check_there(given["--timers"])
+        return flhetbench.convert(source, given["--timers"], outside)
+    converters = {
+        "phone-intervals": flash.convert_timers,
+        "flash": flash.convert_events,
+        "spot": spot.convert,
+        "failure-trace-archive": failure_archive.convert,
+    }
+    return converters[format](source, outside)
+
+
+def _write_capacity(table: Any, counts: "Counts", out: Path) -> None:
+    import pyarrow as pa
+
+    from analysis import trace_report
+    from testbed.files import parquet as parquet_files
+    from testbed.files.atomic import atomic_write
+
+    with atomic_write(out, lambda reason: TraceError(f"{out}: cannot be written: {reason}")) as file:
+        if out.suffix == ".csv":
+            file.write(table.to_csv(index=False).encode())
+        else:
+            parquet_files.write_table(pa.Table.from_pandas(table, preserve_index=False), file)
+    echo(trace_report.counts_text(counts), nl=False)
+    echo(f"{out}: capacities of {len(table)} clients: {', '.join(table.columns)}")

@@ -1,0 +1,97 @@
+"""``testbed trace convert --kind bandwidth``, ``latency``, ``loss``: what is one number over time."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.cli.trace.format_options import SERIES, check_options, check_there, one_of, table_form
+from analysis.cli.trace.output import check_target, check_target_folder, seconds
+from testbed.cli.terminal import echo, messages
+from testbed.errors import ExperimentError
+
+if TYPE_CHECKING:
+    from testbed.emulation.traces.conversion.csv_series import SeriesColumns
+    from testbed.emulation.traces.series import Kind
+
+_SUFFIXES = (".txt", ".csv", ".tsv", ".log")
+
+
+def convert_series(
+    source: Path, name: str, format: str | None, given: Mapping[str, Any], out: Path, force: bool
+) -> None:
+    """Convert a file or folder, and print what was kept and dropped.
+
+    Args:
+        source: the file or folder.
+        name: of the kind.
+        format: of the source; None: it is found out.
+        given: the options by their names; None: not given.
+        out: the file or folder to write.
+        force: overwrite it.
+
+    Raises:
+        ExperimentError, TraceError: one line.
+    """
+    from analysis import trace_report
+    from testbed.emulation.traces.conversion import series_formats
+    from testbed.emulation.traces.series import BANDWIDTH, KINDS, ROWS_NOTE
+
+    kind = KINDS[name]
+    formats = {one: reads for one, reads in SERIES.items() if one == "csv" or name == "bandwidth"}
+    match, split = given["--match"], given["--split-column"]
+    has_columns = given["--time-column"] is not None or given["--value-column"] is not None
+    if source.exists() and format in (None, *formats):
+        series_formats.refuse_traces(source, match, kind, has_columns=has_columns or format == "mahimahi")
+    if format is None:
+        check_there(source)
+        format = series_formats.detected(source, match, kind)
+    check_options(format, given, formats, name)
+    chosen = one_of("--from", format, series_formats.FORMATS)
+    bin_s = seconds(given["--bin"], "--bin") if given["--bin"] is not None else None
+    columns = _columns(kind, given) if format == "csv" else None
+    if match is not None and not source.is_dir():
+        raise ExperimentError(f"--match: has no effect with a file; {source} is one")
+    check_there(source)
+    into_folder = source.is_dir() or split is not None
+    if into_folder:
+        why = f"{source} is a folder" if source.is_dir() else "--split-column makes several traces"
+        check_target_folder(out, force, source, why, _SUFFIXES)
+    else:
+        check_target(out, force, source, _SUFFIXES)
+    converter = series_formats.converter(kind, chosen, columns, bin_s)
+    traces, counts = series_formats.convert_all(source, match, out, kind, converter, into_folder=into_folder)
+    echo(trace_report.counts_text(counts), nl=False)
+    if columns is not None and not columns.average_repeated and counts["rows_with_repeated_times"]:
+        messages().print(f"note: {_repeated_note(counts, split)}", markup=False)
+    if columns is not None and kind is BANDWIDTH and given["--rows"] is None:
+        messages().print(f"note: {ROWS_NOTE.format('--rows interval-before')}", markup=False)
+    echo(f"{out}: {traces} {'traces' if traces > 1 else 'trace'} of {name}, {kind.unit}, read as {format}")
+
+
+def _repeated_note(counts: Mapping[str, int], split: str | None) -> str:
+    """How many rows were averaged although nobody has said that they belong together."""
+    rows = f"{counts['rows_with_repeated_times']} of {counts['rows']} rows"
+    several = "" if split else "if they are of several runs or clients, --split-column NAME makes a trace of each; "
+    return (
+        f"{rows} have the time of the row before, and the mean of rows with one time was taken; {several}"
+        "--average-repeated says that the mean is meant"
+    )
+
+
+def _columns(kind: "Kind", given: Mapping[str, Any]) -> "SeriesColumns":
+    from testbed.emulation.traces.conversion import csv_series
+
+    unit = one_of("--unit", given["--unit"], tuple(csv_series.UNITS[kind.name]))
+    if given["--round-trip"] and kind.name != "latency":
+        raise ExperimentError(f"--round-trip: has no effect with --kind {kind.name}; leave it out")
+    return csv_series.SeriesColumns(
+        time=given["--time-column"],
+        value=given["--value-column"],
+        unit=unit,
+        time_unit=given["--time-unit"],
+        rows=given["--rows"] or "until-next",
+        round_trip=bool(given["--round-trip"]),
+        split=given["--split-column"],
+        average_repeated=bool(given["--average-repeated"]),
+        form=table_form(given),
+    )

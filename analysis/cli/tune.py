@@ -1,0 +1,105 @@
+"""``testbed tune``: the values of a grid compared by accuracy, and the experiment with the best of them."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from testbed.cli.invocation import (
+    Debug,
+    ExperimentFile,
+    Invocation,
+    Overrides,
+    Quiet,
+    check_file,
+    examples,
+    flag,
+    option,
+    quoted,
+    verb,
+)
+from testbed.cli.terminal import echo, messages
+from testbed.errors import ExperimentError
+from testbed.signals import stop_code
+
+TUNE_EPILOG = examples(
+    "testbed tune experiment.yaml --grid workload.learning_rate=0.1,0.03,0.01,0.003,0.001,0.0003,0.0001",
+    "testbed tune experiment.yaml --grid workload.learning_rate=0.1,0.03 --rounds 50 --seeds 1,2,3 --write best.yaml",
+    "testbed tune experiment.yaml --grid workload.learning_rate=0.1,0.03 --grid workload.momentum=0,0.9 --by best",
+    then="The runs are those of a sweep, and stay: --resume, `testbed compare` and `testbed plot` read them.",
+)
+
+
+@verb(TUNE_EPILOG, imports=True)
+def tune(
+    context: typer.Context,
+    file: ExperimentFile,
+    grid: Annotated[
+        list[str],
+        option("KEY=V1,V2,...", "A key of the experiment and the values to try; given again, all combinations."),
+    ],
+    overrides: Overrides = None,
+    seeds: Annotated[
+        str | None, option("S1,S2,...", "Seeds to run each value with; default: that of the experiment.")
+    ] = None,
+    rounds: Annotated[int | None, option("R", "Rounds of each run; default: those of the experiment.", min=1)] = None,
+    by: Annotated[
+        Literal["final", "best"], typer.Option(help="Which accuracy decides: the last measured, or the highest.")
+    ] = "final",
+    write: Annotated[Path | None, option("FILE", "Write the experiment with the best value here.")] = None,
+    out: Annotated[
+        Path | None, option("DIR", "Directory of the runs; default: runs/ and the experiment's name with -tune.")
+    ] = None,
+    network: Annotated[
+        Literal["ray", "in-process"] | None, typer.Option(help="in-process: no Ray, everything in this process.")
+    ] = None,
+    resume: Annotated[bool, flag("Resume the runs that are there; finished ones stay.", "--resume")] = False,
+    format: Annotated[Literal["text", "markdown", "csv", "json"], typer.Option(help="How to print it.")] = "text",
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Run an experiment with each value of a grid and say which gives the highest accuracy: a mean over the seeds, with
+    its 95% interval.
+
+    Where the experiment has a sweep of its own, each of its points has a best value of its own.
+    """
+    from testbed.experiment import grid as grids
+    from testbed.experiment import load
+
+    keys = [grids.key_of(one) for one in grid]
+    given = [*(overrides or []), *([f"cluster.network={quoted(network)}"] if network else [])]
+    plain = load(file, given)
+    swept = [*grid, *([f"seed={seeds}"] if seeds else [])]
+    shorter = [f"rounds={rounds}"] if rounds else []
+    experiment = load(file, [*given, *shorter, *(grids.as_sweep(one) for one in swept)])
+    grids.require_searchable(plain, keys, seeds)
+    if write is not None and write.exists():
+        raise ExperimentError(f"--write {write}: is there already; give another file")
+    if write is not None:
+        check_file("--write", write)
+    console = messages()
+    try:
+        # From here on it takes seconds to import what is needed.
+        from analysis.comparison import tuning
+        from testbed.cli.progress import display_for
+        from testbed.experiment.schema import points
+        from testbed.files.names import file_name
+        from testbed.records import RunRecords
+        from testbed.running import run_all
+
+        directory = out or Path("runs") / file_name(f"{experiment.name}-tune")
+        with display_for(console, quiet) as observer:
+            paths = run_all(experiment, directory, where=str(file), resume=resume, observer=observer)
+        values = [point.values for point in points(experiment, str(file))]
+        frame = tuning.tuned(list(zip(values, map(RunRecords, paths), strict=True)), keys, by)
+    except KeyboardInterrupt:
+        invocation: Invocation = context.obj
+        console.print(f"stopped; resume with: {invocation.resuming}")
+        raise typer.Exit(stop_code()) from None
+    if not quiet:
+        console.print()
+    echo(tuning.render(frame, keys, format), nl=False)
+    if write is not None:
+        tuning.write(plain, tuning.best_values(frame, keys), write)
+        console.print(f"\nwritten: {write}")
+    console.print(f"\nrecords: {directory}")

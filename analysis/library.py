@@ -1,0 +1,103 @@
+"""Results of runs for notebooks, scripts and `testbed run`: tables, findings and the page, by directories.
+
+`from testbed import compare, compare_targets, findings, report` are services of this module. Libraries that take
+seconds to import (pandas, matplotlib) are imported when a function is called.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.records.mirror import runs_below
+
+__all__ = ["compare", "compare_targets", "findings", "report"]
+
+if TYPE_CHECKING:
+    import pandas
+
+    from analysis.findings import Finding
+    from testbed.records import RunRecords
+
+
+def compare(
+    runs: str | Path | Sequence[str | Path], baseline: str | None = None, group_by: Sequence[str] = ()
+) -> "pandas.DataFrame":
+    """The overhead table of the runs at or below some directories; see `analysis.comparison.overhead.compare`.
+
+    Raises `RunError` when there are no runs and `ExperimentError` for a baseline or a key that is not among them.
+    """
+    from analysis.comparison import overhead
+
+    return overhead.compare(runs_below([runs] if isinstance(runs, str | Path) else runs), baseline, group_by=group_by)
+
+
+def report(
+    runs: str | Path | Sequence[str | Path],
+    out: str | Path = "report.html",
+    targets: Sequence[str] = (),
+    baseline: str | None = None,
+) -> Path:
+    """Write the page of the runs at or below some directories; see `analysis.report.write`. Returns its path.
+
+    Raises as `compare` does, and `ExperimentError` where `out` is a folder.
+    """
+    from analysis.report import write
+
+    return write(runs_below([runs] if isinstance(runs, str | Path) else runs), Path(out), targets, baseline)
+
+
+def compare_targets(
+    runs: str | Path | Sequence[str | Path],
+    targets: Sequence[str] | None = None,
+    baseline: str | None = None,
+    smooth: int = 1,
+) -> "pandas.DataFrame":
+    """Time, rounds and traffic to targets such as ``80%`` of the runs at or below some directories.
+
+    See `analysis.comparison.time_to_target.compare_targets`; without targets it is the best that all runs reach.
+
+    Raises `RunError` when there are no runs and `ExperimentError` for what is no target, or was not measured.
+    """
+    from analysis.comparison import time_to_target
+
+    found = runs_below([runs] if isinstance(runs, str | Path) else runs)
+    return time_to_target.compare_targets(found, targets, baseline, smooth)
+
+
+def findings(
+    runs: str | Path | Sequence[str | Path], baseline: str | None = None, group_by: Sequence[str] = ()
+) -> "list[Finding]":
+    """The findings of the runs at or below some directories, the worst first; see `analysis.findings.findings`.
+
+    Args:
+        runs: directories, or URIs of them.
+        baseline, group_by: as of `compare`, of whose rows the findings have the labels.
+
+    Returns:
+        all findings; each has `code`, `text`, `rows` (labels; empty: all rows) and `keys`.
+
+    Raises:
+        RunError: there are no runs.
+        ExperimentError: one of `group_by` is not a key of theirs.
+    """
+    from analysis.comparison.time_to_target import targets_beside
+    from analysis.findings import findings as found_in
+
+    below = runs_below([runs] if isinstance(runs, str | Path) else runs)
+    targets, _ = targets_beside(below, baseline, group_by=group_by)
+    return found_in(below, baseline, group_by=group_by, targets=targets)
+
+
+def table_of(runs: "Sequence[RunRecords]") -> str:
+    """The overhead table of some runs with its findings, as text for a terminal.
+
+    Raises:
+        TestbedError: no table can be made of them, e.g. because the baseline is not clear.
+    """
+    from analysis.comparison import overhead
+    from analysis.comparison.time_to_target import targets_beside
+    from analysis.findings import findings as found_in
+    from analysis.findings import render
+
+    frame, (targets, _) = overhead.compare(list(runs)), targets_beside(list(runs))
+    return render(frame, found_in(list(runs), targets=targets), targets=targets)

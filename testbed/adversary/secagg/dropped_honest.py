@@ -1,0 +1,56 @@
+"""A malicious server that sums the fewest honest clients that the threshold allows: it declares the others dropped out.
+
+No client sees a difference to real drop-outs: a server that follows the protocol names survivors in the same way. The
+sum keeps t survivors. Its own clients count among them, so that with t - 1 of these the sum is the victim's update and
+updates that the server knows. Bonawitz et al., CCS 2017, section 6.2, accept this: t is what bounds it. Who selects the
+participants does not matter, so that Lotto does not stop it either; with whole batches the clients refuse.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
+from testbed.adversary.victims import VictimOptions, drawn_victim
+from testbed.aggregation.secagg.round import SecAggRound
+from testbed.aggregation.secagg.server import SecAgg
+from testbed.arrays import Ids
+from testbed.errors import RoundAborted
+
+
+class DropHonest(AggregationMisbehaviour, SecAgg):
+    """Keeps its own clients and one victim, and as few further honest clients as the threshold allows."""
+
+    name: ClassVar[str] = "drop-honest"
+    applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
+
+    def choose_survivors(self, state: SecAggRound) -> Ids:
+        """As the honest server's, without the honest clients that are not needed; without a victim all of them."""
+        survivors, round_ = super().choose_survivors(state), state.start
+        named: int | None = self.context.options_of(DropHonest).victim
+        victim = drawn_victim(named, survivors.tolist(), self.dishonest, round_.randomness, round_.number)
+        if not self.attacking or victim is None:
+            return survivors
+        kept = survivors
+        for client in survivors.tolist():
+            if client != victim and client not in self.dishonest:
+                fewer = kept[kept != client]
+                kept = fewer if self._is_enough(state, fewer) else kept
+        dropped = len(survivors) - len(kept)
+        if dropped:
+            honest = len(kept) - int(np.isin(kept, list(self.dishonest)).sum())
+            others = f"client {victim} is summed with {honest - 1} honest ones"
+            self.record_attack(DropHonest, f"claimed that {dropped} clients dropped out: {others}")
+        return kept
+
+    @staticmethod
+    def _is_enough(state: SecAggRound, survivors: Ids) -> bool:
+        """Whether the sum over these clients can still be unmasked, as far as the graph says."""
+        if len(survivors) < state.graph.min_survivors:
+            return False
+        try:
+            state.graph.check_recoverable(state.shared, survivors)
+        except RoundAborted:
+            return False
+        return True

@@ -1,0 +1,81 @@
+"""What the servers of secure aggregation check, whichever protocol: what clients sign, and that enough are left."""
+
+from testbed.aggregation.contract import AggregationParameters, AggregationRound
+from testbed.aggregation.kit.server_round import record_misbehaviour
+from testbed.crypto import remembered
+from testbed.emulation.compute.cost import meter
+from testbed.errors import ProtocolError, RoundAborted
+from testbed.network import Replies
+from testbed.training import training_digest
+
+
+def digest_of_training(model_binding: str, round_: AggregationRound) -> bytes:
+    """What clients sign of what they were asked to train; empty with ``model_binding: none``."""
+    if model_binding == "none":
+        warn_of_weak_binding(round_)
+        return b""
+    if round_.training is not None:
+        return training_digest(round_.training, anew=True)
+    if round_.experiment_id is not None:
+        raise RoundAborted("no-training", "the server that verifies signatures must know what it asked to train")
+    return b""
+
+
+def warn_of_weak_binding(round_: AggregationRound) -> None:
+    """Record that nobody notices whether clients were sent the same model."""
+    detail = "clients do not sign the model that they were sent; a malicious server may send each another one"
+    round_.network.record_event("server", "weak-binding", detail)
+
+
+def verify(round_: AggregationRound, client: int, domain: bytes, content: bytes, signature: bytes) -> None:
+    """Raise `ProtocolError` unless `client` has signed `content` for `domain` in this experiment."""
+    if round_.experiment_id is None:
+        return
+    meter("ed25519.verify")
+    remembered.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)
+
+
+def at_least(least: int, count: int, replies: Replies, what: str) -> None:
+    """Raise `RoundAborted` when `count` clients are fewer than `least`; refusals among the replies say why."""
+    if count < least:
+        raise RoundAborted("below-threshold", f"{count} of {least} needed {what}{refusals_in(replies)}")
+
+
+def refusals_in(replies: Replies) -> str:
+    """Return the names of the checks by which clients have refused, for the end of a sentence; empty: nobody has."""
+    refusals = sorted({refusal.check for refusal in replies.missing.refusals})
+    return f"; refusals: {', '.join(refusals)}" if refusals else ""
+
+
+def check_equal_weights(parameters: AggregationParameters, weight: float, survivors: int) -> None:
+    """Raise `RoundAborted` where all updates weigh the same and the weights of so many sum to anything else."""
+    if parameters.weights == "equal" and weight != survivors:
+        raise RoundAborted("implausible-sum", f"{survivors} equal weights sum to {weight}")
+
+
+def valid_signatures(
+    round_: AggregationRound, replies: Replies, domain: bytes, content: bytes, what: str
+) -> dict[int, bytes]:
+    """Collect the signatures of the clients that have signed the same.
+
+    Other clients are recorded as misbehaving.
+
+    Args:
+        round_: the round.
+        replies: answers with a `signature`.
+        domain: of the signatures.
+        content: to be signed by all.
+        what: the stage, for the records.
+
+    Returns:
+        The signatures by client.
+    """
+    signed = {}
+    for client, answer in replies.valid().items():
+        try:
+            verify(round_, client, domain, content, answer.signature)
+        except ProtocolError as error:
+            record_misbehaviour(round_, client, f"{what}: {error}")
+            continue
+        signed[client] = answer.signature
+    return signed

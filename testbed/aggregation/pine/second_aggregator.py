@@ -1,0 +1,171 @@
+"""The side of `pine` that is the second aggregator: prepare the reports, and sum the valid ones, once.
+
+It need be no participant of the round, so all that it knows of the clients is what the server says, and that their
+shares open: only for what those clients were told, too (`context_digest`).
+"""
+
+from typing import ClassVar
+
+from testbed.aggregation.kit.participant import row
+from testbed.aggregation.kit.serving import ServingClient
+from testbed.aggregation.pine.charges import charge_combine, charge_prepare
+from testbed.aggregation.pine.client import ORDER
+from testbed.aggregation.pine.messages import (
+    SEALING_PURPOSE,
+    AggregateShare,
+    DrawVerifyKey,
+    PreparedReport,
+    PreparedReports,
+    PrepareReports,
+    ReportFrom,
+    SumReports,
+    VerifyKey,
+    context_digest,
+    open_share,
+)
+from testbed.aggregation.pine.parameters import PineParameters
+from testbed.crypto import InvalidProof, InvalidShares, OpeningFailed, field64
+from testbed.crypto.field64 import ELEMENT_BYTES, Elements
+from testbed.crypto.pine import PineVdaf
+from testbed.emulation.compute.cost import meter
+from testbed.errors import Refusal
+from testbed.parties.client import Client, StageTable, handles
+
+HELPER = 1
+"""Its number among the aggregators."""
+
+
+class PineHelper(ServingClient):
+    """The helper in one round.
+
+    Attributes:
+        key: of both aggregators.
+        asked: the question that brought the reports.
+        vdaf: what they are of.
+        accepted: by client, its share of a valid report, sealed no more.
+        total: `(D,)` the sum of its shares of all valid reports.
+    """
+
+    PROTOCOL: ClassVar[str] = "pine"
+    UNBOUND: ClassVar[str] = "the reports are not bound to what the clients were asked to train"
+    STAGES: ClassVar[StageTable] = StageTable(
+        start="new",
+        rows={
+            DrawVerifyKey: row("new", "drawn", ORDER),
+            PrepareReports: row("drawn", "prepared", ORDER),
+            SumReports: row("prepared", "summed", ORDER),
+        },
+    )
+    parameters: PineParameters
+    key: bytes
+    asked: PrepareReports
+    vdaf: PineVdaf
+    total: Elements
+
+    def __init__(self, client: Client, parameters: PineParameters) -> None:
+        super().__init__(client, parameters)
+        self.batches = parameters.batch_policy(self.environment.batches)
+        self.accepted: dict[int, bytes] = {}
+
+    # -- DrawVerifyKey ------------------------------------------------------------------------------------------------
+
+    @handles(DrawVerifyKey)
+    def on_draw_verify_key(self, message: DrawVerifyKey) -> VerifyKey:
+        """Draw the key, which a leader that has seen reports could choose to learn of them; serve once in a round."""
+        with self.progress.answering(message, message.round):
+            if self.number != self.parameters.helper:
+                raise Refusal("pine.not-the-helper", "asked to be the helper, which is another client")
+            self.check_not_served(message.round)
+            self.serve(message.round)
+            self.key = self.secret("pine verify key")
+            return VerifyKey(self.key)
+
+    # -- PrepareReports -----------------------------------------------------------------------------------------------
+
+    @handles(PrepareReports)
+    def on_prepare_reports(self, message: PrepareReports) -> PreparedReports:
+        """Which reports are valid, by both aggregators' shares."""
+        with self.progress.answering(message, message.round):
+            self.check_told(message)
+            self.check_reports(message)
+            self.asked, self.vdaf = message, self.parameters.vdaf(message.dimension)
+            context = context_digest(
+                self.environment.experiment_id, self.round, message.participants, message.training, message.agreed,
+                self.number, message.dimension, self.vdaf,
+            )  # fmt: skip
+            self.environment.look_up([report.client for report in message.reports])
+            nonces: set[bytes] = set()
+            answers = []
+            for report in message.reports:
+                answers.append(self.answer_to(report, nonces, context))
+                nonces.add(report.nonce)
+            return PreparedReports(answers)
+
+    def check_reports(self, message: PrepareReports) -> None:
+        """Refuse reports that no honest server passes on."""
+        clients = {report.client for report in message.reports}
+        if len(clients) != len(message.reports) or len(clients) > message.participants:
+            raise Refusal("pine.foreign-report", "two reports of a client, or more than there are participants")
+        if max(clients, default=0) >= self.environment.population:
+            raise Refusal("pine.foreign-report", "a report of somebody who is no client")
+        if message.agreed and not clients <= set(message.agreed):
+            raise Refusal("pine.foreign-report", "a report of a client that is not on the agreed list")
+        if not message.dimension:
+            raise Refusal("pine.wrong-size", "updates of no parameters")
+
+    def answer_to(self, report: ReportFrom, nonces: set[bytes], context: bytes) -> PreparedReport:
+        """What is said of one report, which counts if it is valid."""
+        if report.nonce in nonces:
+            return PreparedReport(report.client, rejected="pine.replayed-report")
+        try:
+            share = self.opened(report, context)
+            charge_prepare(self.vdaf, HELPER)
+            prepared = self.vdaf.prepare(HELPER, self.key, report.nonce, report.public, share)
+            charge_combine(self.vdaf)
+            seeds = self.vdaf.combined(report.prepared, prepared.share)
+            if seeds != prepared.seeds:
+                raise InvalidProof("its parts of the joint randomness are not those of its shares")
+        except OpeningFailed:
+            return PreparedReport(report.client, rejected="pine.bad-share")
+        except InvalidShares:
+            return PreparedReport(report.client, rejected="pine.malformed-report")
+        except InvalidProof:
+            return PreparedReport(report.client, rejected="pine.invalid-report")
+        meter("field64.add", self.vdaf.dimension)
+        self.total = field64.add(self.total, prepared.output) if self.accepted else prepared.output
+        self.accepted[report.client] = share
+        return PreparedReport(report.client, seeds)
+
+    def opened(self, report: ReportFrom, context: bytes) -> bytes:
+        """The share that a client has sealed for this helper, in this context; raises `OpeningFailed`."""
+        pair_key = self.shared_key(report.client, SEALING_PURPOSE)
+        meter("x25519.agree")
+        meter("aead.open")
+        meter("aead.byte", len(report.helper))
+        return open_share(
+            pair_key, report.client, self.number, report.nonce, report.public, report.helper, context
+        )  # fmt: skip
+
+    # -- SumReports ---------------------------------------------------------------------------------------------------
+
+    @handles(SumReports)
+    def on_sum_reports(self, message: SumReports) -> AggregateShare:
+        """The sum of its shares of these reports; of one set in a round, as two sums' difference is an update."""
+        with self.progress.answering(message, message.round):
+            named = set(message.clients)
+            if len(named) != len(message.clients) or not named <= self.accepted.keys():
+                raise Refusal("pine.foreign-report", "a client twice, or one without a valid report")
+            fewest = self.parameters.fewest(self.asked.participants)
+            if len(named) < fewest:
+                raise Refusal("pine.too-few", f"{len(named)} reports, never fewer than {fewest}")
+            self.batches.check_survivors(message.clients)
+            return AggregateShare(field64.to_bytes(self.summed(named)))
+
+    def summed(self, named: set[int]) -> Elements:
+        """`(D,)` the sum of its shares of these: of all, without the others."""
+        total = self.total
+        for client in sorted(self.accepted.keys() - named):
+            meter("xof.byte", ELEMENT_BYTES * self.vdaf.measurement_length)
+            meter("field64.add", self.vdaf.dimension)
+            total = field64.subtract(total, self.vdaf.helper_output(self.accepted[client]))
+        return total

@@ -1,0 +1,82 @@
+"""The `testbed` command, a thin layer over the library; its verbs are entry points (`verbs`)."""
+
+import atexit
+import gc
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from testbed.cli.invocation import Invocation, examples, option, report_error
+from testbed.cli.terminal import echo
+from testbed.cli.verbs import Verbs
+from testbed.plugins.classes import importing_classes
+from testbed.signals import stopping_on_signals
+from testbed.version import VERSION
+
+_EPILOG = examples(
+    "testbed validate examples/quickstart.yaml",
+    "testbed run examples/quickstart.yaml --out runs/quickstart",
+    "testbed compare runs/quickstart --format markdown",
+    "testbed plot runs/quickstart --out figures",
+    then="Exit codes: 0 done, 2 bad input, 3 run failed, 4 no round completed, 130 stopped (by signal: 129, 143).",
+)
+
+app = typer.Typer(
+    cls=Verbs,
+    name="testbed",
+    help="Emulate secure participant selection in federated learning, and measure what it costs.",
+    epilog=_EPILOG,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        echo(f"testbed {VERSION}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    context: typer.Context,
+    version: Annotated[
+        bool, option("", "Print the version and exit.", "--version", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        echo(context.get_help())
+        raise typer.Exit(2)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with `arguments` (default: those of this process); returns the exit code, never raises.
+
+    0: done; 2: bad input; 3: the run failed; 4: no round completed; 130, 143, 129: stopped by SIGINT, SIGTERM, SIGHUP.
+    """
+    if arguments is None:  # the process ends with it
+        atexit.register(_end_sooner)
+    invocation = Invocation(tuple(sys.argv[1:] if arguments is None else arguments))
+    try:
+        with stopping_on_signals(), importing_classes(False):  # but for `runs_code` and --import-classes
+            return _invoked(invocation)
+    except (Exception, KeyboardInterrupt) as error:
+        return report_error(error, invocation)
+
+
+def _end_sooner() -> None:
+    """Python need not look through torch for circles: half a second. What is left then, triton calls a leak."""
+    if "triton" not in sys.modules:
+        gc.freeze()
+
+
+def _invoked(invocation: Invocation) -> int:
+    try:
+        code = app(args=list(invocation.arguments), prog_name="testbed", standalone_mode=False, obj=invocation)
+        sys.stdout.flush()
+    except SystemExit as end:  # typer's, when the reader of our output has gone
+        return end.code if isinstance(end.code, int) else 1
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,117 @@
+"""The verbs of the `testbed` command: entry points of the group ``sortition_testbed.commands``, imported when called.
+
+An entry point ``compare = "...:compare"`` names the `Verb` that ``testbed compare`` calls, or a group of commands (a
+`typer.Typer`). Packages of other people add verbs by the same group.
+"""
+
+from collections.abc import Iterator, MutableMapping
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from testbed.cli.invocation import Verb
+from testbed.errors import InstallationError, reason
+from testbed.plugins.entry_points import all_points, own_points, owner
+
+GROUP = "sortition_testbed.commands"
+
+PANELS = {
+    "Run": ("run", "validate", "list", "new", "flower", "status", "tune", "schema", "data"),
+    "Look at results": ("compare", "plot", "report", "dropouts", "metrics", "privacy", "timeline", "reproduce"),
+    "Traces and costs": ("calibrate", "trace"),
+    "Clusters": ("submit", "cluster", "jobs"),
+    "Attack and bound": ("attack", "bound", "plan"),
+}
+"""The contents of `testbed --help`: its panels, and the order of the verbs in each."""
+OTHERS = "Other packages"
+
+_PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+
+
+class Verbs(TyperGroup):
+    """The group of all verbs, each imported when it is needed: to be called, or for its line in the help."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()
+
+
+class _Commands(MutableMapping[str, Any]):
+    """The verbs by name, in the order of the help."""
+
+    def __init__(self) -> None:
+        self._added: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        ours = own_points(GROUP)
+        yield from (name for name in _PANEL_OF if name in ours)
+        yield from sorted({*ours, *_others(), *self._added} - _PANEL_OF.keys())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._added:
+            self._added[name] = self._loaded(name)
+        return self._added[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._added[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._added[name]
+
+    @staticmethod
+    def _loaded(name: str) -> Any:
+        point = own_points(GROUP).get(name)
+        if point is not None:
+            return _command(name, point.load())
+        return _foreign(name, _others()[name])
+
+
+def _others() -> dict[str, list[EntryPoint]]:
+    """The verbs of other packages, by name: one entry point each, unless packages contend for a name."""
+    ours = own_points(GROUP)
+    points: dict[str, list[EntryPoint]] = {}
+    for point in all_points(GROUP)[0]:
+        if point.name not in ours:
+            points.setdefault(point.name, []).append(point)
+    return points
+
+
+def _foreign(name: str, points: list[EntryPoint]) -> Any:
+    """A verb of another package; where it cannot be had, a verb that says why."""
+    origins = [" ".join(owner(point)).rstrip() for point in points]
+    if len(points) > 1:
+        return _refusing(name, f"offered by {' and '.join(sorted(origins))}; uninstall all but one")
+    try:
+        return _command(name, points[0].load())
+    except (Exception, SystemExit) as error:  # a stranger's module raises whatever comes
+        why = f"of {origins[0]}, cannot be imported: {type(error).__name__}: {reason(str(error))}"
+        return _refusing(name, why)
+
+
+def _refusing(name: str, why: str) -> Any:
+    def refuse() -> None:
+        raise InstallationError(f"testbed {name}: {why}")
+
+    refuse.__doc__ = f"Not usable: {why}."
+    return _command(name, Verb(refuse))
+
+
+def _command(name: str, verb: Any) -> Any:
+    """What typer makes of a `Verb` or of a group of commands, with its name and its panel of the help."""
+    app = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
+    app.callback()(lambda: None)  # so that typer makes a group, also of a single command
+    panel = _PANEL_OF.get(name, OTHERS)
+    if isinstance(verb, typer.Typer):
+        app.add_typer(verb, name=name, rich_help_panel=panel)
+    elif isinstance(verb, Verb):
+        app.command(name, epilog=verb.epilog, rich_help_panel=panel)(verb.call)
+    else:
+        raise TypeError(f"{verb!r} is neither a Verb of testbed.cli.invocation nor a typer.Typer")
+    made: Any = get_command(app)
+    return made.commands[name]

@@ -1,0 +1,48 @@
+"""Check that a workload, and the protocols' clients, can train as the ``workload`` section says."""
+
+from collections.abc import Sequence
+
+from testbed.errors import ExperimentError
+from testbed.experiment.schema import Experiment
+from testbed.parties.client import RoleSpec
+from testbed.training import Trainer
+from testbed.workload.client_algorithm import ClientAlgorithm
+from testbed.workload.contract import BatchedWorkload, ProximalWorkload, Workload
+
+
+def check_training(
+    experiment: Experiment, roles: Sequence[RoleSpec], algorithm: ClientAlgorithm | None, workload: Workload
+) -> None:
+    """Raise `ExperimentError` where clients are to train as something here does not: together, with a term of
+    FedProx, or with what they keep.
+
+    Args:
+        experiment: one point.
+        roles: the client sides of all protocols of the run.
+        algorithm: what clients make of what they keep; None: they keep nothing.
+        workload: what they learn.
+    """
+    section, protocol = experiment.workload, experiment.aggregation.protocol
+    if section.proximal and (not isinstance(workload, ProximalWorkload) or workload.proximal != section.proximal):
+        raise ExperimentError(
+            f"workload.proximal: {section.dataset} trains without it; leave the key out, or see ProximalWorkload "
+            "in testbed/workload/contract.py"
+        )
+    if algorithm is not None:
+        key = "drift_correction" if section.local_layers is None else "local_layers"
+        _check_trainers(roles, protocol, key, "trains without it")
+    if section.clients_at_once == 1:
+        return
+    if not isinstance(workload, BatchedWorkload) or workload.clients_at_once != section.clients_at_once:
+        raise ExperimentError(
+            f"workload.clients_at_once: {section.dataset} trains one client at a time; leave the key out, or see "
+            "BatchedWorkload in testbed/workload/contract.py"
+        )
+    _check_trainers(roles, protocol, "clients_at_once", "trains each client by itself")
+
+
+def _check_trainers(roles: Sequence[RoleSpec], protocol: str, key: str, how: str) -> None:
+    """Raise `ExperimentError` where a protocol's clients train in a way of their own, which does not know a key."""
+    for spec in roles:
+        if spec.only is None and issubclass(spec.role, Trainer) and spec.role.learn is not Trainer.learn:
+            raise ExperimentError(f"workload.{key}: in {protocol} {spec.role.__name__} {how}; leave the key out")

@@ -1,0 +1,180 @@
+"""Options of different sections that exclude each other: one table, one check, one form of message.
+
+Options of one section that exclude each other are checked by that section, with the same message (`excludes`).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.aggregation import catalogue as aggregations
+from testbed.aggregation.kit.ring_elements import compression_of, noise_of
+from testbed.emulation.availability import Scheduled
+from testbed.emulation.links import Links, Transport
+from testbed.errors import LEAVE_ONE_OUT, excludes
+from testbed.selection import catalogue as selections
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An option of an experiment that others may exclude.
+
+    Attributes:
+        key: its dotted key.
+        chosen: from an experiment to the chosen value as a text, "" where the key alone names it; None: not chosen.
+        values: the values that count as chosen, for the documentation; "": every value but the default.
+    """
+
+    key: str
+    chosen: Callable[[Any], str | None]
+    values: str = ""
+
+    def shown(self, experiment: Any) -> str | None:
+        """Return the key and the chosen value; None where it is not chosen."""
+        value = self.chosen(experiment)
+        return value if value is None else self.key + (f": {value}" if value else "")
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Two options of which an experiment can have one.
+
+    Attributes:
+        option, other: the two.
+        why: the reason; a function where it depends on the experiment.
+        advice: what to do.
+    """
+
+    option: Choice
+    other: Choice
+    why: str | Callable[[Any], str]
+    advice: str = LEAVE_ONE_OUT
+
+
+def check_exclusions(experiment: Any) -> None:
+    """Raise `ValueError` (one line: both keys, why, what to do) for the first exclusion that the experiment breaks.
+
+    Args:
+        experiment: an `Experiment` without a sweep.
+    """
+    for one in EXCLUSIONS:
+        option, other = one.option.shown(experiment), one.other.shown(experiment)
+        if option is not None and other is not None:
+            why = one.why if isinstance(one.why, str) else one.why(experiment)
+            raise excludes(option, other, why, one.advice)
+
+
+def _there(section: Any, name: str = "") -> str | None:
+    """The value of the field `name` of an optional section, "" without a field; None where the section is absent."""
+    return None if section is None else str(getattr(section, name)) if name else ""
+
+
+def _if(condition: bool, value: str = "") -> str | None:
+    return value if condition else None
+
+
+def _other_quorums(experiment: Any) -> str | None:
+    """Stages with a quorum whose answers come one by one in asynchronous rounds."""
+    aggregation = experiment.aggregation
+    single = ("train", *(aggregation.stages if aggregation.asynchronous_buffer == "server" else ()))
+    return next((stage for stage in experiment.time.stage_quorums if stage in single), None)
+
+
+def _transport(experiment: Any) -> str | None:
+    """The transport, where messages may be held back by windows; `auto` decides by the clients' links."""
+    links: Links = experiment.links
+    if isinstance(links.transport, Transport):
+        return _if(links.transport.has_windows, links.transport.preset)
+    if links.transport != "auto":
+        return _if(links.transport != "none", links.transport)
+    free = (links.latency_ms, links.loss, links.buffer_ms) == (0, 0, None)
+    return _if(not free, "auto")
+
+
+def _named(kinds: Iterable[Any]) -> str:
+    """The protocols of these classes of parameters: `a, b or c`."""
+    *others, last = [str(kind.model_fields["protocol"].default) for kind in kinds]
+    return f"{', '.join(others)} or {last}"
+
+
+_BUFFERED = [kind for kind in aggregations.PROTOCOLS if kind.asynchronous_buffer is not None]
+_SINGLE_DRAWS = [kind for kind in selections.PROTOCOLS if kind.draws_singly is not None]
+
+NOISE = Choice("aggregation.noise", lambda one: _there(noise_of(one.aggregation)))
+COMPRESSION = Choice("aggregation.compression", lambda one: _there(compression_of(one.aggregation), "name"))
+SERVER_OPTIMIZER = Choice("aggregation.server_optimizer", lambda one: _there(one.aggregation.server_optimizer, "name"))
+ROBUST = Choice("aggregation.robust", lambda one: _there(getattr(one.aggregation, "robust", None), "rule"))
+SAMPLE_PRIVACY = Choice(
+    "aggregation.protocol",
+    lambda one: _if(one.aggregation.protects_samples, one.aggregation.protocol),
+    "one that protects samples",
+)
+DRIFT_CORRECTION = Choice("workload.drift_correction", lambda one: _there(one.workload.drift_correction, "name"))
+FEDDYN = Choice(
+    "workload.drift_correction",
+    lambda one: _if(_there(one.workload.drift_correction, "name") == "feddyn", "feddyn"),
+    "`feddyn`",
+)
+LOCAL_LAYERS = Choice("workload.local_layers", lambda one: _there(one.workload.local_layers))
+SIMULATED = Choice(
+    "workload.training", lambda one: _if(one.workload.training == "simulated", "simulated"), "`simulated`"
+)
+CLIENTS_AT_ONCE = Choice(
+    "workload.clients_at_once",
+    lambda one: _if(one.workload.clients_at_once > 1, str(one.workload.clients_at_once)),
+)
+CANARIES = Choice("privacy.canaries", lambda one: _there(one.privacy and one.privacy.canaries))
+MEASURED = Choice("time.compute", lambda one: _if(one.time.compute != "modelled", one.time.compute), "`measured`")
+WALL_CLOCK = Choice("time.clock", lambda one: _if(one.time.clock == "wall", "wall"), "`wall`")
+ASYNCHRONOUS = Choice("asynchronous", lambda one: _there(one.asynchronous))
+WHOLE_ROUNDS = Choice(
+    "selection.protocol",
+    lambda one: _if(one.selection.draws_singly is None, one.selection.protocol),
+    f"not {_named(_SINGLE_DRAWS)}",
+)
+UNBUFFERED = Choice(
+    "aggregation.protocol",
+    lambda one: _if(one.aggregation.asynchronous_buffer is None, one.aggregation.protocol),
+    f"not {_named(_BUFFERED)}",
+)
+ADVERSARY = Choice("adversary", lambda one: _there(one.adversary))
+SCHEDULE = Choice(
+    "availability.model", lambda one: _if(isinstance(one.availability, Scheduled), "schedule"), "`schedule`"
+)
+WINDOWS = Choice("links.transport", _transport, "with congestion windows")
+QUORUM = Choice("time.stage_quorums", _other_quorums, "of stages that clients answer one by one")
+
+_KEPT_BY_ROUND = "clients keep their state by rounds that train and sum the same model"
+_NO_TIME = "clients that are trained together take no time of their own that could be measured or waited for"
+
+EXCLUSIONS: tuple[Exclusion, ...] = (
+    Exclusion(ASYNCHRONOUS, WHOLE_ROUNDS, lambda one: one.selection.needs_rounds, f"use {_named(_SINGLE_DRAWS)}"),
+    Exclusion(ASYNCHRONOUS, UNBUFFERED, "the protocol needs whole rounds", f"use {_named(_BUFFERED)}"),
+    Exclusion(ASYNCHRONOUS, NOISE, "the ledger does not account for updates of several rounds in one sum"),
+    Exclusion(ASYNCHRONOUS, DRIFT_CORRECTION, _KEPT_BY_ROUND),
+    Exclusion(ASYNCHRONOUS, LOCAL_LAYERS, _KEPT_BY_ROUND),
+    Exclusion(ASYNCHRONOUS, WALL_CLOCK, "the time at which each client finishes is computed"),
+    Exclusion(ASYNCHRONOUS, ADVERSARY, "its effect on a buffer is not modelled"),
+    Exclusion(ASYNCHRONOUS, SCHEDULE, "a schedule is of rounds"),
+    Exclusion(
+        ASYNCHRONOUS,
+        WINDOWS,
+        "congestion windows are followed only within the stages of a synchronous round",
+        "set links: {transport: none}, or {transport: {preset: tcp, congestion_control: none}} for the headers alone",
+    ),
+    Exclusion(ASYNCHRONOUS, QUORUM, "the server waits for single answers, not for a stage"),
+    Exclusion(CANARIES, SAMPLE_PRIVACY, "it protects single samples, and a canary is a whole update"),
+    Exclusion(CANARIES, COMPRESSION, "a canary is a whole update"),
+    Exclusion(CANARIES, DRIFT_CORRECTION, "a canary is an update alone, without corrections"),
+    Exclusion(CANARIES, LOCAL_LAYERS, "a canary is a whole update"),
+    Exclusion(DRIFT_CORRECTION, NOISE, "no noise is planned for the corrections in the sum"),
+    # Compression errors of all rounds would add up in the kept corrections, and the model diverges.
+    Exclusion(DRIFT_CORRECTION, COMPRESSION, "clients add up their updates over the rounds, and need them whole"),
+    Exclusion(FEDDYN, SERVER_OPTIMIZER, "feddyn has a step of its own at the server"),
+    Exclusion(ROBUST, DRIFT_CORRECTION, "the corrections rely on the mean of all clients' messages"),
+    Exclusion(LOCAL_LAYERS, NOISE, "no noise is planned for a part of the model"),
+    Exclusion(SIMULATED, MEASURED, "no time passes that could be measured", "set time.compute: modelled"),
+    Exclusion(CLIENTS_AT_ONCE, MEASURED, _NO_TIME, "leave it out, or set time.compute: modelled"),
+    Exclusion(CLIENTS_AT_ONCE, WALL_CLOCK, _NO_TIME, "leave it out, or set time.clock: virtual"),
+)
+"""In the order in which they are checked."""

@@ -1,0 +1,112 @@
+"""Entry points of installed packages: the one door by which a package offers classes, commands and services.
+
+The testbed's own packages come in by the same door, by the groups in ``pyproject.toml``. Entry points are read from the
+packages' metadata, and nothing is imported here.
+"""
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+
+from testbed.errors import InstallationError, reason
+from testbed.extras import PROJECT
+
+FILE = "entry_points.txt"
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A package whose file of entry points cannot be read.
+
+    Attributes:
+        distribution, version: of the package.
+        problem: the reason, in one line.
+    """
+
+    distribution: str
+    version: str
+    problem: str
+
+
+def own_points(group: str) -> Mapping[str, metadata.EntryPoint]:
+    """The testbed's own entry points of a group, by name.
+
+    Raises:
+        InstallationError: the testbed is not installed, or its metadata are of an earlier version, which had no such
+            group (an editable installation that was not renewed).
+    """
+    return _own_points(group, tuple(sys.path))
+
+
+@lru_cache(maxsize=16)
+def _own_points(group: str, _path: tuple[str, ...]) -> Mapping[str, metadata.EntryPoint]:
+    try:
+        points = metadata.distribution(PROJECT).entry_points.select(group=group)
+    except metadata.PackageNotFoundError:
+        raise _not_installed() from None
+    if not points:
+        raise InstallationError(
+            f"the installation of {PROJECT} is older than its code and lacks the entry points {group}; {_REMEDY}"
+        )
+    return {point.name: point for point in points}
+
+
+def _not_installed() -> InstallationError:
+    return InstallationError(f"{PROJECT} is not installed for {sys.executable}; {_REMEDY}")
+
+
+_REMEDY = "install it again, e.g. `pip install --editable .` in its folder"
+
+
+def own_text() -> str:
+    """The testbed's own file of entry points. Raises as `own_points`."""
+    try:
+        return _text_of(metadata.distribution(PROJECT))
+    except metadata.PackageNotFoundError:
+        raise _not_installed() from None
+
+
+def all_points(group: str) -> tuple[list[metadata.EntryPoint], list[Unreadable]]:
+    """The entry points of a group, of the first package of each name on the path; and the packages that are unreadable.
+
+    `metadata.entry_points` does the same, and raises where a single package has a file that is none.
+    """
+    points, unreadable, seen = list[metadata.EntryPoint](), list[Unreadable](), set[str]()
+    for package in metadata.distributions():
+        text = _text_of(package)
+        if group not in text:
+            continue  # before its name is read, which takes most of the time
+        name = package.metadata["Name"]
+        if name and (_normalized(name) in seen or _text_of(metadata.distribution(name)) != text):
+            continue  # another version of the package comes before it on the path
+        seen.add(_normalized(name or ""))
+        try:
+            points.extend(package.entry_points.select(group=group))
+        except Exception as error:  # importlib's parser raises whatever comes
+            why = f"its {FILE} cannot be read: {type(error).__name__}: {reason(error)}"
+            unreadable.append(Unreadable(str(name or UNKNOWN), str(package.version or ""), why))
+    return points, unreadable
+
+
+def _text_of(package: metadata.Distribution) -> str:
+    """The file of entry points; empty where there is none, or where it is not text."""
+    try:
+        return package.read_text(FILE) or ""
+    except UnicodeDecodeError:
+        return ""
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def owner(point: metadata.EntryPoint) -> tuple[str, str]:
+    """Name and version of the distribution that offers an entry point."""
+    name = None if point.dist is None else point.dist.metadata["Name"]
+    return (UNKNOWN, "") if point.dist is None or not name else (str(name), point.dist.version)
+
+
+UNKNOWN = "an unknown package"

@@ -1,0 +1,28 @@
+"""Services that the packages above `testbed` offer to it: entry points of the group ``sortition_testbed.services``.
+
+The testbed runs federations; training, hosts on Ray and tables of results are other packages' work. A service is an
+object that the testbed asks for by name when it needs it; its type is declared where it is called.
+"""
+
+from typing import Any
+
+from testbed.errors import InstallationError
+from testbed.extras import PROJECT
+from testbed.plugins.entry_points import own_points
+
+GROUP = "sortition_testbed.services"
+
+
+def service(name: str) -> Any:
+    """Import the object that is registered under a name, e.g. ``workload.build``.
+
+    Raises:
+        InstallationError: the installed metadata are older than the code and lack the name.
+        ModuleNotFoundError: the service needs an extra that is not installed.
+    """
+    point = own_points(GROUP).get(name)
+    if point is None:
+        raise InstallationError(
+            f"the installation of {PROJECT} is older than its code and lacks {name} of {GROUP}; install it again"
+        )
+    return point.load()

@@ -1,0 +1,122 @@
+"""Keys of the ``workload`` section that do not fit together: one that nothing reads is an error."""
+
+import re
+from typing import Any
+
+from testbed.plugins.classes import PLUGIN_NAME
+from testbed.workload.local_steps import check_milestones
+from testbed.workload.partition import Partition
+from testbed.workload.specs import DatasetSpec, Form, datasets, models, models_for
+
+
+def check_keys_fit(section: Any) -> None:
+    """Raise `ValueError` for a key that the rest of the section would ignore: an ignored key is a wrong experiment.
+
+    Args:
+        section: a `testbed.workload.section.WorkloadSection`.
+    """
+    _check_milestones(section)
+    if section.flower is not None:
+        section.flower.check(section)
+        return
+    for key in ("clients_at_once", "proximal", "drift_correction", "local_layers", "client_accuracy"):
+        if section.training == "simulated" and not section.has_default(key):
+            raise ValueError(f"{key}: simulated training computes nothing; leave it out")
+    for part in (section.drift_correction, section.local_layers):
+        if part is not None:
+            part.check(section)
+    _check_own(section)
+    if section.is_built_in:
+        spec = datasets()[section.dataset]
+        _check_model(section, spec)
+        _check_keys(section, spec)
+        _check_sample_counts(section)
+    elif (
+        section.training == "simulated" and section.model == "auto" and not section.own_model
+    ):  # a user-defined class reads what it likes
+        raise ValueError(
+            "training: simulated is for the built-in data sets and models; a user-defined class trains itself, and "
+            "for data of your own name the model"
+        )
+
+
+def _check_own(section: Any) -> None:
+    """Options without that which they are for, and what an optimizer of the user's own does not read."""
+    if section.transformers is not None:
+        section.transformers.check(section.model, section.adapters)
+    if section.model_options and ":" not in section.model:
+        raise ValueError(f"model_options are for a model of your own (package.module:Name); {section.model} takes none")
+    if ":" not in section.optimizer:
+        if section.optimizer_options:
+            raise ValueError(
+                f"optimizer_options are for an optimizer named as package.module:Class; {section.optimizer} takes none"
+            )
+        return
+    for key in ("momentum", "weight_decay"):
+        if not section.has_default(key):
+            raise ValueError(f"{key} is not read for {section.optimizer}; say it in optimizer_options")
+    if section.clients_at_once > 1:
+        raise ValueError(f"clients_at_once: not with {section.optimizer}, which has one client's state; leave it out")
+
+
+def _check_milestones(section: Any) -> None:
+    if section.learning_rate_schedule is not None:
+        section.learning_rate_schedule.check(decays=section.learning_rate_decay != 1)
+    if section.learning_rate_milestones:
+        check_milestones(
+            section.learning_rate_milestones, section.learning_rate_decay, section.learning_rate_decay_every
+        )
+
+
+def _check_model(section: Any, spec: DatasetSpec) -> None:
+    if re.fullmatch(PLUGIN_NAME, section.model):
+        return
+    if section.model not in ("auto", *models()):
+        raise ValueError(f"model {section.model!r} is unknown; allowed: auto, {', '.join(models())}")
+    fitting = ("auto", *models_for(spec))
+    if section.model not in fitting:
+        needed = models()[section.model].takes.get(spec.form)
+        why = f" ({spec.size}x{spec.size}; {section.model} needs {needed}x{needed} images)" if needed else ""
+        raise ValueError(
+            f"model {section.model} does not take the data of {spec.name}{why}; allowed: {', '.join(fitting)}"
+        )
+    model = models()[spec.default_model if section.model == "auto" else section.model]
+    if section.image_size is not None and section.image_size < model.smallest:
+        raise ValueError(f"image_size: {model.name} needs {model.smallest} or more; raise it or take another model")
+
+
+def _check_keys(section: Any, spec: DatasetSpec) -> None:
+    every = datasets().values()
+    if section.options:
+        raise ValueError(f"options are for a user-defined class; dataset {spec.name} takes none")
+    if section.label != "label" or section.features:
+        raise ValueError(f"label and features are for data of your own; dataset {spec.name} has no columns")
+    if spec.form is Form.TEXT and section.loss != "cross_entropy":
+        raise ValueError(f"loss: the next words of {spec.name} are learned with cross_entropy; leave it out")
+    if spec.files is not None and section.path is None:
+        raise ValueError(f"dataset {spec.name} needs path: {spec.files} (nothing is downloaded)")
+    if spec.files is None and section.path is not None:
+        reading = ", ".join(other.name for other in every if other.files is not None)
+        raise ValueError(f"path is read for {reading} only; {spec.name} needs no files")
+    if spec.owner is not None and section.partition != Partition():
+        raise ValueError(f"partition does not apply to {spec.name}: each client is one {spec.owner}")
+    values = dict(section)
+    for key in dict.fromkeys(key for other in every for key in other.reads):
+        if key not in spec.reads and values[key] is not None:
+            reading = " and ".join(other.name for other in every if key in other.reads)
+            raise ValueError(f"{key} is read for {reading} only; {spec.name} has no use for it")
+
+
+def _check_sample_counts(section: Any) -> None:
+    if section.samples_per_client is None:
+        if section.partition.scheme == "overlapping":
+            raise ValueError("partition.scheme: overlapping needs samples_per_client, how many each client draws")
+        return
+    if section.samples_per_client < section.partition.minimum_samples:
+        raise ValueError("samples_per_client is below partition.minimum_samples; raise it or lower the minimum")
+    shared = section.partition.shared_samples
+    if 0 < section.samples_per_client <= shared:
+        raise ValueError(
+            f"samples_per_client counts the {shared} of partition.shared_samples, too: {section.samples_per_client} "
+            "leave a client none of its own; raise it"
+        )
