@@ -32,7 +32,7 @@ from testbed.messages import Vector, question_name
 from testbed.network.hosts import Delivery, HostAnswers, Hosts
 from testbed.records import RunDirectory
 from testbed.records.clients import read_clients
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 from tests.engine.federations import Pulling
 from tests.engine.quadratics import Quadratics
 from tests.golden.experiments import EXPERIMENTS, SEED, GoldenExperiment
