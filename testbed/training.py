@@ -161,10 +161,10 @@ class Trainer(Role):
             self.client.number,
         )
         if algorithm is not None and states is not None and self.own_round is not None:
-            own = algorithm.beginning
+            own = algorithm.initial_state
             if self.own_round:
                 own = states.read(number, self.own_round, len(own))
-            update, kept = algorithm.learned(workload, LocalTask(number, message.model.values, own, message.round))
+            update, kept = algorithm.local_update(workload, LocalTask(number, message.model.values, own, message.round))
             if np.isfinite(kept).all():  # else the update is not handed on
                 states.write(number, message.round, kept, self.own_round)
             return update

@@ -149,7 +149,7 @@ class Federation:
         where = "the beginning" if self.records is None else f"{self.records.path}: the checkpoint"
         check_memory(self.state.memory, self._algorithm, self.plan.experiment.population, where)
         if self._algorithm is not None and self._states is not None:
-            self._states.check(self.state.memory[LAST_ROUND], len(self._algorithm.beginning))
+            self._states.check(self.state.memory[LAST_ROUND], len(self._algorithm.initial_state))
         if self.plan.participation_pattern is not None and self.records is not None and self.state.round_number:
             rows = self.records.table("participation")
             honest_in_sums = rows["survived"].to_numpy() & ~rows["dishonest"].to_numpy()
@@ -346,7 +346,7 @@ def own_layers(
 
     def own(client: int) -> npt.NDArray[np.float32]:
         if not last[client]:
-            return algorithm.beginning
-        return states.read(client, int(last[client]), len(algorithm.beginning))
+            return algorithm.initial_state
+        return states.read(client, int(last[client]), len(algorithm.initial_state))
 
     return own

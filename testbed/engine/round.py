@@ -147,7 +147,7 @@ async def run_round(
         step = aggregate.mean
         if algorithm is not None:
             step = algorithm.step(start.memory, step, aggregate.weight, start.number)
-            algorithm.moved_on(start.memory, aggregate.survivors, start.number)
+            algorithm.commit_states(start.memory, aggregate.survivors, start.number)
         outcome.model = next_model(optimizer or FederatedAveraging(), start.memory, model, step)
         outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
     except (RoundAborted, Refusal) as end:
@@ -191,7 +191,7 @@ def _question(start: SelectionRound, model: npt.NDArray[np.float32], algorithm: 
     """What an honest server asks all who are to train."""
     if algorithm is None:
         return Train(start.number, Vector(model, 0))
-    return TrainWithState(start.number, Vector(algorithm.sent(model, start.memory), 0))
+    return TrainWithState(start.number, Vector(algorithm.payload(model, start.memory), 0))
 
 
 async def _train(
