@@ -141,14 +141,13 @@ class Federation:
         with locating_crashes("the run's preparation"):
             model = self.workload.initial_model()
         n = self.plan.experiment.population
-        memory = {} if self._algorithm is None else self._algorithm.first_memory(n)
-        return Checkpoint(0, 0.0, model, np.zeros(n, np.int64), 0.0, memory)
+        return Checkpoint(0, 0.0, model, np.zeros(n, np.int64), 0.0, self._algorithm.first_memory(n))
 
     def _check_states(self) -> None:
         """Raise `RunError` where the checkpoint is of another algorithm, or lacks what its clients have kept."""
         where = "the beginning" if self.records is None else f"{self.records.path}: the checkpoint"
         check_memory(self.state.memory, self._algorithm, self.plan.experiment.population, where)
-        if self._algorithm is not None and self._states is not None:
+        if self._algorithm.keeps_state and self._states is not None:
             self._states.check(self.state.memory[LAST_ROUND], len(self._algorithm.initial_state))
         if self.plan.participation_pattern is not None and self.records is not None and self.state.round_number:
             rows = self.records.table("participation")

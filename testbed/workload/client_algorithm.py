@@ -69,6 +69,8 @@ class ClientAlgorithm(ABC):
 
     name: ClassVar[str]
     """With which the names of its arrays begin."""
+    keeps_state: ClassVar[bool] = True
+    """Whether clients keep an array from round to round."""
     arrays: ClassVar[tuple[str, ...]] = ()
     """What the server keeps in a run's memory: as long as what a client keeps, float64, zeros before the first sum."""
 
@@ -76,10 +78,9 @@ class ClientAlgorithm(ABC):
         self.info = info
         self.initial_state = initial_state
 
-    @property
-    def length(self) -> int:
-        """Of what clients are sent, and of what they send."""
-        return self.info.dimension
+    def payload_length(self, dimension: int) -> int:
+        """Return the length of the vectors sent to and by clients, for a model of `dimension` parameters."""
+        return dimension
 
     def payload(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
         """`(length,)` what all clients are sent."""
@@ -108,26 +109,54 @@ class ClientAlgorithm(ABC):
         }
 
 
+class Stateless(ClientAlgorithm):
+    """Plain local training, as in FedAvg: clients keep nothing, and the server steps by the mean update."""
+
+    name = "stateless"
+    keeps_state = False
+
+    def __init__(self) -> None:
+        super().__init__(TaskInfo(0, lambda round_number: 0.0, 1.0), np.zeros(0, np.float32))
+
+    def local_update(self, workload: Any, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
+        """Train on the client's data."""
+        return workload.train(task.client, task.payload, task.round_number), task.own
+
+    def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
+        """Return the mean update as it is."""
+        return mean
+
+    def commit_states(self, memory: Memory, survivors: Ids, round_number: int) -> None:
+        """Keep nothing."""
+
+    def first_memory(self, population: int) -> Memory:
+        """Return an empty memory."""
+        return {}
+
+
+STATELESS = Stateless()
+
+
 NAMES = ("scaffold", "feddyn", "local_layers")
 """Of all algorithms."""
 
 
-def check_memory(memory: Mapping[str, Any], algorithm: ClientAlgorithm | None, population: int, where: str) -> None:
+def check_memory(memory: Mapping[str, Any], algorithm: ClientAlgorithm, population: int, where: str) -> None:
     """Raise `RunError` where a checkpoint is of another algorithm, or of another model.
 
     Args:
         memory: the checkpoint's.
-        algorithm: the experiment's; None: its clients keep nothing.
+        algorithm: the experiment's.
         population: number of clients.
         where: which checkpoint.
     """
     found = sorted({name.partition("/")[0] for name in memory}.intersection(NAMES))
-    wanted = [] if algorithm is None else [algorithm.name]
+    wanted = [algorithm.name] if algorithm.keeps_state else []
     advice = "resume with the experiment that began the run"
     if found != wanted:
         was, now = (", ".join(names) or "clients that keep nothing" for names in (found, wanted))
         raise RunError(f"{where} is of {was}, the experiment of {now}; {advice}")
-    if algorithm is not None:
+    if algorithm.keeps_state:
         first = algorithm.first_memory(population)
         same = all(name in memory and memory[name].shape == array.shape for name, array in first.items())
         if not same or int(memory[f"{algorithm.name}/length"]) != len(algorithm.initial_state):

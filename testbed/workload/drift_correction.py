@@ -92,10 +92,9 @@ class Scaffold(ClientAlgorithm):
     name = "scaffold"
     arrays = ("c",)
 
-    @property
-    def length(self) -> int:
+    def payload_length(self, dimension: int) -> int:
         """d + p."""
-        return self.info.dimension + len(self.initial_state)
+        return dimension + len(self.initial_state)
 
     def payload(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
         """(x, c)."""

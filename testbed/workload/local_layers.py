@@ -69,10 +69,9 @@ class LocalLayers(ClientAlgorithm):
         super().__init__(info, initial_state)
         self.local = local
 
-    @property
-    def length(self) -> int:
+    def payload_length(self, dimension: int) -> int:
         """d - m."""
-        return self.info.dimension - len(self.initial_state)
+        return dimension - len(self.initial_state)
 
     def payload(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
         """What is shared of it."""
