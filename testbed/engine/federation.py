@@ -32,13 +32,13 @@ from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
 from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint
 from testbed.records.tables import stopped
+from testbed.records.targets import measured
 from testbed.selection.contract import SelectionRound, memory_copy
 from testbed.workload.client_accuracy import ClientAccuracy, check_client_accuracy
 from testbed.workload.client_algorithm import LAST_ROUND, check_memory
 from testbed.workload.client_states import ClientStates
 from testbed.workload.contract import ClientAccuracyWorkload, Evaluation, PersonalWorkload, Workload
 from testbed.workload.local_layers import LocalLayers
-from testbed.workload.target import measured
 
 MOST_EVALUATED = 200  # clients with layers of their own, drawn once
 _BEACON = "round beacon"  # among the arrays of a checkpoint: see `RoundBeacon`
