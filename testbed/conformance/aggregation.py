@@ -14,6 +14,8 @@ from testbed.conformance.federations import DIMENSION, DrawnUpdates, RoundFacts,
 from testbed.conformance.results import NotApplicable, Property, Violation
 from testbed.conformance.subjects import Subject
 from testbed.engine.plan import Plan
+from testbed.errors import ExperimentError, reason
+from testbed.experiment.schema import validated
 
 _TOLERANCE = 1e-3  # a missing or superfluous update moves some coordinate by ten times as much
 _RANDOM_SUBSETS = 5
@@ -203,10 +205,45 @@ def left_out_updates_have_no_effect(evidence: Evidence) -> str:
     return f"{sum(len(changed[number]) for number in numbers)} other updates in {len(numbers)} rounds"
 
 
+def batches_are_summed_whole(evidence: Evidence) -> str:
+    """Check that a batch that has lost a member is left out of the sum, under a selection in batches."""
+    subject = evidence.subject
+    parameters = subject.plan.aggregation_parameters
+    if parameters.batches == "ignored":
+        raise NotApplicable("aggregation.batches: ignored")
+    selection = {"protocol": "batch-partition", "participants": subject.plan.maximum_participants, "privacy": 2}
+    plain = subject.experiment.plain()
+    try:
+        experiment = validated({**plain, "selection": selection}, f"testbed check {subject.name}")
+    except ExperimentError as error:
+        raise NotApplicable(f"it does not go with a selection in batches ({reason(error)})") from None
+    stages = ("train", *subject.plan.aggregation.stages)
+    scenarios = [Scenario(leaving={stage: frozenset({1})}) for stage in stages]  # a member of the first batch
+    trial = Trial(experiment, [*scenarios, Scenario()]).run(len(scenarios) + 1)
+    batches, left_out = trial.plan.selection.batches, 0
+    assert batches is not None
+    for facts in trial.rounds:
+        if facts.outcome.aggregate is None:
+            continue
+        survivors = facts.outcome.survivors
+        if len(broken := batches.broken(survivors.tolist())):
+            if not hasattr(parameters, "batch_policy"):
+                raise NotApplicable("it sums members of incomplete batches, and its parameters have no batch_policy")
+            raise Violation(
+                f"round {facts.number}: members {batches.members(broken).tolist()} are a batch, and the survivors are "
+                f"{survivors.tolist()}; leave out batches that have lost a member (parameters.batch_policy)"
+            )
+        left_out += len(survivors) < len(facts.outcome.participants)
+    if trial.rounds[-1].outcome.aggregate is None:
+        raise Violation(f"a round in whole batches is {trial.rounds[-1].outcome.reason} although nobody drops out")
+    return f"a batch was left out of {left_out} of {len(trial.rounds)} rounds"
+
+
 PROPERTIES: tuple[Property[Evidence], ...] = (
     FIRST,
     Property("Survivors are sorted, distinct participants that trained", survivors_took_part),
     Property("The result is that of the survivors, whoever drops out where", sum_is_that_of_survivors),
     Property("Updates of clients that are left out have no effect", left_out_updates_have_no_effect),
+    Property("Batches are summed as a whole or not at all", batches_are_summed_whole),
     *SHARED_LAST,
 )

@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -151,7 +152,7 @@ def resumed_equals_uninterrupted(evidence: Evidence) -> str:
         path = Path(folder) / "run"
         records = RunDirectory.create(path, experiment.plain())
         Trial(experiment, evidence.scenarios, records=records).run(ROUNDS_BEFORE_RESUMPTION)
-        resumed = Trial(experiment, evidence.scenarios, records=RunDirectory.reopen(path))
+        resumed = Trial(experiment, evidence.scenarios, hosts=2, records=RunDirectory.reopen(path))
         count = min(ROUNDS_COMPARED, len(evidence.scenarios)) - ROUNDS_BEFORE_RESUMPTION
         rounds = resumed.run(count).rounds
     if difference := first_difference(_without_resumption(rounds), _without_resumption(evidence.rounds)):
@@ -159,20 +160,26 @@ def resumed_equals_uninterrupted(evidence: Evidence) -> str:
             f"{difference} differ after a resumption; keep everything that later rounds need in round_.memory, which "
             "is in the checkpoint"
         )
-    return f"resumed after round {ROUNDS_BEFORE_RESUMPTION}, {count} rounds more"
+    return f"resumed after round {ROUNDS_BEFORE_RESUMPTION}, {count} rounds more on two hosts"
 
 
 def _without_resumption(rounds: Sequence[RoundFacts]) -> list[RoundFacts]:
     """Leave out the events, among which is the resumption."""
     return [
-        RoundFacts(
-            facts.number,
-            facts.outcome,
-            facts.stages,
-            {name: part for name, part in facts.parts.items() if name != "the events"},
-        )
+        replace(facts, parts={name: part for name, part in facts.parts.items() if name != "the events"})
         for facts in rounds
     ]
+
+
+def nobody_is_accused(evidence: Evidence) -> str:
+    """Check that honest parties refuse nothing and notice no misbehaviour, whoever drops out."""
+    for facts in evidence.rounds:
+        if facts.accusations:
+            raise Violation(
+                f"round {facts.number}: {facts.accusations[0]}; everybody is honest, so let checks allow for clients "
+                "that drop out"
+            )
+    return f"{len(evidence.rounds)} rounds"
 
 
 def stages_are_those_asked(evidence: Evidence) -> str:
@@ -196,6 +203,7 @@ def stages_are_those_asked(evidence: Evidence) -> str:
 
 SHARED_LAST: tuple[Property[Evidence], ...] = (
     Property("Rounds that end early say why", early_ends_have_reasons),
+    Property("Honest parties refuse nothing and are accused of nothing", nobody_is_accused),
     Property("The stages that it declares are those that it asks", stages_are_those_asked),
     Property("Old questions are refused by name and crash nobody", old_questions_are_refused_by_name),
     Property("The same seed gives the same bits, on one host and on two", same_on_two_hosts),

@@ -23,6 +23,7 @@ from testbed.workload.contract import Evaluation, LocalUpdate
 DIMENSION = 8
 _LARGEST = 0.2  # of an update's coordinates: below the default clips and norm bounds of all built-in protocols
 _MOST_SAMPLES = 9
+_ACCUSATIONS = ("refusal", "misbehaviour")  # kinds of events
 
 
 class DrawnUpdates:
@@ -137,12 +138,14 @@ class RoundFacts:
         number: the round.
         outcome: what came of it.
         stages: those that were asked, in order.
+        accusations: refusals, and misbehaviour that the server has noticed.
         parts: everything by name, as text that has every bit.
     """
 
     number: int
     outcome: Outcome
     stages: tuple[str, ...]
+    accusations: tuple[str, ...]
     parts: Mapping[str, str]
 
 
@@ -197,6 +200,11 @@ class Trial:
             self.federation.state.round_number,
             outcome,
             tuple(exchange.stage for exchange in self.network.exchanges),
+            tuple(
+                f"{event.party} at {event.stage}: {event.kind} {event.detail}"
+                for event in self.network.events
+                if event.kind in _ACCUSATIONS
+            ),
             self._parts(outcome),
         )
         self.rounds.append(facts)

@@ -7,8 +7,12 @@ import numpy as np
 
 from examples.own_selection import TakingTurns
 from testbed.aggregation.contract import Aggregate, AggregationRound
+from testbed.aggregation.kit.batch_policy import BatchPolicy
+from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
+from testbed.aggregation.lightsecagg.server import LightSecAgg
 from testbed.aggregation.plain import Plain, PlainClient, SendUpdate, Update
 from testbed.aggregation.secagg.server import SecAgg
+from testbed.batches import Batches
 from testbed.errors import Refusal, RoundAborted
 from testbed.parties.client import RoleSpec, handles
 from testbed.selection.batch_partition import BatchPartitionSelection
@@ -114,6 +118,37 @@ class NamelessRefusals(Plain):
     @property
     def roles(self) -> list[RoleSpec]:
         return [RoleSpec(NamelessClient, self.parameters)]
+
+
+class BusyClient(PlainClient):
+    """Refuses although nobody has done anything wrong."""
+
+    @handles(SendUpdate)
+    def on_send_update(self, message: SendUpdate) -> Update:
+        if self.client.number == 3:
+            raise Refusal("mine.busy")
+        return super().on_send_update(message)
+
+
+class RefusesHonestServer(Plain):
+    """Has a client that refuses an honest server."""
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        return [RoleSpec(BusyClient, self.parameters)]
+
+
+class BreaksBatchesParameters(LightSecAggParameters):
+    """Lets anybody be summed with anybody."""
+
+    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
+        return BatchPolicy()
+
+
+class BreaksBatches(LightSecAgg):
+    """Sums members of incomplete batches."""
+
+    Parameters = BreaksBatchesParameters
 
 
 # -- selection ---------------------------------------------------------------------------------------------------------

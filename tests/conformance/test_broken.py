@@ -13,6 +13,8 @@ LEFT_OUT = "Updates of clients that are left out have no effect"
 SURVIVORS = "Survivors are sorted, distinct participants that trained"
 REASONS = "Rounds that end early say why"
 STAGES = "The stages that it declares are those that it asks"
+HONEST = "Honest parties refuse nothing and are accused of nothing"
+WHOLE_BATCHES = "Batches are summed as a whole or not at all"
 OLD = "Old questions are refused by name and crash nobody"
 SEED = "The same seed gives the same bits, on one host and on two"
 RESUMED = "A resumed run equals an uninterrupted one"
@@ -34,6 +36,8 @@ BATCHES = "Batches take part as a whole"
         (broken.NamelessAbort, REASONS, "by the reason 'Too few clients are left!'"),
         (broken.CrashesOnOldQuestions, OLD, r"crashes when .* \(KeyError.*broken.py:\d+\); raise testbed.Refusal"),
         (broken.NamelessRefusals, OLD, "refuses by the name 'I have trained nothing'; use protocol.check"),
+        (broken.RefusesHonestServer, HONEST, "client:3 at plain/update: refusal mine.busy; everybody is honest"),
+        (broken.BreaksBatches, WHOLE_BATCHES, r"members \[0, 1\] are a batch, and the survivors are \[0, 2, 3"),
         (broken.Unsorted, PARTICIPANTS, "are not sorted and distinct"),
         (broken.AnybodyAtAll, PARTICIPANTS, "was away; choose among those that answer"),
         (broken.TooMany, PARTICIPANTS, "10 participants, maximum_participants is 9"),
