@@ -201,7 +201,7 @@ class Trial:
             outcome,
             tuple(exchange.stage for exchange in self.network.exchanges),
             tuple(
-                f"{event.party} at {event.stage}: {event.kind} {event.detail}"
+                f"{event.party} at {event.stage}: {event.kind} {event.detail}".rstrip(": ")
                 for event in self.network.events
                 if event.kind in _ACCUSATIONS
             ),
