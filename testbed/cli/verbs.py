@@ -19,7 +19,7 @@ from testbed.plugins.entry_points import all_points, own_points, owner
 GROUP = "sortition_testbed.commands"
 
 PANELS = {
-    "Run": ("run", "validate", "list", "new", "flower", "status", "tune", "schema", "data"),
+    "Run": ("run", "validate", "list", "new", "check", "flower", "status", "tune", "schema", "data"),
     "Look at results": ("compare", "plot", "report", "dropouts", "metrics", "privacy", "timeline", "reproduce"),
     "Traces and costs": ("calibrate", "trace"),
     "Clusters": ("submit", "cluster", "jobs"),

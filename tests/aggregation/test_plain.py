@@ -44,16 +44,6 @@ def test_the_mean_is_the_weighted_mean_of_the_survivors(deltas: Any, data: st.Da
         assert abs(Fraction(float(aggregate.mean[k])) - exact) <= len(shares) * Fraction(1, 2**32) + abs(exact) / 2**50
 
 
-def test_the_mean_does_not_depend_on_how_clients_are_spread() -> None:
-    means = {
-        SmallFederation(DELTAS, PlainParameters(), protocol=Plain, samples=range(1, 6), hosts=hosts)
-        .run()
-        .mean.tobytes()
-        for hosts in (1, 2, 5)
-    }
-    assert len(means) == 1
-
-
 class Sends(PlainClient):
     vector: Vector
     weight = 1

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from testbed.aggregation.flamingo.set_up_messages import KeptService
@@ -18,22 +17,6 @@ KEYS: dict[str, Any] = {
     "availability": {"dropout": {"rate": 0.1, "stage": "random"}},
     "rounds": 6,
 }
-
-
-def test_hosts_and_resuming_change_no_bit(run: Callable) -> None:
-    """Stopped in the middle of a service: what members have sealed for themselves lies in the checkpoint."""
-    whole = run(KEYS, "whole").rounds()
-    states = [outcome.state for outcome in whole.outcomes]
-    survivors = {len(outcome.survivors) for outcome in whole.outcomes}
-    assert states.count("completed") >= 4
-    assert len(survivors) > 1  # some have dropped out
-    run(KEYS, "stopped").rounds(3)
-    resumed = run(KEYS, "stopped", resume=True, hosts=3).rounds()
-    assert resumed.federation.state.model.tobytes() == whole.federation.state.model.tobytes()
-    assert resumed.federation.state.now_s == whole.federation.state.now_s
-    kept = [one.federation.state.memory for one in (whole, resumed)]
-    assert kept[0].keys() == kept[1].keys() == {"flamingo service"}
-    assert np.array_equal(*(memory["flamingo service"] for memory in kept))
 
 
 def test_without_a_seed_a_resumed_run_sets_up_a_committee_anew(run: Callable) -> None:

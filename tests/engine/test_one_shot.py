@@ -1,5 +1,4 @@
-"""Federations that sum by one-shot aggregation: the same bits on any number of hosts and resumed; what one line
-says."""
+"""Federations that sum by one-shot aggregation: the model of secagg, under Lotto; what one line says."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,19 +14,6 @@ KEYS: dict[str, Any] = {
     "availability": {"dropout": {"rate": 0.2, "stage": "random"}},
     "rounds": 5,
 }
-
-
-def test_hosts_and_resuming_change_no_bit(run: Callable) -> None:
-    """Stopped in the middle of a committee's service."""
-    whole = run(KEYS, "whole").rounds()
-    states = {outcome.state for outcome in whole.outcomes}
-    survivors = {len(outcome.survivors) for outcome in whole.outcomes}
-    assert "completed" in states
-    assert len(survivors) > 1  # some have dropped out
-    run(KEYS, "stopped").rounds(3)
-    resumed = run(KEYS, "stopped", resume=True, hosts=3).rounds()
-    assert resumed.federation.state.model.tobytes() == whole.federation.state.model.tobytes()
-    assert resumed.federation.state.now_s == whole.federation.state.now_s
 
 
 def test_the_model_is_that_of_secagg(run: Callable) -> None:

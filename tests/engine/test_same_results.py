@@ -16,56 +16,11 @@ UNSTEADY = {
     "availability": {"model": "bernoulli", "unavailable": [0.05, 0.1], "dropout": {"rate": 0.08}},
     "workload": {"evaluate_every": 2},
 }
-SELECTIONS: dict[str, dict[str, Any]] = {
+SELECTIONS: dict[str, dict[str, Any]] = {  # tests/conformance has the others
     "random": {"participants": 6},
-    "weighted-random": {"participants": 6},
-    "bernoulli": {"participants": 8},
-    "partition": {"participants": 5},
-    "batch-partition": {"participants": 6, "privacy": 2},
     "oort": {"participants": 6, "pacer_step": 2, "unexplored": "check-in"},
     "lotto-client-centric": {"participants": 6, "over_selection": 2.0, "signatures": 4},
     "lotto-server-centric": {"participants": 6, "over_selection": 2.0, "signatures": 4},
-    "verifiable-batch-partition": {"participants": 6, "privacy": 2, "over_selection": 4.0, "signatures": 4},
-    "min-separation": {"participants": 6, "separation": 2, "privacy": 2},
-    "balls-in-bins": {"bins": 4},
-    "own-bins": {"protocol": "balls-in-bins", "bins": 4, "coins": "clients"},
-    "opened-client-centric": {
-        "protocol": "lotto-client-centric",
-        "participants": 6,
-        "over_selection": 2.0,
-        "signatures": 4,
-        "round_beacon": "public",
-        "max_round_gap": 2,
-    },
-    "opened-server-centric": {
-        "protocol": "lotto-server-centric",
-        "participants": 6,
-        "over_selection": 2.0,
-        "signatures": 4,
-        "round_beacon": "public",
-    },
-    "opened-batches": {
-        "protocol": "verifiable-batch-partition",
-        "participants": 6,
-        "privacy": 2,
-        "over_selection": 4.0,
-        "signatures": 4,
-        "round_beacon": "public",
-    },
-    "refined-client-centric": {
-        "protocol": "lotto-client-centric",
-        "participants": 6,
-        "over_selection": 2.0,
-        "signatures": 4,
-        "refine": {"combine": "or"},
-    },
-    "refined-server-centric": {
-        "protocol": "lotto-server-centric",
-        "participants": 6,
-        "over_selection": 2.0,
-        "signatures": 4,
-        "refine": {"combine": "joint", "exclude": 0.4},
-    },
 }
 
 

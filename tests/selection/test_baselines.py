@@ -83,23 +83,6 @@ def test_bernoulli_cannot_expect_more_than_are_there() -> None:
         BernoulliParameters(participants=60, assumed_unavailable=0.5).check(100)
 
 
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        RandomSelection(RandomParameters(participants=5), 30),
-        WeightedRandomSelection(WeightedRandomParameters(participants=5), 30),
-    ],
-)
-def test_a_round_over_the_network_chooses_among_those_present(protocol: RandomSelection) -> None:
-    run = Selecting(protocol, 30, availability={"model": "bernoulli", "unavailable": [0, 1]})
-    for number in (1, 2, 3):
-        chosen = run.select(number)
-        assert len(chosen.participants) == 5
-        assert (chosen.participants % 2 == 0).all()  # the odd ones are always away
-        assert (np.diff(chosen.participants) > 0).all()
-        assert chosen.candidates == 15
-
-
 def test_two_rounds_draw_differently_and_one_seed_draws_the_same() -> None:
     def draws(seed: int) -> list[list[int]]:
         run = Selecting(RandomSelection(RandomParameters(participants=10), 200), 200, seed=seed)

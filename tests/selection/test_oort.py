@@ -15,7 +15,6 @@ from scipy.stats import chisquare
 from testbed.errors import RoundSkipped
 from testbed.selection.contract import TrainingReports
 from testbed.selection.oort import OortParameters, OortSelection, drawn_by_weight
-from tests.selection.federations import Selecting
 
 DRAWS = 3000
 SUSPICIOUS = 1e-4
@@ -290,15 +289,3 @@ def test_the_pacer_relaxes_when_utility_stops_growing_and_tightens_when_it_leaps
     assert paced([1, 1, 9, 9, 99, 99]) == [30, 30, 30, 25, 25, 20]  # leaps
     assert paced([1] * 6, round_threshold=96.0)[-1] == 100
     assert paced([1, 1, 9, 9, 99, 99, 999, 999], round_threshold=9.0, pacer_delta=4.0)[-1] == 4.0
-
-
-# -- over the network -----------------------------------------------------------------------------------------------
-
-
-def test_rounds_over_the_network_choose_among_those_present() -> None:
-    run = Selecting(oort(30, participants=5), 30, availability={"model": "bernoulli", "unavailable": [0, 1]})
-    for number in (1, 2, 3):
-        chosen = run.select(number)
-        assert len(chosen.participants) == 5
-        assert (chosen.participants % 2 == 0).all()  # the odd ones are always away
-        assert chosen.candidates == 15

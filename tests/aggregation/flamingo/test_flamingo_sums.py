@@ -233,25 +233,10 @@ def test_a_handing_over_that_fails_at_the_new_members_is_tried_again_with_the_sa
     assert service_in(memory).public_key == before.public_key
 
 
-def test_hosts_make_no_difference() -> None:
-    runs = [played(federation(hosts=hosts, leaving={"flamingo/report": {0, 8}}), 1)[0] for hosts in (1, 2, 3)]
-    assert len({run.mean.tobytes() for run in runs}) == 1
-
-
 def test_secrets_of_the_system_do_as_well() -> None:
     small = federation(secrets_from_system=True, leaving={"flamingo/report": {0, 8}})
     for number, outcome in enumerate(played(small, 2), 1):
         assert outcome.mean.tobytes() == mean_of(small, list(range(1, 8)), number).tobytes()
-
-
-def test_symbolic_masks_give_the_same_bits() -> None:
-    leaving = {"flamingo/report": {0, 8}}
-    runs = []
-    for symbolic in (False, True):
-        small = federation(leaving=leaving)
-        small.environment.symbolic_masks = symbolic
-        runs.append(played(small, 1)[0].mean.tobytes())
-    assert runs[0] == runs[1]
 
 
 def test_what_is_uploaded_is_masked() -> None:

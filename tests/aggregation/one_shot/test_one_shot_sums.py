@@ -1,19 +1,16 @@
-"""The unmasked sum against the plain quantised sum, whoever drops out at which stage."""
+"""The thresholds, masks, batches, parameters and charges; tests/conformance has the sums."""
 
 import itertools
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.one_shot.server import OneShot
 from testbed.batches import Batches
 from testbed.errors import ExperimentError, RoundAborted
 from tests.aggregation.federations import SmallFederation
-from tests.thoroughness import examples
 
 STAGES = ("train", *OneShotParameters.stages)
 INPUT = STAGES.index("one-shot/masked-input")
@@ -38,51 +35,6 @@ def mean_of(small: SmallFederation, members: list[int]) -> Any:
         coins = small.randomness.simulation_key(i, 1, "stochastic rounding")
         rows.append(given.quantisation.encode(workload.deltas[i], weight, coins).astype(object))
     return given.quantisation.decode(np.array(sum(rows), np.uint64), len(members))[0]
-
-
-@st.composite
-def rounds(draw: st.DrawFn) -> dict[str, Any]:
-    size, dimension = draw(st.integers(4, 9)), draw(st.integers(1, 40))
-    members = draw(st.lists(st.integers(0, size - 1), min_size=4, max_size=size, unique=True))
-    levels = draw(st.integers(1, 16))
-    parameters = given_committee(
-        *members,
-        min_survivors=draw(st.integers(2, size)),
-        levels_bits=levels,
-        bits=draw(st.integers(max(8, levels + 12), 31)),
-        clip=draw(st.sampled_from([0.25, 1.0, 3.7])),
-        weights=draw(st.sampled_from(["samples", "equal"])),
-    )
-    finite = st.floats(-4, 4, width=32)
-    return {
-        "parameters": parameters,
-        "samples": draw(st.lists(st.integers(1, 300), min_size=size, max_size=size)),
-        "deltas": draw(
-            st.lists(st.lists(finite, min_size=dimension, max_size=dimension), min_size=size, max_size=size)
-        ),
-        "fates": draw(st.lists(st.sampled_from([None] * 8 + list(STAGES)), min_size=size, max_size=size)),
-    }
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(rounds())
-def test_the_sum_is_that_of_all_that_arrived_whoever_drops_out(case: dict[str, Any]) -> None:
-    parameters, fates = case["parameters"], case["fates"]
-    leaving = {stage: {i for i, fate in enumerate(fates) if fate == stage} for stage in STAGES}
-    small = federation(case["deltas"], parameters, samples=case["samples"], leaving=leaving)
-    left_after = [[i for i, fate in enumerate(fates) if fate not in STAGES[: k + 1]] for k in range(len(STAGES))]
-    members = set(parameters.committee.members)
-    answering = len(members & set(left_after[-1]))
-    needed = parameters.code_for(len(members)).needed
-    if len(left_after[INPUT]) < parameters.min_survivors or answering < needed:
-        with pytest.raises(RoundAborted) as ended:
-            small.run()
-        assert ended.value.reason == "below-threshold"
-        return
-    aggregate = small.run()
-    assert aggregate.survivors.tolist() == left_after[INPUT]
-    assert aggregate.mean.tobytes() == mean_of(small, left_after[INPUT]).tobytes()
-    assert small.misbehaviour() == []
 
 
 DELTAS = np.random.default_rng(1).uniform(-1, 1, (9, 12))
@@ -126,12 +78,6 @@ def test_members_need_be_no_participants() -> None:
     assert aggregate.survivors.tolist() == [0, 1, 2, 3]
     assert aggregate.mean.tobytes() == mean_of(small, [0, 1, 2, 3]).tobytes()
     assert small.refusals() == []
-
-
-def test_hosts_make_no_difference() -> None:
-    deltas = np.random.default_rng(1).uniform(-1, 1, (7, 9000))
-    runs = [federation(deltas, given_committee(0, 2, 4, 6), hosts=hosts).run() for hosts in (1, 2, 3)]
-    assert len({run.mean.tobytes() for run in runs}) == 1
 
 
 def test_what_is_uploaded_is_masked() -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from testbed.aggregation.pine.messages import Submission
 from testbed.aggregation.pine.parameters import PineParameters
 from testbed.aggregation.pine.server import Pine
-from testbed.batches import Batches
 from testbed.crypto.field64 import PRIME
 from testbed.errors import ExperimentError, RoundAborted
 from testbed.messages import decode
@@ -110,12 +109,6 @@ def test_rounding_never_takes_an_update_over_the_bound(dimension: int) -> None:
     assert not parameters.encode(np.zeros(dimension, np.float32)).any()
 
 
-def test_hosts_make_no_difference() -> None:
-    deltas = np.random.default_rng(1).uniform(-0.01, 0.01, (5, 900))
-    runs = [federation(deltas, hosts=hosts).run() for hosts in (1, 2, 3)]
-    assert len({run.mean.tobytes() for run in runs}) == 1
-
-
 def test_secrets_of_the_system_do_as_well() -> None:
     aggregate = federation(DELTAS, secrets_from_system=True).run()
     assert np.abs(aggregate.mean - DELTAS.mean(0)).max() < 2**-20
@@ -135,13 +128,6 @@ def test_neither_aggregator_sees_an_update() -> None:
     assert len(shares) == 4
     assert all((left == right).mean() < 0.001 for left in shares for right in shares if left is not right)
     assert all(abs(float((share / PRIME).mean()) - 0.5) < 0.05 for share in shares)
-
-
-def test_batches_are_summed_whole_or_not_at_all() -> None:
-    batches = Batches(np.repeat(np.arange(3), 3))
-    small = federation(DELTAS, batches=batches, leaving={"pine/report": {4}})
-    assert small.run().survivors.tolist() == [0, 1, 2, 6, 7, 8]
-    assert small.refusals() == []
 
 
 @pytest.mark.parametrize(

@@ -140,16 +140,6 @@ def test_below_t_the_round_is_aborted_and_the_model_stays(stage: str) -> None:
     assert outcome.survivors.tolist() == []
 
 
-def test_the_sum_does_not_depend_on_how_clients_are_spread() -> None:
-    deltas = np.random.default_rng(1).uniform(-1, 1, (8, 50))
-    leaving = {"secagg/masked-input": {2}, "secagg/share-keys": {5}}
-    means = {
-        SmallFederation(deltas, samples=range(1, 9), hosts=hosts, leaving=leaving).run().mean.tobytes()
-        for hosts in (1, 2, 3, 8)
-    }
-    assert len(means) == 1
-
-
 def test_secrets_of_the_operating_system_cancel_too() -> None:
     """The sum depends on the rounding alone, never on the masks."""
     deltas = np.random.default_rng(1).uniform(-1, 1, (6, 50))

@@ -1,0 +1,39 @@
+"""``testbed check``: the properties that every protocol must have, asked of one class."""
+
+from typing import Annotated
+
+import typer
+
+from testbed.cli.invocation import FAILED, Debug, Overrides, argument, examples, verb
+from testbed.cli.terminal import echo
+
+CHECK_EPILOG = examples(
+    "testbed check examples.own_selection:TakingTurns",
+    "testbed check mine:ClippedMean --set aggregation.longest=2",
+    "testbed check lightsecagg",
+    then="Exit code 0: it has all properties; 2: it cannot be run as written; 3: it lacks one. See "
+    "docs/how-to/check-own-class.md.",
+)
+
+
+@verb(CHECK_EPILOG, imports=True)
+def check(
+    name: Annotated[str, argument("PROTOCOL", "package.module:Name of a class of yours, or a built-in protocol.")],
+    overrides: Overrides = None,
+    debug: Debug = False,
+) -> None:
+    """Check the properties that every selection or aggregation protocol must have, in small runs of this process.
+
+    One line for each property: passed, failed (what, where, and what to do), or not applicable with the reason.
+    Nothing is written. The class is imported, which runs its code.
+    """
+    from testbed.conformance.protocols import results_of
+    from testbed.conformance.subjects import subject
+
+    verdicts = []
+    for result in results_of(subject(name, overrides or [])):
+        verdicts.append(result.verdict)
+        echo(f"{result.verdict:14}  {result.claim}: {result.detail}")
+    if failed := verdicts.count("failed"):
+        echo(f"{name}: lacks {failed} of {len(verdicts)} properties")
+        raise typer.Exit(FAILED)

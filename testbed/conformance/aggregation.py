@@ -1,0 +1,249 @@
+"""The properties of aggregation protocols."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.aggregation.contract import Aggregate, AggregationParameters
+from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.conformance.evidence import FIRST, SHARED_LAST, Evidence
+from testbed.conformance.federations import DIMENSION, DrawnUpdates, RoundFacts, Scenario, Trial
+from testbed.conformance.results import NotApplicable, Property, Violation
+from testbed.conformance.subjects import Subject
+from testbed.engine.plan import Plan
+from testbed.errors import ExperimentError, reason
+from testbed.experiment.schema import validated
+
+_TOLERANCE = 1e-3  # a missing or superfluous update moves some coordinate by ten times as much
+_RANDOM_SUBSETS = 5
+_DROPOUT_RATE = 0.2
+_MOST_RUN_AGAIN = 12  # rounds with other updates
+
+
+def aggregation_evidence(subject: Subject) -> Evidence:
+    """Return the runs of an aggregation protocol."""
+    return Evidence(subject, list(_scenarios(subject.plan)))
+
+
+def _scenarios(plan: Plan) -> Iterator[Scenario]:
+    """Drop-outs at each stage: of a few clients, of random subsets, of all but one, and of all."""
+    everybody = frozenset(range(plan.experiment.population))
+    stages = ("train", *plan.aggregation.stages)
+    yield Scenario()
+    for place, stage in enumerate(stages):
+        first = 2 * place % len(everybody)
+        yield Scenario(leaving={stage: frozenset({first, (first + 3) % len(everybody)})})
+    yield Scenario()
+    generator = np.random.default_rng(len(stages))
+    for _ in range(_RANDOM_SUBSETS):
+        leaves = generator.uniform(size=len(everybody)) < _DROPOUT_RATE
+        places = generator.integers(0, len(stages), len(everybody))
+        yield Scenario(
+            leaving={
+                stage: frozenset(np.flatnonzero(leaves & (places == place)).tolist())
+                for place, stage in enumerate(stages)
+            }
+        )
+    yield Scenario()
+    for place, stage in enumerate(stages):
+        yield Scenario(leaving={stage: everybody - {place % len(everybody)}})
+    for stage in stages:
+        yield Scenario(leaving={stage: everybody})
+    yield Scenario()
+
+
+@dataclass(frozen=True)
+class Reference:
+    """One way to compute the result of a round from the updates themselves.
+
+    Attributes:
+        name: for the report.
+        mean: from a round and its survivors to the mean `(d,)`.
+        weight: from the survivors to the sum of weights.
+        is_exact: whether the result is the same to the last bit; else to `_TOLERANCE`.
+    """
+
+    name: str
+    mean: Callable[[int, Sequence[int]], npt.NDArray[np.float64]]
+    weight: Callable[[Sequence[int]], float]
+    is_exact: bool = False
+
+    def difference(self, number: int, aggregate: Aggregate) -> str:
+        """Return the difference of a round's result from the reference; empty: there is none."""
+        survivors = aggregate.survivors.tolist()
+        expected = self.mean(number, survivors)
+        if aggregate.mean.shape != expected.shape:
+            return f"has shape {aggregate.mean.shape}, {expected.shape} expected"
+        error = float(np.abs(aggregate.mean - expected).max())
+        if not error <= (0 if self.is_exact else _TOLERANCE):
+            return f"is off by {error:.2g}"
+        weight = self.weight(survivors)
+        return "" if aggregate.weight == weight else f"has weight {aggregate.weight:g}, {weight:g} expected"
+
+
+def references(plan: Plan, workload: DrawnUpdates) -> list[Reference]:
+    """Return the references that may fit a protocol, the exact one first."""
+    parameters: AggregationParameters = plan.aggregation_parameters
+    samples = workload.sample_counts
+
+    def weighted_mean(weights: npt.NDArray[np.int64]) -> Callable[[int, Sequence[int]], npt.NDArray[np.float64]]:
+        def mean(number: int, survivors: Sequence[int]) -> npt.NDArray[np.float64]:
+            updates = np.array([workload.delta(client, number) for client in survivors], np.float64)
+            return np.average(updates, axis=0, weights=weights[list(survivors)])
+
+        return mean
+
+    def sum_of(weights: npt.NDArray[np.int64]) -> Callable[[Sequence[int]], float]:
+        return lambda survivors: float(weights[list(survivors)].sum())
+
+    ones = np.ones_like(samples)
+    by_samples = parameters.weights == "samples"
+    usual = samples if by_samples else ones
+    found = []
+    quantisation = getattr(parameters, "quantisation", None)
+    if isinstance(quantisation, Quantisation):
+
+        def quantised(number: int, survivors: Sequence[int]) -> npt.NDArray[np.float64]:
+            total: Any = 0
+            for client in survivors:
+                coins = plan.randomness.simulation_key(client, number, "stochastic rounding")
+                elements = quantisation.encode(workload.delta(client, number), int(usual[client]), coins)
+                total = total + elements.astype(object)
+            return quantisation.decode(np.array(total, np.uint64), len(survivors))[0]
+
+        found.append(Reference("the quantised sum", quantised, sum_of(usual), True))
+    named = (("the mean by samples", samples), ("the mean of equal weights", ones))
+    for name, weights in named if by_samples else named[1:]:
+        found.append(Reference(name, weighted_mean(weights), sum_of(weights)))
+    return found
+
+
+def _completed(evidence: Evidence) -> Iterator[tuple[RoundFacts, Scenario, Aggregate]]:
+    for facts, scenario in zip(evidence.rounds, evidence.scenarios, strict=True):
+        if facts.outcome.aggregate is not None:
+            yield facts, scenario, facts.outcome.aggregate
+
+
+def survivors_took_part(evidence: Evidence) -> str:
+    """Check that survivors are sorted, distinct participants that have trained."""
+    count = 0
+    for facts, scenario, aggregate in _completed(evidence):
+        survivors, participants = aggregate.survivors, facts.outcome.participants
+        where = f"round {facts.number}"
+        if (np.diff(survivors) <= 0).any():
+            raise Violation(f"{where}: survivors {survivors.tolist()} are not sorted and distinct; use np.sort")
+        if len(stranger := np.setdiff1d(survivors, participants)):
+            raise Violation(
+                f"{where}: client {stranger[0]} is a survivor and no participant; return those that answered"
+            )
+        absent = np.intersect1d(survivors, sorted(scenario.leaving.get("train", ())))
+        if len(absent):
+            raise Violation(f"{where}: client {absent[0]} has left in training and is a survivor")
+        if not len(survivors) and not evidence.subject.plan.aggregation.allows_empty_selection:
+            raise Violation(f"{where} completes without a survivor; raise RoundAborted('too-few-updates', detail)")
+        if not (np.isfinite(aggregate.mean).all() and np.isfinite(aggregate.weight)):
+            raise Violation(f"{where}: the mean or the weight is not finite; raise RoundAborted instead")
+        count += 1
+    return f"{count} rounds completed"
+
+
+def sum_is_that_of_survivors(evidence: Evidence) -> str:
+    """Check the results of rounds with drop-outs against the updates of the survivors, added up one by one.
+
+    The reference is the one that rounds without drop-outs agree with.
+    """
+    plan = evidence.whole.plan
+    if plan.noise_plan(DIMENSION) is not None:
+        raise NotApplicable("it adds noise")
+    rounds = list(_completed(evidence))
+    complete = [(facts, aggregate) for facts, scenario, aggregate in rounds if scenario.is_complete]
+    for reference in references(plan, evidence.whole.workload):
+        if not any(reference.difference(facts.number, aggregate) for facts, aggregate in complete):
+            break
+    else:
+        raise NotApplicable("without drop-outs, too, its result is another one than the weighted mean of the updates")
+    stages: dict[str, int] = {}
+    for facts, scenario, aggregate in rounds:
+        if difference := reference.difference(facts.number, aggregate):
+            raise Violation(
+                f"round {facts.number}, {_told(scenario)}: the result {difference}; it must be {reference.name} of the "
+                f"survivors {aggregate.survivors.tolist()}"
+            )
+        for stage in (stage for stage, clients in scenario.leaving.items() if clients):
+            stages[stage] = stages.get(stage, 0) + 1
+    if not stages:
+        raise NotApplicable("no round with drop-outs completed")
+    at = ", ".join(f"{stage} in {count}" for stage, count in stages.items())
+    return f"{reference.name}; drop-outs at {at} rounds that completed"
+
+
+def _told(scenario: Scenario) -> str:
+    leaving = [f"{sorted(clients)} leave at {stage}" for stage, clients in scenario.leaving.items() if clients]
+    return "clients " + ", ".join(leaving) if leaving else "nobody leaves"
+
+
+def left_out_updates_have_no_effect(evidence: Evidence) -> str:
+    """Check that clients outside a sum can have learned anything, without an effect on the result."""
+    everybody = range(evidence.subject.experiment.population)
+    changed = {
+        facts.number: frozenset(everybody) - frozenset(aggregate.survivors.tolist())
+        for facts, _, aggregate in _completed(evidence)
+    }
+    if not (numbers := [number for number, clients in changed.items() if clients and number <= _MOST_RUN_AGAIN]):
+        raise NotApplicable("no client was left out of a sum")
+    other = Trial(evidence.subject.experiment, evidence.scenarios, changed=changed).run(max(numbers))
+    for before, after in zip(evidence.rounds, other.rounds, strict=False):
+        for name in ("the outcome", "the survivors", "the update"):
+            if before.parts[name] != after.parts[name]:
+                raise Violation(
+                    f"{name} of round {before.number} changes with the updates of clients "
+                    f"{sorted(changed.get(before.number, ()))}, which are no survivors; sum those of survivors alone"
+                )
+    return f"{sum(len(changed[number]) for number in numbers)} other updates in {len(numbers)} rounds"
+
+
+def batches_are_summed_whole(evidence: Evidence) -> str:
+    """Check that a batch that has lost a member is left out of the sum, under a selection in batches."""
+    subject = evidence.subject
+    parameters = subject.plan.aggregation_parameters
+    if parameters.batches == "ignored":
+        raise NotApplicable("aggregation.batches: ignored")
+    selection = {"protocol": "batch-partition", "participants": subject.plan.maximum_participants, "privacy": 2}
+    plain = subject.experiment.plain()
+    try:
+        experiment = validated({**plain, "selection": selection}, f"testbed check {subject.name}")
+    except ExperimentError as error:
+        raise NotApplicable(f"it does not go with a selection in batches ({reason(error)})") from None
+    stages = ("train", *subject.plan.aggregation.stages)
+    scenarios = [Scenario(leaving={stage: frozenset({1})}) for stage in stages]  # a member of the first batch
+    trial = Trial(experiment, [*scenarios, Scenario()]).run(len(scenarios) + 1)
+    batches, left_out = trial.plan.selection.batches, 0
+    assert batches is not None
+    for facts in trial.rounds:
+        if facts.outcome.aggregate is None:
+            continue
+        survivors = facts.outcome.survivors
+        if len(broken := batches.broken(survivors.tolist())):
+            if not hasattr(parameters, "batch_policy"):
+                raise NotApplicable("it sums members of incomplete batches, and its parameters have no batch_policy")
+            raise Violation(
+                f"round {facts.number}: members {batches.members(broken).tolist()} are a batch, and the survivors are "
+                f"{survivors.tolist()}; leave out batches that have lost a member (parameters.batch_policy)"
+            )
+        left_out += len(survivors) < len(facts.outcome.participants)
+    if trial.rounds[-1].outcome.aggregate is None:
+        raise Violation(f"a round in whole batches is {trial.rounds[-1].outcome.reason} although nobody drops out")
+    return f"a batch was left out of {left_out} of {len(trial.rounds)} rounds"
+
+
+PROPERTIES: tuple[Property[Evidence], ...] = (
+    FIRST,
+    Property("Survivors are sorted, distinct participants that trained", survivors_took_part),
+    Property("The result is that of the survivors, whoever drops out where", sum_is_that_of_survivors),
+    Property("Updates of clients that are left out have no effect", left_out_updates_have_no_effect),
+    Property("Batches are summed as a whole or not at all", batches_are_summed_whole),
+    *SHARED_LAST,
+)

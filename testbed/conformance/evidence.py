@@ -1,0 +1,214 @@
+"""Runs that several properties look at, and the properties that both contracts share."""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from testbed.conformance.federations import RoundFacts, Scenario, Trial, first_difference
+from testbed.conformance.results import NotApplicable, Property, Violation
+from testbed.conformance.subjects import Subject
+from testbed.conformance.traffic import Traffic, refusals_of_old_questions
+from testbed.records import RunDirectory
+
+ROUNDS_BEFORE_RESUMPTION = 2
+ROUNDS_COMPARED = 6
+
+
+class Evidence:
+    """The runs of one protocol, each made when the first property looks at it.
+
+    Args:
+        subject: the protocol and its experiment.
+        scenarios: the absent clients of each round.
+    """
+
+    def __init__(self, subject: Subject, scenarios: Sequence[Scenario]) -> None:
+        self.subject = subject
+        self.scenarios = scenarios
+
+    @cached_property
+    def whole(self) -> Trial:
+        """All rounds."""
+        return Trial(self.subject.experiment, self.scenarios).run(len(self.scenarios))
+
+    @cached_property
+    def rounds(self) -> list[RoundFacts]:
+        """The rounds of `whole`."""
+        return self.whole.rounds
+
+    @property
+    def declared_stages(self) -> tuple[str, ...]:
+        """The stages that the class declares."""
+        plan = self.subject.plan
+        return plan.selection.stages if self.subject.section == "selection" else plan.aggregation.stages
+
+    @property
+    def other_stages(self) -> tuple[str, ...]:
+        """Those that the rest of the round declares."""
+        plan = self.subject.plan
+        other = plan.aggregation.stages if self.subject.section == "selection" else plan.selection.stages
+        return ("train", *other)
+
+    @cached_property
+    def heard(self) -> tuple[list[RoundFacts], Traffic, str]:
+        """The first rounds without shortcuts, their traffic, and the reaction to old questions."""
+        traffic = Traffic(Trial(self.subject.experiment, self.scenarios, shortcuts=False))
+
+        async def listen() -> str:
+            for _ in range(min(ROUNDS_COMPARED, len(self.scenarios))):
+                await traffic.next_round()
+            return await refusals_of_old_questions(traffic)
+
+        return traffic.trial.rounds, traffic, asyncio.run(listen())
+
+
+def rounds_run(evidence: Evidence) -> str:
+    """Check that rounds run, and that those in which everybody stays complete."""
+    states = {facts.number: facts.outcome for facts in evidence.rounds}
+    for number, scenario in enumerate(evidence.scenarios, 1):
+        if scenario.is_complete and (outcome := states[number]).state != "completed":
+            raise Violation(
+                f"round {number} is {outcome.state} ({outcome.reason}) although nobody drops out; a round without "
+                "drop-outs must complete, or other keys fit (--set)"
+            )
+    completed = sum(outcome.state == "completed" for outcome in states.values())
+    return f"{completed} of {len(states)} rounds completed"
+
+
+def early_ends_have_reasons(evidence: Evidence) -> str:
+    """Check that every round that did not complete says why."""
+    reasons = set()
+    for facts in evidence.rounds:
+        if facts.outcome.state == "completed":
+            continue
+        name = facts.outcome.reason.partition(":")[0]
+        if not name or any(not (letter.isalnum() or letter in "-.") for letter in name):
+            raise Violation(
+                f"round {facts.number} is {facts.outcome.state} by the reason {name!r}; use lower case and hyphens, as "
+                "in RoundAborted('too-few-updates', detail)"
+            )
+        reasons.add(name)
+    if not reasons:
+        raise NotApplicable("no round ended early")
+    return ", ".join(sorted(reasons))
+
+
+def same_on_two_hosts(evidence: Evidence) -> str:
+    """Check that neither another run nor another number of hosts changes a bit."""
+    count = min(ROUNDS_COMPARED, len(evidence.scenarios))
+
+    def difference(hosts: int) -> str:
+        other = Trial(evidence.subject.experiment, evidence.scenarios, hosts=hosts).run(count)
+        return first_difference(other.rounds, evidence.rounds)
+
+    if on_two := difference(2):
+        if again := difference(1):
+            raise Violation(
+                f"{again} differ between two runs with one seed; draw from round_.rng(purpose) and the client's "
+                "environment.randomness alone, and keep nothing in classes or modules"
+            )
+        raise Violation(
+            f"{on_two} differ between one host and two; let nothing depend on the process that a client is in, or on "
+            "the order in which clients answer"
+        )
+    return f"{count} rounds, again and on two hosts"
+
+
+def same_without_shortcuts(evidence: Evidence) -> str:
+    """Check that the shortcuts of one process change no bit."""
+    rounds, _, _ = evidence.heard
+    if difference := first_difference(rounds, evidence.rounds):
+        raise Violation(
+            f"{difference} differ where every party does all work itself; change no array that a message or a "
+            "memoised function has returned"
+        )
+    symbolic = "; masks as seeds equal expanded masks" if evidence.subject.plan.symbolic_masks else ""
+    return f"{len(rounds)} rounds{symbolic}"
+
+
+def bytes_are_those_of_encodings(evidence: Evidence) -> str:
+    """Check that recorded bytes are the lengths of the encodings."""
+    _, traffic, _ = evidence.heard
+    if not traffic.messages:
+        raise NotApplicable("no client was asked anything")
+    return f"{traffic.messages} messages"
+
+
+def old_questions_are_refused_by_name(evidence: Evidence) -> str:
+    """Check the names of refusals."""
+    _, traffic, extent = evidence.heard
+    if not traffic.questions:
+        raise NotApplicable("no round completed")
+    return extent
+
+
+def resumed_equals_uninterrupted(evidence: Evidence) -> str:
+    """Check that a run that stops and is resumed has the rounds of one that does not stop."""
+    experiment = evidence.subject.experiment
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        records = RunDirectory.create(path, experiment.plain())
+        Trial(experiment, evidence.scenarios, records=records).run(ROUNDS_BEFORE_RESUMPTION)
+        resumed = Trial(experiment, evidence.scenarios, hosts=2, records=RunDirectory.reopen(path))
+        count = min(ROUNDS_COMPARED, len(evidence.scenarios)) - ROUNDS_BEFORE_RESUMPTION
+        rounds = resumed.run(count).rounds
+    if difference := first_difference(_without_resumption(rounds), _without_resumption(evidence.rounds)):
+        raise Violation(
+            f"{difference} differ after a resumption; keep everything that later rounds need in round_.memory, which "
+            "is in the checkpoint"
+        )
+    return f"resumed after round {ROUNDS_BEFORE_RESUMPTION}, {count} rounds more on two hosts"
+
+
+def _without_resumption(rounds: Sequence[RoundFacts]) -> list[RoundFacts]:
+    """Leave out the events, among which is the resumption."""
+    return [
+        replace(facts, parts={name: part for name, part in facts.parts.items() if name != "the events"})
+        for facts in rounds
+    ]
+
+
+def nobody_is_accused(evidence: Evidence) -> str:
+    """Check that honest parties refuse nothing and notice no misbehaviour, whoever drops out."""
+    for facts in evidence.rounds:
+        if facts.accusations:
+            raise Violation(
+                f"round {facts.number}: {facts.accusations[0]}; everybody is honest, so let checks allow for clients "
+                "that drop out"
+            )
+    return f"{len(evidence.rounds)} rounds"
+
+
+def stages_are_those_asked(evidence: Evidence) -> str:
+    """Check that every declared stage is asked, and every stage that is asked declared."""
+    plan, declared = evidence.subject.plan, evidence.declared_stages
+    asked = dict.fromkeys(stage for facts in evidence.rounds for stage in facts.stages)
+    server = plan.selection if evidence.subject.section == "selection" else plan.aggregation
+    further = server.parameters.further_stages  # those that not every round has
+    allowed = {*declared, *evidence.other_stages, *further}
+    for stage in declared:
+        if stage not in asked and stage not in further:
+            raise Violation(
+                f"{stage} is declared in `stages` and asked in none of {len(evidence.rounds)} rounds; leave it out of "
+                "`stages`, or ask it"
+            )
+    for stage in asked:
+        if stage not in allowed:
+            raise Violation(f"{stage} is asked and not declared; add it to `stages`")
+    return ", ".join(declared) or "none"
+
+
+SHARED_LAST: tuple[Property[Evidence], ...] = (
+    Property("Rounds that end early say why", early_ends_have_reasons),
+    Property("Honest parties refuse nothing and are accused of nothing", nobody_is_accused),
+    Property("The stages that it declares are those that it asks", stages_are_those_asked),
+    Property("Old questions are refused by name and crash nobody", old_questions_are_refused_by_name),
+    Property("The same seed gives the same bits, on one host and on two", same_on_two_hosts),
+    Property("The shortcuts of one process change no bit", same_without_shortcuts),
+    Property("A resumed run equals an uninterrupted one", resumed_equals_uninterrupted),
+    Property("Recorded bytes are the lengths of the encodings", bytes_are_those_of_encodings),
+)
+FIRST: Property[Evidence] = Property("Rounds run, and complete where nobody drops out", rounds_run)

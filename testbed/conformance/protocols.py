@@ -1,0 +1,25 @@
+"""All properties of a selection or an aggregation protocol."""
+
+from collections.abc import Iterator
+
+from testbed.conformance import aggregation, selection
+from testbed.conformance.evidence import Evidence
+from testbed.conformance.results import Property, Result, results
+from testbed.conformance.subjects import SectionName, Subject
+
+PROPERTIES: dict[SectionName, tuple[Property[Evidence], ...]] = {
+    "selection": selection.PROPERTIES,
+    "aggregation": aggregation.PROPERTIES,
+}
+
+
+def evidence_of(subject: Subject) -> Evidence:
+    """Return the runs of a protocol, none of which has been made yet."""
+    if subject.section == "selection":
+        return selection.selection_evidence(subject)
+    return aggregation.aggregation_evidence(subject)
+
+
+def results_of(subject: Subject) -> Iterator[Result]:
+    """Check the properties of a protocol, one after the other."""
+    return results(evidence_of(subject), PROPERTIES[subject.section])

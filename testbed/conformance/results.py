@@ -1,0 +1,66 @@
+"""Properties, and the result of checking one of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from testbed.errors import TestbedError, reason
+
+Evidence = TypeVar("Evidence")
+Verdict = Literal["passed", "failed", "not applicable"]
+
+
+class Violation(Exception):
+    """A class lacks a property; the message says what is wrong, where, and what to do."""
+
+
+class NotApplicable(Exception):
+    """A property makes no sense for a class; the message says why."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of checking one property.
+
+    Attributes:
+        claim: the property in one sentence.
+        verdict: whether the class has it.
+        detail: the extent of the check; of a failure what, where and what to do; else the reason.
+    """
+
+    claim: str
+    verdict: Verdict
+    detail: str
+
+
+@dataclass(frozen=True)
+class Property(Generic[Evidence]):
+    """A property of all classes of one contract.
+
+    Attributes:
+        claim: the property in one sentence.
+        check: returns the extent of the check; raises `Violation` or `NotApplicable`.
+    """
+
+    claim: str
+    check: Callable[[Evidence], str]
+
+    def result(self, evidence: Evidence) -> Result:
+        """Check the property."""
+        try:
+            return Result(self.claim, "passed", self.check(evidence))
+        except NotApplicable as error:
+            return Result(self.claim, "not applicable", str(error))
+        except Violation as error:
+            return Result(self.claim, "failed", str(error))
+        except TestbedError as error:
+            return Result(self.claim, "failed", f"the run ended: {reason(error)}")
+
+
+def results(evidence: Evidence, properties: Sequence[Property[Evidence]]) -> Iterator[Result]:
+    """Check properties in their order; the first one is that rounds run at all, without which there are no others."""
+    for position, one in enumerate(properties):
+        result = one.result(evidence)
+        yield result
+        if position == 0 and result.verdict == "failed":
+            return

@@ -1,0 +1,115 @@
+"""The properties of selection protocols."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from testbed.conformance.evidence import FIRST, SHARED_LAST, Evidence
+from testbed.conformance.federations import Scenario
+from testbed.conformance.results import NotApplicable, Property, Violation
+from testbed.conformance.subjects import Subject
+from testbed.engine.plan import Plan
+
+_AWAY_RATE = 0.15
+
+
+def selection_evidence(subject: Subject) -> Evidence:
+    """Return the runs of a selection protocol."""
+    return Evidence(subject, list(_scenarios(subject.plan)))
+
+
+def _scenarios(plan: Plan) -> Iterator[Scenario]:
+    """Everybody is there, some are away, some leave at each stage of selection, and nobody is there."""
+    population = plan.experiment.population
+    generator = np.random.default_rng(population)
+
+    def some() -> frozenset[int]:
+        return frozenset(np.flatnonzero(generator.uniform(size=population) < _AWAY_RATE).tolist())
+
+    yield Scenario()
+    for _ in range(6):
+        yield Scenario(away=some())
+    yield Scenario()
+    for stage in plan.selection.stages:
+        yield Scenario(leaving={stage: some()})
+    yield Scenario(away=frozenset(range(population)))
+    yield Scenario()
+
+
+def participants_are_some_of_those_there(evidence: Evidence) -> str:
+    """Check the participants of every round."""
+    plan, count = evidence.subject.plan, 0
+    population, most = plan.experiment.population, plan.maximum_participants
+    for facts, scenario in zip(evidence.rounds, evidence.scenarios, strict=True):
+        participants, where = facts.outcome.participants, f"round {facts.number}"
+        if not len(participants):
+            continue
+        if (np.diff(participants) <= 0).any():
+            raise Violation(
+                f"{where}: participants {participants.tolist()} are not sorted and distinct; return "
+                "Selection(np.unique(chosen), ...)"
+            )
+        if participants[0] < 0 or participants[-1] >= population:
+            raise Violation(f"{where}: participants {participants.tolist()} of clients 0 to {population - 1}")
+        if len(participants) > most:
+            raise Violation(
+                f"{where}: {len(participants)} participants, maximum_participants is {most}; override that property"
+            )
+        if len(absent := np.intersect1d(participants, sorted(scenario.away))):
+            raise Violation(
+                f"{where}: client {absent[0]} is a participant and was away; choose among those that answer, "
+                "replies.valid()"
+            )
+        count += 1
+    return f"{count} rounds of at most {most}"
+
+
+def rounds_have_enough_participants(evidence: Evidence) -> str:
+    """Check that no round goes on with fewer participants than clients are promised."""
+    least = evidence.subject.plan.minimum_participants
+    for facts in evidence.rounds:
+        if facts.outcome.state == "completed" and len(facts.outcome.participants) < least:
+            raise Violation(
+                f"round {facts.number}: {len(facts.outcome.participants)} participants, minimum_participants is "
+                f"{least}; raise RoundSkipped('too-few-available', detail)"
+            )
+    return f"at least {least}"
+
+
+def participations_are_counted(evidence: Evidence) -> str:
+    """Check that the participation counts are those of the participants."""
+    counts = np.zeros(evidence.subject.experiment.population, np.int64)
+    for facts in evidence.rounds:
+        counts[facts.outcome.participants] += 1
+    if not np.array_equal(counts, recorded := evidence.whole.federation.state.participations):
+        client = int(np.flatnonzero(counts != recorded)[0])
+        raise Violation(
+            f"client {client} was a participant {counts[client]} times and counted {recorded[client]} times; do not "
+            "change round_.participations"
+        )
+    return f"{counts.sum()} participations"
+
+
+def batches_are_whole(evidence: Evidence) -> str:
+    """Check that participants are whole batches."""
+    batches = evidence.subject.plan.selection.batches
+    if batches is None:
+        raise NotApplicable("it has no batches")
+    for facts in evidence.rounds:
+        participants = facts.outcome.participants
+        if len(broken := batches.broken(participants.tolist())):
+            raise Violation(
+                f"round {facts.number}: some members of batch {broken[0]} are participants, and others not; choose "
+                "whole batches"
+            )
+    return f"{len(batches.sizes)} batches"
+
+
+PROPERTIES: tuple[Property[Evidence], ...] = (
+    FIRST,
+    Property("Participants are sorted, distinct, available and not too many", participants_are_some_of_those_there),
+    Property("Rounds have as many participants as clients are promised", rounds_have_enough_participants),
+    Property("Participations are counted", participations_are_counted),
+    Property("Batches take part as a whole", batches_are_whole),
+    *SHARED_LAST,
+)

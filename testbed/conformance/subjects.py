@@ -1,0 +1,98 @@
+"""The class that is checked, and the small experiment that it is checked with."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from testbed.aggregation import catalogue as aggregations
+from testbed.aggregation.contract import AggregationProtocol
+from testbed.engine.plan import Plan
+from testbed.errors import ExperimentError
+from testbed.experiment.reading import apply_override
+from testbed.experiment.schema import Experiment, validated
+from testbed.plugins import installed
+from testbed.plugins.classes import plugin_class
+from testbed.selection import catalogue as selections
+from testbed.selection.contract import SelectionProtocol
+from testbed.spelling import did_you_mean
+
+SectionName = Literal["selection", "aggregation"]
+MOST_ROUNDS = 100
+
+_EXPERIMENTS: dict[SectionName, dict[str, Any]] = {
+    "aggregation": {"population": 10, "selection": {"protocol": "random"}},
+    "selection": {"population": 30, "aggregation": {"protocol": "plain", "batches": "ignored"}},
+}
+"""With the default number of participants, 10: everybody, or a third of all."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A protocol and the experiment that it is checked with.
+
+    Attributes:
+        section: the section of an experiment that names the protocol.
+        name: its name there.
+        experiment: the experiment.
+    """
+
+    section: SectionName
+    name: str
+    experiment: Experiment
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The parts of the experiment; raises `ExperimentError` where the class does not keep its contract."""
+        return Plan(self.experiment, 0)
+
+
+def subject(name: str, overrides: Sequence[str] = ()) -> Subject:
+    """Return the protocol of a name with an experiment for it.
+
+    Args:
+        name: of a built-in protocol, of a plug-in of an installed package, or ``package.module:Name``.
+        overrides: of keys of the experiment, as `--set` takes them.
+
+    Raises:
+        ExperimentError: no such protocol, or it does not take the keys.
+    """
+    section = _section(name)
+    data = {"name": "check", "seed": 1, "rounds": MOST_ROUNDS, **deepcopy(_EXPERIMENTS[section])}
+    data[section] = {**data.get(section, {}), "protocol": name}
+    for override in overrides:
+        apply_override(data, override)
+    experiment = validated(data, f"testbed check {name}")
+    if experiment.sweep:
+        raise ExperimentError("--set sweep: one protocol with one set of keys is checked; leave the sweep out")
+    if not experiment.time.work_is_modelled or experiment.asynchronous is not None:
+        raise ExperimentError("--set: rounds on the virtual clock with modelled compute are checked; leave it so")
+    return Subject(section, name, experiment)
+
+
+def _section(name: str) -> SectionName:
+    if ":" in name:
+        kind = plugin_class(name, "testbed check")
+        if isinstance(kind, type) and issubclass(kind, SelectionProtocol):
+            return "selection"
+        if isinstance(kind, type) and issubclass(kind, AggregationProtocol):
+            return "aggregation"
+        raise ExperimentError(
+            f"testbed check: {name}: inherits neither from testbed.SelectionProtocol nor from "
+            "testbed.AggregationProtocol, whose properties are checked"
+        )
+    names: dict[str, SectionName] = {
+        **{str(kind.model_fields["protocol"].default): "selection" for kind in selections.PROTOCOLS},
+        **{str(kind.model_fields["protocol"].default): "aggregation" for kind in aggregations.PROTOCOLS},
+    }
+    if name in names:
+        return names[name]
+    sections: tuple[SectionName, ...] = ("selection", "aggregation")
+    for section in sections:
+        if installed.named(section, name, "testbed check") is not None:
+            return section
+    raise ExperimentError(
+        f"testbed check: no protocol {name!r}; {did_you_mean(name, names)}give package.module:Name, or a name that "
+        "selection.protocol or aggregation.protocol takes"
+    )

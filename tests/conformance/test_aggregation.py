@@ -1,0 +1,45 @@
+"""Every built-in aggregation protocol has all properties."""
+
+import pytest
+
+from testbed.conformance.aggregation import PROPERTIES, aggregation_evidence
+from testbed.conformance.results import results
+from tests.conformance.settings import AGGREGATIONS
+
+RESULT = "The result is that of the survivors, whoever drops out where"
+REASONS = "Rounds that end early say why"
+WHOLE_BATCHES = "Batches are summed as a whole or not at all"
+OLD = "Old questions are refused by name and crash nobody"
+
+NOT_APPLICABLE = {
+    # A sum of clipped gradients, of clients that are drawn independently; an empty round is a round.
+    "dp-sgd-random-participation": {RESULT, REASONS, WHOLE_BATCHES},
+}
+REFUSED_BY = {"secagg-plus": "secagg"}
+"""The protocol by whose names a client refuses, where it is another one."""
+REFERENCES = {"plain": "the mean by samples", "pine": "the mean of equal weights"}
+
+
+@pytest.mark.parametrize("name", AGGREGATIONS)
+def test_an_aggregation_protocol_has_all_properties(name: str) -> None:
+    checked = AGGREGATIONS[name]
+    evidence = aggregation_evidence(checked)
+    found = {result.claim: result for result in results(evidence, PROPERTIES)}
+    assert [result for result in found.values() if result.verdict == "failed"] == []
+    assert {claim for claim, result in found.items() if result.verdict != "passed"} == NOT_APPLICABLE.get(name, set())
+    assert len(found) == len(PROPERTIES)
+    assert refusing_protocols(found[OLD].detail) <= {"aggregation", "train", REFUSED_BY.get(name, checked.name)}
+    if name in NOT_APPLICABLE:
+        return
+    reference, _, stages = found[RESULT].detail.partition("; ")
+    assert reference == REFERENCES.get(name, "the quantised sum")
+    for stage in ("train", *checked.plan.aggregation.stages):  # in each of them a few may drop out
+        assert f"{stage} in " in stages
+    ended = {one.outcome.state for one, scenario in zip(evidence.rounds, evidence.scenarios, strict=True)
+             if scenario.leaving.get("train") == frozenset(range(checked.experiment.population))}  # fmt: skip
+    assert ended == {"aborted"}
+
+
+def refusing_protocols(detail: str) -> set[str]:
+    """The first parts of the names of refusals."""
+    return {name.partition(".")[0] for name in detail.partition("refused by ")[2].split(", ")}

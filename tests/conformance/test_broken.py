@@ -1,0 +1,57 @@
+"""A class that lacks a property is caught by that property, and the line says what to do."""
+
+import re
+
+import pytest
+
+from testbed.conformance.protocols import PROPERTIES, evidence_of
+from testbed.conformance.subjects import subject
+from tests.conformance import broken
+
+RESULT = "The result is that of the survivors, whoever drops out where"
+LEFT_OUT = "Updates of clients that are left out have no effect"
+SURVIVORS = "Survivors are sorted, distinct participants that trained"
+REASONS = "Rounds that end early say why"
+STAGES = "The stages that it declares are those that it asks"
+HONEST = "Honest parties refuse nothing and are accused of nothing"
+WHOLE_BATCHES = "Batches are summed as a whole or not at all"
+OLD = "Old questions are refused by name and crash nobody"
+SEED = "The same seed gives the same bits, on one host and on two"
+RESUMED = "A resumed run equals an uninterrupted one"
+PARTICIPANTS = "Participants are sorted, distinct, available and not too many"
+ENOUGH = "Rounds have as many participants as clients are promised"
+COUNTED = "Participations are counted"
+BATCHES = "Batches take part as a whole"
+
+
+@pytest.mark.parametrize(
+    ("kind", "claim", "detail"),
+    [
+        (broken.CountsDroppedClients, RESULT, "leave at train: the result is off by"),
+        (broken.HidesSurvivor, LEFT_OUT, "the update of round"),
+        (broken.ListsEverybody, SURVIVORS, "has left in training and is a survivor"),
+        (broken.MomentumOfItsOwn, RESUMED, "the update of round 3 differ after a resumption; keep .* in round_.memory"),
+        (broken.CountsRoundsOfAllRuns, SEED, "differ between two runs with one seed"),
+        (broken.DeclaresTooMuch, STAGES, "mine/confirm is declared in `stages` and asked in none of"),
+        (broken.NamelessAbort, REASONS, "by the reason 'Too few clients are left!'"),
+        (broken.CrashesOnOldQuestions, OLD, r"crashes when .* \(KeyError.*broken.py:\d+\); raise testbed.Refusal"),
+        (broken.NamelessRefusals, OLD, "refuses by the name 'I have trained nothing'; use protocol.check"),
+        (broken.RefusesHonestServer, HONEST, "client:3 at plain/update: refusal mine.busy; everybody is honest"),
+        (broken.BreaksBatches, WHOLE_BATCHES, r"members \[0, 1\] are a batch, and the survivors are \[0, 2, 3"),
+        (broken.Unsorted, PARTICIPANTS, "are not sorted and distinct"),
+        (broken.AnybodyAtAll, PARTICIPANTS, "was away; choose among those that answer"),
+        (broken.TooMany, PARTICIPANTS, "10 participants, maximum_participants is 9"),
+        (broken.TooFew, ENOUGH, "10 participants, minimum_participants is 11"),
+        (broken.TurnsOfItsOwn, RESUMED, "the participants of round 3 differ after a resumption"),
+        (broken.AsksUndeclared, STAGES, "check-in is asked and not declared"),
+        (broken.CountsTwice, COUNTED, "do not change round_.participations"),
+        (broken.HalfBatches, BATCHES, "of batch . are participants, and others not"),
+        (broken.Coin, SEED, "the participants of round 1 differ between two runs"),
+    ],
+)
+def test_what_a_broken_class_lacks_is_said(kind: type, claim: str, detail: str) -> None:
+    checked = subject(f"{broken.__name__}:{kind.__name__}")
+    (lacking,) = (one for one in PROPERTIES[checked.section] if one.claim == claim)
+    result = lacking.result(evidence_of(checked))
+    assert result.verdict == "failed"
+    assert re.search(detail, result.detail), result.detail
