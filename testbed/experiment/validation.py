@@ -131,6 +131,7 @@ def _lines(error: ValidationError, data: Any, model: type[BaseModel]) -> list[st
     """One line per key path; what the alternatives of a union expect is said in one line."""
     found: dict[str, list[str]] = {}
     given: dict[str, str] = {}
+    hints: dict[str, str] = {}
     for problem in error.errors(include_url=False):
         kind = problem["type"]
         if kind == "default_factory_not_called":  # follows from an error that has a line of its own
@@ -144,10 +145,13 @@ def _lines(error: ValidationError, data: Any, model: type[BaseModel]) -> list[st
         found.setdefault(path, []).append(_wording(problem, model))
         if kind not in ("missing", "extra_forbidden", "union_tag_invalid", "value_error"):
             given[path] = _shown(problem["input"])
+        if kind in ("float_parsing", "float_type"):
+            hints[path] = _share(problem["input"])
     lines = []
     for path, wordings in found.items():
         first, *others = dict.fromkeys(wordings)
-        line = " or ".join((first, *(other.removeprefix("should be ") for other in others))) + given.get(path, "")
+        line = " or ".join((first, *(other.removeprefix("should be ") for other in others)))
+        line += given.get(path, "") + hints.get(path, "")
         lines.append(f"{path}: {line}" if path else line)
     return lines
 
@@ -178,6 +182,13 @@ def _shown(given: Any) -> str:
         return ""
     text = _YAML_WORDS[given] if given is None or isinstance(given, bool) else repr(given)
     return f", not {text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}"
+
+
+def _share(value: Any) -> str:
+    """The question whether a percentage such as 5% is meant as a share of 1; empty where it is no percentage."""
+    if isinstance(value, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value.strip())):
+        return f"; did you mean {float(match[1]) / 100:g}?"
+    return ""
 
 
 def _nested(key: str, allowed: Sequence[str]) -> str:
