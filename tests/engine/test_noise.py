@@ -152,7 +152,7 @@ WRONG = [
     (noisy(noise={}), "aggregation.noise: noise_multiplier: either this or epsilon is needed, and not both"),
     (
         noisy(noise=SKELLAM | {"epsilon": 1.0}),
-        "noise_multiplier: either this or epsilon is needed, and not both; set the other to null",
+        "aggregation.noise: noise_multiplier: either this or epsilon is needed, and not both; set the other to null",
     ),
     (noisy(noise=SKELLAM | {"rounds": 3}), "aggregation.noise: delta and rounds go with epsilon"),
     (noisy(noise=SKELLAM | {"mechanism": "gauss"}), "aggregation.noise.mechanism: "),
