@@ -210,7 +210,8 @@ def _wording(problem: Any, model: type[BaseModel]) -> str:
         allowed = _keys_at(model, tuple(part for part in section if isinstance(part, str)))
         if nested := _nested(str(key), allowed):
             return f"unknown key; {nested}; allowed: {', '.join(allowed)}"
-        return f"unknown key; {did_you_mean(str(key), allowed)}allowed: {', '.join(allowed)}"
+        hint = did_you_mean(str(key), allowed) or _other_alternatives(model, section, str(key))
+        return f"unknown key; {hint}allowed: {', '.join(allowed)}"
     if kind == "union_tag_invalid":
         expected = context["expected_tags"].replace("'a user-defined class'", "or package.module:Class")
         tag = context["tag"]
@@ -231,6 +232,19 @@ def _wording(problem: Any, model: type[BaseModel]) -> str:
     if kind == "string_pattern_mismatch":
         return "should be package.module:Class"
     return message.replace("Input should be", "should be").replace("valid array", "list")
+
+
+def _other_alternatives(model: type[BaseModel], section: Sequence[Any], key: str) -> str:
+    """Which other protocols (or models) of a section have a key that this one has not; empty where none has it."""
+    if len(section) != 2:  # the section and the tag of its alternative
+        return ""
+    name, own = section
+    others = [
+        known[1]
+        for known, keys in _keys(model).items()
+        if len(known) == 2 and known[0] == name and known[1] != own and key in keys
+    ]
+    return f"it is a key of {', '.join(others)}, and not of {own}; " if others else ""
 
 
 def _keys_at(model: type[BaseModel], section: tuple[str, ...]) -> list[str]:
