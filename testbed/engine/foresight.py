@@ -71,13 +71,15 @@ def _short_supply(supply: Supply, online: float) -> str:
     Args:
         online: the mean share of the clients that is online; where it is 1, availability is not to blame.
     """
-    has = f"a round has {supply.expected:.1f} of the {supply.wanted} {supply.noun} that it needs"
-    chance = f"{_chance(supply.enough)} to have enough of them"
+    has = (
+        f"a round has {supply.expected:.1f} {supply.noun} on average and needs {supply.wanted}, with "
+        f"{_chance(supply.enough)} to have enough of them"
+    )
     if online < 1:
-        beginning = f"availability: {online:.1%} of the clients are online on average, so {has}, and {chance}"
+        beginning = f"availability: {online:.1%} of the clients are online on average, so {has}"
         return f"{beginning}; change {', '.join(supply.keys)}"
     keys = ", ".join(key for key in supply.keys if key != "availability")
-    return f"selection: on average {has}, and {chance}; change {keys}"
+    return f"selection: {has}; change {keys}"
 
 
 def _online_share(section: AvailabilityModel) -> float | None:

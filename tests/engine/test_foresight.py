@@ -92,8 +92,7 @@ def test_availability_is_not_blamed_where_all_clients_are_online(
 ) -> None:
     (warning,) = warnings_of({"population": 100, "selection": LOTTO | {"over_selection": 1.3}}, tmp_path, capsys)
     line = warning.partition(": ")[2]
-    assert line.startswith("selection: on average a round has 13.0 of the 10 candidates")
-    assert "85.2%" in line
+    assert line.startswith("selection: a round has 13.0 candidates on average and needs 10, with a chance of 85.2%")
     assert "availability" not in line
 
 
