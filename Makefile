@@ -19,6 +19,11 @@ LOWEST_TESTS := tests/crypto tests/messages tests/cluster tests/commands tests/r
 
 .PHONY: demo test browser docs reference papers test-all coverage test-lowest lint fuzz search bench hashes faults wheel clean
 
+# Types are checked while the environment of Flower and Chromium are installed, which wait for their package index.
+ifneq ($(filter test test-all,$(MAKECMDGOALS)),)
+MAKEFLAGS += --jobs=3
+endif
+
 # Where Python is told to write no byte-code, as in many containers, each process of a run would compile all it imports.
 demo: export PYTHONDONTWRITEBYTECODE :=
 demo: $(READY)
@@ -29,7 +34,7 @@ test: $(DEV) $(FLOWER) lint browser
 	FLOWER_PYTHON=$(abspath $(FLOWER_BIN))/python $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --durations=60
 
 # The report's page is tested in Chromium. Where there is none and we may, it is installed; else those tests are skipped.
-browser:
+browser: | $(READY)
 	@command -v chromium >/dev/null || [ -n "$$CHROME" ] \
 	    || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 	        && apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium; } \

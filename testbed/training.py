@@ -126,10 +126,10 @@ class Trainer(Role):
         workload, algorithm = self.environment.workload, self.environment.client_algorithm
         if workload is None:
             raise Refusal("train.no-workload", "this run has no workload")
-        if (algorithm is None) != (self.own_round is None):
+        if algorithm.keeps_state == (self.own_round is None):
             raise Refusal("train.other-algorithm", "what clients keep counts in this run, or they keep nothing")
         self._check_round(message.round)
-        length = workload.dimension if algorithm is None else algorithm.length
+        length = algorithm.payload_length(workload.dimension)
         if message.model.bits or len(message.model) != length:
             raise Refusal("train.dimension", f"a model of {len(message.model)}, not {length} float32")
         update = self.learn(workload, message)
@@ -155,23 +155,17 @@ class Trainer(Role):
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
         """What this client makes of the model, and of what it has kept; what it then has is kept beside that."""
-        algorithm, states, number = (
-            self.environment.client_algorithm,
-            self.environment.client_states,
-            self.client.number,
-        )
-        if algorithm is not None and states is not None and self.own_round is not None:
-            own = algorithm.beginning
-            if self.own_round:
-                own = states.read(number, self.own_round, len(own))
-            update, kept = algorithm.learned(workload, LocalTask(number, message.model.values, own, message.round))
-            if np.isfinite(kept).all():  # else the update is not handed on
-                states.write(number, message.round, kept, self.own_round)
-            return update
-        prepared = self.client.prepared
-        if isinstance(prepared, TrainedTogether) and prepared.question is message:
-            return prepared.update(self.client.number)
-        return workload.train(self.client.number, message.model.values, message.round)
+        algorithm, states = self.environment.client_algorithm, self.environment.client_states
+        number, prepared = self.client.number, self.client.prepared
+        if isinstance(prepared, TrainedTogether) and prepared.question is message and not algorithm.keeps_state:
+            return prepared.update(number)
+        own = algorithm.initial_state
+        if states is not None and self.own_round:
+            own = states.read(number, self.own_round, len(own))
+        update, state = algorithm.local_update(workload, LocalTask(number, message.model.values, own, message.round))
+        if states is not None and self.own_round is not None and np.isfinite(state).all():
+            states.write(number, message.round, state, self.own_round)  # a state that is not finite: refused below
+        return update
 
     def charged_examples(self, update: LocalUpdate) -> int:
         """How many examples modelled compute is charged for."""

@@ -1,13 +1,17 @@
 """Fixtures that all tests share."""
 
+import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.finished_runs import FinishedRuns
+from tests.repeated_crypto import kept_results
 from tests.thoroughness import examples
 
 settings.register_profile("suite", deadline=None, print_blob=True, max_examples=examples())
@@ -26,6 +30,71 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, lambda number, frame: None)  # the suite itself still survives its terminal
     # Ray gives its processes the lowest priority but for a few: beside a second process of tests they would starve.
     os.environ.setdefault("RAY_worker_niceness", "0")
+
+
+class _ImportedModules:
+    """Keeps Python's search for circles out of imported modules.
+
+    The product searches before each run. With torch, pandas and Ray imported a search takes a quarter of a small run's
+    time. Modules stay until the process ends, so the search can skip them.
+    """
+
+    WORTH_IT = 100  # modules imported since
+
+    def __init__(self) -> None:
+        self.frozen = 0
+
+    def freeze(self) -> None:
+        """Set aside what was imported since, when it is much."""
+        if len(sys.modules) >= self.frozen + self.WORTH_IT:
+            self.frozen = len(sys.modules)
+            gc.collect()
+            gc.freeze()
+
+
+_IMPORTED = _ImportedModules()
+
+
+def pytest_collection_finish() -> None:
+    """All test files are imported by now."""
+    _IMPORTED.freeze()
+
+
+def pytest_runtest_logfinish() -> None:
+    """A test can import more."""
+    _IMPORTED.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """At the end they go like everything else: triton would report them as leaks."""
+    gc.unfreeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """A file is safe from the loss of power only when the disk has it: no test cuts the power.
+
+    It is safe from the end of a process before that.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _keys_are_computed_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Seeded federations repeat their keys and shares; only the tests of the primitives compute each anew."""
+    if "crypto" in request.path.parts:
+        yield
+        return
+    with kept_results():
+        yield
+
+
+@pytest.fixture(scope="session")
+def finished_runs(tmp_path_factory: pytest.TempPathFactory) -> FinishedRuns:
+    """Runs that more than one test looks at."""
+    return FinishedRuns(tmp_path_factory.mktemp("finished-runs"))
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import pandas as pd
 from analysis.comparison import cells, target_table
 from analysis.comparison.cells import Rows, ShownColumn
 from testbed.errors import ExperimentError
+from testbed.records.targets import Target
 from testbed.spelling import did_you_mean
-from testbed.workload.target import Target
 
 COLUMNS = {
     "aggregation": "the aggregation protocol",

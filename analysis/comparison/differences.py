@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from testbed.experiment.flattening import flattened
-from testbed.experiment.point_names import canonical
+from testbed.flattening import flattened
+from testbed.records.point_names import canonical
 
 _ASIDE = ("seed", "provenance", "output", "sweep", "cluster", "targets", "name")
 _ABSENT = "\0"

@@ -1,6 +1,6 @@
 """Names of the rows of a comparison and of their settings, made of the values that differ among them.
 
-The values of a sweep are named by `testbed.experiment.point_names`. A run that is no point of the others' sweep is
+The values of a sweep are named by `testbed.records.point_names`. A run that is no point of the others' sweep is
 called by its experiment's name.
 """
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from analysis.comparison.differences import differing_keys
 from analysis.tables import protocol_name
-from testbed.experiment.point_names import canonical, leaves_of, value_names
 from testbed.records import RunRecords
+from testbed.records.point_names import canonical, leaves_of, value_names
 
 __all__ = [
     "canonical",

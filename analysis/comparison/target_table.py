@@ -26,7 +26,7 @@ from analysis.tables import (
 )
 from analysis.tables import render as render_table
 from testbed.display import visible
-from testbed.workload.target import Target
+from testbed.records.targets import Target
 
 HEADS = {
     "time_to_target_s": "Time",

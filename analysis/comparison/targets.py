@@ -10,8 +10,8 @@ import pandas as pd
 from analysis.comparison.rows import Row
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
+from testbed.records.targets import METRICS, Metric, Target, measured, not_measured
 from testbed.workload.specs import is_language
-from testbed.workload.target import METRICS, Metric, Target, measured, not_measured
 
 __all__ = ["BEST", "METRICS", "Metric", "Target"]
 

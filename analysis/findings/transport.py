@@ -8,8 +8,8 @@ from analysis.comparison.labels import sweep_of
 from analysis.comparison.rows import Row
 from analysis.findings.compared import ComparedRows, counted, value_of
 from analysis.findings.finding import Finding
-from testbed.experiment.point_names import leaves_of
 from testbed.records import RunRecords
+from testbed.records.point_names import leaves_of
 
 KEY = "links.transport"
 

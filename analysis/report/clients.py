@@ -6,8 +6,8 @@ import pandas as pd
 
 from analysis.report.settings import value_text
 from analysis.report.sheets import Cell, Sheet, number, words
-from testbed.experiment.flattening import flattened
 from testbed.experiment.written import written_in
+from testbed.flattening import flattened
 from testbed.records import RunRecords
 
 _SPREAD = ("samples", "device_factor", "down_mbit_s", "up_mbit_s", "latency_ms")

@@ -38,8 +38,8 @@ from analysis.style import SERIES_COLOURS, protocol_colours, stage_colours
 from testbed.display import visible, visible_lines
 from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
+from testbed.records.targets import Target
 from testbed.version import VERSION
-from testbed.workload.target import Target
 
 DASHES = 3
 """Kinds of lines that are told apart at a glance."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.report.settings import value_text
-from testbed.experiment.flattening import flattened
+from testbed.flattening import flattened
 from testbed.records import RunRecords
 
 _ASIDE = ("written", "label", "sweep", "sweep_labels", "point")  # in other tables of the page

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from analysis.report.sheets import Cell, Sheet, words
-from testbed.experiment.flattening import flattened
 from testbed.experiment.written import written_in
+from testbed.flattening import flattened
 from testbed.records import RunRecords
 
 MAIN_COLUMNS = 8

@@ -14,7 +14,7 @@ from analysis.comparison.targets import is_unfinished
 from analysis.comparison.time_to_target import MEDIAN, RESTRICTED
 from analysis.tables import protocol_name, seconds_unit
 from testbed.records import RunRecords
-from testbed.workload.target import Target
+from testbed.records.targets import Target
 
 MISSING = "–"
 NOT_FINISHED = "not finished"

@@ -32,13 +32,13 @@ from testbed.parties.round_beacon import BeaconAccess, RoundBeacon
 from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint
 from testbed.records.tables import stopped
+from testbed.records.targets import measured
 from testbed.selection.contract import SelectionRound, memory_copy
 from testbed.workload.client_accuracy import ClientAccuracy, check_client_accuracy
 from testbed.workload.client_algorithm import LAST_ROUND, check_memory
 from testbed.workload.client_states import ClientStates
 from testbed.workload.contract import ClientAccuracyWorkload, Evaluation, PersonalWorkload, Workload
 from testbed.workload.local_layers import LocalLayers
-from testbed.workload.target import measured
 
 MOST_EVALUATED = 200  # clients with layers of their own, drawn once
 _BEACON = "round beacon"  # among the arrays of a checkpoint: see `RoundBeacon`
@@ -141,15 +141,14 @@ class Federation:
         with locating_crashes("the run's preparation"):
             model = self.workload.initial_model()
         n = self.plan.experiment.population
-        memory = {} if self._algorithm is None else self._algorithm.first_memory(n)
-        return Checkpoint(0, 0.0, model, np.zeros(n, np.int64), 0.0, memory)
+        return Checkpoint(0, 0.0, model, np.zeros(n, np.int64), 0.0, self._algorithm.first_memory(n))
 
     def _check_states(self) -> None:
         """Raise `RunError` where the checkpoint is of another algorithm, or lacks what its clients have kept."""
         where = "the beginning" if self.records is None else f"{self.records.path}: the checkpoint"
         check_memory(self.state.memory, self._algorithm, self.plan.experiment.population, where)
-        if self._algorithm is not None and self._states is not None:
-            self._states.check(self.state.memory[LAST_ROUND], len(self._algorithm.beginning))
+        if self._algorithm.keeps_state and self._states is not None:
+            self._states.check(self.state.memory[LAST_ROUND], len(self._algorithm.initial_state))
         if self.plan.participation_pattern is not None and self.records is not None and self.state.round_number:
             rows = self.records.table("participation")
             honest_in_sums = rows["survived"].to_numpy() & ~rows["dishonest"].to_numpy()
@@ -346,7 +345,7 @@ def own_layers(
 
     def own(client: int) -> npt.NDArray[np.float32]:
         if not last[client]:
-            return algorithm.beginning
-        return states.read(client, int(last[client]), len(algorithm.beginning))
+            return algorithm.initial_state
+        return states.read(client, int(last[client]), len(algorithm.initial_state))
 
     return own

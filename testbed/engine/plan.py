@@ -39,7 +39,7 @@ from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.privacy.section import NEEDS_LOSSES, PrivacySection
 from testbed.randomness import Randomness
 from testbed.training import Broadcast, Trainer
-from testbed.workload.client_algorithm import ClientAlgorithm, Learning
+from testbed.workload.client_algorithm import STATELESS, ClientAlgorithm, TaskInfo
 from testbed.workload.client_states import ClientStates
 from testbed.workload.contract import (
     DriftCorrectedWorkload,
@@ -203,17 +203,17 @@ class Plan:
             raise ExperimentError(f"privacy.report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
         return False
 
-    def client_algorithm(self, workload: Workload) -> ClientAlgorithm | None:
-        """What clients make of what they keep; None: they keep nothing.
+    def client_algorithm(self, workload: Workload) -> ClientAlgorithm:
+        """How clients train, and what they keep from round to round.
 
         Raises `ExperimentError` for a workload that trains without it.
         """
         section = self.experiment.workload
         if section.drift_correction is None and section.local_layers is None:
-            return None
+            return STATELESS
         equal = self.aggregation_parameters.weights == "equal"
         total = self.experiment.population if equal else int(workload.sample_counts.sum())
-        learning = Learning(workload.dimension, section.learning_rate_in, float(total))
+        info = TaskInfo(workload.dimension, section.learning_rate_in, float(total))
         if section.local_layers is not None:
             if not isinstance(workload, PersonalWorkload):
                 raise ExperimentError(
@@ -221,14 +221,14 @@ class Plan:
                     "see PersonalWorkload in testbed/workload/contract.py"
                 )
             local = workload.local_numbers(section.local_layers.first, section.local_layers.last)
-            return LocalLayers(learning, workload.initial_model()[local], local)
+            return LocalLayers(info, workload.initial_model()[local], local)
         assert section.drift_correction is not None
         if not isinstance(workload, DriftCorrectedWorkload):
             raise ExperimentError(
                 f"workload.drift_correction: {section.dataset} trains without it; leave the key out, or see "
                 "DriftCorrectedWorkload in testbed/workload/contract.py"
             )
-        return drift_correction(section.drift_correction, learning, workload)
+        return drift_correction(section.drift_correction, info, workload)
 
     @property
     def participation_pattern(self) -> ParticipationPattern | None:
@@ -250,7 +250,7 @@ class Plan:
             directory: the run's, for what they keep, where they keep something; None: it goes with the host.
         """
         algorithm, pattern = self.client_algorithm(workload), self.participation_pattern
-        client_states = None if algorithm is None and directory is None else ClientStates(directory)
+        client_states = ClientStates(directory) if algorithm.keeps_state or directory is not None else None
         self.aggregation.prepare(self.maximum_participants, workload.dimension)
         return Environment(
             population=self.experiment.population,

@@ -16,7 +16,7 @@ from testbed.messages import Vector
 from testbed.network.contract import EXCLUDED, ExcludingNetwork, RoundNetwork, no_ids
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, TrainingReports, merged, reports_of
 from testbed.training import Broadcast, OwnState, Train, TrainingRound, TrainWithState
-from testbed.workload.client_algorithm import LAST_ROUND, ClientAlgorithm
+from testbed.workload.client_algorithm import LAST_ROUND, STATELESS, ClientAlgorithm
 from testbed.workload.contract import Workload
 
 
@@ -103,7 +103,7 @@ async def run_round(
     broadcast: Broadcast | None = None,
     workload: Workload | None = None,
     optimizer: ServerOptimizer | None = None,
-    algorithm: ClientAlgorithm | None = None,
+    algorithm: ClientAlgorithm = STATELESS,
 ) -> Outcome:
     """Run one round on `network`; a round that ends early costs its time and its bytes, and is not an error.
 
@@ -114,7 +114,7 @@ async def run_round(
         model: `(d,)` float32.
         workload: what the server knows of what is learned.
         optimizer: how the mean becomes the next model; by default it is added.
-        algorithm: what is sent beside the model, and made of what comes back; None: nothing is.
+        algorithm: what clients are sent, and how the server steps.
     """
     outcome = Outcome(model)
     await network.begin_round(start.number)
@@ -144,10 +144,8 @@ async def run_round(
                 participants_agreed=selection.participants_agree,
             )
         )
-        step = aggregate.mean
-        if algorithm is not None:
-            step = algorithm.step(start.memory, step, aggregate.weight, start.number)
-            algorithm.moved_on(start.memory, aggregate.survivors, start.number)
+        step = algorithm.step(start.memory, aggregate.mean, aggregate.weight, start.number)
+        algorithm.commit_states(start.memory, aggregate.survivors, start.number)
         outcome.model = next_model(optimizer or FederatedAveraging(), start.memory, model, step)
         outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
     except (RoundAborted, Refusal) as end:
@@ -187,11 +185,10 @@ def _trainers(aggregation: AggregationProtocol, chosen: Selection) -> Ids:
     return chosen.participants if chosen.ready is None else chosen.ready
 
 
-def _question(start: SelectionRound, model: npt.NDArray[np.float32], algorithm: ClientAlgorithm | None) -> Train:
+def _question(start: SelectionRound, model: npt.NDArray[np.float32], algorithm: ClientAlgorithm) -> Train:
     """What an honest server asks all who are to train."""
-    if algorithm is None:
-        return Train(start.number, Vector(model, 0))
-    return TrainWithState(start.number, Vector(algorithm.sent(model, start.memory), 0))
+    kind = TrainWithState if algorithm.keeps_state else Train
+    return kind(start.number, Vector(algorithm.payload(model, start.memory), 0))
 
 
 async def _train(

@@ -11,7 +11,7 @@ from testbed.workload.contract import BatchedWorkload, ProximalWorkload, Workloa
 
 
 def check_training(
-    experiment: Experiment, roles: Sequence[RoleSpec], algorithm: ClientAlgorithm | None, workload: Workload
+    experiment: Experiment, roles: Sequence[RoleSpec], algorithm: ClientAlgorithm, workload: Workload
 ) -> None:
     """Raise `ExperimentError` where clients are to train as something here does not: together, with a term of
     FedProx, or with what they keep.
@@ -19,7 +19,7 @@ def check_training(
     Args:
         experiment: one point.
         roles: the client sides of all protocols of the run.
-        algorithm: what clients make of what they keep; None: they keep nothing.
+        algorithm: how clients train.
         workload: what they learn.
     """
     section, protocol = experiment.workload, experiment.aggregation.protocol
@@ -28,7 +28,7 @@ def check_training(
             f"workload.proximal: {section.dataset} trains without it; leave the key out, or see ProximalWorkload "
             "in testbed/workload/contract.py"
         )
-    if algorithm is not None:
+    if algorithm.keeps_state:
         key = "drift_correction" if section.local_layers is None else "local_layers"
         _check_trainers(roles, protocol, key, "trains without it")
     if section.clients_at_once == 1:

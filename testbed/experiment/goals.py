@@ -6,9 +6,9 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from testbed.errors import ExperimentError
 from testbed.experiment.sections import Section
+from testbed.records.targets import METRICS, Target
 from testbed.workload.section import METRICS as MEASURED
 from testbed.workload.section import WorkloadSection
-from testbed.workload.target import METRICS, Target
 
 
 def _target(text: Any) -> Target:

@@ -20,8 +20,8 @@ from testbed.aggregation import catalogue as aggregations
 from testbed.emulation.availability.section import MODELS
 from testbed.emulation.links import form_of
 from testbed.errors import ExperimentError
-from testbed.experiment.point_names import leaves_of, names_of_points, value_names
 from testbed.files import limits, plain_yaml
+from testbed.records.point_names import leaves_of, names_of_points, value_names
 from testbed.selection import catalogue as selections
 
 MAXIMUM_POINTS = 10_000

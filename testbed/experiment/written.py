@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from testbed.errors import TestbedError
-from testbed.experiment.flattening import flattened
 from testbed.experiment.schema import Experiment, validated
+from testbed.flattening import flattened
 
 _ASIDE = {"sweep", "provenance"}
 _NAMES_OF_KINDS = ("protocol", "model", "mechanism", "scheme")  # a kind has its own name as the default

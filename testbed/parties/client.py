@@ -45,7 +45,7 @@ from testbed.messages import Message, encode
 from testbed.parties.participation import OwnParticipation
 from testbed.parties.pki import Directory, Entries, Identity, Lookup
 from testbed.randomness import Randomness
-from testbed.workload.client_algorithm import ClientAlgorithm
+from testbed.workload.client_algorithm import STATELESS, ClientAlgorithm
 from testbed.workload.client_states import ClientStates
 from testbed.workload.contract import LocalUpdate, Workload
 
@@ -73,7 +73,8 @@ class Environment:
         symbolic_masks: whether masks stay seeds until somebody looks (`testbed.network.masked_vectors`).
         derives_identities: whether clients have keys that follow from the seed (`testbed.parties.derived_keys`).
         results: of pure functions that several parties here need (`testbed.crypto.remembered`); None: not remembered.
-        client_algorithm, client_states: what clients make of what they keep, and that; None: they keep nothing.
+        client_algorithm: how clients train, and what they keep from round to round.
+        client_states: the kept arrays; None where clients keep nothing.
         participation: what each insists on about its own rounds; None: it takes part whenever it is asked.
     """
 
@@ -94,7 +95,7 @@ class Environment:
     symbolic_masks: bool = False
     derives_identities: bool = False
     results: Results | None = None
-    client_algorithm: ClientAlgorithm | None = None
+    client_algorithm: ClientAlgorithm = STATELESS
     client_states: ClientStates | None = None
     participation: OwnParticipation | None = None
 

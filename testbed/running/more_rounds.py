@@ -18,8 +18,8 @@ from testbed.experiment.schema import Experiment
 from testbed.privacy.noise import Noise
 from testbed.records import RunDirectory
 from testbed.records.last_evaluations import MORE_ROUNDS, more_rounds_entry
+from testbed.records.targets import measured
 from testbed.workload.contract import Workload
-from testbed.workload.target import measured
 
 _START_AGAIN = "start again with another --out"
 

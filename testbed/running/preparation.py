@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import ExperimentError, RunError
-from testbed.experiment.flattening import flattened
 from testbed.experiment.inputs import check_unchanged, plugin_classes
-from testbed.experiment.point_names import canonical
 from testbed.experiment.reading import read_yaml
 from testbed.experiment.schema import Experiment, Point, validated
 from testbed.files.names import directory_names, file_name
+from testbed.flattening import flattened
 from testbed.plugins.sources import digests
 from testbed.records import RunDirectory
+from testbed.records.point_names import canonical
 from testbed.records.tables import stopped
 from testbed.records.writer import is_empty
 from testbed.running.more_rounds import check_more_rounds, check_not_ended, recorded_rounds

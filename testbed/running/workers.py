@@ -14,7 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from testbed.engine.federation import Progress
 from testbed.engine.in_process import run_in_process
@@ -195,6 +195,9 @@ class RemoteHosts(Protocol):
 class LocalWorker(PointWorker):
     """Runs points in this process."""
 
+    has_run_points: ClassVar[bool] = False
+    """Whether this process has run a point before, with any worker."""
+
     def _prepare(self, run: PlannedRun) -> None:
         """Nothing: this process is there."""
 
@@ -204,8 +207,10 @@ class LocalWorker(PointWorker):
         workload = building.build(experiment.workload, experiment.population, seed)
         run_here = functools.partial(run_in_process, experiment, workload, run.simulation_seed, opened.records)
         # Clients and their roles refer to each other: the last point's vectors, which may be gigabytes, would stay
-        # until Python happens to look for circles.
-        gc.collect()
+        # until Python happens to look for circles. It takes 0.4 s with torch, so not before the first point.
+        if LocalWorker.has_run_points:
+            gc.collect()
+        LocalWorker.has_run_points = True
         try:
             asyncio.get_running_loop()
         except RuntimeError:

@@ -24,7 +24,7 @@ LAST_ROUND = "client_states/last_round"
 
 
 @dataclass(frozen=True)
-class Learning:
+class TaskInfo:
     """What is learned, as far as an algorithm needs to know.
 
     Attributes:
@@ -48,13 +48,13 @@ class LocalTask:
 
     Attributes:
         client: its number.
-        sent: what it was sent, float32.
+        payload: the vector that it was sent, float32.
         own: what it has kept, float32.
         round_number: the round.
     """
 
     client: int
-    sent: npt.NDArray[np.float32]
+    payload: npt.NDArray[np.float32]
     own: npt.NDArray[np.float32]
     round_number: int
 
@@ -63,72 +63,101 @@ class ClientAlgorithm(ABC):
     """One algorithm: what clients are sent and make of it, and how the server steps.
 
     Args:
-        learning: what is learned.
-        beginning: what each client has before it was in any sum, float32.
+        info: describes what is learned.
+        initial_state: what each client has before it was in any sum, float32.
     """
 
     name: ClassVar[str]
     """With which the names of its arrays begin."""
+    keeps_state: ClassVar[bool] = True
+    """Whether clients keep an array from round to round."""
     arrays: ClassVar[tuple[str, ...]] = ()
     """What the server keeps in a run's memory: as long as what a client keeps, float64, zeros before the first sum."""
 
-    def __init__(self, learning: Learning, beginning: npt.NDArray[np.float32]) -> None:
-        self.learning = learning
-        self.beginning = beginning
+    def __init__(self, info: TaskInfo, initial_state: npt.NDArray[np.float32]) -> None:
+        self.info = info
+        self.initial_state = initial_state
 
-    @property
-    def length(self) -> int:
-        """Of what clients are sent, and of what they send."""
-        return self.learning.dimension
+    def payload_length(self, dimension: int) -> int:
+        """Return the length of the vectors sent to and by clients, for a model of `dimension` parameters."""
+        return dimension
 
-    def sent(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
+    def payload(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
         """`(length,)` what all clients are sent."""
         return model
 
     @abstractmethod
-    def learned(self, workload: Any, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
+    def local_update(self, workload: Any, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
         """A client's update, whose ``delta`` is `(length,)`, and what it keeps if that is in a sum."""
 
     @abstractmethod
     def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
         """`(d,)` the server's step, from the `(length,)` mean of updates of this weight; its memory moves on."""
 
-    def moved_on(self, memory: Memory, survivors: Ids, round_number: int) -> None:
+    def commit_states(self, memory: Memory, survivors: Ids, round_number: int) -> None:
         """From now on what these clients have made in this round is what they have."""
         memory[LAST_ROUND] = memory[LAST_ROUND].copy()
         memory[LAST_ROUND][survivors] = round_number
 
     def first_memory(self, population: int) -> Memory:
         """The memory of a run that has not had a round."""
-        zeros = {f"{self.name}/{array}": np.zeros(len(self.beginning)) for array in self.arrays}
+        zeros = {f"{self.name}/{array}": np.zeros(len(self.initial_state)) for array in self.arrays}
         return {
-            f"{self.name}/length": np.array(len(self.beginning)),
+            f"{self.name}/length": np.array(len(self.initial_state)),
             LAST_ROUND: np.zeros(population, np.int64),
             **zeros,
         }
+
+
+class Stateless(ClientAlgorithm):
+    """Plain local training, as in FedAvg: clients keep nothing, and the server steps by the mean update."""
+
+    name = "stateless"
+    keeps_state = False
+
+    def __init__(self) -> None:
+        super().__init__(TaskInfo(0, lambda round_number: 0.0, 1.0), np.zeros(0, np.float32))
+
+    def local_update(self, workload: Any, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
+        """Train on the client's data."""
+        return workload.train(task.client, task.payload, task.round_number), task.own
+
+    def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
+        """Return the mean update as it is."""
+        return mean
+
+    def commit_states(self, memory: Memory, survivors: Ids, round_number: int) -> None:
+        """Keep nothing."""
+
+    def first_memory(self, population: int) -> Memory:
+        """Return an empty memory."""
+        return {}
+
+
+STATELESS = Stateless()
 
 
 NAMES = ("scaffold", "feddyn", "local_layers")
 """Of all algorithms."""
 
 
-def check_memory(memory: Mapping[str, Any], algorithm: ClientAlgorithm | None, population: int, where: str) -> None:
+def check_memory(memory: Mapping[str, Any], algorithm: ClientAlgorithm, population: int, where: str) -> None:
     """Raise `RunError` where a checkpoint is of another algorithm, or of another model.
 
     Args:
         memory: the checkpoint's.
-        algorithm: the experiment's; None: its clients keep nothing.
+        algorithm: the experiment's.
         population: number of clients.
         where: which checkpoint.
     """
     found = sorted({name.partition("/")[0] for name in memory}.intersection(NAMES))
-    wanted = [] if algorithm is None else [algorithm.name]
+    wanted = [algorithm.name] if algorithm.keeps_state else []
     advice = "resume with the experiment that began the run"
     if found != wanted:
         was, now = (", ".join(names) or "clients that keep nothing" for names in (found, wanted))
         raise RunError(f"{where} is of {was}, the experiment of {now}; {advice}")
-    if algorithm is not None:
+    if algorithm.keeps_state:
         first = algorithm.first_memory(population)
         same = all(name in memory and memory[name].shape == array.shape for name, array in first.items())
-        if not same or int(memory[f"{algorithm.name}/length"]) != len(algorithm.beginning):
+        if not same or int(memory[f"{algorithm.name}/length"]) != len(algorithm.initial_state):
             raise RunError(f"{where} has no states of {population} clients of this model; {advice}")

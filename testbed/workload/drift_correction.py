@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.arrays import Floats
 from testbed.errors import excludes
-from testbed.workload.client_algorithm import ClientAlgorithm, Learning, LocalTask, Memory
+from testbed.workload.client_algorithm import ClientAlgorithm, LocalTask, Memory, TaskInfo
 from testbed.workload.contract import DriftCorrectedWorkload, LocalUpdate
 
 
@@ -92,19 +92,20 @@ class Scaffold(ClientAlgorithm):
     name = "scaffold"
     arrays = ("c",)
 
-    @property
-    def length(self) -> int:
+    def payload_length(self, dimension: int) -> int:
         """d + p."""
-        return self.learning.dimension + len(self.beginning)
+        return dimension + len(self.initial_state)
 
-    def sent(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
+    def payload(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
         """(x, c)."""
         return np.concatenate([model, memory["scaffold/c"].astype(np.float32)])
 
-    def learned(self, workload: DriftCorrectedWorkload, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
+    def local_update(
+        self, workload: DriftCorrectedWorkload, task: LocalTask
+    ) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
         """See `ClientAlgorithm.learned`; a client without samples takes no step and changes nothing."""
-        own, (model, common) = task.own, np.split(task.sent, [self.learning.dimension])
-        rate = self.learning.learning_rate_in(task.round_number)
+        own, (model, common) = task.own, np.split(task.payload, [self.info.dimension])
+        rate = self.info.learning_rate_in(task.round_number)
         update, steps = workload.train_corrected(task.client, model, task.round_number, common - own)
         change = np.zeros(len(own), np.float32)
         if steps:
@@ -114,9 +115,9 @@ class Scaffold(ClientAlgorithm):
 
     def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
         """x by the mean Delta y; c += |S|/N mean Delta c."""
-        step, change = np.split(mean, [self.learning.dimension])
-        rate = float(np.float32(self.learning.learning_rate_in(round_number)))
-        memory["scaffold/c"] = memory["scaffold/c"] + self.learning.share(weight) / rate * change
+        step, change = np.split(mean, [self.info.dimension])
+        rate = float(np.float32(self.info.learning_rate_in(round_number)))
+        memory["scaffold/c"] = memory["scaffold/c"] + self.info.share(weight) / rate * change
         return step
 
 
@@ -126,34 +127,36 @@ class FedDyn(ClientAlgorithm):
     The server has h' = h - alpha |S|/N mean Delta and x' = x + mean Delta - h'/alpha.
 
     Args:
-        learning, beginning: see `ClientAlgorithm`.
+        info, initial_state: see `ClientAlgorithm`.
         alpha: how strongly the client is drawn to x.
     """
 
     name = "feddyn"
     arrays = ("h",)
 
-    def __init__(self, learning: Learning, beginning: npt.NDArray[np.float32], alpha: float) -> None:
-        super().__init__(learning, beginning)
+    def __init__(self, info: TaskInfo, initial_state: npt.NDArray[np.float32], alpha: float) -> None:
+        super().__init__(info, initial_state)
         self.alpha = alpha
 
-    def learned(self, workload: DriftCorrectedWorkload, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
+    def local_update(
+        self, workload: DriftCorrectedWorkload, task: LocalTask
+    ) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
         """See `ClientAlgorithm.learned`."""
-        update, _ = workload.train_corrected(task.client, task.sent, task.round_number, -task.own)
+        update, _ = workload.train_corrected(task.client, task.payload, task.round_number, -task.own)
         return update, task.own - np.float32(self.alpha) * update.delta[: len(task.own)]
 
     def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
         """See the class."""
-        alpha, moved = self.alpha, mean[: len(self.beginning)]
-        memory["feddyn/h"] = memory["feddyn/h"] - alpha * self.learning.share(weight) * moved
+        alpha, moved = self.alpha, mean[: len(self.initial_state)]
+        memory["feddyn/h"] = memory["feddyn/h"] - alpha * self.info.share(weight) * moved
         step = mean.copy()
         step[: len(moved)] -= memory["feddyn/h"] / alpha
         return step
 
 
 def drift_correction(
-    section: DriftCorrectionSection, learning: Learning, workload: DriftCorrectedWorkload
+    section: DriftCorrectionSection, info: TaskInfo, workload: DriftCorrectedWorkload
 ) -> ClientAlgorithm:
     """The algorithm that a section names, for this workload."""
-    beginning = np.zeros(workload.corrected, np.float32)
-    return Scaffold(learning, beginning) if section.name == "scaffold" else FedDyn(learning, beginning, section.pull)
+    initial_state = np.zeros(workload.corrected, np.float32)
+    return Scaffold(info, initial_state) if section.name == "scaffold" else FedDyn(info, initial_state, section.pull)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.arrays import Floats
 from testbed.errors import excludes
-from testbed.workload.client_algorithm import ClientAlgorithm, Learning, LocalTask, Memory
+from testbed.workload.client_algorithm import ClientAlgorithm, LocalTask, Memory, TaskInfo
 from testbed.workload.contract import ClientAccuracyWorkload, Evaluation, LocalUpdate, PersonalWorkload
 
 
@@ -58,42 +58,41 @@ class LocalLayers(ClientAlgorithm):
     """Clients train the whole model, send what is shared of the update, and keep the rest.
 
     Args:
-        learning: what is learned.
-        beginning: `(m,)` the local numbers of the initial model.
+        info: describes what is learned.
+        initial_state: `(m,)` the local numbers of the initial model.
         local: `(d,)` bool: which numbers of the model's vector these are.
     """
 
     name = "local_layers"
 
-    def __init__(self, learning: Learning, beginning: npt.NDArray[np.float32], local: npt.NDArray[np.bool_]) -> None:
-        super().__init__(learning, beginning)
+    def __init__(self, info: TaskInfo, initial_state: npt.NDArray[np.float32], local: npt.NDArray[np.bool_]) -> None:
+        super().__init__(info, initial_state)
         self.local = local
 
-    @property
-    def length(self) -> int:
+    def payload_length(self, dimension: int) -> int:
         """d - m."""
-        return self.learning.dimension - len(self.beginning)
+        return dimension - len(self.initial_state)
 
-    def sent(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
+    def payload(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
         """What is shared of it."""
         return model[~self.local]
 
-    def learned(self, workload: Any, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
+    def local_update(self, workload: Any, task: LocalTask) -> tuple[LocalUpdate, npt.NDArray[np.float32]]:
         """See `ClientAlgorithm.learned`."""
-        model = self.of_client(task.sent, task.own)
+        model = self.of_client(task.payload, task.own)
         update = workload.train(task.client, model, task.round_number)
         delta = np.asarray(update.delta, np.float32)
         return replace(update, delta=delta[~self.local]), task.own + delta[self.local]
 
     def of_client(self, shared: npt.NDArray[np.float32], own: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """`(d,)` the whole model of a client."""
-        model = np.empty(self.learning.dimension, np.float32)
+        model = np.empty(self.info.dimension, np.float32)
         model[~self.local], model[self.local] = shared, own
         return model
 
     def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
         """The mean, where it is shared."""
-        step = np.zeros(self.learning.dimension)
+        step = np.zeros(self.info.dimension)
         step[~self.local] = mean
         return step
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ DISHONEST = frozenset(range(105, N))
 HONEST_COMMITTEE = CommitteeSection(selection="given", members=tuple(range(9)), threshold=6)
 
 
+@cache  # tests only look at what came of it
 def attacked(victim: int | None = None, **more: Any) -> tuple[Any, Any, str]:
     """The federation, what the round came to, and the detail of the attack; all of the committee are honest."""
     fields = {"committee": HONEST_COMMITTEE, "weights": "equal", "dishonest": 0.3, "dropouts": 0.3} | more

@@ -1,11 +1,13 @@
 """A small experiment that needs no Ray, and the command called in this process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 import yaml
 
 from testbed.cli import main
@@ -39,6 +41,14 @@ class Ended:
     def errors(self) -> list[str]:
         """The lines on standard error."""
         return self.err.splitlines()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _commands_built_once() -> Iterator[None]:
+    """Typer builds the tree of all commands and options anew for each call; a process of a user makes one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from testbed.experiment.schema import validated
 from testbed.privacy.noise import Noise
 from testbed.records import RunRecords
 from tests.fingerprints import fingerprint
+from tests.finished_runs import FinishedRuns
 from tests.repository import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -33,14 +34,17 @@ def own_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def ran(call: Call, written: Written, tmp_path: Path) -> Callable[..., Path]:
+def ran(call: Call, written: Written, tmp_path: Path, finished_runs: FinishedRuns) -> Callable[..., Path]:
     """Runs the small experiment with noise; returns the run's directory."""
 
     def ran(name: str = "run", **changes: Any) -> Path:
-        path = tmp_path / name
-        ended = call("run", written(**(NOISE | changes)), "--out", path, "--quiet")
-        assert ended.code == 0, ended.err
-        return path
+        file = written(**(NOISE | changes))
+
+        def run(path: Path) -> None:
+            ended = call("run", file, "--out", path, "--quiet")
+            assert ended.code == 0, ended.err
+
+        return finished_runs.copy(file.read_text(), tmp_path / name, run)
 
     return ran
 

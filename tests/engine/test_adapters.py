@@ -9,13 +9,13 @@ import pytest
 from tests.engine.federations import Run
 from tests.engine.test_clients_at_once import learned
 from tests.engine.test_server_optimizers import PROTOCOLS, UNSTEADY
+from tests.thoroughness import each_value
 
 WORKLOAD: dict[str, Any] = {"dataset": "digits", "model": "mlp", "batch_size": 10}
 ADAPTERS = {"adapters": {"rank": 4, "alpha": 8}}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("together", [1, 4])
+@pytest.mark.parametrize(("together", "protocol"), each_value([1, 4], PROTOCOLS))
 def test_resumed_on_other_hosts_it_is_the_run_in_one_go(run: Callable[..., Run], protocol: str, together: int) -> None:
     workload = WORKLOAD | ADAPTERS | {"clients_at_once": together}
     asked = UNSTEADY | {"rounds": 4, "workload": workload, "aggregation": PROTOCOLS[protocol]}

@@ -21,6 +21,7 @@ from testbed.workload.client_states import FOLDER
 from tests.engine.federations import Run
 from tests.engine.quadratics import Quadratics, common_of, of_papers
 from tests.engine.test_server_optimizers import PROTOCOLS
+from tests.thoroughness import each_pair
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "scaffold": {"name": "scaffold"},
@@ -96,9 +97,9 @@ def test_half_of_unlike_clients_a_round_reach_the_weighted_optimum(
 # -- the papers, round by round ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stage", ["train", "last", "random"])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("algorithm", "protocol", "stage"), each_pair(ALGORITHMS, PROTOCOLS, ["train", "last", "random"])
+)
 def test_it_is_the_papers_whoever_drops_out_and_when(
     run: Callable[..., Run], algorithm: str, protocol: str, stage: str
 ) -> None:

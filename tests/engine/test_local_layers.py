@@ -19,6 +19,7 @@ from tests.engine.quadratics import Quadratics
 from tests.engine.test_clients_at_once import learned
 from tests.engine.test_drift_correction import quadratics, said, total
 from tests.engine.test_server_optimizers import PROTOCOLS, UNSTEADY
+from tests.thoroughness import each_value
 
 LAYERS: dict[str, dict[str, int]] = {"fedper": {"last": 2}, "lg-fedavg": {"first": 2}, "both": {"first": 1, "last": 1}}
 DIGITS = {
@@ -66,8 +67,10 @@ class Paper:
         return float(np.mean(losses))
 
 
-@pytest.mark.parametrize("layers", LAYERS)
-@pytest.mark.parametrize("protocol", [name for name in PROTOCOLS if name != "pine"])  # weighs all alike
+@pytest.mark.parametrize(
+    ("protocol", "layers"),
+    each_value([name for name in PROTOCOLS if name != "pine"], LAYERS),  # pine weighs all alike
+)
 def test_it_is_the_papers_with_those_who_stay(run: Callable[..., Run], protocol: str, layers: str) -> None:
     given = {"clip": 2.0, "levels_bits": 20} if protocol != "plain" else {}
     asked = keys(
@@ -111,7 +114,13 @@ def test_what_stays_is_not_sent(run: Callable[..., Run]) -> None:
     assert total(without, "plain/update", "bytes_up") - total(one, "plain/update", "bytes_up") == 6 * 4 * 2
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        pytest.param(name, marks=() if name in ("plain", "secagg", "flamingo") else pytest.mark.slow)
+        for name in PROTOCOLS
+    ],
+)
 def test_resumed_on_other_hosts_it_is_the_run_in_one_go(run: Callable[..., Run], protocol: str) -> None:
     asked = UNSTEADY | {"workload": DIGITS | {"local_layers": {"last": 1}}, "aggregation": PROTOCOLS[protocol]}
     whole = learned(run, asked, name="whole").rounds()

@@ -8,6 +8,7 @@ import pytest
 from tests.engine.federations import Run
 from tests.engine.test_clients_at_once import learned
 from tests.engine.test_server_optimizers import PROTOCOLS, UNSTEADY
+from tests.thoroughness import each_value
 
 WORKLOAD = {
     "dataset": "digits",
@@ -23,8 +24,7 @@ def keys(protocol: str, **workload: Any) -> dict[str, Any]:
     return UNSTEADY | {"workload": WORKLOAD | workload, "aggregation": PROTOCOLS[protocol] | optimizer}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("together", [1, 4])
+@pytest.mark.parametrize(("together", "protocol"), each_value([1, 4], PROTOCOLS))
 def test_resumed_on_other_hosts_it_is_the_run_in_one_go(run: Callable[..., Run], protocol: str, together: int) -> None:
     asked = keys(protocol, clients_at_once=together)
     whole = learned(run, asked, name="whole").rounds()

@@ -9,7 +9,7 @@ import yaml
 from testbed.experiment import Experiment, load
 from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import points
-from testbed.workload.target import Target
+from testbed.records.targets import Target
 
 Load = Callable[..., Experiment]
 

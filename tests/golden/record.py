@@ -33,7 +33,7 @@ from testbed.messages import Vector, question_name
 from testbed.network.hosts import Delivery, HostAnswers, Hosts
 from testbed.records import RunDirectory
 from testbed.records.clients import read_clients
-from testbed.records.tables import SCHEMAS
+from testbed.records.schemas import SCHEMAS
 from tests.engine.federations import Pulling
 from tests.engine.quadratics import Quadratics
 from tests.golden.experiments import EXPERIMENTS, SEED, GoldenExperiment
@@ -41,7 +41,10 @@ from tests.golden.experiments import EXPERIMENTS, SEED, GoldenExperiment
 HASHES = Path(__file__).parent / "hashes.json"
 HEX_DIGITS = 16  # of a SHA-256: enough to tell records apart, and short enough to read a difference
 
-LEARNED_COLUMNS = ("accuracy", "loss", "recalls", "metrics", "attack_success")
+LEARNED_COLUMNS = (
+    "accuracy", "loss", "recalls", "metrics", "attack_success", "client_accuracy_mean", "client_accuracy_worst_decile",
+    "client_accuracy_std",
+)  # fmt: skip
 FOLLOWING_FROM_MODEL = frozenset({"evaluation", "model", "memory", "privacy"})  # and all that is on the wire
 WIRE = "wire "
 
@@ -134,7 +137,9 @@ def record_hashes(path: Path) -> dict[str, str]:
     described = yaml.safe_load((path / "experiment.yaml").read_text())
     described.pop("provenance", None)
     tables = {name: records.table(name).to_pylist() for name in SCHEMAS}
-    names = {name: schema.names for name, schema in SCHEMAS.items()}
+    names = {
+        name: [column for column in schema.names if column not in LEARNED_COLUMNS] for name, schema in SCHEMAS.items()
+    }
     texts = [row["reason"] for row in tables["rounds"]] + [row["detail"] for row in tables["events"]]
     evaluation = [[row[column] for column in LEARNED_COLUMNS] for row in tables["rounds"]]
     tables["rounds"] = [

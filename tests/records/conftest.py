@@ -1,6 +1,5 @@
 """Where runs are recorded, on disk and at a URI."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -33,8 +32,7 @@ def with_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither for the disk nor before what has failed is tried again."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
+    """Try again at once after a failure."""
     monkeypatch.setattr(store, "PAUSES_S", (0.0, 0.0))
 
 

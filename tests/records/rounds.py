@@ -1,5 +1,6 @@
 """Rounds to record without running any."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from testbed.records.schemas import SCHEMAS
 from testbed.records.tables import events_table, exchanges_table, participation_table, privacy_table, staleness_table
 
 
+@cache  # tables of Arrow do not change
 def tables_of(number: int) -> dict[str, pa.Table]:
     """A round's rows; round 2 is skipped, only odd rounds have events, later ones another stage."""
     skipped = number == 2

@@ -1,6 +1,5 @@
 """What the server saw of the updates: recorded where asked for, equal bytes whatever happened to the run."""
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -24,11 +23,6 @@ BASE = {
     "aggregation": {"protocol": "plain"}, "time": {"compute": "modelled"},
     "availability": {"dropout": {"rate": 0.25, "stage": "random"}},
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 def run_on(path: Path, rounds: int = ROUNDS, *, finish: bool = True, **sections: Any) -> RunRecords:

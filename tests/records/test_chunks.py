@@ -1,5 +1,6 @@
 """Tables in chunks: the same rows as in one piece, whole rounds together, one chunk in memory at a time."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,15 +21,23 @@ Recorder = Callable[[RunDirectory, int], None]
 Rows = Callable[[str, int], list[dict]]
 
 
-@pytest.fixture(params=["parts", "merged", "both"])
-def run(request: pytest.FixtureRequest, run_path: Path) -> RunDirectory:
+@pytest.fixture(params=["parts", "merged", "both"], scope="module")
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of nine rounds: going on, finished, or finished after five and resumed."""
-    directory = RunDirectory.create(run_path, {})
+    path = tmp_path_factory.mktemp("recorded") / "run"
+    directory = RunDirectory.create(path, {})
     for number in range(1, ROUNDS + 1):
         record_round(directory, number)
         if (request.param == "merged" and number == ROUNDS) or (request.param == "both" and number == 5):
             directory.finish()
-    return directory
+    return path
+
+
+@pytest.fixture
+def run(recorded: Path, run_path: Path) -> RunDirectory:
+    """A copy of that run, which a test may change."""
+    shutil.copytree(recorded, run_path)
+    return RunDirectory(run_path)
 
 
 def files(run: RunDirectory, name: str) -> list[Path]:

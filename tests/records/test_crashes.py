@@ -23,11 +23,6 @@ from tests.thoroughness import THOROUGH
 ROUNDS, MORE_ROUNDS = 2, 3
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda file: None)
-
-
 class Killed(BaseException):
     """The process is gone: nothing after this line runs, not even a handler of errors."""
 

@@ -9,9 +9,10 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from testbed.aggregation.kit.message_parts import Many, ShareOf, SignatureOf
+from testbed.aggregation.kit.sealing import content_key, open_once, seal_once
 from testbed.committee.messages import CommitteeList
 from testbed.committee.parameters import MOST_MEMBERS
-from testbed.crypto import encryption, equal_logarithms, prf, threshold_elgamal
+from testbed.crypto import encryption, equal_logarithms, threshold_elgamal
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.messages import ClientId, Digest32, Key32, Message, RoundNumber, Signature64, Vector, signed_content
 
@@ -24,7 +25,6 @@ _ROUND_DOMAIN = b"testbed/flamingo/round/v1"
 _SEED_DOMAIN = b"testbed/flamingo/pair-seed/v1"
 _DECRYPTIONS_DOMAIN = b"testbed/flamingo/decryptions/v1"
 _SHARE_DOMAIN = b"testbed/flamingo/self-mask-share/v1"
-_NONCE = bytes(encryption.NONCE_BYTES)  # each key seals once
 
 SEALED_SHARE_BYTES = SHARE_BYTES + encryption.TAG_BYTES
 SEALED_SEED_BYTES = 32 + threshold_elgamal.OVERHEAD_BYTES
@@ -220,18 +220,18 @@ def pair_seed(pair_key: bytes, digest: bytes, training: bytes) -> bytes:
     With what they were asked to train in it, as they have signed nothing: those that were sent different models have no
     mask in common, and what they send stays hidden.
     """
-    return prf.evaluate(pair_key, _SEED_DOMAIN + signed_content(digest, training))
+    return content_key(pair_key, _SEED_DOMAIN, digest, training)
 
 
 def seal_share(pair_key: bytes, client: int, member: int, share: bytes, digest: bytes) -> bytes:
     """A client's share for a member, 16 bytes longer; under a key for this round alone (`round_digest`)."""
-    return encryption.seal(_share_key(pair_key, client, member, digest), _NONCE, share, digest)
+    return seal_once(_share_key(pair_key, client, member, digest), share, digest)
 
 
 def open_share(pair_key: bytes, client: int, member: int, sealed: bytes, digest: bytes) -> bytes:
     """Inverse of `seal_share`; raises `OpeningFailed`."""
-    return encryption.open_sealed(_share_key(pair_key, client, member, digest), _NONCE, sealed, digest)
+    return open_once(_share_key(pair_key, client, member, digest), sealed, digest)
 
 
 def _share_key(pair_key: bytes, client: int, member: int, digest: bytes) -> bytes:
-    return prf.evaluate(pair_key, _SHARE_DOMAIN + signed_content(client, member, digest))
+    return content_key(pair_key, _SHARE_DOMAIN, client, member, digest)

@@ -12,8 +12,9 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from testbed.aggregation.flamingo.messages import Certificate, Members, OwnState, SealedState
+from testbed.aggregation.kit.sealing import content_key, open_once, seal_once
 from testbed.committee.messages import CommitteeList
-from testbed.crypto import encryption, prf
+from testbed.crypto import encryption
 from testbed.messages import ClientId, Digest32, Key32, Message, RoundNumber, Signature64, signed_content
 
 DEALING_DOMAIN = b"testbed/flamingo/dealing/v1"
@@ -24,7 +25,6 @@ _DEALT_DOMAIN = b"testbed/flamingo/dealt-share/v1"
 _SET_UP_DOMAIN = b"testbed/flamingo/set-up/v1"
 _DEALINGS_DOMAIN = b"testbed/flamingo/dealings/v1"
 _COMMITMENTS_DOMAIN = b"testbed/flamingo/commitments/v1"
-_NONCE = bytes(encryption.NONCE_BYTES)  # each key seals once: see `seal_dealt`
 
 SEALED_SCALAR_BYTES = 32 + encryption.TAG_BYTES
 
@@ -216,16 +216,15 @@ def seal_dealt(
     Returns:
         `SEALED_SCALAR_BYTES`.
     """
-    return encryption.seal(_dealt_key(pair_key, dealer, member, set_up, commitments), _NONCE, share, set_up)
+    return seal_once(_dealt_key(pair_key, dealer, member, set_up, commitments), share, set_up)
 
 
 def open_dealt(
     pair_key: bytes, dealer: int, member: int, sealed: bytes, set_up: bytes, commitments: Sequence[bytes]
 ) -> bytes:
     """Inverse of `seal_dealt`; raises `OpeningFailed`."""
-    return encryption.open_sealed(_dealt_key(pair_key, dealer, member, set_up, commitments), _NONCE, sealed, set_up)
+    return open_once(_dealt_key(pair_key, dealer, member, set_up, commitments), sealed, set_up)
 
 
 def _dealt_key(pair_key: bytes, dealer: int, member: int, set_up: bytes, commitments: Sequence[bytes]) -> bytes:
-    content = signed_content(dealer, member, set_up, commitments_digest(commitments))
-    return prf.evaluate(pair_key, _DEALT_DOMAIN + content)
+    return content_key(pair_key, _DEALT_DOMAIN, dealer, member, set_up, commitments_digest(commitments))

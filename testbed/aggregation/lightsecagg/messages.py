@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 from testbed.aggregation.kit.message_parts import Many
-from testbed.crypto import OpeningFailed, encryption, prf
+from testbed.aggregation.kit.sealing import content_key, open_once, seal_once
+from testbed.crypto import OpeningFailed
 from testbed.crypto.prime_field import Elements, elements_from_bytes, elements_to_bytes
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content
 
@@ -13,7 +14,6 @@ KEYS_DOMAIN = b"testbed/lightsecagg/advertised-key/v1"
 SEALING_PURPOSE = b"testbed/lightsecagg/sealing/v1"
 _PIECE_DOMAIN = b"testbed/lightsecagg/coded-piece/v1"
 _ADVERTS_DOMAIN = b"testbed/lightsecagg/adverts/v1"
-_NONCE = bytes(encryption.NONCE_BYTES)  # each key seals once
 
 
 class KeyAdvert(Message, frozen=True):
@@ -133,12 +133,12 @@ def seal_piece(pair_key: bytes, dealer: int, holder: int, piece: Elements, diges
         digest: it opens for a holder with the same one (`adverts_digest`).
     """
     key = _piece_key(pair_key, dealer, holder)
-    return encryption.seal(key, _NONCE, elements_to_bytes(piece), digest)
+    return seal_once(key, elements_to_bytes(piece), digest)
 
 
 def open_piece(pair_key: bytes, dealer: int, holder: int, sealed: bytes | memoryview, digest: bytes) -> Elements:
     """Inverse of `seal_piece`; raises `OpeningFailed`, also for what are no elements of the field."""
-    opened = encryption.open_sealed(_piece_key(pair_key, dealer, holder), _NONCE, sealed, digest)
+    opened = open_once(_piece_key(pair_key, dealer, holder), sealed, digest)
     piece = elements_from_bytes(opened)
     if piece is None:
         raise OpeningFailed("a coded piece that is not made of elements of the field")
@@ -146,4 +146,4 @@ def open_piece(pair_key: bytes, dealer: int, holder: int, sealed: bytes | memory
 
 
 def _piece_key(pair_key: bytes, dealer: int, holder: int) -> bytes:
-    return prf.evaluate(pair_key, _PIECE_DOMAIN + signed_content(dealer, holder))
+    return content_key(pair_key, _PIECE_DOMAIN, dealer, holder)

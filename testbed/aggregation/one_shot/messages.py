@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from testbed.aggregation.kit.message_parts import Many, SignatureOf
+from testbed.aggregation.kit.sealing import content_key
 from testbed.committee.messages import CommitteeList
 from testbed.committee.parameters import MOST_MEMBERS
 from testbed.crypto import OpeningFailed, encryption, prf
@@ -193,7 +194,7 @@ def commitment_to(pair_key: bytes, nonce: bytes, dealer: int, holder: int, row: 
         pair_key, nonce, dealer, holder, context: as in `seal_share`.
         row: `(row_length,)`.
     """
-    key = prf.evaluate(pair_key, _COMMITMENT_DOMAIN + signed_content(dealer, holder))
+    key = content_key(pair_key, _COMMITMENT_DOMAIN, dealer, holder)
     return prf.evaluate(key, context + nonce + elements_to_bytes(row))
 
 
@@ -233,4 +234,4 @@ def open_share(
 
 
 def _share_key(pair_key: bytes, dealer: int, holder: int) -> bytes:
-    return prf.evaluate(pair_key, _SHARE_DOMAIN + signed_content(dealer, holder))
+    return content_key(pair_key, _SHARE_DOMAIN, dealer, holder)

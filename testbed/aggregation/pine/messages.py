@@ -13,8 +13,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from testbed.aggregation.kit.message_parts import Many
-from testbed.crypto import encryption, prf
-from testbed.crypto.encryption import NONCE_BYTES as SEALING_NONCE_BYTES
+from testbed.aggregation.kit.sealing import content_key, open_once, seal_once
 from testbed.crypto.pine import NONCE_BYTES, PineVdaf
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, signed_content
 
@@ -159,7 +158,7 @@ def seal_share(pair_key: bytes, client: int, helper: int, report: tuple[bytes, b
     """
     nonce, public, share = report
     key = _share_key(pair_key, client, helper, nonce)
-    return encryption.seal(key, bytes(SEALING_NONCE_BYTES), share, context + public)
+    return seal_once(key, share, context + public)
 
 
 def open_share(
@@ -167,9 +166,9 @@ def open_share(
 ) -> bytes:
     """Inverse of `seal_share`; raises `OpeningFailed`."""
     key = _share_key(pair_key, client, helper, nonce)
-    return encryption.open_sealed(key, bytes(SEALING_NONCE_BYTES), sealed, context + public)
+    return open_once(key, sealed, context + public)
 
 
 def _share_key(pair_key: bytes, client: int, helper: int, nonce: bytes) -> bytes:
     """Of one report: the nonce is 16 random bytes of its own, so the key is used once."""
-    return prf.evaluate(pair_key, _SHARE_DOMAIN + signed_content(client, helper, nonce))
+    return content_key(pair_key, _SHARE_DOMAIN, client, helper, nonce)

@@ -17,8 +17,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from testbed.aggregation.kit.message_parts import Many, ShareOf, SignatureOf
-from testbed.crypto import OpeningFailed, prf, remembered
-from testbed.crypto import encryption as sealing
+from testbed.aggregation.kit.sealing import content_key, open_once, seal_once
+from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.encryption import TAG_BYTES
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content
@@ -26,7 +26,6 @@ from testbed.privacy.noise import MOST_TOLERATED
 
 MASK_KEY, SELF_MASK, NOISE = 0, 1, 2
 _DOMAIN = b"testbed/secagg/dealt-share/v1"
-_NONCE = bytes(sealing.NONCE_BYTES)  # each key seals once
 
 
 class ShareKey(Message, frozen=True):
@@ -53,7 +52,7 @@ def associated_data(round_number: int, dealer: int, holder: int, digest: bytes) 
 
 def share_key(pair_key: bytes, dealer: int, holder: int, kind: int) -> bytes:
     """32 bytes: the key under which the dealer seals its share of one kind for the holder."""
-    return prf.evaluate(pair_key, _DOMAIN + signed_content(dealer, holder, kind))
+    return content_key(pair_key, _DOMAIN, dealer, holder, kind)
 
 
 def sealed_bytes(secrets: int) -> int:
@@ -64,7 +63,7 @@ def sealed_bytes(secrets: int) -> int:
 def seal_shares(pair_key: bytes, dealer: int, holder: int, shares: bytes, associated: bytes) -> bytes:
     """The dealer's shares for a holder, 33 bytes for each secret, sealed kind by kind."""
     sealed = b"".join([
-        sealing.seal(share_key(pair_key, dealer, holder, kind), _NONCE, part, associated)
+        seal_once(share_key(pair_key, dealer, holder, kind), part, associated)
         for kind, part in enumerate(_parts(shares, SHARE_BYTES))
     ])  # fmt: skip
     remembered.note_sealed(lambda: _sealed_as(pair_key, dealer, holder, sealed, associated), shares)
@@ -76,7 +75,7 @@ def open_shares(pair_key: bytes, dealer: int, holder: int, sealed: bytes, associ
 
     def opens() -> bytes:
         return b"".join([
-            sealing.open_sealed(share_key(pair_key, dealer, holder, kind), _NONCE, part, associated)
+            open_once(share_key(pair_key, dealer, holder, kind), part, associated)
             for kind, part in enumerate(_parts(sealed, SHARE_BYTES + TAG_BYTES))
         ])  # fmt: skip
 
@@ -95,7 +94,7 @@ def open_share(key: bytes, sealed: bytes, kind: int, associated: bytes) -> bytes
     parts = _parts(sealed, SHARE_BYTES + TAG_BYTES)
     if kind >= len(parts):
         raise OpeningFailed("no share of this kind was sealed")
-    return sealing.open_sealed(key, _NONCE, parts[kind], associated)
+    return open_once(key, parts[kind], associated)
 
 
 def _parts(joined: bytes, size: int) -> list[bytes]:

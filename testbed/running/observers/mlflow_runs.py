@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from testbed.experiment.flattening import flattened
+from testbed.flattening import flattened
 from testbed.running.observers.export import Exporter, Row, identity, numbers, plain
 from testbed.running.preparation import PlannedRun
 

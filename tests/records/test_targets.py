@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.errors import ExperimentError
-from testbed.workload.target import Target
+from testbed.records.targets import Target
 from tests.thoroughness import examples
 
 

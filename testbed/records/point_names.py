@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from testbed.experiment.flattening import flattened
+from testbed.flattening import flattened
 
 # Keys that name an alternative of a section: where they differ, they are always named.
 _HEADS = ("protocol", "model", "dataset", "scheme", "name", "kind")
