@@ -21,6 +21,10 @@ _OF_THE_MODEL = {"send-crafted-model", "inflate-utility", *_POISONING}
 """They are the same under every aggregation: one model for all is what everybody agrees on, losses are claims, and no
 sum tells a poisoned update from another (docs/explanation/poisoning.md).
 """
+_WITHIN_LEAST_SUM = {"drop-honest"}
+"""Every protocol that goes on without clients lets the server claim that some have gone: the column `least sum` says how
+far, for all of them. The misbehaviour itself is written for two of them, and would count against these alone.
+"""
 
 
 def withstood(context: ReproductionContext, generation: Generation) -> list[Finding]:
@@ -33,7 +37,7 @@ def withstood(context: ReproductionContext, generation: Generation) -> list[Find
         Trial(party, name)
         for party in OF_PARTY
         for name in names(party, {generation.protocol, "train"})
-        if name not in _OF_THE_MODEL
+        if name not in _OF_THE_MODEL | _WITHIN_LEAST_SUM
     }
     tried = [trial for trial in trials(attacked, [], honest.name) if trial in ours]
     if not tried:
