@@ -83,8 +83,10 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _keys_are_computed_once(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Seeded federations repeat their keys and shares; only the tests of the primitives compute each anew."""
-    if "crypto" in request.path.parts:
+    """Seeded federations repeat their keys and shares; only the tests of the primitives compute each anew, and tests
+    that measure memory (`COMPUTES_KEYS_ANEW` in their module).
+    """
+    if "crypto" in request.path.parts or getattr(request.module, "COMPUTES_KEYS_ANEW", False):
         yield
         return
     with kept_results():

@@ -15,6 +15,8 @@ from testbed.randomness import Randomness
 
 POPULATION = 30
 
+COMPUTES_KEYS_ANEW = True  # keys that are kept for other tests would count as the clients'
+
 
 def environment(randomness: Randomness) -> Environment:
     return Environment(
