@@ -9,6 +9,7 @@ A crash that a live client reports over its connection counts as ``drop`` has it
 import os
 import sysconfig
 import traceback
+from bdb import BdbQuit
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -100,6 +101,8 @@ def locating_crashes(what: str, then: str = "; fix it and rerun with --resume") 
         yield
     except TestbedError:
         raise
+    except BdbQuit as error:  # somebody has left the debugger: that stops the run, as Ctrl-C does
+        raise KeyboardInterrupt from error
     except BaseException as error:
         if not is_crash(error) or _own_frame(error) is None:
             raise

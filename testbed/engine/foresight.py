@@ -15,7 +15,7 @@ from testbed.emulation.availability.section import AvailabilityModel
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.schema import Experiment
-from testbed.selection.supply import at_least
+from testbed.selection.supply import Supply, at_least
 from testbed.workload.contract import Workload
 from testbed.workload.local_steps import NEARLY_ALL, single_step_share
 
@@ -48,12 +48,8 @@ def _too_few(experiment: Experiment, plan: Plan | None) -> list[str]:
     section, lines = experiment.availability, []
     online = _online_share(section)
     supply = None if online is None else experiment.selection.supply(experiment.population, online)
-    if supply is not None and supply.enough < UNLIKELY:
-        lines.append(
-            f"availability: {online:.1%} of the clients are online on average, so a round has {supply.expected:.1f} of "
-            f"the {supply.wanted} {supply.noun} that it needs, and {_chance(supply.enough)} to have enough of them; "
-            f"change {', '.join(supply.keys)}"
-        )
+    if online is not None and supply is not None and supply.enough < UNLIKELY:
+        lines.append(_short_supply(supply, online))
     if plan is None:
         return lines
     wanted = experiment.selection.participants
@@ -67,6 +63,23 @@ def _too_few(experiment: Experiment, plan: Plan | None) -> list[str]:
             "availability.dropout or selection.participants"
         )
     return lines
+
+
+def _short_supply(supply: Supply, online: float) -> str:
+    """The line for rounds that are likely to have too few candidates, participants or batches.
+
+    Args:
+        online: the mean share of the clients that is online; where it is 1, availability is not to blame.
+    """
+    has = (
+        f"a round has {supply.expected:.1f} {supply.noun} on average and needs {supply.wanted}, with "
+        f"{_chance(supply.enough)} to have enough of them"
+    )
+    if online < 1:
+        beginning = f"availability: {online:.1%} of the clients are online on average, so {has}"
+        return f"{beginning}; change {', '.join(supply.keys)}"
+    keys = ", ".join(key for key in supply.keys if key != "availability")
+    return f"selection: {has}; change {keys}"
 
 
 def _online_share(section: AvailabilityModel) -> float | None:

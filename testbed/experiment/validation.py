@@ -131,6 +131,7 @@ def _lines(error: ValidationError, data: Any, model: type[BaseModel]) -> list[st
     """One line per key path; what the alternatives of a union expect is said in one line."""
     found: dict[str, list[str]] = {}
     given: dict[str, str] = {}
+    hints: dict[str, str] = {}
     for problem in error.errors(include_url=False):
         kind = problem["type"]
         if kind == "default_factory_not_called":  # follows from an error that has a line of its own
@@ -144,10 +145,13 @@ def _lines(error: ValidationError, data: Any, model: type[BaseModel]) -> list[st
         found.setdefault(path, []).append(_wording(problem, model))
         if kind not in ("missing", "extra_forbidden", "union_tag_invalid", "value_error"):
             given[path] = _shown(problem["input"])
+        if kind in ("float_parsing", "float_type"):
+            hints[path] = _share(problem["input"])
     lines = []
     for path, wordings in found.items():
         first, *others = dict.fromkeys(wordings)
-        line = " or ".join((first, *(other.removeprefix("should be ") for other in others))) + given.get(path, "")
+        line = " or ".join((first, *(other.removeprefix("should be ") for other in others)))
+        line += given.get(path, "") + hints.get(path, "")
         lines.append(f"{path}: {line}" if path else line)
     return lines
 
@@ -180,6 +184,13 @@ def _shown(given: Any) -> str:
     return f", not {text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}"
 
 
+def _share(value: Any) -> str:
+    """The question whether a percentage such as 5% is meant as a share of 1; empty where it is no percentage."""
+    if isinstance(value, str) and (match := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value.strip())):
+        return f"; did you mean {float(match[1]) / 100:g}?"
+    return ""
+
+
 def _nested(key: str, allowed: Sequence[str]) -> str:
     """How to write a key with dots in a file, where its first part is a key of the section; else nothing."""
     first, dot, rest = key.partition(".")
@@ -199,7 +210,8 @@ def _wording(problem: Any, model: type[BaseModel]) -> str:
         allowed = _keys_at(model, tuple(part for part in section if isinstance(part, str)))
         if nested := _nested(str(key), allowed):
             return f"unknown key; {nested}; allowed: {', '.join(allowed)}"
-        return f"unknown key; {did_you_mean(str(key), allowed)}allowed: {', '.join(allowed)}"
+        hint = did_you_mean(str(key), allowed) or _other_alternatives(model, section, str(key))
+        return f"unknown key; {hint}allowed: {', '.join(allowed)}"
     if kind == "union_tag_invalid":
         expected = context["expected_tags"].replace("'a user-defined class'", "or package.module:Class")
         tag = context["tag"]
@@ -220,6 +232,19 @@ def _wording(problem: Any, model: type[BaseModel]) -> str:
     if kind == "string_pattern_mismatch":
         return "should be package.module:Class"
     return message.replace("Input should be", "should be").replace("valid array", "list")
+
+
+def _other_alternatives(model: type[BaseModel], section: Sequence[Any], key: str) -> str:
+    """Which other protocols (or models) of a section have a key that this one has not; empty where none has it."""
+    if len(section) != 2:  # the section and the tag of its alternative
+        return ""
+    name, own = section
+    others = [
+        known[1]
+        for known, keys in _keys(model).items()
+        if len(known) == 2 and known[0] == name and known[1] != own and key in keys
+    ]
+    return f"it is a key of {', '.join(others)}, and not of {own}; " if others else ""
 
 
 def _keys_at(model: type[BaseModel], section: tuple[str, ...]) -> list[str]:

@@ -5,6 +5,7 @@
 
 import asyncio
 import functools
+from bdb import BdbQuit
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -191,6 +192,8 @@ class Host:
             began = thread_cpu_s()
             try:
                 answer = detach(handler(self.environment, message))
+            except BdbQuit as error:
+                raise KeyboardInterrupt from error
             except BaseException as error:
                 if not (isinstance(error, Refusal) or is_crash(error)):
                     raise
@@ -246,6 +249,8 @@ class Host:
             check, detail = refusal.check, refusal.detail
         except ProtocolError as error:
             check, detail = "message.malformed", str(error)
+        except BdbQuit as error:  # somebody has left the debugger: that stops the run, as Ctrl-C does
+            raise KeyboardInterrupt from error
         except BaseException as error:
             if self._on_crash == "raise" or not is_crash(error) or isinstance(error, RunError):
                 raise  # what a client keeps is lost, which is no bug of its code

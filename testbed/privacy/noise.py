@@ -262,7 +262,8 @@ class Noise(ClippedUpdates):
     @model_validator(mode="after")
     def _as_noise_or_as_epsilon(self) -> "Noise":
         if (self.noise_multiplier is None) == (self.epsilon is None):
-            raise ValueError("noise_multiplier: either this or epsilon is needed, and not both")
+            then = "" if self.epsilon is None else "; set the other to null"
+            raise ValueError(f"noise_multiplier: either this or epsilon is needed, and not both{then}")
         if self.epsilon is None and not (self.delta is None and self.rounds is None):
             raise ValueError("delta and rounds go with epsilon; privacy.delta is that of the ledger")
         return self

@@ -33,3 +33,8 @@ def __getattr__(name: str) -> Any:
     if name not in _FROM:
         raise AttributeError(f"module 'testbed.running' has no attribute {name!r}")
     return getattr(importlib.import_module(_FROM[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the names before they are imported, too: for completion, and for the documentation."""
+    return sorted({*globals(), *__all__})

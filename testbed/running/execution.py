@@ -150,8 +150,7 @@ def run_all(
             unfinished = [run for run in runs if not run.rounds_finished]
             if unfinished:
                 watching.doing("checking")
-                for line in notes([run.point for run in unfinished]):
-                    watching.warned(unfinished[0], line)
+                _warn_of_notes(unfinished, watching)
                 plans = _plans(unfinished, all_points, where)
                 if on_ray := checked_on_ray([run for run in runs if not run.complete]):
                     pool.join_ray(unfinished)
@@ -191,6 +190,16 @@ def _run(runs: Sequence[PlannedRun], observer: Observer, pool: "WorkerPool") -> 
             run.end()
             if run.run.path not in ended:
                 observer.stopped(run.run)
+
+
+def _warn_of_notes(runs: Sequence[PlannedRun], observer: Observer) -> None:
+    """Report each line of `notes` once, with the first run that it holds for."""
+    reported: set[str] = set()
+    for run in runs:
+        for line in notes([run.point]):
+            if line not in reported:
+                observer.warned(run, line)
+            reported.add(line)
 
 
 def _note_failure(told: Observer, name: str, run: PlannedRun | None, error: Exception, before: int) -> None:

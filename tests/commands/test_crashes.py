@@ -3,6 +3,7 @@
 import inspect
 import json
 import sys
+from bdb import BdbQuit
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,23 @@ def test_code_that_exits_has_crashed_and_does_not_end_the_run_as_if_all_were_wel
         assert call("run", written(**OWN, time=time, on_crash="drop"), "--out", out, "--quiet").code == 0
         assert RunRecords(out).rounds["survivors"].tolist() == [5, 4, 4]
         assert json.loads((out / "summary.json").read_text())["crashes"] == 2
+
+
+@pytest.mark.parametrize("place", ["train", "select", "workload"])
+def test_leaving_the_debugger_stops_the_run(
+    place: str, call: Call, written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`q` at a breakpoint is no bug of the code: the run stops as by Ctrl-C."""
+
+    def leave_debugger(at: str) -> None:
+        if at == place:
+            raise BdbQuit
+
+    monkeypatch.setattr(faulty_code, "bug", leave_debugger)
+    ended = call("run", written(**OWN), "--out", tmp_path / "out", "--quiet")
+    assert ended.code == 130
+    assert "stopped; resume with: testbed run" in " ".join(ended.err.split())
+    assert "crashed" not in ended.err
 
 
 def test_what_ends_a_process_on_ray_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,3 +208,12 @@ def test_compare_and_plot(call: Call, written: Written, tmp_path: Path) -> None:
     files = [Path(line) for line in ended.out.splitlines()]
     assert {file.suffix for file in files} == {".png", ".pdf", ".csv"}
     assert all(file.stat().st_size > 1000 for file in files if file.suffix != ".csv")
+
+
+def test_a_note_names_a_point_that_it_holds_for(call: Call, written: Written, tmp_path: Path) -> None:
+    sweep = {"selection.protocol": ["random", "batch-partition", "weighted-random"]}
+    file = written(selection={"participants": 4, "privacy": 2}, sweep=sweep, rounds=1)
+    ended = call("run", file, "--out", tmp_path / "out", "--quiet")
+    assert [line for line in ended.errors if "left out there" in line] == [
+        f"{name}: warning: {name} has no selection.privacy: left out there" for name in ("random", "weighted-random")
+    ]

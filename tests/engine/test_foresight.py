@@ -87,6 +87,15 @@ def test_the_points_of_a_sweep_are_warned_of_once(tmp_path: Path, capsys: pytest
     assert "sweep point" not in warning
 
 
+def test_availability_is_not_blamed_where_all_clients_are_online(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (warning,) = warnings_of({"population": 100, "selection": LOTTO | {"over_selection": 1.3}}, tmp_path, capsys)
+    line = warning.partition(": ")[2]
+    assert line.startswith("selection: a round has 13.0 candidates on average and needs 10, with a chance of 85.2%")
+    assert "availability" not in line
+
+
 def test_run_says_it_once_before_the_first_round(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "experiment.yaml"
     file.write_text(yaml.safe_dump(BASE | {"availability": HARDLY_ONLINE, "sweep": {"seed": [1, 2]}}))

@@ -150,7 +150,10 @@ WRONG = [
     (noisy(clip=2.0), "aggregation: clip: has no effect with noise; leave it out and set noise.clip"),
     (noisy(levels_bits=8), "aggregation: levels_bits: has no effect with noise; leave it out and set noise.scale"),
     (noisy(noise={}), "aggregation.noise: noise_multiplier: either this or epsilon is needed, and not both"),
-    (noisy(noise=SKELLAM | {"epsilon": 1.0}), "aggregation.noise: noise_multiplier: either this or epsilon is needed"),
+    (
+        noisy(noise=SKELLAM | {"epsilon": 1.0}),
+        "aggregation.noise: noise_multiplier: either this or epsilon is needed, and not both; set the other to null",
+    ),
     (noisy(noise=SKELLAM | {"rounds": 3}), "aggregation.noise: delta and rounds go with epsilon"),
     (noisy(noise=SKELLAM | {"mechanism": "gauss"}), "aggregation.noise.mechanism: "),
     (noisy(noise=SKELLAM | {"clip": 0.0}), "aggregation.noise.clip: "),

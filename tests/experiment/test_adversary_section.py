@@ -35,6 +35,8 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     *(({"server": [{name: {"to": to}}]}, LOTTO, f"server: {name}.to: {to} of a population of 100; must be fewer ")
       for name in ("understate-population", "refine-out-honest", "tell-different-populations")
       for to in (100, 500, 1.0)),
+    ({"dishonest": "5%"}, LOTTO, "dishonest: should be a valid integer or a valid number or a list, not '5%'; did you "
+     "mean 0.05?"),
     ({"dishonest": 101}, LOTTO, "dishonest: 101 of a population of 100; at most 100"),
     ({"dishonest": [3, 100]}, LOTTO, "dishonest: client 100 of a population of 100, counted from 0"),
     ({"dishonest": [3, 3]}, LOTTO, "dishonest: a duplicate client"),

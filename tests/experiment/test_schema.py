@@ -12,6 +12,7 @@ import pytest
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from testbed.errors import ExperimentError
 from testbed.experiment import Experiment, load
 from testbed.experiment.schema import validated
 from testbed.experiment.sections import UserDefinedAggregation, UserDefinedSelection
@@ -140,3 +141,14 @@ def test_loading_by_the_class_takes_overrides(tmp_path: Path) -> None:
     file.write_text("rounds: 3")
     assert Experiment.load(file, ["rounds=4"]).rounds == 4
     assert Experiment.load(str(file)).rounds == 3
+
+
+def test_a_key_of_another_protocol_is_named_as_such() -> None:
+    with pytest.raises(ExperimentError) as error:
+        validated({"aggregation": {"protocol": "pine", "threshold": 0.5}}, "here")
+    line = str(error.value)
+    assert line.startswith("here: aggregation.threshold: unknown key; it is a key of secagg, ")
+    assert ", and not of pine; allowed: " in line
+    with pytest.raises(ExperimentError) as error:
+        validated({"availability": {"model": "always", "mean_online_s": 5}}, "here")
+    assert "unknown key; it is a key of markov, diurnal-weibull, and not of always; allowed: " in str(error.value)

@@ -80,7 +80,7 @@ def test_a_whole_section_that_is_no_mapping_is_a_mistake_of_its_point(mistake: C
         ("{selection: [{protocol: random}, {protocol: batch-partition, privacy: 3}]}",
          "sweep point batch-partition: selection.privacy: T = 3 does not divide participants K = 10"),
         ("{selection: [{protocol: random, privacy: 3}]}",
-         "sweep point random: selection.privacy: unknown key; allowed: participants, protocol"),
+         "sweep point random: selection.privacy: unknown key; it is a key of batch-partition, "),
         ("{selction.participants: [5]}",
          "sweep point participants=5: selction: unknown key; did you mean 'selection'?"),
         ("{links.latency_ms: [5, -5]}", "sweep point latency_ms=-5: links.latency_ms: should be greater than or"),

@@ -75,7 +75,8 @@ class CorrelatedNoise(ClippedUpdates):
     @model_validator(mode="after")
     def _holds_together(self) -> "CorrelatedNoise":
         if (self.noise_multiplier is None) == (self.epsilon is None):
-            raise ValueError("noise_multiplier: either this or epsilon is needed, and not both")
+            then = "" if self.epsilon is None else "; set the other to null"
+            raise ValueError(f"noise_multiplier: either this or epsilon is needed, and not both{then}")
         if self.epsilon is None and self.delta is not None:
             raise ValueError("delta goes with epsilon; privacy.delta is that of the ledger")
         for key, own in (("buffers", "blt"), ("bands", "band")):

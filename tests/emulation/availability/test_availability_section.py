@@ -125,7 +125,10 @@ def test_sections_that_mean_nothing_are_refused(keys: dict[str, Any]) -> None:
         ({"model": "markvo"}, "availability.model: unknown model 'markvo'; did you mean 'markov'? allowed: 'always', "),
         ({"model": "markov", "mean_online_s": 5}, "availability.mean_offline_s: is required"),
         (MARKOV | {"mean_online_s": 0}, "availability.mean_online_s: should be greater than or equal to 0.01, not 0"),
-        (MARKOV | {"unavailable": 0.1}, "availability.unavailable: unknown key; allowed: dropout, mean_offline_s, "),
+        (
+            MARKOV | {"unavailable": 0.1},
+            "availability.unavailable: unknown key; it is a key of bernoulli, and not of markov; ",
+        ),
         ({"unavailable": 0.1}, "availability: `unavailable` has an effect only with `model: bernoulli`"),
         ({"dropout": {"hazard": {"train": 2}}}, "availability.dropout.hazard.train: should be less than or equal to 1"),
         ({"dropout": {"hazard": [0.5]}}, "availability.dropout.hazard: should be a valid number"),
