@@ -12,6 +12,8 @@ WHOLE_BATCHES = "Batches are summed as a whole or not at all"
 OLD = "Old questions are refused by name and crash nobody"
 
 NOT_APPLICABLE = {
+    "plain, noise": {RESULT},
+    "secagg, enforced noise": {RESULT},
     # A sum of clipped gradients, of clients that are drawn independently; an empty round is a round.
     "dp-sgd-random-participation": {RESULT, REASONS, WHOLE_BATCHES},
 }
