@@ -102,7 +102,7 @@ def references(plan: Plan, workload: DrawnUpdates) -> list[Reference]:
     ones = np.ones_like(samples)
     by_samples = parameters.weights == "samples"
     usual = samples if by_samples else ones
-    found = []
+    candidates = []
     quantisation = getattr(parameters, "quantisation", None)
     if isinstance(quantisation, Quantisation):
 
@@ -114,11 +114,11 @@ def references(plan: Plan, workload: DrawnUpdates) -> list[Reference]:
                 total = total + elements.astype(object)
             return quantisation.decode(np.array(total, np.uint64), len(survivors))[0]
 
-        found.append(Reference("the quantised sum", quantised, sum_of(usual), True))
+        candidates.append(Reference("the quantised sum", quantised, sum_of(usual), True))
     named = (("the mean by samples", samples), ("the mean of equal weights", ones))
     for name, weights in named if by_samples else named[1:]:
-        found.append(Reference(name, weighted_mean(weights), sum_of(weights)))
-    return found
+        candidates.append(Reference(name, weighted_mean(weights), sum_of(weights)))
+    return candidates
 
 
 def _completed(evidence: Evidence) -> Iterator[tuple[RoundFacts, Scenario, Aggregate]]:
@@ -169,8 +169,8 @@ def sum_is_that_of_survivors(evidence: Evidence) -> str:
     for facts, scenario, aggregate in rounds:
         if difference := reference.difference(facts.number, aggregate):
             raise Violation(
-                f"round {facts.number}, {_told(scenario)}: the result {difference}; it must be {reference.name} of the "
-                f"survivors {aggregate.survivors.tolist()}"
+                f"round {facts.number}, {_description(scenario)}: the result {difference}; it must be "
+                f"{reference.name} of the survivors {aggregate.survivors.tolist()}"
             )
         for stage in (stage for stage, clients in scenario.leaving.items() if clients):
             stages[stage] = stages.get(stage, 0) + 1
@@ -180,7 +180,7 @@ def sum_is_that_of_survivors(evidence: Evidence) -> str:
     return f"{reference.name}; drop-outs at {at} rounds that completed"
 
 
-def _told(scenario: Scenario) -> str:
+def _description(scenario: Scenario) -> str:
     leaving = [f"{sorted(clients)} leave at {stage}" for stage, clients in scenario.leaving.items() if clients]
     return "clients " + ", ".join(leaving) if leaving else "nobody leaves"
 

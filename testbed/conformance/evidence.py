@@ -53,16 +53,16 @@ class Evidence:
         return ("train", *other)
 
     @cached_property
-    def heard(self) -> tuple[list[RoundFacts], Traffic, str]:
-        """The first rounds without shortcuts, their traffic, and the reaction to old questions."""
+    def traffic(self) -> Traffic:
+        """The traffic of the first rounds, without shortcuts."""
         traffic = Traffic(Trial(self.subject.experiment, self.scenarios, shortcuts=False))
 
-        async def listen() -> str:
+        async def listen() -> None:
             for _ in range(min(ROUNDS_COMPARED, len(self.scenarios))):
                 await traffic.next_round()
-            return await refusals_of_old_questions(traffic)
 
-        return traffic.trial.rounds, traffic, asyncio.run(listen())
+        asyncio.run(listen())
+        return traffic
 
 
 def rounds_run(evidence: Evidence) -> str:
@@ -119,7 +119,7 @@ def same_on_two_hosts(evidence: Evidence) -> str:
 
 def same_without_shortcuts(evidence: Evidence) -> str:
     """Check that the shortcuts of one process change no bit."""
-    rounds, _, _ = evidence.heard
+    rounds = evidence.traffic.trial.rounds
     if difference := first_difference(rounds, evidence.rounds):
         raise Violation(
             f"{difference} differ where every party does all work itself; change no array that a message or a "
@@ -131,18 +131,19 @@ def same_without_shortcuts(evidence: Evidence) -> str:
 
 def bytes_are_those_of_encodings(evidence: Evidence) -> str:
     """Check that recorded bytes are the lengths of the encodings."""
-    _, traffic, _ = evidence.heard
+    traffic = evidence.traffic
+    if traffic.mismatch:
+        raise Violation(traffic.mismatch)
     if not traffic.messages:
         raise NotApplicable("no client was asked anything")
     return f"{traffic.messages} messages"
 
 
 def old_questions_are_refused_by_name(evidence: Evidence) -> str:
-    """Check the names of refusals."""
-    _, traffic, extent = evidence.heard
-    if not traffic.questions:
+    """Check the reaction of clients to the questions of an earlier round."""
+    if not evidence.traffic.questions:
         raise NotApplicable("no round completed")
-    return extent
+    return asyncio.run(refusals_of_old_questions(evidence.traffic))
 
 
 def resumed_equals_uninterrupted(evidence: Evidence) -> str:

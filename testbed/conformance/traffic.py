@@ -30,6 +30,8 @@ class Traffic:
         self._of_round: list[Delivery] = []
         self._sizes: dict[tuple[int, int], tuple[dict[int, int], dict[int, int]]] = {}
         self.messages = 0
+        self.mismatch = ""
+        """The first message with another size than recorded; empty: there is none."""
         self.questions: list[Delivery] = []
         """Those of the last completed round."""
 
@@ -64,10 +66,10 @@ class Traffic:
 
     async def _vectors(self, delivery: Delivery, client: int) -> list[Any]:
         try:
-            found = await self._hosts.vectors(delivery.key, np.array([client], np.int64))
+            vectors = await self._hosts.vectors(delivery.key, np.array([client], np.int64))
         except KeyError:
             return []
-        return list(found.values())
+        return list(vectors.values())
 
     def _compare(self, number: int) -> None:
         for position, exchange in enumerate(self.trial.network.exchanges):
@@ -78,7 +80,7 @@ class Traffic:
                     continue
                 for sent, recorded, way in ((down, bytes_down, "question"), (up, bytes_up, "answer")):
                     if client in sent and sent[client] != recorded:
-                        raise Violation(
+                        self.mismatch = self.mismatch or (
                             f"round {number}, stage {exchange.stage}, client {client}: the {way} has {sent[client]} "
                             f"bytes, {recorded} are recorded; send everything in fields of a Message"
                         )

@@ -39,7 +39,7 @@ def test_the_examples_have_all_properties(
 
 
 @pytest.mark.parametrize("kind", ["selection", "aggregation"])
-def test_what_testbed_new_writes_has_all_properties(
+def test_skeletons_have_all_properties(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = f"checked_{kind}"
@@ -69,7 +69,7 @@ def test_a_class_that_lacks_a_property_ends_the_command_as_a_failure(capsys: pyt
         (["secagg", "--set", "time.clock=wall"], "rounds on the virtual clock with modelled compute are checked"),
     ],
 )
-def test_what_cannot_be_checked_is_bad_input(
+def test_unusable_names_and_keys_are_bad_input(
     arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, lines, errors = checked(capsys, *arguments)

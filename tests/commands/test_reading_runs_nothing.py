@@ -62,7 +62,7 @@ READS_TRACES = {
     "trace convert": ["planted.pickle", "--from", "fedscale", "--out", "out/trace.parquet"],
     "trace inspect": ["planted.pickle"],
 }
-RUNS = {"run", "tune", "attack survey", "flower"}
+RUNS = {"run", "tune", "attack survey", "flower", "check"}
 """They exist to run what a file names."""
 NAMES_NOTHING = {
     "list", "new", "schema", "calibrate", "reproduce", "bound lotto", "bound lotto-dp", "bound random-participation",

@@ -3,6 +3,7 @@
 from testbed.conformance.subjects import Subject, subject
 
 _UNSTEADY = ["devices={model: zipf, slowest: 4.0}", "links={up_mbit_s: [1, 5, 44], latency_ms: [5, 100]}"]
+_NOISE = "weights: equal, noise: {mechanism: skellam, noise_multiplier: 0.5"
 _COMMITTEE = "committee: {size: 6, threshold: 4, serves_rounds: 3}"
 _LOTTO = "participants: 6, over_selection: 2.0, signatures: 4"
 _BATCHES = "participants: 4, privacy: 2, over_selection: 4.0, signatures: 3"
@@ -10,7 +11,10 @@ _BATCHES = "participants: 4, privacy: 2, over_selection: 4.0, signatures: 3"
 # Where the defaults fit larger federations, or keys have no defaults; after a comma: a variant.
 _AGGREGATIONS: dict[str, list[str]] = {
     "plain": [],
+    "plain, noise": [f"aggregation={{{_NOISE}}}}}"],
     "secagg": [],
+    "secagg, enforced noise": [f"aggregation={{{_NOISE}, enforcement: {{tolerated_dropouts: 2}}}}}}"],
+    "secagg, nothing signed": ["aggregation={threshold: 0.7, consistency: none, model_binding: none}"],
     "secagg-plus": ["aggregation={neighbours: 6, threshold: 4, dropouts: 0.3, accept_weaker: true}"],
     "lightsecagg": ["aggregation={threshold: 0.5, max_colluders: 0.3}"],
     "lightsecagg, equal weights": [

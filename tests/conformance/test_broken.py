@@ -4,8 +4,10 @@ import re
 
 import pytest
 
+from testbed.conformance import traffic
 from testbed.conformance.protocols import PROPERTIES, evidence_of
 from testbed.conformance.subjects import subject
+from testbed.messages import encode
 from tests.conformance import broken
 
 RESULT = "The result is that of the survivors, whoever drops out where"
@@ -16,6 +18,7 @@ STAGES = "The stages that it declares are those that it asks"
 HONEST = "Honest parties refuse nothing and are accused of nothing"
 WHOLE_BATCHES = "Batches are summed as a whole or not at all"
 OLD = "Old questions are refused by name and crash nobody"
+BYTES = "Recorded bytes are the lengths of the encodings"
 SEED = "The same seed gives the same bits, on one host and on two"
 RESUMED = "A resumed run equals an uninterrupted one"
 PARTICIPANTS = "Participants are sorted, distinct, available and not too many"
@@ -46,12 +49,21 @@ BATCHES = "Batches take part as a whole"
         (broken.AsksUndeclared, STAGES, "check-in is asked and not declared"),
         (broken.CountsTwice, COUNTED, "do not change round_.participations"),
         (broken.HalfBatches, BATCHES, "of batch . are participants, and others not"),
-        (broken.Coin, SEED, "the participants of round 1 differ between two runs"),
+        (broken.Coin, SEED, r"the participants of round \d differ between two runs"),
     ],
 )
-def test_what_a_broken_class_lacks_is_said(kind: type, claim: str, detail: str) -> None:
+def test_a_broken_class_is_caught(kind: type, claim: str, detail: str) -> None:
     checked = subject(f"{broken.__name__}:{kind.__name__}")
     (lacking,) = (one for one in PROPERTIES[checked.section] if one.claim == claim)
     result = lacking.result(evidence_of(checked))
     assert result.verdict == "failed"
     assert re.search(detail, result.detail), result.detail
+
+
+def test_a_message_of_another_size_than_recorded_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic, "encode", lambda message: encode(message) + b"!")
+    checked = subject("plain")
+    (lacking,) = (one for one in PROPERTIES["aggregation"] if one.claim == BYTES)
+    result = lacking.result(evidence_of(checked))
+    assert result.verdict == "failed"
+    assert re.search(r"round 1, stage check-in, client 0: the question has (\d+) bytes, \d+ are", result.detail)

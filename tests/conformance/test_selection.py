@@ -13,10 +13,10 @@ IN_BATCHES = {"partition", "batch-partition", "verifiable-batch-partition"}
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_a_selection_protocol_has_all_properties(name: str) -> None:
     evidence = selection_evidence(SELECTIONS[name])
-    found = list(results(evidence, PROPERTIES))
-    assert [result for result in found if result.verdict == "failed"] == []
-    others = {result.claim for result in found if result.verdict != "passed"}
+    checked = list(results(evidence, PROPERTIES))
+    assert [result for result in checked if result.verdict == "failed"] == []
+    others = {result.claim for result in checked if result.verdict != "passed"}
     assert others == (set() if SELECTIONS[name].name in IN_BATCHES else {BATCHES})
-    assert len(found) == len(PROPERTIES)
+    assert len(checked) == len(PROPERTIES)
     with_absent = zip(evidence.rounds, evidence.scenarios, strict=True)
     assert "completed" in {facts.outcome.state for facts, scenario in with_absent if scenario.away}
