@@ -126,7 +126,11 @@ def _client_accuracy(rounds: pd.DataFrame) -> dict[str, Any]:
     columns = ["client_accuracy_mean", "client_accuracy_worst_decile", "client_accuracy_std"]
     measured = rounds[columns].dropna()
     last: Mapping[Any, Any] = (measured.to_dict("records") or [dict.fromkeys(columns)])[-1]
-    return {f"final_{column}": last[column] for column in columns}
+    return {
+        "final_client_accuracy_mean": last["client_accuracy_mean"],
+        "final_client_accuracy_worst_decile": last["client_accuracy_worst_decile"],
+        "final_client_accuracy_std": last["client_accuracy_std"],
+    }
 
 
 def _behind(run: RunRecords) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.kit.ring_elements import compression_of, noise_of
+from testbed.aggregation.robust_rules import RobustSection
 from testbed.emulation.availability import Scheduled
 from testbed.emulation.links import Links, Transport
 from testbed.errors import LEAVE_ONE_OUT, excludes
@@ -69,6 +70,12 @@ def _there(section: Any, name: str = "") -> str | None:
     return None if section is None else str(getattr(section, name)) if name else ""
 
 
+def _robust(aggregation: Any) -> RobustSection | None:
+    """The section; None also for a user-defined aggregation that has an option of this name."""
+    section = getattr(aggregation, "robust", None)
+    return section if isinstance(section, RobustSection) else None
+
+
 def _if(condition: bool, value: str = "") -> str | None:
     return value if condition else None
 
@@ -103,7 +110,7 @@ _SINGLE_DRAWS = [kind for kind in selections.PROTOCOLS if kind.draws_singly is n
 NOISE = Choice("aggregation.noise", lambda one: _there(noise_of(one.aggregation)))
 COMPRESSION = Choice("aggregation.compression", lambda one: _there(compression_of(one.aggregation), "name"))
 SERVER_OPTIMIZER = Choice("aggregation.server_optimizer", lambda one: _there(one.aggregation.server_optimizer, "name"))
-ROBUST = Choice("aggregation.robust", lambda one: _there(getattr(one.aggregation, "robust", None), "rule"))
+ROBUST = Choice("aggregation.robust", lambda one: _there(_robust(one.aggregation), "rule"))
 SAMPLE_PRIVACY = Choice(
     "aggregation.protocol",
     lambda one: _if(one.aggregation.protects_samples, one.aggregation.protocol),

@@ -5,8 +5,10 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
 from testbed.cli.verbs import GROUP, OTHERS, PANELS
 from testbed.extras import PROJECT
@@ -42,7 +44,9 @@ def thanks() -> None:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Makes a package as pip would leave it, the first on the path."""
+    """Makes a package as pip would leave it, the first on the path. The tree of commands is built anew at each call."""
+    built_once: Any = typer.main.get_command
+    monkeypatch.setattr(typer.main, "get_command", built_once.__wrapped__)
 
     def made(distribution: str, verbs: Mapping[str, str], **modules: str) -> None:
         site = tmp_path / f"site-{distribution}"

@@ -22,8 +22,8 @@ _OF_THE_MODEL = {"send-crafted-model", "inflate-utility", *_POISONING}
 sum tells a poisoned update from another (docs/explanation/poisoning.md).
 """
 _WITHIN_LEAST_SUM = {"drop-honest"}
-"""Every protocol that goes on without clients lets the server claim that some have gone: the column `least sum` says how
-far, for all of them. The misbehaviour itself is written for two of them, and would count against these alone.
+"""Every protocol that goes on without clients lets the server claim that some have gone: the column `least sum` says
+how far, for all of them. The misbehaviour itself is written for two of them, and would count against these alone.
 """
 
 
