@@ -18,6 +18,7 @@ CHECK_EPILOG = examples(
 
 @verb(CHECK_EPILOG, imports=True)
 def check(
+    context: typer.Context,
     name: Annotated[str, argument("PROTOCOL", "package.module:Name of a class of yours, or a built-in protocol.")],
     overrides: Overrides = None,
     debug: Debug = False,
@@ -33,6 +34,8 @@ def check(
     verdicts = []
     for result in results_of(subject(name, overrides or [])):
         verdicts.append(result.verdict)
+        if context.obj.debug and result.cause is not None:
+            raise result.cause
         echo(f"{result.verdict:14}  {result.claim}: {result.detail}")
     if failed := verdicts.count("failed"):
         echo(f"{name}: lacks {failed} of {len(verdicts)} properties")

@@ -58,6 +58,16 @@ def test_a_class_that_lacks_a_property_ends_the_command_as_a_failure(capsys: pyt
     assert lines[-1] == f"{name}: lacks 1 of {len(lines) - 1} properties"
 
 
+def test_a_result_of_another_type_is_a_line_and_with_debug_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"{broken.__name__}:{broken.NoSelection.__name__}"
+    code, lines, errors = checked(capsys, name)
+    assert (code, errors) == (3, "")
+    assert lines[0].startswith("failed          Rounds run")
+    code, lines, errors = checked(capsys, name, "--debug")
+    assert code == 3
+    assert "Traceback" in errors
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

@@ -196,6 +196,23 @@ class TurnsOfItsOwn(TakingTurns):
         return await super().select(replace(round_, number=2 * self.turns))
 
 
+class LateTurns(TakingTurns):
+    """Counts its rounds outside of `memory`, and needs the count in later rounds alone, as protocols that explore."""
+
+    turns = 0
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        self.turns += 1
+        return await super().select(replace(round_, number=2 * self.turns) if round_.number > 7 else round_)
+
+
+class NoSelection(TakingTurns):
+    """Returns nothing."""
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        return None  # type: ignore[return-value]  # the mistake
+
+
 class AsksUndeclared(TakingTurns):
     """Declares no stage, and asks one."""
 

@@ -10,6 +10,7 @@ from testbed.conformance.subjects import subject
 from testbed.messages import encode
 from tests.conformance import broken
 
+RUN = "Rounds run, and complete where nobody drops out"
 RESULT = "The result is that of the survivors, whoever drops out where"
 LEFT_OUT = "Updates of clients that are left out have no effect"
 SURVIVORS = "Survivors are sorted, distinct participants that trained"
@@ -46,6 +47,8 @@ BATCHES = "Batches take part as a whole"
         (broken.TooMany, PARTICIPANTS, "10 participants, maximum_participants is 9"),
         (broken.TooFew, ENOUGH, "10 participants, minimum_participants is 11"),
         (broken.TurnsOfItsOwn, RESUMED, "the participants of round 3 differ after a resumption"),
+        (broken.LateTurns, RESUMED, "the participants of round 8 differ after a resumption"),
+        (broken.NoSelection, RUN, "the run ended: AttributeError: 'NoneType' object has no attribute"),
         (broken.AsksUndeclared, STAGES, "check-in is asked and not declared"),
         (broken.CountsTwice, COUNTED, "do not change round_.participations"),
         (broken.HalfBatches, BATCHES, "of batch . are participants, and others not"),
