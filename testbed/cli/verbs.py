@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from testbed.cli.invocation import Verb
 from testbed.errors import InstallationError, reason
-from testbed.plugins.entry_points import all_points, own_points, owner
+from testbed.plugins.entry_points import all_points, own_object, own_points, owner
 
 GROUP = "sortition_testbed.commands"
 
@@ -66,9 +66,8 @@ class _Commands(MutableMapping[str, Any]):
 
     @staticmethod
     def _loaded(name: str) -> Any:
-        point = own_points(GROUP).get(name)
-        if point is not None:
-            return _command(name, point.load())
+        if name in _PANEL_OF or name in own_points(GROUP):
+            return _command(name, own_object(GROUP, name))
         return _foreign(name, _others()[name])
 
 

@@ -1,15 +1,16 @@
 """Entry points of installed packages: the one door by which a package offers classes, commands and services.
 
 The testbed's own packages come in by the same door, by the groups in ``pyproject.toml``. Entry points are read from the
-packages' metadata, and nothing is imported here.
+packages' metadata; nothing is imported but by `own_object`.
 """
 
 import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import metadata
+from functools import lru_cache, reduce
+from importlib import import_module, metadata
+from typing import Any
 
 from testbed.errors import InstallationError, reason
 from testbed.extras import PROJECT
@@ -48,10 +49,38 @@ def _own_points(group: str, _path: tuple[str, ...]) -> Mapping[str, metadata.Ent
     except metadata.PackageNotFoundError:
         raise _not_installed() from None
     if not points:
-        raise InstallationError(
-            f"the installation of {PROJECT} is older than its code and lacks the entry points {group}; {_REMEDY}"
-        )
+        raise _older(f"the entry points {group}")
     return {point.name: point for point in points}
+
+
+def own_object(group: str, name: str) -> Any:
+    """Import the object that an entry point of the testbed's own names.
+
+    Args:
+        group: the group of the entry point.
+        name: its name in the group.
+
+    Raises:
+        InstallationError: as `own_points`, or the metadata lack the name, or give a place that the code has left.
+        ModuleNotFoundError: the object needs an extra that is not installed.
+    """
+    point = own_points(group).get(name)
+    if point is None:
+        raise _older(f"{name} of {group}")
+    try:
+        module = import_module(point.module)
+    except ModuleNotFoundError as error:
+        if f"{point.module}.".startswith(f"{error.name}."):
+            raise _older(f"{name} of {group}") from None
+        raise
+    try:
+        return reduce(getattr, filter(None, (point.attr or "").split(".")), module)
+    except AttributeError:
+        raise _older(f"{name} of {group}") from None
+
+
+def _older(missing: str) -> InstallationError:
+    return InstallationError(f"the installation of {PROJECT} is older than its code and lacks {missing}; {_REMEDY}")
 
 
 def _not_installed() -> InstallationError:

@@ -6,9 +6,7 @@ object that the testbed asks for by name when it needs it; its type is declared 
 
 from typing import Any
 
-from testbed.errors import InstallationError
-from testbed.extras import PROJECT
-from testbed.plugins.entry_points import own_points
+from testbed.plugins.entry_points import own_object
 
 GROUP = "sortition_testbed.services"
 
@@ -20,9 +18,4 @@ def service(name: str) -> Any:
         InstallationError: the installed metadata are older than the code and lack the name.
         ModuleNotFoundError: the service needs an extra that is not installed.
     """
-    point = own_points(GROUP).get(name)
-    if point is None:
-        raise InstallationError(
-            f"the installation of {PROJECT} is older than its code and lacks {name} of {GROUP}; install it again"
-        )
-    return point.load()
+    return own_object(GROUP, name)

@@ -134,6 +134,18 @@ def test_an_installation_older_than_the_code_is_a_line(install: Install, call: C
         )
 
 
+def test_an_installation_with_verbs_of_an_earlier_version_is_a_line(install: Install, call: Call) -> None:
+    install(PROJECT, {"validate": "testbed.commands.validate:validate", "run": "testbed.cli.run:run_it"})
+    for verb in ("validate", "run", "check"):
+        ended = call(verb, "mine.yaml")
+        assert ended.code == 3
+        (line,) = ended.errors
+        assert line == (
+            f"error: the installation of {PROJECT} is older than its code and lacks {verb} of {GROUP}; "
+            "install it again, e.g. `pip install --editable .` in its folder"
+        )
+
+
 def test_a_console_script_of_an_earlier_installation_reaches_the_command() -> None:
     code = "from testbed.commands import main; raise SystemExit(main(['--version']))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
