@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -77,8 +78,13 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
     It is safe from the end of a process before that.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda file: None)
+        patch.setattr(os, "fsync", _check_open)
         yield
+
+
+def _check_open(file: Any) -> None:
+    """Raise as `os.fsync` does where `file` is no open file."""
+    os.fstat(file.fileno() if hasattr(file, "fileno") else file)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -4,6 +4,7 @@ import contextlib
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,3 +65,10 @@ def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".file.writing")
     with pytest.raises(RuntimeError), atomic_write(tmp_path / "file", RuntimeError):
         pass
+
+
+@pytest.mark.parametrize("file", [None, "file", -1])
+def test_only_an_open_file_can_be_synced_in_tests_too(file: Any) -> None:
+    """Tests do not wait for the disk; a call that fails for everybody else fails there as well."""
+    with pytest.raises((TypeError, ValueError, OSError)):
+        os.fsync(file)
