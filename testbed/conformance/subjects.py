@@ -1,5 +1,6 @@
 """The class that is checked, and the small experiment that it is checked with."""
 
+import re
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from testbed.errors import ExperimentError
 from testbed.experiment.reading import apply_override
 from testbed.experiment.schema import Experiment, validated
 from testbed.plugins import installed
-from testbed.plugins.classes import plugin_class
+from testbed.plugins.classes import PLUGIN_NAME, plugin_class
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionProtocol
 from testbed.spelling import did_you_mean
@@ -64,6 +65,10 @@ def subject(name: str, overrides: Sequence[str] = ()) -> Subject:
     for override in overrides:
         apply_override(data, override)
     experiment = validated(data, f"testbed check {name}")
+    if data[section].get("protocol") != name:
+        raise ExperimentError(f"--set {section}.protocol: {name} is checked, and no other protocol; leave the key out")
+    if experiment.rounds != MOST_ROUNDS:
+        raise ExperimentError("--set rounds: the properties say how many rounds are run; leave the key out")
     if experiment.sweep:
         raise ExperimentError("--set sweep: one protocol with one set of keys is checked; leave the sweep out")
     if not experiment.time.work_is_modelled or experiment.asynchronous is not None:
@@ -72,6 +77,8 @@ def subject(name: str, overrides: Sequence[str] = ()) -> Subject:
 
 
 def _section(name: str) -> SectionName:
+    if ":" in name and not re.match(PLUGIN_NAME, name):
+        raise ExperimentError(f"testbed check: {name!r} is no name of a class; give package.module:Name")
     if ":" in name:
         kind = plugin_class(name, "testbed check")
         if isinstance(kind, type) and issubclass(kind, SelectionProtocol):

@@ -67,6 +67,9 @@ def test_a_class_that_lacks_a_property_ends_the_command_as_a_failure(capsys: pyt
         (["secagg", "--set", "aggregation.treshold=3"], "aggregation.treshold: unknown key; did you mean 'threshold'?"),
         (["secagg", "--set", "sweep={seed: [1, 2]}"], "leave the sweep out"),
         (["secagg", "--set", "time.clock=wall"], "rounds on the virtual clock with modelled compute are checked"),
+        (["secagg", "--set", "rounds=1"], "--set rounds: the properties say how many rounds are run"),
+        (["secagg", "--set", "aggregation.protocol=plain"], "secagg is checked, and no other protocol"),
+        ([":Nothing"], "':Nothing' is no name of a class; give package.module:Name"),
     ],
 )
 def test_unusable_names_and_keys_are_bad_input(
