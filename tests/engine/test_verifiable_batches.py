@@ -204,7 +204,7 @@ def test_a_false_number_is_found_and_costs_its_batch_the_round(proof: str, run: 
 
 def test_who_withholds_its_number_denies_its_batch_and_gains_nothing(run: Callable) -> None:
     done = run(keys(dishonest=in_batches(11, 1), clients=["withhold-number"]), "denied").rounds(1)
-    assert done.outcomes[0].reason == "too-few-candidate-batches: 1 candidate batches, 2 wanted"
+    assert done.outcomes[0].reason == "too-few-candidate-batches: 1 candidate batch, 2 wanted"
     done = run(keys(dishonest=in_batches(10, 1), clients=["withhold-number"]), "left").rounds(1)
     assert (done.outcomes[0].state, dishonest_in(done, done.outcomes[0])) == ("completed", 0)
 
