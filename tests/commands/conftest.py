@@ -43,7 +43,7 @@ class Ended:
         return self.err.splitlines()
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="package")
 def _commands_built_once() -> Iterator[None]:
     """Typer builds the tree of all commands and options anew for each call; a process of a user makes one."""
     with pytest.MonkeyPatch.context() as patch:

@@ -158,7 +158,7 @@ STARTS = {
     "testbed/__init__.py": "public names of the testbed",
     "testbed/cli/verbs.py": "verbs of installed packages, by entry points",
     "testbed/plugins/classes.py": "user-defined classes, after check_allowed",
-    "testbed/plugins/services.py": "services of this project's own packages, by entry points",
+    "testbed/plugins/entry_points.py": "verbs and services of this project's own packages, by its entry points",
     "testbed/running/__init__.py": "public names of running",
     "testbed/running/observers/catalogue.py": "built-in observers",
     "testbed/running/open_runs.py": "git describe, of a run that begins",
