@@ -25,7 +25,7 @@ MAKEFLAGS += --jobs=3
 endif
 
 # Where Python is told to write no byte-code, as in many containers, each process of a run would compile all it imports.
-demo: export PYTHONDONTWRITEBYTECODE :=
+demo test test-all: export PYTHONDONTWRITEBYTECODE :=
 demo: $(READY)
 	$(BIN)/testbed run examples/quickstart.yaml --out runs/quickstart --resume
 	$(BIN)/testbed plot runs/quickstart & $(BIN)/testbed report runs/quickstart && wait $$!
