@@ -21,7 +21,7 @@ def excludes(option: str, other: str, why: str, advice: str = LEAVE_ONE_OUT) -> 
     Args:
         option, other: their keys, with the chosen values where a key alone does not name them.
         why: the reason, without a full stop.
-        advice: what to do.
+        advice: the change that makes the experiment valid.
     """
     return ValueError(f"{option} excludes {other}: {why}; {advice}")
 

@@ -69,6 +69,11 @@ class AggregationParameters(BaseModel):
         """The stages with these settings."""
         return self.stages
 
+    @property
+    def robust_rule(self) -> str:
+        """The rule that combines single updates instead of their mean; empty: none does."""
+        return ""
+
     def named_classes(self) -> list[tuple[str, str]]:
         """List the keys of this section that may name a class, with their values."""
         return [("server_optimizer.name", getattr(self.server_optimizer, "name", ""))]

@@ -52,9 +52,14 @@ class PlainParameters(NoisyParameters):
             )
         return self
 
+    @property
+    def robust_rule(self) -> str:
+        """The name of the rule."""
+        return "" if self.robust is None else self.robust.rule
+
     def named_classes(self) -> list[tuple[str, str]]:
         """Add the robust rule."""
-        return [*super().named_classes(), ("robust.rule", getattr(self.robust, "rule", ""))]
+        return [*super().named_classes(), ("robust.rule", self.robust_rule)]
 
     def check(self, participants: int) -> None:
         """A rule needs some participants more than it withstands dishonest ones."""

@@ -114,7 +114,7 @@ async def run_round(
         model: `(d,)` float32.
         workload: what the server knows of what is learned.
         optimizer: how the mean becomes the next model; by default it is added.
-        algorithm: what clients are sent, and how the server steps.
+        algorithm: makes the vector that clients are sent, and the server's step.
     """
     outcome = Outcome(model)
     await network.begin_round(start.number)

@@ -1,4 +1,7 @@
-"""The section of asynchronous rounds (`testbed.engine.buffered`), and what an experiment with it cannot have."""
+"""The section of asynchronous rounds (`testbed.engine.buffered`).
+
+Options that such rounds exclude: `testbed.experiment.compatibility`.
+"""
 
 from typing import Annotated
 
@@ -34,10 +37,7 @@ class Asynchronous(Section):
     )
 
     def check(self, population: int, selection: SelectionParameters, aggregation: AggregationParameters) -> None:
-        """Raise `ValueError` (one line) for fewer clients than may train, or for settings of the protocols.
-
-        Options that exclude asynchronous rounds: `testbed.experiment.compatibility`.
-        """
+        """Raise `ValueError` (one line) for fewer clients than may train, or for settings of the protocols."""
         if self.concurrency > population:
             raise ValueError(
                 f"asynchronous.concurrency: {self.concurrency} of a population of {population}; at most {population}"

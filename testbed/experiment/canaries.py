@@ -1,4 +1,4 @@
-"""What an experiment with canaries (`testbed.privacy.canaries`) needs, and how long its canaries are."""
+"""The number and the length of an experiment's canaries (`testbed.privacy.canaries`)."""
 
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation.contract import AggregationParameters

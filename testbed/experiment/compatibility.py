@@ -9,7 +9,6 @@ from typing import Any
 
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.kit.ring_elements import compression_of, noise_of
-from testbed.aggregation.robust_rules import RobustSection
 from testbed.emulation.availability import Scheduled
 from testbed.emulation.links import Links, Transport
 from testbed.errors import LEAVE_ONE_OUT, excludes
@@ -43,7 +42,7 @@ class Exclusion:
     Attributes:
         option, other: the two.
         why: the reason; a function where it depends on the experiment.
-        advice: what to do.
+        advice: the change that makes the experiment valid.
     """
 
     option: Choice
@@ -53,7 +52,7 @@ class Exclusion:
 
 
 def check_exclusions(experiment: Any) -> None:
-    """Raise `ValueError` (one line: both keys, why, what to do) for the first exclusion that the experiment breaks.
+    """Raise `ValueError` (one line: both keys, the reason, advice) for the first exclusion that the experiment breaks.
 
     Args:
         experiment: an `Experiment` without a sweep.
@@ -68,12 +67,6 @@ def check_exclusions(experiment: Any) -> None:
 def _there(section: Any, name: str = "") -> str | None:
     """The value of the field `name` of an optional section, "" without a field; None where the section is absent."""
     return None if section is None else str(getattr(section, name)) if name else ""
-
-
-def _robust(aggregation: Any) -> RobustSection | None:
-    """The section; None also for a user-defined aggregation that has an option of this name."""
-    section = getattr(aggregation, "robust", None)
-    return section if isinstance(section, RobustSection) else None
 
 
 def _if(condition: bool, value: str = "") -> str | None:
@@ -110,7 +103,7 @@ _SINGLE_DRAWS = [kind for kind in selections.PROTOCOLS if kind.draws_singly is n
 NOISE = Choice("aggregation.noise", lambda one: _there(noise_of(one.aggregation)))
 COMPRESSION = Choice("aggregation.compression", lambda one: _there(compression_of(one.aggregation), "name"))
 SERVER_OPTIMIZER = Choice("aggregation.server_optimizer", lambda one: _there(one.aggregation.server_optimizer, "name"))
-ROBUST = Choice("aggregation.robust", lambda one: _there(_robust(one.aggregation), "rule"))
+ROBUST = Choice("aggregation.robust", lambda one: one.aggregation.robust_rule or None)
 SAMPLE_PRIVACY = Choice(
     "aggregation.protocol",
     lambda one: _if(one.aggregation.protects_samples, one.aggregation.protocol),

@@ -64,7 +64,7 @@ class ClientAlgorithm(ABC):
 
     Args:
         info: describes what is learned.
-        initial_state: what each client has before it was in any sum, float32.
+        initial_state: the kept array of a client that was in no sum yet, float32.
     """
 
     name: ClassVar[str]

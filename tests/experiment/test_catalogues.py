@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 
 from testbed.aggregation import catalogue as aggregations
+from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
 from testbed.experiment.sections import AggregationSection, SelectionSection
 from testbed.selection import catalogue as selections
 from tests.repository import ROOT
@@ -87,3 +88,9 @@ def test_a_protocol_is_one_line() -> None:
 def test_names_are_given_once(section: object, built_in: dict[type, type]) -> None:
     names = [get_args(one)[1].tag for one in get_args(get_args(section)[0])]
     assert len(set(names)) == len(names) == len(built_in) + 1
+
+
+@pytest.mark.parametrize("parameters", aggregations.PROTOCOLS)
+def test_updates_wait_at_the_server_where_it_fetches_them_one_by_one(parameters: type[AggregationParameters]) -> None:
+    fetches = aggregations.PROTOCOLS[parameters].upload_question is not AggregationProtocol.upload_question
+    assert fetches == (parameters.asynchronous_buffer == "server")
