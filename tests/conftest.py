@@ -99,6 +99,14 @@ def _keys_are_computed_once(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _import_path_as_before() -> Iterator[None]:
+    """Take back what a test has added to the import path: each command that runs in this process adds its folder."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+
+
 @pytest.fixture(scope="session")
 def finished_runs(tmp_path_factory: pytest.TempPathFactory) -> FinishedRuns:
     """Runs that more than one test looks at."""
