@@ -61,8 +61,8 @@ def test_a_million_writers_cost_nothing_until_they_train() -> None:
 
 def test_memory_of_writers_is_bounded_and_forgetting_changes_nothing() -> None:
     made = data(samples_per_client=10)
-    one = made.handwriting(0).nbytes
-    cache = made._cache = ClientDataCache(made.handwriting, capacity=3 * one)
+    one = made.generate(0).nbytes
+    cache = made._cache = ClientDataCache(made.generate, capacity=3 * one)
     first = made.shard(0)[0]
     for client in range(1, 12):
         made.shard(client)
