@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.emulation.traces.interval_files import row_error
+from testbed.emulation.traces.text_files import check_not_empty, reading
 from testbed.errors import TraceError, reason
 from testbed.files import limits
 
@@ -76,26 +77,14 @@ def read_columns(path: Path, names: Sequence[str]) -> Columns:
 def _opened(path: Path) -> tuple[list[str], Iterable[Row]]:
     if path.suffix not in _SUFFIXES:
         raise TraceError(f"{path}: a table of devices is a file that ends in {', '.join(_SUFFIXES)}")
-    try:
-        limits.check_regular(path)
-        with open(path, "rb") as file:
-            if not file.read(1):
-                raise TraceError(f"{path}: the file is empty; it needs a row per device")
+    with reading(path, "a table of devices was expected"):
+        check_not_empty(path, "a row per device")
         return {".csv": _csv_rows, ".parquet": _parquet_rows, ".json": _json_rows}[path.suffix](path)
-    except UnicodeDecodeError:
-        raise TraceError(f"{path}: not a text file (UTF-8)") from None
-    except limits.TooLarge as why:
-        raise TraceError(f"{path}: {why}; split it") from None
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
 
 
 def _csv_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            names, *rows = [cells for cells in csv.reader(limits.lines(file, limits.TRACE_BYTES)) if cells] or [[]]
-    except csv.Error as error:
-        raise TraceError(f"{path}: not CSV: {error}") from None
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        names, *rows = [cells for cells in csv.reader(limits.lines(file, limits.TRACE_BYTES)) if cells] or [[]]
     for number, cells in enumerate(rows, start=1):
         if len(cells) != len(names):
             raise row_error(str(path), number, f"{len(cells)} values; the header has {len(names)}")
@@ -117,13 +106,10 @@ def _parquet_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
 
 
 def _json_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
+    text = limits.text(path, limits.TRACE_BYTES, "utf-8-sig")
     try:
-        data = json.loads(limits.text(path, limits.TRACE_BYTES, "utf-8-sig"))
-    except limits.TooLarge:
-        raise
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise
         raise TraceError(f"{path}: not JSON, or truncated: {reason(error)}") from None
     records = list(data.values()) if isinstance(data, dict) else data
     if not isinstance(records, list):

@@ -20,6 +20,37 @@ MISSING = frozenset({"", "-", "--", "na", "n/a", "nan", "null", "none", "\\n"})
 
 
 @contextlib.contextmanager
+def reading(path: Path, what: str, advice: str = "split it") -> Iterator[None]:
+    """Turn the errors of reading a file into a `TraceError` of one line; refuse pipes and devices.
+
+    Args:
+        path: the file.
+        what: what it should be, for messages.
+        advice: what to do about a file that is too large.
+    """
+    try:
+        limits.check_regular(path)
+        yield
+    except UnicodeDecodeError:
+        raise TraceError(f"{path}: not a text file (UTF-8); {what}") from None
+    except limits.TooLarge as why:
+        raise TraceError(f"{path}: {why}; {advice}") from None
+    except csv.Error as error:
+        raise TraceError(f"{path}: not CSV: {reason(error)}") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise TraceError(f"{path}: not gzip, or truncated; {what}") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
+
+
+def check_not_empty(path: Path, needed: str) -> None:
+    """Raise `TraceError`, with what is `needed`, for a file without a byte; OSError as `open` does."""
+    with open(path, "rb") as file:
+        if not file.read(1):
+            raise TraceError(f"{path}: the file is empty; it needs {needed}")
+
+
+@contextlib.contextmanager
 def text_lines(path: Path, what: str) -> Iterator[Iterator[str]]:
     """The lines of a text file, or of one in gzip (`.gz`), while it is open; what goes wrong becomes a `TraceError`.
 
@@ -30,21 +61,9 @@ def text_lines(path: Path, what: str) -> Iterator[Iterator[str]]:
     Raises:
         TraceError: one line: the file cannot be read, is not text, too large, or JSON.
     """
-    try:
-        limits.check_regular(path)
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-            yield _bounded(path, cast("IO[str]", file), what)
-    except UnicodeDecodeError:
-        raise TraceError(f"{path}: not text (UTF-8); {what}") from None
-    except limits.TooLarge as why:
-        raise TraceError(f"{path}: {why}; split it") from None
-    except csv.Error as error:
-        raise TraceError(f"{path}: not CSV: {reason(error)}") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise TraceError(f"{path}: not gzip, or truncated; {what}") from None
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+    opened = gzip.open if path.suffix == ".gz" else open
+    with reading(path, what), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        yield _bounded(path, cast("IO[str]", file), what)
 
 
 def _bounded(path: Path, file: IO[str], what: str) -> Iterator[str]:

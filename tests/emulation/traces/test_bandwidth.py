@@ -93,7 +93,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     assert refused(tmp_path).startswith(f"{tmp_path}: no bandwidth traces in this directory")
     assert refused(tmp_path / "a.log") == f"{tmp_path / 'a.log'}: cannot be read: No such file or directory"
     (tmp_path / "a.log").write_bytes(b"\xff\xfe\x00\x01" * 1000)
-    assert refused(tmp_path / "a.log").startswith(f"{tmp_path / 'a.log'}: not text (UTF-8)")
+    assert refused(tmp_path / "a.log").startswith(f"{tmp_path / 'a.log'}: not a text file (UTF-8)")
 
 
 def test_the_published_3g_traces(shared: Path) -> None:

@@ -127,7 +127,7 @@ def test_long_matrices_are_read_in_batches(tmp_path: Path) -> None:
         ("m.csv", b"1,0\n1\n", "row 2: 1 values, not 2"),
         ("m.csv", b"", "nobody is ever there"),
         ("m.csv", b"0,0\n", "nobody is ever there"),
-        ("m.csv", b"\xff\xfe", "not a .csv file"),
+        ("m.csv", b"\xff\xfe", "not a text file"),
         ("m.npy", b"", "not a .npy file"),
         ("m.npy", b"\x93NUMPY\x01\x00", "not a .npy file"),
         ("m.npy", pickle.dumps([1, 0]), "not a .npy file"),
@@ -225,7 +225,7 @@ def test_a_file_that_is_no_csv_is_one_line(tmp_path: Path) -> None:
     source.write_text("")
     assert "no rows; the file is empty" in refused(csv_intervals.convert, source, *COLUMNS)
     source.write_bytes(b"\xff\xfe\x00")
-    assert "not text (UTF-8)" in refused(csv_intervals.convert, source, *COLUMNS)
+    assert "not a text file (UTF-8)" in refused(csv_intervals.convert, source, *COLUMNS)
     source.write_text("phone,begin,end\n" + "a" * 200_000 + ",1,2\n")
     assert "not CSV" in refused(csv_intervals.convert, source, *COLUMNS)
     for path in (tmp_path, tmp_path / "absent"):

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from testbed.emulation.traces.text_files import reading
 from testbed.errors import TraceError
 from testbed.files import limits
 
@@ -76,12 +77,8 @@ def read_plain_pickle(path: Path) -> Any:
         TraceError: the file cannot be read, is too large, is no pickle or truncated, or holds anything but plain
             data; then the message names it.
     """
-    try:
+    with reading(path, "a pickle was expected"):
         data = limits.whole(path, limits.PICKLE_BYTES)
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    except limits.TooLarge as why:
-        raise TraceError(f"{path}: {why}; split it") from None
     if not data:
         raise TraceError(f"{path}: empty; a pickle was expected")
     try:
