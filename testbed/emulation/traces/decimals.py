@@ -6,10 +6,9 @@ spreadsheets write where the comma is the decimal mark, unless another number sh
 """
 
 import re
-from typing import Literal, get_args
+from typing import Literal
 
 Decimal = Literal["comma", "point"]
-DECIMALS: tuple[Decimal, ...] = get_args(Decimal)
 
 _WITH_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _WITH_POINT = re.compile(r"[+-]?(\d+\.\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.emulation.traces.bandwidth import read_bandwidth
+from testbed.emulation.traces.bandwidth import BandwidthTraces, bandwidth_of
+from testbed.emulation.traces.series import BANDWIDTH, read_series
 from testbed.errors import TraceError
+
+
+def read_bandwidth(path: Path) -> BandwidthTraces:
+    return bandwidth_of(read_series(path, BANDWIDTH))
 
 
 def refused(path: Path) -> str:
