@@ -17,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.emulation.traces.interval_files import row_error
-from testbed.emulation.traces.text_files import check_not_empty, reading
+from testbed.emulation.traces.text_files import check_not_empty, reading, shown
 from testbed.errors import TraceError, reason
 from testbed.files import limits
 
 _SUFFIXES = (".csv", ".parquet", ".json")
 _NAMES_SHOWN = 20
-_LONGEST_SHOWN = 40
 
 Row = Sequence[Any]
 
@@ -58,8 +57,8 @@ def read_columns(path: Path, names: Sequence[str]) -> Columns:
     there, rows = _opened(path)
     for name in names:
         if name not in there:
-            shown = [_shown(other) for other in there[:_NAMES_SHOWN]] + (["…"] if len(there) > _NAMES_SHOWN else [])
-            raise TraceError(f"{path}: no column {_shown(name)}; there are {', '.join(shown) or 'none'}")
+            others = [*map(shown, there[:_NAMES_SHOWN]), *(["…"] if len(there) > _NAMES_SHOWN else [])]
+            raise TraceError(f"{path}: no column {shown(name)}; there are {', '.join(others) or 'none'}")
     places = [there.index(name) for name in names]
     kept: list[list[float]] = []
     numbers: list[int] = []
@@ -70,7 +69,7 @@ def read_columns(path: Path, names: Sequence[str]) -> Columns:
         kept.append([_number(path, count, name, cell) for name, cell in zip(names, cells, strict=True)])
         numbers.append(count)
     if not kept:
-        raise TraceError(f"{path}: no row has a value in {', '.join(map(_shown, names))}; the table needs at least one")
+        raise TraceError(f"{path}: no row has a value in {', '.join(map(shown, names))}; the table needs at least one")
     return Columns(np.array(kept, np.float64).T.copy(), np.array(numbers, np.int64))
 
 
@@ -124,7 +123,7 @@ def _json_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
 def _distinct(path: Path, names: list[str]) -> list[str]:
     for place, name in enumerate(names):
         if name in names[:place]:
-            raise TraceError(f"{path}: the column {_shown(name)} stands twice")
+            raise TraceError(f"{path}: the column {shown(name)} stands twice")
     return names
 
 
@@ -137,10 +136,5 @@ def _number(path: Path, row: int, name: str, cell: Any) -> float:
         except (ValueError, OverflowError):
             number = math.nan
     if not math.isfinite(number):
-        raise row_error(str(path), row, f"{name} is {_shown(cell)}; it must be a finite number")
+        raise row_error(str(path), row, f"{name} is {shown(cell)}; it must be a finite number")
     return number
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -92,6 +92,10 @@ def is_number(cell: str) -> bool:
     return True
 
 
-def shown(cell: str) -> str:
-    """A cell or a name for a message, however long."""
-    return repr(cell if len(cell) <= 40 else f"{cell[:40]}…")
+def shown(value: object) -> str:
+    """A value or a name for a message, however long; a container by its type alone."""
+    if not isinstance(value, str | int | float):
+        return f"a {type(value).__name__}"
+    if isinstance(value, int) and value.bit_length() >= 200:
+        return "a huge number"
+    return repr(value if not isinstance(value, str) or len(value) <= 40 else f"{value[:40]}…")

@@ -265,6 +265,10 @@ def pickled(path: Path, value: Any, protocol: int = 3) -> Path:
     return path
 
 
+def behaviour(path: Path, outside: Any = "repeat") -> Any:
+    return fedscale.behaviour(fedscale.read(path), str(path), outside)
+
+
 def was_active(entry: dict[str, Any], now: float) -> bool:
     """FedScale's `is_active` without its pointer: within one of the intervals, modulo finish_time."""
     now %= entry["finish_time"]
@@ -275,7 +279,7 @@ def was_active(entry: dict[str, Any], now: float) -> bool:
 def test_behaviour_as_fedscale_reads_it(protocol: int, tmp_path: Path) -> None:
     short = REAL | {"active": [5, 60], "inactive": [10, 100], "finish_time": 150_000.0}
     clients = {3834: REAL, 2: short}
-    trace, counts = fedscale.convert(pickled(tmp_path / "behave", clients, protocol))
+    trace, counts = behaviour(pickled(tmp_path / "behave", clients, protocol))
     assert trace.horizon == (0, 518400)
     assert trace.clients.tolist() == [2, 3834]
     assert counts["devices_kept"] == 2
@@ -284,7 +288,7 @@ def test_behaviour_as_fedscale_reads_it(protocol: int, tmp_path: Path) -> None:
     for now in np.random.default_rng(1).uniform(0, 518400, 300):
         expected = [was_active(clients[number], now) for number in (2, 3834)]
         assert (trace.online_until(np.arange(2), now) > -np.inf).tolist() == expected
-    trace, _ = fedscale.convert(pickled(tmp_path / "behave", clients, protocol), "offline")
+    trace, _ = behaviour(pickled(tmp_path / "behave", clients, protocol), "offline")
     assert not (trace.online_until(np.array([0]), 150_007.0) > -np.inf).item()
 
 
@@ -297,7 +301,7 @@ def test_behaviour_that_cannot_be_used_is_counted(tmp_path: Path) -> None:
         5: REAL | {"active": [], "inactive": []},
         6: REAL | {"active": [5, 3, 9], "inactive": [6, 4, 8]},
     }
-    trace, counts = fedscale.convert(pickled(tmp_path / "behave", clients))
+    trace, counts = behaviour(pickled(tmp_path / "behave", clients))
     assert trace.clients.tolist() == [1, 4, 5, 6]
     assert trace.never_online.tolist() == [5]
     assert counts["devices_unusable"] == 2
@@ -353,7 +357,7 @@ NESTED.append(NESTED)
     ],
 )
 def test_other_pickles_are_one_line(value: Any, said: str, tmp_path: Path) -> None:
-    line = refused(fedscale.convert, pickled(tmp_path / "some", value))
+    line = refused(behaviour, pickled(tmp_path / "some", value))
     assert said in line
     assert len(line) < 500
 

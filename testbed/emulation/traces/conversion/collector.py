@@ -19,6 +19,7 @@ import numpy as np
 from testbed.arrays import Floats, Ids
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.repetition import repeated
+from testbed.emulation.traces.text_files import shown
 from testbed.errors import TraceError
 
 Counts = dict[str, int]
@@ -27,7 +28,6 @@ Name = str | int
 
 DAY_S = 86_400.0
 _LARGEST_ID = 2**62
-_SHOWN = 40
 
 
 class Collected:
@@ -209,14 +209,6 @@ def whole_number(name: Name) -> int | None:
             return None
         name = int(name)
     return name if not isinstance(name, bool) and 0 <= name < _LARGEST_ID else None
-
-
-def shown(value: Any) -> str:
-    """A name or a number for a message, however long; anything else by its type alone."""
-    if not isinstance(value, str | int | float):
-        return f"a {type(value).__name__}"
-    text = repr(value) if not isinstance(value, int) or value.bit_length() < 200 else "a huge number"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def seconds(value: Any) -> float:

@@ -17,9 +17,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from testbed.emulation.traces.conversion.collector import DAY_S, Collected, Counts, Outside, seconds, shown
+from testbed.emulation.traces.conversion.collector import DAY_S, Collected, Counts, Outside, seconds
 from testbed.emulation.traces.conversion.json_documents import read_object
 from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.text_files import shown
 from testbed.errors import TraceError
 
 _TIMERS = "phone intervals are {device: {isSuccess, trace_start, trace_end, ready_time: [[from, until], ...]}}"

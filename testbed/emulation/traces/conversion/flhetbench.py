@@ -12,9 +12,10 @@ github.com/Carkham/FLHetBench, `bench/cached_sample_data/state`.
 from pathlib import Path
 
 from testbed.emulation.traces.conversion import flash
-from testbed.emulation.traces.conversion.collector import Collected, Counts, Outside, shown
+from testbed.emulation.traces.conversion.collector import Collected, Counts, Outside
 from testbed.emulation.traces.conversion.json_documents import read_json
 from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.text_files import shown
 from testbed.errors import TraceError
 
 _WHAT = 'a state case is a list of phones, ["37", "576", ...]'

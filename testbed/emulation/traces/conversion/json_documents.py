@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, NoReturn
 
-from testbed.emulation.traces.conversion.collector import shown
-from testbed.emulation.traces.text_files import reading
+from testbed.emulation.traces.text_files import reading, shown
 from testbed.errors import TraceError
 from testbed.files import limits
 

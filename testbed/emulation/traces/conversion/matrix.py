@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testbed.emulation.traces.conversion.collector import Counts, shown
+from testbed.emulation.traces.conversion.collector import Counts
 from testbed.emulation.traces.intervals import AvailabilityTrace
-from testbed.emulation.traces.text_files import reading
+from testbed.emulation.traces.text_files import reading, shown
 from testbed.errors import TraceError
 from testbed.files import limits
 from testbed.files import parquet as parquet_files

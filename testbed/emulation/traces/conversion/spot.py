@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from testbed.emulation.traces.conversion.collector import Collected, Counts, Outside, seconds, shown
+from testbed.emulation.traces.conversion.collector import Collected, Counts, Outside, seconds
 from testbed.emulation.traces.conversion.json_documents import read_json
 from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.text_files import shown
 from testbed.errors import TraceError
 
 _WHAT = 'a spot trace is {"metadata": {"gap_seconds": ...}, "data": [...]}'
