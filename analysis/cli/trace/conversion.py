@@ -170,7 +170,7 @@ def _refuse_availability(source: Path, kind: str, *, has_columns: bool) -> None:
 
     Args:
         source: the file or folder.
-        kind: what is to be converted.
+        kind: of the conversion.
         has_columns: whether columns are chosen; then a text is a table like any other.
     """
     if not source.is_file() or (has_columns and source.suffix != ".parquet"):

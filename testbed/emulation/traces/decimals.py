@@ -30,10 +30,10 @@ class DecimalMarks:
         self._point_is_certain = False
 
     def plain(self, cell: str) -> str:
-        """The cell as Python reads numbers; what is no number is returned as it is.
+        """The cell as Python reads numbers; a cell that is no number is returned unchanged.
 
         Raises:
-            ValueError: what is wrong, and the option that settles it.
+            ValueError: the fault, and the option that settles it.
         """
         if "," not in cell and "." not in cell:
             return cell

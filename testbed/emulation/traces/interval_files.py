@@ -32,7 +32,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """What `RowCheck` makes of the rows: k clients, their intervals one after the other.
+    """The result of `RowCheck`: k clients, their intervals one after the other.
 
     Attributes:
         clients: `(k,)` int64 ascending.
@@ -54,7 +54,7 @@ class RowCheck:
     memory as a whole with all its columns.
 
     Args:
-        where: what the messages call the source, e.g. the file's name.
+        where: name of the source in messages, e.g. the file's.
     """
 
     def __init__(self, where: str) -> None:
@@ -186,7 +186,7 @@ def check_suffix(path: Path) -> None:
 
 
 def read_extent(path: Path) -> Extent:
-    """What the metadata of a file says beyond its rows; nothing for CSV. Raises `TraceError`."""
+    """The facts in the metadata of a file; none for CSV. Raises `TraceError`."""
     _check_readable(path)
     if path.suffix == ".csv":
         return Extent()

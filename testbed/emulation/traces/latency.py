@@ -7,7 +7,7 @@ names of the columns and at most one column of text::
     bergen,6.5,19.0
     lisboa,31.0,24.5
 
-What has no name is called by its number, from 0.
+Rows and columns without a name are called by their number, from 0.
 """
 
 import csv

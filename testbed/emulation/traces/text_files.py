@@ -16,7 +16,7 @@ _LONGEST_LINE = 1 << 20
 _JSON = re.compile(r"\s*(\{\s*(\"|\}|$)|\[\s*([\[{\"\d\]-]|$))")
 
 MISSING = frozenset({"", "-", "--", "na", "n/a", "nan", "null", "none", "\\n"})
-"""What stands in a cell, in lower case, for nothing that was measured; ``\\N`` is how databases export it."""
+"""Cells, in lower case, that stand for a missing measurement; ``\\N`` is the export of databases."""
 
 
 @contextlib.contextmanager
@@ -25,8 +25,8 @@ def reading(path: Path, what: str, advice: str = "split it") -> Iterator[None]:
 
     Args:
         path: the file.
-        what: what it should be, for messages.
-        advice: what to do about a file that is too large.
+        what: the expected content, for messages.
+        advice: for a file that is too large.
     """
     try:
         limits.check_regular(path)
@@ -52,11 +52,11 @@ def check_not_empty(path: Path, needed: str) -> None:
 
 @contextlib.contextmanager
 def text_lines(path: Path, what: str) -> Iterator[Iterator[str]]:
-    """The lines of a text file, or of one in gzip (`.gz`), while it is open; what goes wrong becomes a `TraceError`.
+    """The lines of a text file, or of one in gzip (`.gz`), while it is open; errors become a `TraceError`.
 
     Args:
         path: the file.
-        what: what it should be, for messages.
+        what: the expected content, for messages.
 
     Raises:
         TraceError: one line: the file cannot be read, is not text, too large, or JSON.

@@ -1,4 +1,4 @@
-"""What all converters share: intervals of named devices become one validated trace, and everything dropped is counted.
+"""The common part of converters: intervals of named devices become one validated trace, everything dropped is counted.
 
 A recording rarely covers the whole time span of its data set: of the phones of FLASH, most were observed for one to
 seven days out of thirteen. Outside its own recording a device is either
@@ -38,7 +38,7 @@ class Collected:
         by_place: clients have the numbers of their places, even if all names are numbers.
 
     Attributes:
-        counts: what was seen, kept and dropped; converters add their own lines.
+        counts: numbers of devices and intervals seen, kept and dropped; converters add their own lines.
     """
 
     def __init__(self, where: str, *, by_place: bool = False) -> None:
@@ -95,10 +95,10 @@ class Collected:
         """The trace, and the counts.
 
         Args:
-            outside: what a device is outside its own recording.
+            outside: the state of a device outside its own recording.
             origin_s: the source's time that becomes 0.
             horizon_s: the trace's horizon is [0, horizon_s); None: from the first interval to the last, or recording.
-            keep_recordings: what is repeated is kept as it is, with the time of each device's recording.
+            keep_recordings: keep repeated recordings as they are, with the time of each device's recording.
 
         Raises:
             TraceError: a time is not a number, no device is ever online, or repeating makes too many intervals.

@@ -71,7 +71,7 @@ def behaviour(
     Args:
         clients: by number or name.
         where: the file, for messages.
-        outside: what a client with a shorter `finish_time` is after it.
+        outside: the state of a client with a shorter `finish_time` after it.
 
     Returns:
         the trace, its clients numbered as in the file, and the counts: devices seen, unusable and why, never online,

@@ -54,7 +54,7 @@ def convert_timers(path: Path, outside: Outside = "repeat") -> tuple[Availabilit
 
     Args:
         path: the file.
-        outside: what a phone is outside its own recording.
+        outside: the state of a phone outside its own recording.
 
     Returns:
         the trace, its clients numbered as the devices are (in order of appearance if a name is not a number), and
@@ -139,8 +139,8 @@ def convert_events(path: Path, outside: Outside = "repeat") -> tuple[Availabilit
 
     Args:
         path: the file.
-        outside: what a phone is outside its own recording, which goes from its first event to its last; it is repeated
-            after a whole number of days.
+        outside: the state of a phone outside its own recording, which goes from its first event to its last; it is
+            repeated after a whole number of days.
 
     Returns:
         the trace, its clients numbered as the devices are (in order of appearance if a name is not a number), and

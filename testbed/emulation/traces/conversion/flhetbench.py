@@ -27,7 +27,7 @@ def convert(path: Path, timers: Path, outside: Outside = "repeat") -> tuple[Avai
     Args:
         path: the case.
         timers: the `cached_timers.json` with the phones.
-        outside: what a phone is outside its own recording.
+        outside: the state of a phone outside its own recording.
 
     Returns:
         The trace, time 0 being the midnight before the first recording begins, and the counts.

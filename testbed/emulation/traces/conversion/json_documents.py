@@ -1,4 +1,4 @@
-"""JSON files of other projects, read as a whole: what cannot be becomes one line."""
+"""JSON files of other projects, read as a whole; a file that cannot be read is refused in one line."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ def read_json(path: Path, what: str) -> Any:
 
     Args:
         path: the file; it is read as a whole.
-        what: what the file should be, for messages.
+        what: the expected content, for messages.
 
     Raises:
         TraceError: the file cannot be read, is not JSON, or holds NaN or Infinity.

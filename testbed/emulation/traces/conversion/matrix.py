@@ -99,7 +99,7 @@ Read = tuple[list[str], Cells, Presence]  # the columns' names (none: empty), th
 
 
 def _without_index(path: Path, names: list[str], first: Cells, rest: Presence) -> tuple[list[str], str, Presence]:
-    """The names of the clients, what the index is called ("" if there is none), and the matrix."""
+    """The names of the clients, the name of the index ("" if there is none), and the matrix."""
     called = names[0] if names else "1"
     if len(first) and _is_index(called if names else None, first):
         return names[1:], repr(called or "1"), rest

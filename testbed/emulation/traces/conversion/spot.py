@@ -32,7 +32,7 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
 
     Args:
         path: the file or folder; devices are called by the files' paths in it, without the suffix.
-        outside: what a device is outside its own recording.
+        outside: the state of a device outside its own recording.
 
     Returns:
         The trace, its horizon from 0 to the end of the longest recording, and the counts.
