@@ -37,7 +37,7 @@ def named(x: Any, y: Any) -> LabelledValues:
         y: as many labels, 0 or 1 (LEAF writes them as 0.0 and 1.0).
 
     Raises:
-        ValueError: anything else; what is wrong and what to do.
+        ValueError: anything else; the message says the fault and the remedy.
     """
     if not isinstance(x, list) or not isinstance(y, list) or not x or len(x) != len(y):
         raise ValueError("x must be a list of names of images, y one label each; preprocess the data again")

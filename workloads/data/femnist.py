@@ -1,7 +1,7 @@
 """FEMNIST from files that the user has: handwriting of 62 classes, 28x28, one writer per client. Nothing is downloaded.
 
-Caldas et al. 2018 (LEAF, arXiv 1812.01097). Three layouts, told apart by what is in the folder: LEAF's json files, the
-HDF5 of TensorFlow Federated and FedScale's mappings (see `workloads.data.clients.handwriting`).
+Caldas et al. 2018 (LEAF, arXiv 1812.01097). Three layouts, told apart by the files in the folder: LEAF's json files,
+the HDF5 of TensorFlow Federated and FedScale's mappings (see `workloads.data.clients.handwriting`).
 
 Images are kept as bytes and scaled as Lotto's authors do (mean 0.9637, deviation 0.1597); no augmentation.
 
@@ -100,7 +100,7 @@ def write(fields: "Tensor", labels: NDArray[np.int64], random: np.random.Generat
     """One writer's images of the given characters.
 
     Args:
-        fields: what `alphabet` gives.
+        fields: of `alphabet`.
         labels: (n,) int64.
         random: the writer's own stream: first the writer's style is drawn from it, then each image's
         variation.

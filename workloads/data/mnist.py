@@ -63,7 +63,7 @@ def read_idx(folders: list[Path], part: str) -> LabelledImages | None:
 
     Args:
         folders: where to look, plain or ``.gz``; the first is named in errors.
-        part: what the files' names begin with.
+        part: the beginning of the files' names.
 
     Raises:
         ExperimentError: one file without the other, damaged, or not as many 28x28 images as labels.
@@ -123,7 +123,7 @@ def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDat
 
 
 def load_emnist(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
-    """EMNIST ByClass from ``workload.path``, spread over the clients; ``samples_per_client`` leaves out what is more.
+    """EMNIST ByClass from ``workload.path``, spread over the clients; ``samples_per_client`` leaves out surplus ones.
 
     The folder holds the four files ``emnist-byclass-train-images-idx3-ubyte`` and so on, plain or ``.gz``, or is
     torchvision's root with them in ``EMNIST/raw``, or the unpacked archive with them in ``gzip``.

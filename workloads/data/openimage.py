@@ -8,7 +8,7 @@ Lai et al. 2022 (FedScale, arXiv 2105.11367). The folder holds::
     test/SAMPLE_PATH
 
 Images are opened when a client first trains, resized to a square and kept as bytes while memory allows. Labels come
-from the mapping, so that who holds what is known without opening an image.
+from the mapping, so that the clients' classes are known without opening an image.
 
 Synthetic OpenImage: generated colour images of the shapes of OpenImage's. **It is not OpenImage.**
 

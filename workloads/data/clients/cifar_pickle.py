@@ -3,7 +3,7 @@
 A batch is a dict with ``data``, an array of (n, 3072) bytes, and ``labels`` (CIFAR-100: ``fine_labels``), a list. A
 pickle writes an array as a call of numpy's. Here the four names that such a call needs (``numpy.dtype``,
 ``numpy.ndarray``, ``_reconstruct`` and, for bytes as Python 3 writes them in old protocols, ``_codecs.encode``) stand
-for functions of this module, and of what they announce only an array of bytes in C order is made. Anything else ends
+for functions of this module, and only an array of bytes in C order is made of their arguments. Anything else ends
 the reading, as in `testbed.emulation.traces.conversion.plain_pickle`.
 """
 
@@ -100,7 +100,7 @@ def batch(content: bytes, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.i
     """The images (n, 3072) uint8 and labels (n,) int64 of one file, n >= 1.
 
     Raises:
-        Unreadable: it is no such pickle; the message names what is wrong.
+        Unreadable: it is no such pickle; the message names the fault.
     """
     found = _BatchUnpickler(content).load()
     if not isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""FedScale's mappings: which file is whose image, and of which class.
+"""FedScale's mappings: the owner and the class of each image.
 
 Lai et al. 2022 (arXiv 2105.11367). A mapping is a CSV file; in the authors' words its columns are
 ``client_id,sample_path,label_name,label_id``. As their loader does, the first line is skipped, whatever the columns are
@@ -60,7 +60,7 @@ class MappedImages:
         root: the folder with `MAPPINGS`.
         folders: those from which the paths of the two mappings are, for training and held out.
         opened: gives the pixels of a file.
-        owner: what an owner is called in errors.
+        owner: word for an owner in errors.
         population, seed: of the experiment; fewer clients than owners are a choice by the seed.
         test_samples: held-out images that are needed; None: all.
         classes: more than any label.

@@ -34,7 +34,7 @@ NEEDED = (
 def read(
     root: Path, population: int, seed: int, test_samples: int | None = None
 ) -> tuple[OwnerFiles[LabelledImages], str]:
-    """The writers of a folder, whatever its layout, and what that is called.
+    """The writers of a folder, whatever its layout, and the name of the layout.
 
     Args:
         root: a folder.
@@ -67,7 +67,7 @@ def labelled(pixels: ArrayLike, labels: ArrayLike) -> LabelledImages:
         labels: (n,) integers from 0 to 61.
 
     Raises:
-        ValueError: anything else; what is wrong and what to do.
+        ValueError: anything else; the message says the fault and the remedy.
     """
     try:
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and beyond 0 to 1

@@ -98,7 +98,7 @@ def opened(file: Path, size: int, otherwise: str, grey: bool = False) -> NDArray
     Args:
         file: jpg, png or whatever Pillow reads.
         size: in pixels.
-        otherwise: what to do about an image that cannot be read, beside adding it.
+        otherwise: the remedy for an image that cannot be read, beside adding it.
 
     Raises:
         ExperimentError: it cannot be read as an image.
@@ -168,7 +168,7 @@ class ScaledImages(ClientImages):
 
 
 class OwnedImages(ScaledImages):
-    """Images that come with their owners, each of whom is a client; kept while memory allows.
+    """Images that come with their owners; each owner is a client. Kept while memory allows.
 
     Args: see `OwnedSamples`; `in_memory`: the files keep the images themselves.
     """
@@ -230,7 +230,7 @@ class GeneratedOwners(ScaledImages):
         return self._cache(client)
 
     def held_out_samples(self) -> LabelledImages:
-        """Images of owners who are no clients."""
+        """Images of other owners."""
         parts = []
         for owner, count in in_groups(self._test_samples, _SAMPLES_PER_TEST_OWNER):
             random = stream(self._seed, self.test_purpose, owner)
