@@ -1,6 +1,6 @@
 """The section `aggregation` of an experiment for `e-seafl`."""
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,7 +12,6 @@ from testbed.aggregation.kit.parameters import (
     check_two_participants,
 )
 from testbed.aggregation.kit.quantisation import Quantisation
-from testbed.messages import ClientId
 
 
 class ESeaflParameters(MinSurvivorsParameters, QuantisedParameters):
@@ -20,7 +19,7 @@ class ESeaflParameters(MinSurvivorsParameters, QuantisedParameters):
 
     stages: ClassVar[tuple[str, ...]] = ("e-seafl/masked-input", "e-seafl/sum-masks")
     protocol: Literal["e-seafl"] = "e-seafl"
-    assisting_nodes: tuple[ClientId, ...] = Field(
+    assisting_nodes: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (0, 1, 2),
         min_length=1,
         max_length=100,
