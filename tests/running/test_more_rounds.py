@@ -67,6 +67,17 @@ class StopInRound(Observer):
             raise KeyboardInterrupt
 
 
+class Warned(Observer):
+    """Keeps the warnings."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def warned(self, run: PlannedRun, line: str) -> None:
+        """See `Observer`."""
+        self.lines += [line] if line.startswith("rounds") else []
+
+
 def started(path: Path, **keys: Any) -> Callable[..., RunRecords]:
     """Run an experiment there, and return what runs it again with other keys."""
 
@@ -123,8 +134,11 @@ def test_an_interrupted_one_is_resumed_without_naming_the_rounds_again(kind: str
     again = started(tmp_path / "parts", **KINDS[kind])
     with pytest.raises(KeyboardInterrupt):
         again(rounds=6, observer=StopInRound(5))
-    assert_same(again(), whole)
-    assert len(again().rounds) == 6
+    warned = Warned()
+    assert_same(again(observer=warned), whole)
+    assert warned.lines == ["rounds: 3: this run was given 6 rounds since and keeps them"]
+    assert len(again(observer=warned).rounds) == 6
+    assert len(warned.lines) == 2  # also where there is nothing left to run
     with pytest.raises(ExperimentError, match=r"rounds: 6, the experiment has 4; a run can be given more rounds"):
         again(rounds=4)
 
