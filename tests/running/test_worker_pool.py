@@ -21,6 +21,7 @@ from testbed.running.execution import requires_exclusive_access, run_all
 from testbed.running.observers import Serialised
 from testbed.running.preparation import planned
 from tests.fingerprints import fingerprint
+from tests.observers import StopIn
 from tests.running.sweeps import small_sweep
 
 POINTS = ("random", "batch-partition", "lotto-server-centric")
@@ -134,14 +135,10 @@ def test_an_error_names_its_point_and_the_log_says_who_failed(tmp_path: Path) ->
 
 
 def test_a_run_that_is_stopped_and_resumed_says_so_in_its_log(tmp_path: Path) -> None:
-    class Stopping(Observer):
-        def progressed(self, run: PlannedRun, progress: Progress) -> None:
-            if progress.round_number == 2:
-                raise KeyboardInterrupt
 
     single, out = small_sweep(sweep={}, cluster={"network": "in-process"}), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        run_all(single, out, where="test", observer=Stopping())
+        run_all(single, out, where="test", observer=StopIn(2))
     assert is_held(out) is False
     run_all(single, out, where="test", resume=True)
     told = [entry for entry in RunLog(out).read() if entry["event"].startswith("run-")]
