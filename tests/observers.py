@@ -17,7 +17,6 @@ class StopIn(Observer):
         self.ended_first = ended
 
     def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
         if progress.round_number == self.round_number and (progress.outcome or not self.ended_first):
             raise KeyboardInterrupt
 
@@ -29,5 +28,4 @@ class Warnings(Observer):
         self.lines: list[str] = []
 
     def warned(self, run: PlannedRun, line: str) -> None:
-        """See `Observer`."""
         self.lines.append(line)

@@ -39,7 +39,6 @@ class StopAfter(Observer):
         self.left = reports
 
     def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt
@@ -52,7 +51,6 @@ class Reports(Observer):
         self.number = 0
 
     def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
         self.number += 1
 
 

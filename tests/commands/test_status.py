@@ -35,7 +35,6 @@ class Stopping(Observer):
         self.action = action
 
     def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
         if progress.round_number == self.round_number and progress.stage == "train":
             if self.action is None:
                 raise KeyboardInterrupt

@@ -40,7 +40,6 @@ class Watching(Observer):
         self.threads: set[str] = set()
 
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
-        """See `Observer`."""
         assert run.label not in self.going
         self.heard.append(("started", run.label))
         self.going.add(run.label)
@@ -48,14 +47,12 @@ class Watching(Observer):
         self.threads.add(threading.current_thread().name)
 
     def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
         if progress.outcome:
             self.heard.append((f"round {progress.round_number}", run.label))
         if progress.outcome and progress.round_number == progress.rounds:
             self.going.discard(run.label)  # what is left is to summarise it, in the main thread
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
-        """See `Observer`."""
         self.heard.append(("ended", run.label))
         assert run.label not in self.going
         assert summary["label"] == run.label
@@ -227,7 +224,6 @@ class OnceBothGoOn(Watching):
         self.acted = ""
 
     def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
         super().progressed(run, progress)
         if len(self.going) == 2 and (progress.outcome or progress.round_number > 1) and not self.acted:
             self.acted = run.label
