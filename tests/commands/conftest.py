@@ -43,6 +43,13 @@ class Ended:
         """The lines on standard error."""
         return self.err.splitlines()
 
+    def line(self, code: int, out: str | None = None) -> str:
+        """The only line on standard error of a call that ended with `code` and printed `out` (None: anything)."""
+        assert self.code == code, self.err
+        assert out is None or self.out == out
+        (line,) = self.errors
+        return line
+
 
 @pytest.fixture(autouse=True, scope="package")
 def _commands_built_once() -> Iterator[None]:

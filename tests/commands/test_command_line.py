@@ -44,10 +44,7 @@ def test_a_group_alone_prints_its_help(command: str, call: Callable[..., Any]) -
     ],
 )
 def test_a_mistake_in_the_command_line_is_one_line(arguments: list[str], said: str, call: Callable[..., Any]) -> None:
-    ended = call(*arguments)
-    assert ended.code == 2
-    assert ended.out == ""
-    (line,) = ended.errors
+    line = call(*arguments).line(2, out="")
     assert line.startswith("error: ")
     assert said in line
 
@@ -83,9 +80,7 @@ def test_validate_says_what_is_wrong_in_one_line(
 ) -> None:
     flags = [part for override in overrides for part in ("--set", override)]
     file = written()
-    ended = call("validate", file, *flags)
-    assert ended.code == 2
-    (line,) = ended.errors
+    line = call("validate", file, *flags).line(2)
     assert line.startswith((f"error: {file}: ", "error: --set "))
     assert said in line
 
@@ -94,9 +89,7 @@ def test_validate_says_what_is_wrong_in_one_line(
 def test_bad_yaml_is_one_line_with_the_file(content: str, call: Callable[..., Any], tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text(content)
-    ended = call("validate", file)
-    assert ended.code == 2
-    (line,) = ended.errors
+    line = call("validate", file).line(2)
     assert str(file) in line
 
 
@@ -110,9 +103,7 @@ def test_a_file_that_is_not_there(command: str, call: Callable[..., Any], tmp_pa
 @pytest.mark.parametrize("command", ["compare", "plot"])
 def test_results_of_directories_without_runs(command: str, call: Callable[..., Any], tmp_path: Path) -> None:
     for directory, said in [(tmp_path, "no runs here"), (tmp_path / "absent", "no such directory")]:
-        ended = call(command, directory)
-        assert ended.code == 2
-        (line,) = ended.errors
+        line = call(command, directory).line(2)
         assert said in line
 
 

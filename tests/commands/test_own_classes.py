@@ -193,9 +193,7 @@ def test_what_is_wrong_with_them_is_one_line(
     file = written(**changes)
     assert call("validate", file).code == 0  # only the class can tell
     assert not imported()
-    ended = call("validate", file, "--import-classes")
-    assert (ended.code, ended.out) == (2, "")
-    (line,) = ended.errors
+    line = call("validate", file, "--import-classes").line(2, out="")
     assert line.startswith(f"error: {file}: {said}")
 
 
@@ -220,9 +218,7 @@ def test_other_commands_import_nothing_unless_asked(
     command: tuple[str, ...], call: Call, written: Written, imported: Callable[[], bool]
 ) -> None:
     file = written(**OWN["selection.protocol"])
-    ended = call(*command, file)
-    assert ended.code == 2
-    (line,) = ended.errors
+    line = call(*command, file).line(2)
     asked = "give --import-classes (in Python: importing_classes(True))"
     assert line.endswith(f"whose modules this command imports only when asked: mine_all:Turns; {asked}")
     assert not imported()

@@ -157,9 +157,7 @@ def test_another_budget_does_not_go_on_with_it(call: Call, written: Written, tmp
 def test_bad_input_is_one_line(
     privacy: dict[str, Any], said: str, call: Call, written: Written, tmp_path: Path
 ) -> None:
-    ended = call("run", written(**NOISE, privacy=privacy), "--out", tmp_path / "out", "--quiet")
-    assert ended.code == 2
-    (line,) = ended.errors
+    line = call("run", written(**NOISE, privacy=privacy), "--out", tmp_path / "out", "--quiet").line(2)
     assert said in line
     assert not (tmp_path / "out").exists()
 

@@ -168,9 +168,7 @@ def test_another_experiment_does_not_go_on_with_it(
     changes: dict[str, Any], said: str, call: Call, written: Written, ran: Written
 ) -> None:
     out = ran()
-    ended = call("run", written(**changes), "--out", out, "--resume")
-    assert ended.code == 2
-    (line,) = ended.errors
+    line = call("run", written(**changes), "--out", out, "--resume").line(2)
     assert said in line
 
 
@@ -201,9 +199,7 @@ def test_two_at_once(call: Call, written: Written, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(written(), out=out, observer=StopAfter(7))
     with held(out):
-        ended = call("run", written(), "--out", out, "--resume", "--quiet")
-        assert ended.code == 3
-        (line,) = ended.errors
+        line = call("run", written(), "--out", out, "--resume", "--quiet").line(3)
         assert "in use by another run" in line
         with pytest.raises(RunError, match="in use"), held(out):
             pass
@@ -216,9 +212,7 @@ def test_a_damaged_checkpoint_is_one_line(call: Call, written: Written, tmp_path
         run(written(), out=out, observer=StopAfter(7))
     for name in ("checkpoint.npz", "checkpoint-previous.npz"):
         (out / name).write_bytes(b"PK\x03\x04 and then nothing")
-    ended = call("run", written(), "--out", out, "--resume", "--quiet")
-    assert ended.code == 3
-    (line,) = ended.errors
+    line = call("run", written(), "--out", out, "--resume", "--quiet").line(3)
     assert "damaged checkpoint" in line
 
 
@@ -245,9 +239,7 @@ def test_a_full_disk(rounds_before: int, call: Call, written: Written, tmp_path:
 
 def test_a_directory_that_cannot_be_written(call: Call, written: Written, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    ended = call("run", written(), "--out", tmp_path / "file" / "out", "--quiet")
-    assert ended.code == 3
-    (line,) = ended.errors
+    line = call("run", written(), "--out", tmp_path / "file" / "out", "--quiet").line(3)
     assert "cannot make the directory" in line
 
 

@@ -242,9 +242,7 @@ def test_follow_ends_with_the_runs(
 def test_a_damaged_run_is_one_line(damage: str, call: Call, stopped: Path) -> None:
     (stopped / damage).write_bytes(b"PK\x03\x04 and: then: nothing")
     (stopped / "checkpoint-previous.npz").unlink()
-    ended = call("status", stopped)
-    assert ended.code == 3
-    (line,) = ended.errors
+    line = call("status", stopped).line(3)
     assert line.startswith(f"error: {stopped}")
     assert "damaged" in line
 

@@ -152,9 +152,7 @@ def test_an_installation_older_than_the_code_is_a_line(install: Install, call: C
     install(PROJECT, {})
     assert metadata.version(PROJECT) == "1.5"
     for arguments in (["--help"], ["schema"], ["no-such-verb"]):
-        ended = call(*arguments)
-        assert ended.code == 3
-        (line,) = ended.errors
+        line = call(*arguments).line(3)
         assert line == (
             f"error: the installation of {PROJECT} is older than its code and lacks the entry points {GROUP}; "
             "install it again, e.g. `pip install --editable .` in its folder"
@@ -164,9 +162,7 @@ def test_an_installation_older_than_the_code_is_a_line(install: Install, call: C
 def test_an_installation_with_verbs_of_an_earlier_version_is_a_line(install: Install, call: Call) -> None:
     install(PROJECT, {"validate": "testbed.commands.validate:validate", "run": "testbed.cli.run:run_it"})
     for verb in ("validate", "run", "check"):
-        ended = call(verb, "mine.yaml")
-        assert ended.code == 3
-        (line,) = ended.errors
+        line = call(verb, "mine.yaml").line(3)
         assert line == (
             f"error: the installation of {PROJECT} is older than its code and lacks {verb} of {GROUP}; "
             "install it again, e.g. `pip install --editable .` in its folder"
