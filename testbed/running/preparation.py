@@ -40,7 +40,7 @@ class PlannedRun:
         modules: digests of the user's own modules as they are now (`testbed.plugins.sources.digests`).
         changed: those of them that are not what the run has recorded, and with which it resumes all the same.
         has_more_rounds: whether the experiment has more rounds than the run has recorded in its ``experiment.yaml``.
-        note: what is done otherwise than the experiment says, in one line; empty otherwise.
+        note: how the run departs from the given experiment, in one line; empty where it does not.
     """
 
     point: Point
