@@ -110,11 +110,10 @@ def test_a_verb_that_cannot_be_imported_spoils_no_other(error: str, install: Ins
     assert "Not usable: of broken 1.5" in ended.out
 
 
-@pytest.mark.parametrize("text", [b"[console_scripts]\nno equals sign\n", b"\xff\xfe"])
-def test_a_damaged_package_of_others_spoils_no_verb(text: bytes, install: Install, tmp_path: Path) -> None:
+def test_a_damaged_package_of_others_spoils_no_verb(install: Install, tmp_path: Path) -> None:
     install("damaged", {})
     site = tmp_path / "site-damaged"
-    (site / "damaged-1.5.dist-info" / "entry_points.txt").write_bytes(text)
+    (site / "damaged-1.5.dist-info" / "entry_points.txt").write_text("[console_scripts]\nno equals sign\n")
     experiment = tmp_path / "small.yaml"
     experiment.write_text(yaml.safe_dump(SMALL | {"rounds": 1}))
     arguments = ["run", str(experiment), "--out", str(tmp_path / "run"), "--quiet"]
