@@ -30,13 +30,7 @@ from analysis.reproduction.generations.conditions import (
 )
 from analysis.reproduction.generations.measures import promised, row
 from analysis.reproduction.generations.protocols import GENERATIONS, MEMBERS, Generation, Setting
-from analysis.reproduction.generations.withstood import (
-    PARTICIPANTS,
-    ROUNDS,
-    in_words,
-    not_protected,
-    withstood,
-)
+from analysis.reproduction.generations.withstood import PARTICIPANTS, ROUNDS, in_words, not_protected, withstood
 from analysis.style import SERIES_COLOURS, house_style, save, width
 
 _COUNTS = ("n", "stages", "questions", "may be lost", "least sum")

@@ -10,12 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.attacks.other_models import (
-    RECOVERED_DB,
-    RecoveredSamples,
-    recovered_samples,
-    recovered_updates,
-)
+from analysis.attacks.other_models import RECOVERED_DB, RecoveredSamples, recovered_samples, recovered_updates
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared

@@ -4,9 +4,8 @@ many of them (Jiang et al., arXiv 2401.02880, section 2.3 and Corollary 1).
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,21 +38,13 @@ _CHOOSES = {
 _NAMES = {"random": "random, of the server's choice"}
 
 
-@dataclass(frozen=True)
-class ReconstructionScale:
-    """How much is run.
+class ReconstructionScale(NamedTuple):
+    """How much is run."""
 
-    Attributes:
-        thresholds: t of the 20 participants in the first figure, each signed; above 13 without signatures, too.
-        settings: (c, t) of the second, of 100 clients and 10 participants.
-        rounds: of each setting under Lotto.
-        random_rounds: of each setting where the server chooses, which leaves nothing to chance.
-    """
-
-    thresholds: Sequence[int]
-    settings: Sequence[tuple[int, int]]
-    rounds: int
-    random_rounds: int
+    thresholds: Sequence[int]  # t of the 20 participants in the first figure: each signed; above 13 unsigned, too
+    settings: Sequence[tuple[int, int]]  # (c, t) of the second, of 100 clients and 10 participants
+    rounds: int  # of each setting under Lotto
+    random_rounds: int  # of each setting where the server chooses, which leaves nothing to chance
 
 
 _SETTINGS = ((20, 6), (20, 7), (20, 8), (10, 7), (10, 9))

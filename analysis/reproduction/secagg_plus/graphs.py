@@ -21,14 +21,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.secagg_plus.published import (
-    CORRECTNESS,
-    REFUSED,
-    SECURITY,
-    SOURCE,
-    Instance,
-    expected,
-)
+from analysis.reproduction.secagg_plus.published import CORRECTNESS, REFUSED, SECURITY, SOURCE, Instance, expected
 from analysis.reproduction.verdicts import Claim, between, equal
 from testbed.aggregation.secagg_plus import bound
 
