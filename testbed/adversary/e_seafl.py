@@ -5,7 +5,6 @@ nodes has every update. With one honest node it has one sum per round, over clie
 least `min_survivors` of them. An assisting node that adds to its sum of masks moves the model by as much.
 """
 
-import re
 from typing import ClassVar
 
 import numpy as np
@@ -15,10 +14,9 @@ from pydantic import Field
 from testbed.adversary.misbehaviour import (
     AggregationMisbehaviour,
     ClientMisbehaviour,
-    Misbehaviour,
     MisbehaviourOptions,
 )
-from testbed.adversary.victims import VictimOptions, drawn_victim, recovery_told
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim, recovery_told
 from testbed.aggregation.e_seafl.assisting_node import AssistingNode
 from testbed.aggregation.e_seafl.messages import SumMasks
 from testbed.aggregation.e_seafl.server import ESeafl, ESeaflRound
@@ -26,7 +24,7 @@ from testbed.arrays import Ids
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Vector
 from testbed.network.contract import ids
-from testbed.parties.client import Role, RoleSpec, Row, StageTable
+from testbed.parties.client import Role, Row, StageTable
 
 _E_SEAFL = ("e-seafl",)
 
@@ -88,34 +86,19 @@ def _largest(vector: Vector) -> np.unsignedinteger:
     return largest
 
 
-class WithNodes(AggregationMisbehaviour, ESeafl):
-    """A server whose accomplices among the assisting nodes help it."""
-
-    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
-
-    @property
-    def roles(self) -> list[RoleSpec]:
-        """Those of the honest server, and the accomplices."""
-        return [*super().roles, RoleSpec(NodeAccomplice, self.parameters, self.dishonest)]
-
-    def victim(self, kind: type[Misbehaviour], state: ESeaflRound, among: Ids) -> int | None:
-        """Return the client that a misbehaviour attacks; None: nobody, in this round."""
-        named: int | None = self.context.options_of(kind).victim
-        drawn = drawn_victim(named, among.tolist(), self.dishonest, state.start.randomness, state.start.number)
-        return drawn if self.attacking else None
-
-
-class ContradictNodes(WithNodes):
+class ContradictNodes(AggregationMisbehaviour, ESeafl):
     """Ask the nodes for the masks of all survivors, and then of all but the victim; the round is completed."""
 
     name: ClassVar[str] = "contradict-dropouts"
     applies_to: ClassVar[tuple[str, ...]] = _E_SEAFL
-    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
+    update_recovered = VICTIM_RECONSTRUCTED
+    accomplice_roles = (NodeAccomplice,)
 
     async def summed_masks(self, state: ESeaflRound, survivors: Ids) -> npt.NDArray[np.unsignedinteger]:
         """See `ESeafl.summed_masks`; the difference of two sums is the victim's masks."""
         masks = await super().summed_masks(state, survivors)
-        victim = self.victim(ContradictNodes, state, survivors)
+        victim = drawn_victim(self, ContradictNodes, survivors, state.start)
         if victim is not None:
             self.record_attack(ContradictNodes, await self._outcome(state, masks, survivors, victim))
         return masks
@@ -131,16 +114,17 @@ class ContradictNodes(WithNodes):
         return recovery_told(f"victim {victim}", update, update.tobytes(), self.parameters.quantisation)
 
 
-class ShrinkSurvivors(WithNodes):
+class ShrinkSurvivors(AggregationMisbehaviour, ESeafl):
     """Ask the nodes for the masks of the victim and the accomplices alone."""
 
     name: ClassVar[str] = "shrink-the-sum"
     applies_to: ClassVar[tuple[str, ...]] = _E_SEAFL
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     def choose_survivors(self, state: ESeaflRound) -> Ids:
         """Return the victim, and the clients whose updates the server can subtract."""
         honest = super().choose_survivors(state)
-        victim = self.victim(ShrinkSurvivors, state, honest)
+        victim = drawn_victim(self, ShrinkSurvivors, honest, state.start)
         if victim is None:
             return honest
         few = ids([victim, *sorted(self.dishonest & set(honest.tolist()))])
