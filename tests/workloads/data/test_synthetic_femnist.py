@@ -13,6 +13,15 @@ def data(population: int = 20, seed: int = 1, **keys: object) -> SyntheticFemnis
     return SyntheticFemnist(WorkloadSection(dataset="synthetic-femnist", **keys), population, seed)
 
 
+def test_a_writers_hand_depends_on_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the labels are the same."""
+    one, other = data(), data(seed=2)
+    monkeypatch.setattr(other, "_class_counts", one._class_counts)
+    first, second = one.shard(3), other.shard(3)
+    assert torch.equal(first[1], second[1])
+    assert not torch.equal(first[0], second[0])
+
+
 def test_sample_counts() -> None:
     counts = data(population=20_000).sample_counts
     assert counts.dtype == np.int64
