@@ -5,6 +5,7 @@ Each message says what was wrong, where, and what to do; the command line prints
 
 import os
 import traceback
+from typing import Any
 
 
 def reason(error: Exception | str, longest: int = 200) -> str:
@@ -75,7 +76,14 @@ class InstallationError(TestbedError):
 
 
 class ProtocolError(TestbedError):
-    """A message that does not decode, or a step taken out of order."""
+    """A message that does not decode, or a step taken out of order.
+
+    Attributes:
+        candidates, participants: of the selection that the error has ended, for the record of the round; None: unknown.
+    """
+
+    candidates: int | None = None
+    participants: Any = None
 
 
 class Refusal(ProtocolError):
@@ -100,12 +108,14 @@ class RoundAborted(ProtocolError):
     Args:
         reason: short machine-readable reason, e.g. ``"too-few-candidates"``.
         detail: one line for a person.
+        candidates: clients that stood for selection, where a selection ends the round; None: unknown.
     """
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(self, reason: str, detail: str = "", *, candidates: int | None = None) -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
         self.reason = reason
         self.detail = detail
+        self.candidates = candidates
 
 
 class RoundSkipped(RoundAborted):

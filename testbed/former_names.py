@@ -6,6 +6,7 @@ class looks for under a former name is not there, and the error says what it is 
 
 import re
 from collections.abc import Mapping
+from dataclasses import FrozenInstanceError
 
 from testbed.errors import ExperimentError
 
@@ -21,7 +22,11 @@ CONTRACT: Mapping[str, str] = {
 """Of protocols and their parameters: names that a contract no longer has, refused in every class that inherits one."""
 
 NAMES: Mapping[str, Mapping[str, str]] = {
-    "SelectionRound": {"coin": "rng"},
+    "SelectionRound": {
+        "candidates": "Selection.candidates and RoundAborted.candidates",
+        "coin": "rng",
+        "participants": "Selection.participants",
+    },
     "Misbehaviour": {"conspiracy": "context"},
     "ServerMisbehaviour": {"carried_out": "record_attack"},
     "ClientMisbehaviour": {"carried_out": "record_attack"},
@@ -231,6 +236,10 @@ def check_overrides(kind: type) -> None:
 
 def hint(error: BaseException) -> str:
     """What the name that `error` did not find is now, to be appended to what it says; empty if it is none of ours."""
+    if isinstance(error, FrozenInstanceError):
+        name = re.sub(r".*'(\w+)'", r"\1", str(error))
+        now = NAMES["SelectionRound"].get(name)
+        return f"; it is now {now}" if now else ""
     if isinstance(error, AttributeError):
         for kind in type(error.obj).__mro__:
             now = NAMES.get(kind.__name__, {}).get(error.name or "")

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from testbed.crashes import locating_crashes
 from testbed.crypto.remembered import remembers
-from testbed.engine.buffered import run_buffered_round
+from testbed.engine.buffered import BufferedClients
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import charged_again, open_ledger
 from testbed.engine.recorder import EndedRound, RunRecorder
-from testbed.engine.round import Outcome, run_round, skipped_round
+from testbed.engine.round import Outcome, Round, Server, selected_clients
 from testbed.errors import RunError
 from testbed.network.asynchronous import AsynchronousNetwork
 from testbed.network.emulated import EmulatedNetwork
@@ -108,8 +108,11 @@ class Federation:
         self.network = make_network(*parts, plan.timing, plan.compute, self._on_stage, experiment.on_crash)
         self.accuracy: float | None = None
         self._reached = ""  # the target that ends the run, and with which value it was reached; empty: it was not
-        self._selection: SelectionRound | None = None  # of the round that is running
+        self._round: Round | None = None  # the one that is running, or the last
         self._algorithm = plan.client_algorithm(workload)
+        self._collect = selected_clients
+        if isinstance(self.network, AsynchronousNetwork):
+            self._collect = BufferedClients(self.network, experiment)
         check_client_accuracy(experiment.workload.client_accuracy, experiment.workload.dataset, workload)
         self._states = ClientStates(records.path) if states is None and records is not None else states
         checkpoint = records.checkpoint() if records is not None else None
@@ -170,9 +173,9 @@ class Federation:
         return Progress(running, self.plan.experiment.rounds, stage, self.network.now_s, self.accuracy, outcome)
 
     def _on_stage(self, stage: str, now_s: float) -> None:
-        if self.privacy is not None and self._selection is not None:
+        if self.privacy is not None and self._round is not None:
             number = self.state.round_number + 1  # a malicious server may have announced another one
-            self.privacy.asking(stage, number, self._selection.participants)
+            self.privacy.asking(stage, number, self._round.outcome.participants)
         self.on_progress(self.progress(stage))
 
     async def run_next_round(self) -> Outcome:
@@ -217,7 +220,7 @@ class Federation:
         self.network.restore(memory)
         beacon = self.plan.round_beacon(memory.pop(_BEACON, None))
         latency_s = self.plan.selection.beacon_latency_s or 0.0
-        self._selection = SelectionRound(
+        start = SelectionRound(
             number=number,
             population=self.plan.experiment.population,
             network=self.network,
@@ -229,7 +232,7 @@ class Federation:
             memory=memory,
             beacon=None if beacon is None else BeaconAccess(beacon, self.network, latency_s),
         )
-        return self._selection, beacon
+        return start, beacon
 
     def _memory_after(
         self, number: int, start: SelectionRound, beacon: RoundBeacon | None
@@ -251,22 +254,13 @@ class Federation:
         return attempts
 
     async def _outcome(self, start: SelectionRound) -> Outcome:
-        plan, model = self.plan, self.state.model
+        plan = self.plan
+        sides = plan.selection, plan.aggregation, plan.broadcast, plan.server_optimizer
+        server = Server(*sides, self._algorithm, self.workload)
+        self._round = Round(start, self.network, server, self.state.model, self._collect)
         if self._spent:  # by attempts
-            return await skipped_round(start, self.network, model, f"budget-spent: {self._spent}")
-        if isinstance(self.network, AsynchronousNetwork):
-            return await run_buffered_round(start, self.network, plan, model)
-        return await run_round(
-            start,
-            self.network,
-            plan.selection,
-            plan.aggregation,
-            model,
-            plan.broadcast,
-            self.workload,
-            plan.server_optimizer,
-            self._algorithm,
-        )
+            return await self._round.skip(f"budget-spent: {self._spent}")
+        return await self._round.run()
 
     def _evaluation(self, model: npt.NDArray[np.float32], memory: Mapping[str, npt.NDArray[Any]]) -> Evaluation | None:
         algorithm, states = self._algorithm, self._states

@@ -29,7 +29,7 @@ from pydantic import Field
 from testbed.arrays import Floats, Ids
 from testbed.network.contract import Replies, no_ids
 from testbed.selection.check_in import STAGE, check_in_replies
-from testbed.selection.contract import Selection, SelectionParameters, SelectionRound, TrainingReports
+from testbed.selection.contract import Selection, SelectionParameters, SelectionRound, TrainingReports, ending_with
 from testbed.selection.random_selection import ServerChoice
 
 PENALTY = 2.0  # alpha, as published
@@ -95,7 +95,8 @@ class OortSelection(ServerChoice):
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         replies = await check_in_replies(round_)
-        return Selection(self.choose(replies, round_), len(replies))
+        with ending_with(len(replies)):
+            return Selection(self.choose(replies, round_), len(replies))
 
     def choose(self, replies: Replies, round_: SelectionRound) -> Ids:
         """The K participants among those that answered the check-in, sorted (Algorithm 1, SelectParticipant)."""

@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -242,6 +243,10 @@ def test_what_is_looked_for_under_a_former_name_is_said_to_be_elsewhere() -> Non
     for error, line in (
         (AttributeError("no coin", name="coin", obj=object.__new__(SelectionRound)), "; it is now rng"),
         (AttributeError("no toss", name="toss", obj=object.__new__(SelectionRound)), ""),
+        (
+            FrozenInstanceError("cannot assign to field 'candidates'"),
+            "; it is now Selection.candidates and RoundAborted.candidates",
+        ),
         (
             ModuleNotFoundError("no module", name="testbed.links.rates"),
             "; testbed.links is now testbed.emulation.links",

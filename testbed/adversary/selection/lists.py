@@ -244,8 +244,7 @@ class ParallelLists(LottoMisbehaviour):
         for row, clients in zip(rows, agreed, strict=True):
             row[: len(clients)] = clients
         round_.memory[LISTS] = rows
-        round_.participants = ids(np.unique(np.concatenate(agreed)))
-        return Selection(round_.participants, candidates, ready)
+        return Selection(ids(np.unique(np.concatenate(agreed))), candidates, ready)
 
     async def register(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
         """A beacon registers the first list; with the others its receipt is shown as well."""

@@ -14,7 +14,7 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.masks import add_masks, mask, word_dtype
-from testbed.engine.round import run_round
+from testbed.engine.round import Round, Server, selected_clients
 from testbed.errors import ExperimentError, RoundAborted
 from testbed.network.sums import add_masks_in_threads
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
@@ -133,7 +133,8 @@ def test_below_t_the_round_is_aborted_and_the_model_stays(stage: str) -> None:
     start = SelectionRound(
         1, 7, small.network, nobody, environment.directory, small.randomness, environment.experiment_id
     )
-    outcome = asyncio.run(run_round(start, small.network, Everybody(None, 7), small.protocol, model))
+    server = Server(Everybody(None, 7), small.protocol)
+    outcome = asyncio.run(Round(start, small.network, server, model, selected_clients).run())
     assert outcome.state == "aborted"
     assert outcome.reason.startswith("below-threshold: 3 of 4 needed")
     assert outcome.model.tobytes() == np.full(12, 0.25, np.float32).tobytes()
