@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from testbed.aggregation.server_optimizers import ServerOptimizerSection
 from testbed.arrays import Ids
 from testbed.batches import Batches
+from testbed.memory import Memory
 from testbed.messages import Message, Vector
 from testbed.network import Network
 from testbed.parties.client import RoleSpec
@@ -175,7 +176,7 @@ class AggregationRound:
     batches: Batches | None = None
     client_rate: float | None = None
     available_samples: int | None = None
-    memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    memory: Memory = field(default_factory=dict)
     training: Train | None = None
     participants_agreed: bool = False
 

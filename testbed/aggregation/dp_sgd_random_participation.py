@@ -31,6 +31,7 @@ from testbed.aggregation.contract import (
 )
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted, RoundSkipped, RunError
+from testbed.memory import ArrayName
 from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.privacy.gaussian import SubsampledGaussianAccountant, coins, with_noise
@@ -39,7 +40,7 @@ from testbed.training import Train, Trained, Trainer, trained_update
 from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload
 
 _NAME = "dp-sgd-random-participation"
-_VELOCITY = "dp_sgd_velocity"
+_VELOCITY = ArrayName("dp_sgd_velocity")
 _UNREAD = (
     "drift_correction",
     "local_layers",

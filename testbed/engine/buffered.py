@@ -15,9 +15,8 @@ its update, 4 bytes a parameter. Every round begins with what the checkpoint has
 """
 
 import math
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +27,7 @@ from testbed.engine.round import BufferedUpdates, Cohort, Server
 from testbed.errors import RoundSkipped
 from testbed.experiment.asynchronous import Asynchronous
 from testbed.experiment.schema import Experiment
+from testbed.memory import ArrayGroup, Memory
 from testbed.messages import Message, Vector
 from testbed.network.asynchronous import AsynchronousNetwork
 from testbed.network.contract import EXCLUDED, ids, no_ids
@@ -35,8 +35,7 @@ from testbed.network.in_flight import Flight, packed, unpacked
 from testbed.selection.contract import SelectionRound, ending_with
 from testbed.training import Train
 
-_NAMES = ("drawn", "counts", "losses", "deltas", "flights", "legs")
-_KEPT = "buffered: "  # among the arrays of a run's memory, before the names of `Buffer`
+_BUFFER = ArrayGroup("buffered: ")
 
 
 @dataclass
@@ -66,8 +65,8 @@ class Buffer:
         drawn: `(n,)` how often each client was sent the model.
     """
 
-    def __init__(self, memory: MutableMapping[str, npt.NDArray[Any]], population: int) -> None:
-        saved = {name: memory.pop(_KEPT + name) for name in _NAMES if _KEPT + name in memory}
+    def __init__(self, memory: Memory, population: int) -> None:
+        saved = _BUFFER.take(memory)
         self.held: dict[int, Held] = {}
         self.drawn = saved.get("drawn", np.zeros(population, np.int64))
         if "deltas" in saved:
@@ -79,7 +78,7 @@ class Buffer:
         for flight in unpacked(saved) if "flights" in saved else ():
             self.held[flight.client].flight = flight
 
-    def keep_in(self, memory: MutableMapping[str, npt.NDArray[Any]]) -> None:
+    def keep_in(self, memory: Memory) -> None:
         """Put all of it into what is kept from round to round."""
         saved = {"drawn": self.drawn}
         if self.held:
@@ -89,7 +88,7 @@ class Buffer:
             saved["deltas"] = np.stack([one.delta.values for _, _, one in kept])
         if flights := [one.flight for one in self.held.values() if one.flight is not None]:
             saved |= packed(flights)
-        memory.update({_KEPT + name: array for name, array in saved.items()})
+        memory.update(_BUFFER.named(saved))
 
     @property
     def ready(self) -> list[int]:

@@ -6,9 +6,8 @@ Nothing here knows whether the clients live in this process or on a cluster: `Fe
 import functools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ from testbed.engine.privacy_recorder import charged_again, open_ledger
 from testbed.engine.recorder import EndedRound, RunRecorder
 from testbed.engine.round import Outcome, Round, Server, selected_clients
 from testbed.errors import RunError
+from testbed.memory import ArrayName, Memory, memory_copy
 from testbed.network.asynchronous import AsynchronousNetwork
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.hosts import Hosts
@@ -33,7 +33,7 @@ from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint
 from testbed.records.tables import stopped
 from testbed.records.targets import measured
-from testbed.selection.contract import SelectionRound, memory_copy
+from testbed.selection.contract import SelectionRound
 from testbed.workload.client_accuracy import ClientAccuracy, check_client_accuracy
 from testbed.workload.client_algorithm import LAST_ROUND, check_memory
 from testbed.workload.client_states import ClientStates
@@ -41,7 +41,7 @@ from testbed.workload.contract import ClientAccuracyWorkload, Evaluation, Person
 from testbed.workload.local_layers import LocalLayers
 
 MOST_EVALUATED = 200  # clients with layers of their own, drawn once
-_BEACON = "round beacon"  # among the arrays of a checkpoint: see `RoundBeacon`
+_BEACON = ArrayName("round beacon")  # (40,) uint8: see `RoundBeacon.state`
 
 
 @dataclass(frozen=True)
@@ -234,9 +234,7 @@ class Federation:
         )
         return start, beacon
 
-    def _memory_after(
-        self, number: int, start: SelectionRound, beacon: RoundBeacon | None
-    ) -> dict[str, npt.NDArray[Any]]:
+    def _memory_after(self, number: int, start: SelectionRound, beacon: RoundBeacon | None) -> Memory:
         """What the checkpoint keeps for later rounds: the protocols' memory, and what the testbed needs itself.
 
         `number` is the run's; a malicious server may have announced another one, which then stands in `start`.
@@ -262,7 +260,7 @@ class Federation:
             return await self._round.skip(f"budget-spent: {self._spent}")
         return await self._round.run()
 
-    def _evaluation(self, model: npt.NDArray[np.float32], memory: Mapping[str, npt.NDArray[Any]]) -> Evaluation | None:
+    def _evaluation(self, model: npt.NDArray[np.float32], memory: Memory) -> Evaluation | None:
         algorithm, states = self._algorithm, self._states
         if not isinstance(algorithm, LocalLayers) or states is None:
             return self.workload.evaluate(model)
@@ -278,9 +276,7 @@ class Federation:
         generator = self.plan.randomness.generator("evaluation", 0, "clients")
         return np.sort(generator.choice(n, MOST_EVALUATED, replace=False))
 
-    def _client_accuracy(
-        self, number: int, model: npt.NDArray[np.float32], memory: Mapping[str, npt.NDArray[Any]]
-    ) -> ClientAccuracy | None:
+    def _client_accuracy(self, number: int, model: npt.NDArray[np.float32], memory: Memory) -> ClientAccuracy | None:
         """Measure the model on the clients' own samples whenever it is evaluated, if the experiment says so."""
         if not self.plan.experiment.workload.client_accuracy or not self._is_evaluated(number):
             return None
@@ -296,9 +292,7 @@ class Federation:
         every = self.plan.experiment.workload.evaluate_every
         return number % every == 0 or number == self.plan.experiment.rounds or bool(self._spent)
 
-    def _evaluate(
-        self, number: int, model: npt.NDArray[np.float32], memory: Mapping[str, npt.NDArray[Any]]
-    ) -> Evaluation | None:
+    def _evaluate(self, number: int, model: npt.NDArray[np.float32], memory: Memory) -> Evaluation | None:
         """Evaluate every k-th round and the last; outside the clock."""
         if not self._is_evaluated(number):
             return None
@@ -326,7 +320,7 @@ class Federation:
 
 
 def own_layers(
-    algorithm: LocalLayers, states: ClientStates, memory: Mapping[str, npt.NDArray[Any]]
+    algorithm: LocalLayers, states: ClientStates, memory: Memory
 ) -> Callable[[int], npt.NDArray[np.float32]]:
     """Return a function from a client to the layers that it keeps, as they were last in a sum.
 

@@ -1,7 +1,7 @@
 """The contract of selection: parameters, the state given to a protocol, its outcome, and reports of training."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.arrays import Floats, Ids
 from testbed.batches import Batches
-from testbed.errors import Refusal, RoundAborted, RunError
+from testbed.errors import Refusal, RoundAborted
+from testbed.memory import Memory
 from testbed.network import Network
 from testbed.network.contract import Replies
 from testbed.parties.client import RoleSpec
@@ -97,7 +98,7 @@ class SelectionRound:
         sample_counts: `(n,)` int64 training samples of each client, as it announced them; None: unknown.
         beacon: the way to the randomness beacon; None where the protocol uses none.
         memory: arrays by name that the protocol keeps from round to round, of numbers or booleans. They are in the
-            run's checkpoint; what a protocol keeps elsewhere is lost when a run is resumed.
+            run's checkpoint; what a protocol keeps elsewhere is lost when a run is resumed (`testbed.memory`).
     """
 
     number: int
@@ -108,7 +109,7 @@ class SelectionRound:
     randomness: Randomness
     experiment_id: bytes
     sample_counts: npt.NDArray[np.int64] | None = None
-    memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    memory: Memory = field(default_factory=dict)
     beacon: BeaconAccess | None = None
 
     def rng(self, purpose: str) -> np.random.Generator:
@@ -119,15 +120,6 @@ class SelectionRound:
     def everyone(self) -> Ids:
         """All client numbers."""
         return np.arange(self.population, dtype=np.int64)
-
-
-def memory_copy(memory: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
-    """A copy of a protocol's memory as a checkpoint holds it; raises `RunError` for what a checkpoint cannot hold."""
-    arrays = {name: np.array(kept) for name, kept in memory.items()}
-    for name, array in arrays.items():
-        if array.dtype.kind not in "biufc":
-            raise RunError(f"selection: memory[{name!r}] is no array of numbers or booleans, but of {array.dtype}")
-    return arrays
 
 
 @contextmanager

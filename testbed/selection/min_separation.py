@@ -28,6 +28,7 @@ from pydantic import Field
 from testbed.arrays import Ids
 from testbed.batches import Batches
 from testbed.errors import RoundSkipped
+from testbed.memory import ArrayName
 from testbed.parties.client import RoleSpec
 from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.selection.batch_partition import check_batch_size, whole_batches
@@ -35,7 +36,7 @@ from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound, ending_with
 from testbed.selection.supply import Supply
 
-_LAST = "min-separation/last"  # (n,) int64, the round for which each was selected last; 0: it never was
+_LAST = ArrayName("min-separation/last")  # (n,) int64, the round for which each was selected last; 0: it never was
 
 
 class MinSeparationParameters(SelectionParameters):

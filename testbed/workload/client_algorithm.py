@@ -14,13 +14,11 @@ import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
 from testbed.errors import RunError
+from testbed.memory import ArrayName, Memory
 from testbed.workload.contract import LocalUpdate
 
-Memory = dict[str, npt.NDArray[Any]]
-"""Arrays by name that a run keeps from round to round, in its checkpoint."""
-
-LAST_ROUND = "client_states/last_round"
-"""(n,) int64 in that memory: of each client the last round whose sum had its update; 0: none had."""
+LAST_ROUND = ArrayName("client_states/last_round")
+"""`(n,)` int64: of each client the last round whose sum had its update; 0: none had."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.arrays import Floats
 from testbed.errors import excludes
-from testbed.workload.client_algorithm import ClientAlgorithm, LocalTask, Memory, TaskInfo
+from testbed.memory import Memory
+from testbed.workload.client_algorithm import ClientAlgorithm, LocalTask, TaskInfo
 from testbed.workload.contract import ClientAccuracyWorkload, Evaluation, LocalUpdate, PersonalWorkload
 
 

@@ -22,6 +22,7 @@ from testbed.adversary.selection.lotto import ALL_LISTS, LottoMisbehaviour, all_
 from testbed.arrays import Ids
 from testbed.crypto import signatures, vrf
 from testbed.errors import Refusal, RoundAborted
+from testbed.memory import ArrayName
 from testbed.network.contract import ids, no_ids
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.messages import (
@@ -174,8 +175,8 @@ class ShowDifferentLists(LottoMisbehaviour):
 # -- several lists in one round ----------------------------------------------------------------------------------------
 
 
-LISTS = "parallel-lists: participants"
-"""In the server's memory: the lists that were agreed on in this round, `(L, m)` int64, filled up with -1."""
+LISTS = ArrayName("parallel-lists: participants")
+"""`(L, m)` int64: the lists that were agreed on in this round, filled up with -1."""
 
 
 class ListsOptions(MisbehaviourOptions):

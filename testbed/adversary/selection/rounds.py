@@ -21,6 +21,7 @@ from testbed.crypto import prf
 from testbed.crypto.sortition import under_threshold
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted, RoundSkipped
+from testbed.memory import ArrayName
 from testbed.messages import Message, RoundNumber, Signature64
 from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
@@ -100,7 +101,7 @@ class GrindRound(LottoMisbehaviour):
 
 
 _AT_ONCE = 512  # rounds that accomplices are asked about together
-_ANNOUNCED = "skip-rounds: announced"  # in the server's memory: the last number that it has announced, or let pass
+_ANNOUNCED = ArrayName("skip-rounds: announced")  # (1,) int64, the last number that it has announced, or let pass
 
 
 class OutputsAhead(Message, frozen=True):
