@@ -42,10 +42,7 @@ from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload
 _NAME = "dp-sgd-random-participation"
 _VELOCITY = ArrayName("dp_sgd_velocity")
 _UNREAD = (
-    "drift_correction",
-    "local_layers",
     "epochs",
-    "clients_at_once",
     "batch_size",
     "optimizer",
     "learning_rate",
@@ -138,8 +135,6 @@ class RandomParticipationParameters(AggregationParameters):
             )
         if not workload.is_built_in:
             return
-        if workload.training != "real":
-            raise ValueError(f"protocol: {_NAME} needs gradients; set workload.training to real")
         for key in _UNREAD:
             if not workload.has_default(key):
                 instead = f", and set aggregation.{key}" if key in ("learning_rate", "momentum") else ""

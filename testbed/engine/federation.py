@@ -195,7 +195,8 @@ class Federation:
         started_s = self.network.now_s
         start, beacon = self._begin(number)
         privacy = self._charge_attempts(number)
-        outcome = await self._outcome(start)
+        self._round = Round(start, self.network, self._server, before.model, self._collect)
+        outcome = await (self._round.skip(f"budget-spent: {self._spent}") if self._spent else self._round.run())
         if self.privacy is not None:
             privacy.append(self.privacy.enter(number, outcome, self.network.exchanges))
         self._changed = self._changed or outcome.state == "completed"
@@ -251,14 +252,12 @@ class Federation:
             self.network.record_event("coordinator", "attempt", charged_again(attempts))
         return attempts
 
-    async def _outcome(self, start: SelectionRound) -> Outcome:
+    @property
+    def _server(self) -> Server:
+        """The server's side of the plan's protocols."""
         plan = self.plan
         sides = plan.selection, plan.aggregation, plan.broadcast, plan.server_optimizer
-        server = Server(*sides, self._algorithm, self.workload)
-        self._round = Round(start, self.network, server, self.state.model, self._collect)
-        if self._spent:  # by attempts
-            return await self._round.skip(f"budget-spent: {self._spent}")
-        return await self._round.run()
+        return Server(*sides, self._algorithm, self.workload)
 
     def _evaluation(self, model: npt.NDArray[np.float32], memory: Memory) -> Evaluation | None:
         algorithm, states = self._algorithm, self._states
@@ -312,7 +311,8 @@ class Federation:
         if stop_at is None or evaluation is None or not self._changed:
             return ""
         target = stop_at.target
-        further = dict(zip(self.plan.experiment.workload.metrics, getattr(evaluation, "metrics", ()), strict=False))
+        metrics = evaluation.metrics if isinstance(evaluation, Evaluation) else ()
+        further = dict(zip(self.plan.experiment.workload.metrics, metrics, strict=False))
         value = measured(target.metric, float(evaluation.accuracy), float(evaluation.loss), further)
         return (
             f"target: {target.label} reached ({target.told(value)} after round {number})" if target.met(value) else ""

@@ -16,7 +16,7 @@ from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.schema import Experiment
 from testbed.selection.supply import Supply, at_least
-from testbed.workload.contract import Workload
+from testbed.workload.contract import DescribedWorkload, Workload
 from testbed.workload.local_steps import NEARLY_ALL, single_step_share
 
 UNLIKELY = 0.9
@@ -138,10 +138,11 @@ def _trains_in_batches(experiment: Experiment, workload: Workload | None) -> boo
     section = experiment.workload
     if experiment.records.aggregates != "none":  # kept for attacks, which are about single steps more often than not
         return False
-    if section.training != "real" or section.flower is not None or hasattr(experiment.aggregation, "sample_rate"):
+    if section.training != "real" or section.flower is not None or experiment.aggregation.protects_samples:
         return False
-    facts = getattr(workload, "data_facts", {})
-    return section.is_built_in or bool(facts.get("trained_in_batches"))
+    if section.is_built_in:
+        return True
+    return isinstance(workload, DescribedWorkload) and bool(workload.data_facts.get("trained_in_batches"))
 
 
 def single_step(counts: np.ndarray, epochs: int, batch_size: int) -> list[str]:

@@ -173,26 +173,23 @@ class Round:
 
     async def run(self) -> Outcome:
         """Run the round. A round that ends early costs its time and its bytes, and is no error."""
+        outcome, server, memory, model = self.outcome, self._server, self._start.memory, self.outcome.model
         await self._network.begin_round(self._start.number)
         try:
-            await self._run()
+            cohort = await self._collect(self._start, server, model)
+            outcome.candidates, outcome.participants = cohort.candidates, cohort.participants
+            outcome.training_loss, outcome.buffered = cohort.loss, cohort.buffered
+            number, length = cohort.start.number, server.algorithm.payload_length(len(model))
+            aggregate = await server.aggregation.aggregate(cohort.aggregation_round(server, length))
+            step = server.algorithm.step(memory, aggregate.mean, aggregate.weight, number)
+            server.algorithm.commit_states(memory, aggregate.survivors, number)
+            outcome.model = next_model(server.optimizer, memory, model, step)
+            outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
         except (RoundAborted, Refusal) as end:
-            self.outcome.end_early(end)
+            outcome.end_early(end)
         finally:
             self._network.end_round()
-        return self.outcome
-
-    async def _run(self) -> None:
-        outcome, server, memory, model = self.outcome, self._server, self._start.memory, self.outcome.model
-        cohort = await self._collect(self._start, server, model)
-        outcome.candidates, outcome.participants = cohort.candidates, cohort.participants
-        outcome.training_loss, outcome.buffered = cohort.loss, cohort.buffered
-        number, length = cohort.start.number, server.algorithm.payload_length(len(model))
-        aggregate = await server.aggregation.aggregate(cohort.aggregation_round(server, length))
-        step = server.algorithm.step(memory, aggregate.mean, aggregate.weight, number)
-        server.algorithm.commit_states(memory, aggregate.survivors, number)
-        outcome.model = next_model(server.optimizer, memory, model, step)
-        outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
+        return outcome
 
     async def skip(self, reason: str) -> Outcome:
         """Record a round in which nobody is asked anything."""

@@ -20,7 +20,6 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.arrays import Floats
-from testbed.errors import excludes
 from testbed.memory import ArrayName, Memory
 from testbed.workload.client_algorithm import ClientAlgorithm, LocalTask, TaskInfo
 from testbed.workload.contract import DriftCorrectedWorkload, LocalUpdate
@@ -68,10 +67,6 @@ class DriftCorrectionSection(BaseModel):
             raise ValueError(
                 f"drift_correction: {name} corrects plain gradient steps, not {given}; set optimizer: sgd, momentum: 0"
             )
-        if workload.proximal:
-            raise excludes(f"drift_correction: {name}", "proximal", "each changes the loss of a client in its own way")
-        if workload.clients_at_once > 1:
-            raise excludes(f"drift_correction: {name}", "clients_at_once", "clients have different corrections")
         schedule = workload.learning_rate_schedule
         if name == "scaffold" and schedule is not None and schedule.last == 0:
             raise ValueError("learning_rate_schedule.last: 0; scaffold divides by the learning rate, set it above 0")

@@ -1,11 +1,9 @@
-"""Lotto and `secagg-plus` together: the graph is that of the list that the participants have signed."""
+"""Lotto with aggregation protocols beside `secagg`: they sum the updates of the list that participants have signed."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from testbed.experiment.schema import Experiment
 
 PLUS = {"protocol": "secagg-plus", "neighbours": 6, "threshold": 5, "dropouts": 0.3, "accept_weaker": True}
 LOTTO = {"protocol": "lotto-client-centric", "participants": 16, "over_selection": 1.8}
@@ -38,10 +36,16 @@ def test_the_models_of_secagg_and_secagg_plus_are_the_same(selection: dict[str, 
     assert plus.federation.state.model.tobytes() == full.federation.state.model.tobytes()
 
 
-def test_what_does_not_fit_is_said_before_the_run() -> None:
-    weak = {"protocol": "secagg-plus", "neighbours": 40}
-    with pytest.raises(ValueError, match=r"aggregation\.neighbours: k = 40, .* of 700 participants"):
-        Experiment.model_validate({"population": 2000, "selection": {"participants": 700}, "aggregation": weak})
-    given = {"protocol": "secagg-plus", "neighbours": 10}  # ten of ten neighbours are dishonest too often
-    with pytest.raises(ValueError, match=r"aggregation\.dishonest, dropouts: .* k = 10 neighbours leave no safe"):
-        Experiment.model_validate({"population": 2000, "selection": {"participants": 700}, "aggregation": given})
+@pytest.mark.parametrize(
+    "aggregation",
+    [
+        {"protocol": "one-shot", "committee": {"size": 12, "serves_rounds": 2}, "max_colluders": 3},
+        {"protocol": "pine", "helper": 3, "norm_bound": 20.0},
+    ],
+    ids=["one-shot", "pine"],
+)
+def test_servers_that_are_no_participants_are_told_the_list(run: Callable, aggregation: dict[str, Any]) -> None:
+    """Members of a committee and a helper have mostly verified no list."""
+    selection = {"protocol": "lotto-client-centric", "participants": 8, "over_selection": 2}
+    lotto = run({"selection": selection, "aggregation": aggregation}, "lotto").rounds(3)
+    assert {outcome.state for outcome in lotto.outcomes} == {"completed"}
