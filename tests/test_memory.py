@@ -25,7 +25,8 @@ def test_a_group_takes_its_own_arrays_and_no_others() -> None:
 
 
 def test_a_message_outlasts_a_checkpoint() -> None:
-    name, memory = MessageName("note", Note), {}
+    name = MessageName("note", Note)
+    memory: Memory = {}
     assert name.load(memory) is None
     name.store(memory, Note("first"))
     name.store(memory, Note("second"))
