@@ -1,11 +1,13 @@
 """All properties of a selection or an aggregation protocol."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from testbed.conformance import aggregation, selection
 from testbed.conformance.evidence import Evidence
 from testbed.conformance.results import Property, Result, results
 from testbed.conformance.subjects import SectionName, Subject
+from testbed.errors import CodeCrashed
 
 PROPERTIES: dict[SectionName, tuple[Property[Evidence], ...]] = {
     "selection": selection.PROPERTIES,
@@ -21,5 +23,11 @@ def evidence_of(subject: Subject) -> Evidence:
 
 
 def results_of(subject: Subject) -> Iterator[Result]:
-    """Check the properties of a protocol, one after the other."""
-    return results(evidence_of(subject), PROPERTIES[subject.section])
+    """Check the properties of a protocol, one after the other.
+
+    Raises:
+        ExperimentError: the class does not keep its contract.
+    """
+    with suppress(CodeCrashed):  # the first property reports a class whose __init__ raises
+        _ = subject.plan
+    yield from results(evidence_of(subject), PROPERTIES[subject.section])

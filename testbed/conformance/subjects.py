@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationProtocol
+from testbed.crashes import locating_crashes
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.reading import apply_override
@@ -27,6 +28,25 @@ _EXPERIMENTS: dict[SectionName, dict[str, Any]] = {
     "selection": {"population": 30, "aggregation": {"protocol": "plain", "batches": "ignored"}},
 }
 """With the default number of participants, 10: everybody, or a third of all."""
+_COMMITTEE = "aggregation.committee={size: 6, threshold: 4, serves_rounds: 3}"
+_LOTTO = ("selection={participants: 6, over_selection: 2.0, signatures: 4}",)
+_KEYS: dict[str, tuple[str, ...]] = {
+    "secagg-plus": ("aggregation.dropouts=0.3",),
+    "flamingo": (_COMMITTEE, "aggregation.dropouts=0.5"),
+    "one-shot": (_COMMITTEE, "aggregation.max_colluders=1"),
+    "dp-sgd-random-participation": (
+        "selection={protocol: bernoulli, client_rate: 0.6}",
+        "aggregation={sample_rate: 0.3, sigma: 0}",
+    ),
+    "bernoulli": ("selection.client_rate=0.3",),
+    "batch-partition": ("selection.privacy=2",),
+    "lotto-client-centric": _LOTTO,
+    "lotto-server-centric": _LOTTO,
+    "verifiable-batch-partition": ("selection={participants: 4, privacy: 2, over_selection: 4.0, signatures: 3}",),
+    "min-separation": ("selection={participants: 4, separation: 2}",),
+    "balls-in-bins": ("selection.bins=3",),
+}
+"""Keys of built-in protocols without a default, or with one for larger federations, as `--set` takes them."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +65,14 @@ class Subject:
 
     @cached_property
     def plan(self) -> Plan:
-        """The parts of the experiment; raises `ExperimentError` where the class does not keep its contract."""
-        return Plan(self.experiment, 0)
+        """The parts of the experiment.
+
+        Raises:
+            ExperimentError: the class does not keep its contract.
+            CodeCrashed: its ``__init__`` raises.
+        """
+        with locating_crashes(f"the construction of {self.name}", then=""):
+            return Plan(self.experiment, 0)
 
 
 def subject(name: str, overrides: Sequence[str] = ()) -> Subject:
@@ -62,7 +88,7 @@ def subject(name: str, overrides: Sequence[str] = ()) -> Subject:
     section = _section(name)
     data = {"name": "check", "seed": 1, "rounds": MOST_ROUNDS, **deepcopy(_EXPERIMENTS[section])}
     data[section] = {**data.get(section, {}), "protocol": name}
-    for override in overrides:
+    for override in (*_KEYS.get(name, ()), *overrides):
         apply_override(data, override)
     experiment = validated(data, f"testbed check {name}")
     if data[section].get("protocol") != name:

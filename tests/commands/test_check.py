@@ -1,6 +1,9 @@
 """``testbed check``: a line for each property, and an exit code."""
 
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +69,28 @@ def test_a_result_of_another_type_is_a_line_and_with_debug_a_traceback(capsys: p
     code, lines, errors = checked(capsys, name, "--debug")
     assert code == 3
     assert "Traceback" in errors
+
+
+def test_a_class_that_ends_its_process_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines, errors = checked(capsys, f"{broken.__name__}:{broken.EndsItsProcess.__name__}")
+    assert (code, errors) == (3, "")
+    assert lines[0].startswith("failed          The class leaves its process running: the class ended its process")
+
+
+def test_a_crash_is_one_line_and_advises_no_resumption(capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines, errors = checked(capsys, f"{broken.__name__}:{broken.CrashingServer.__name__}")
+    assert (code, errors, len(lines)) == (3, "", 2)
+    assert "--resume" not in lines[0]
+
+
+def test_a_signal_ends_the_check_of_a_class_that_never_ends() -> None:
+    command = [sys.executable, "-m", "testbed", "check", f"{broken.__name__}:{broken.NeverEnds.__name__}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "runs\n"
+        running.send_signal(signal.SIGINT)
+        assert running.stdout.read() == ""  # the other process, which has the pipe, too, has ended
+    assert running.returncode == 130
 
 
 @pytest.mark.parametrize(

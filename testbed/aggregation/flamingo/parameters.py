@@ -33,6 +33,7 @@ class FlamingoParameters(CommitteeParameters, QuantisedParameters):
         "flamingo/set-up-finish",
     )
     further_stages: ClassVar[tuple[str, ...]] = (STAGE, *set_up_stages)
+    occasional_stages: ClassVar[tuple[str, ...]] = further_stages
     protocol: Literal["flamingo"] = "flamingo"
     committee: CommitteeSection = Field(
         default_factory=CommitteeSection,

@@ -53,6 +53,7 @@ class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedPa
         "one-shot/masked-input", "one-shot/open-shares", "one-shot/sign-survivors", "one-shot/sum-shares",
     )  # fmt: skip
     further_stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    occasional_stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["one-shot"] = "one-shot"
     committee: CommitteeSection = Field(
         default_factory=lambda: CommitteeSection(), description="Who unmasks: clients to whom keys are shared"

@@ -38,6 +38,7 @@ class SecAggParameters(NoisyParameters):
         "secagg/unmask",
     )
     further_stages: ClassVar[tuple[str, ...]] = ("secagg/unmask-survivors", "secagg/prove-share")
+    occasional_stages: ClassVar[tuple[str, ...]] = ("secagg/prove-share",)
     protocol: Literal["secagg"] = "secagg"
     threshold: int | float = Field(
         0.7,
