@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from testbed.aggregation.flamingo.graph import RoundGraph
 from testbed.aggregation.flamingo.messages import CutEdge, EncryptedSeed, Opened, round_digest
 from testbed.aggregation.flamingo.set_up_messages import KeptService
-from testbed.aggregation.kit.server_round import ServerRound
+from testbed.aggregation.kit.server_checks import ServerRound
 from testbed.arrays import Ids
 from testbed.network import Replies
 from testbed.network.contract import no_ids

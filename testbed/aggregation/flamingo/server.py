@@ -50,7 +50,7 @@ from testbed.aggregation.flamingo.service import service_of_round
 from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.kit.server_checks import (
     at_least,
-    check_equal_weights,
+    quantised_mean,
     valid_signatures,
     verify,
     warn_of_weak_binding,
@@ -105,10 +105,7 @@ class Flamingo(AggregationProtocol):
         await self.report(state)
         await self.cross_check(state)
         await self.reconstruct(state)
-        total = await self.unmasked_sum(state)
-        mean, weight = self.parameters.quantisation.decode(total, len(state.online))
-        check_equal_weights(self.parameters, weight, len(state.online))
-        return Aggregate(mean, weight, state.online)
+        return quantised_mean(self.parameters, await self.unmasked_sum(state), state.online)
 
     async def begin(self, round_: AggregationRound) -> FlamingoRound:
         """The graph, and the committee, which is set up where its service begins."""

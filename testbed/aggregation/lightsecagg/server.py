@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
 from testbed.aggregation.kit.key_adverts import usable_adverts
 from testbed.aggregation.kit.message_parts import point_of
-from testbed.aggregation.kit.server_checks import at_least, check_equal_weights, digest_of_training
-from testbed.aggregation.kit.server_round import ServerRound
+from testbed.aggregation.kit.server_checks import ServerRound, at_least, digest_of_training, quantised_mean
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
 from testbed.aggregation.lightsecagg.messages import (
     KEYS_DOMAIN,
@@ -115,10 +114,7 @@ class LightSecAgg(AggregationProtocol):
         """The sum over the survivors of those whose keys are there, or `RoundAborted` below U of them."""
         await self.share_masks(state)
         await self.collect_masked_inputs(state)
-        total = await self.unmasked_sum(state)
-        mean, weight = self.parameters.quantisation.decode(total, len(state.survivors))
-        check_equal_weights(self.parameters, weight, len(state.survivors))
-        return Aggregate(mean, weight, state.survivors)
+        return quantised_mean(self.parameters, await self.unmasked_sum(state), state.survivors)
 
     def begin(self, round_: AggregationRound) -> LightSecAggRound:
         """N, U and T of this round; raises `RoundAborted` where clients would refuse them anyway."""

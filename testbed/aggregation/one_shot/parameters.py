@@ -21,29 +21,18 @@ from testbed.counts import rounded_down
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.negacyclic_ntt import DEGREE
 from testbed.crypto.packed_sums import MOST_WIDTH, Packing
-from testbed.errors import ExperimentError
 
 
 @dataclass(frozen=True)
 class PackedQuantisation(Quantisation):
-    """Quantisation into elements that several to a coefficient are packed."""
+    """Quantisation into elements of which several are packed into a coefficient."""
 
-    def check(self, participants: int, maximum_weight: int) -> None:
-        """Raise `ExperimentError` when the sum of so many weighted updates could exceed its bits."""
-        weighted = participants * maximum_weight
-        needed = (weighted * self.highest).bit_length()
-        if needed <= self.bits:
-            return
-        found = [f"aggregation.bits to {needed}"] if needed <= MOST_WIDTH else []
-        if (levels := ((self.modulus - 1) // weighted + 1).bit_length() - 1) >= 1:
-            found.append(f"aggregation.levels_bits to {levels}")
-        if maximum_weight > 1 and participants * self.highest < self.modulus:
-            found.append("aggregation.weights to equal")
-        advice = f"set {', or '.join(found)}" if found else "lower selection.participants"
-        raise ExperimentError(
-            f"aggregation.bits: {participants} participants with weights up to {maximum_weight} at {self.levels_bits} "
-            f"bits have sums of {needed} bits, not {self.bits}; {advice}"
-        )
+    most_bits: ClassVar[int] = MOST_WIDTH
+
+    @property
+    def limit(self) -> str:
+        """The bits of a packed element."""
+        return f"a sum's coordinate has {self.bits}"
 
 
 class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedParameters):

@@ -33,8 +33,13 @@ import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
 from testbed.aggregation.kit.message_parts import SignatureOf, point_of
-from testbed.aggregation.kit.server_checks import at_least, check_equal_weights, digest_of_training, valid_signatures
-from testbed.aggregation.kit.server_round import ServerRound
+from testbed.aggregation.kit.server_checks import (
+    ServerRound,
+    at_least,
+    digest_of_training,
+    quantised_mean,
+    valid_signatures,
+)
 from testbed.aggregation.one_shot.charges import charge_values
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.complaints import flaw_of, settle, shares_for_members
@@ -138,10 +143,7 @@ class OneShot(AggregationProtocol):
         await self.collect_submissions(state)
         await self.test_shares(state)
         key = await self.summed_key(state)
-        total = await self.unmasked(state, key)
-        mean, weight = self.parameters.quantisation.decode(total, len(state.survivors))
-        check_equal_weights(self.parameters, weight, len(state.survivors))
-        return Aggregate(mean, weight, state.survivors)
+        return quantised_mean(self.parameters, await self.unmasked(state, key), state.survivors)
 
     async def begin(self, round_: AggregationRound) -> OneShotRound:
         """The committee of this round; raises `RoundAborted` where clients would refuse the round anyway."""

@@ -25,8 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
-from testbed.aggregation.kit.server_checks import at_least, digest_of_training, refusals_in
-from testbed.aggregation.kit.server_round import ServerRound
+from testbed.aggregation.kit.server_checks import ServerRound, at_least, digest_of_training, refusals_in
 from testbed.aggregation.pine.charges import charge_prepare
 from testbed.aggregation.pine.client import PineClient
 from testbed.aggregation.pine.messages import (

@@ -234,10 +234,10 @@ class RemovedNoise(KeptNoise):
             detail = (
                 f"unmask: wrong share of the noise of client {client}, dealt so by it or changed by client {holder}"
             )
-            round_.network.record_event(f"client:{holder}", "misbehaviour", detail)
+            state.misbehaved(holder, detail)
         for client, why in found.undecided.items():  # more noise than planned protects no less
             detail = f"unmask: the shares of its noise contradict each other ({why}): it stays in the sum"
-            round_.network.record_event(f"client:{client}", "misbehaviour", detail)
+            state.misbehaved(client, detail)
         excess = [
             self.noise.component(plan, dimension, number, seed_of(later))
             for secret in found.secrets.values()

@@ -54,7 +54,7 @@ from testbed.aggregation.secagg.messages import (
 )
 from testbed.aggregation.secagg.round import PeerGraph
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.aggregation.secagg.stages import STAGES
+from testbed.aggregation.secagg.share_holding import STAGES
 from testbed.aggregation.secagg_plus.graph import (
     AnnounceGraph,
     MaskedAmongNeighbours,
