@@ -123,7 +123,7 @@ MODULES: Mapping[str, str] = {
     "testbed.adversary.parallel_sums": "testbed.adversary.secagg.parallel_sums",
     "testbed.adversary.reconstruction": "testbed.adversary.secagg.reconstruction",
     "testbed.adversary.shrinking": "testbed.adversary.secagg.small_sums",
-    "testbed.aggregation.batch_atomic": "testbed.aggregation.kit.batch_policy",
+    "testbed.aggregation.batch_atomic": "testbed.aggregation.batch_policy",
     "testbed.aggregation.combining": "testbed.aggregation.contract",
     "testbed.aggregation.dealt_shares": "testbed.aggregation.secagg.messages",
     "testbed.aggregation.mask_threads": "testbed.network.sums",

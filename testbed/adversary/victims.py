@@ -8,7 +8,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from testbed.adversary.misbehaviour import MisbehaviourOptions
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.errors import RoundAborted
 from testbed.randomness import Randomness
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
-from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.batch_policy import BatchPolicy, CompleteBatches
+from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.server_optimizers import ServerOptimizerSection
 from testbed.arrays import Ids
 from testbed.batches import Batches

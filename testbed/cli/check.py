@@ -1,4 +1,4 @@
-"""``testbed check``: the properties that every protocol must have, asked of one class."""
+"""``testbed check``: the properties that every protocol or workload must have, asked of one class."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ def check(
     overrides: Overrides = None,
     debug: Debug = False,
 ) -> None:
-    """Check the properties that every selection or aggregation protocol must have, in small runs in one process.
+    """Check the properties that every selection protocol, aggregation protocol or workload must have, in small runs.
 
     One line for each property: passed, failed (what, where, and what to do), or not applicable with the reason.
     Nothing is written. The class is imported, which runs its code.

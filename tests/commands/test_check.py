@@ -41,7 +41,7 @@ def test_the_examples_have_all_properties(
     assert re.search(inapplicable, other)
 
 
-@pytest.mark.parametrize("kind", ["selection", "aggregation"])
+@pytest.mark.parametrize("kind", ["selection", "aggregation", "workload"])
 def test_skeletons_have_all_properties(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,6 +101,7 @@ def test_a_signal_ends_the_check_of_a_class_that_never_ends() -> None:
         ([f"{__name__}:Path"], "inherits neither from testbed.SelectionProtocol nor from testbed.AggregationProtocol"),
         (["secagg", "--set", "aggregation.treshold=3"], "aggregation.treshold: unknown key; did you mean 'threshold'?"),
         (["secagg", "--set", "sweep={seed: [1, 2]}"], "leave the sweep out"),
+        (["secagg", "--set", "seed=2"], "--set seed: checks have the seed 1"),
         (["secagg", "--set", "time.clock=wall"], "rounds on the virtual clock with modelled compute are checked"),
         (["secagg", "--set", "rounds=1"], "--set rounds: the properties say how many rounds are run"),
         (["secagg", "--set", "aggregation.protocol=plain"], "secagg is checked, and no other protocol"),

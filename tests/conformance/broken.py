@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from examples.own_selection import TakingTurns
+from testbed.aggregation.batch_policy import BatchPolicy
 from testbed.aggregation.contract import Aggregate, AggregationRound
-from testbed.aggregation.kit.batch_policy import BatchPolicy
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.lightsecagg.server import LightSecAgg
 from testbed.aggregation.plain import Plain, PlainClient, SendUpdate, Update

@@ -46,5 +46,4 @@ class FlamingoRound(ServerRound):
 
     @property
     def digest(self) -> bytes:
-        """See `round_digest`."""
         return round_digest(self.start.number, self.graph.listed, self.kept.certificate.service.digest)

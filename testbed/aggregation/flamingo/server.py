@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.aggregation.flamingo.client import FlamingoClient
 from testbed.aggregation.flamingo.decryptor import Decryptor
 from testbed.aggregation.flamingo.graph import RoundGraph, round_graph
@@ -79,7 +79,6 @@ class Flamingo(AggregationProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `AggregationProtocol.roles`."""
         own = [RoleSpec(FlamingoClient, self.parameters), RoleSpec(Decryptor, self.parameters)]
         return [*own, *committee_roles(self.parameters.committee)]
 
@@ -100,7 +99,7 @@ class Flamingo(AggregationProtocol):
         return Guarantees(participants, dishonest, fewest, participants, fewest / participants)
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. The sum over the clients online, or `RoundAborted`."""
+        """Sum the updates of the clients online, or raise `RoundAborted`."""
         state = await self.begin(round_)
         await self.report(state)
         await self.cross_check(state)
@@ -144,9 +143,7 @@ class Flamingo(AggregationProtocol):
             del answers[client]
         inputs = {client: answer.input for client, answer in answers.items()}
         length = None if round_.dimension is None else round_.dimension + 1
-        fitting = of_shape(inputs, self.parameters.bits, length)
-        for client in np.setdiff1d(ids(list(inputs)), fitting).tolist():
-            state.misbehaved(client, f"report: {inputs[client]}")
+        fitting = state.fitting(inputs, self.parameters.bits, length, "report")
         state.online = self.choose_online(state, fitting)
 
     def choose_online(self, state: FlamingoRound, arrived: Ids) -> Ids:

@@ -2,7 +2,6 @@
 
 At the client: ``participant`` (a client in one round), ``serving`` (a client that serves the others). At the server:
 ``server_checks``, ``key_adverts``. At both: ``sealing`` (contents that the server passes on), ``parameters`` (keys of
-the section), ``batch_policy`` (clients that may be summed together), ``message_parts``, and the mapping from updates to
-elements that are summed: ``ring_elements`` (with noise; ``server_noise``: the server's), ``quantisation``,
-``compression``.
+the section), ``message_parts``, and the mapping from updates to elements that are summed: ``ring_elements`` (with
+noise; ``server_noise``: the server's), ``compression``.
 """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.committee.parameters import CommitteeSection
 from testbed.counts import rounded_up
 from testbed.crypto.masks import Prg, is_installed
@@ -84,7 +84,6 @@ class MinSurvivorsParameters(AggregationParameters):
         return max(2, rounded_up(self.min_survivors, participants))
 
     def fewest_survivors(self, participants: int) -> int:
-        """See `AggregationParameters.fewest_survivors`."""
         return self.fewest(participants)
 
     def check_min_survivors(self, participants: int) -> None:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.kit.message_parts import SignatureOf
-from testbed.aggregation.kit.quantisation import Quantisation, Quantised
+from testbed.aggregation.kit.message_parts import SignatureOf, Told
 from testbed.aggregation.kit.ring_elements import NoisyRole
+from testbed.aggregation.quantisation import Quantisation, Quantised
 from testbed.crypto import InvalidSignature, remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
@@ -206,6 +206,11 @@ class Participant(NoisyRole):
         if self.parameters.model_binding == "none":
             return b""
         return training_digest(update.question, anew=self.environment.compute.measured)
+
+    def told(self, participants: int, update: RoundUpdate) -> Told:
+        """Return what this client was told of the round, with so many participants."""
+        agreed = self.client.agreed_participants or {}
+        return Told(self.round, participants, self.digest_of_training(update), agreed)
 
     def not_signed(self, client: int) -> Refusal:
         """What a peer's signature that does not verify says.

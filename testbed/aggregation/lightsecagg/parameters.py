@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from testbed.aggregation.kit.parameters import ClipKey, LevelsBitsKey, QuantisedParameters, check_two_participants
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.counts import rounded_down, rounded_up
 from testbed.crypto.prime_field import PRIME
 
@@ -74,7 +74,6 @@ class LightSecAggParameters(QuantisedParameters):
         return rounded_down(self.max_colluders, participants)
 
     def fewest_survivors(self, participants: int) -> int:
-        """See `AggregationParameters.fewest_survivors`."""
         return self.threshold_for(participants)
 
     def check(self, participants: int) -> None:

@@ -13,7 +13,7 @@ from testbed.aggregation.kit.parameters import (
     QuantisedParameters,
     check_two_participants,
 )
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.committee.messages import STAGE
 from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import committee_stages
@@ -113,5 +113,4 @@ class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedPa
             )
 
     def stages_of_round(self) -> tuple[str, ...]:
-        """See `AggregationParameters.stages_of_round`."""
         return (*committee_stages(self.committee), *self.stages)

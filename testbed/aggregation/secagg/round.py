@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from testbed.aggregation.kit.batch_policy import BatchPolicy
+from testbed.aggregation.batch_policy import BatchPolicy
 from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.kit.server_checks import ServerRound
 from testbed.aggregation.secagg.messages import (
@@ -127,7 +127,6 @@ class CompleteGraph(PeerGraph):
     def advert_content(
         self, round_number: int, client: int, sealing_key: bytes, mask_key: bytes, training: bytes
     ) -> bytes:
-        """See `PeerGraph.advert_content`."""
         return advert_content(round_number, client, sealing_key, mask_key, training)
 
     def common_digest(self, round_number: int, training: bytes, adverts: Iterable[AdvertOf]) -> bytes:
@@ -135,7 +134,6 @@ class CompleteGraph(PeerGraph):
         return adverts_digest(round_number, self.participants, self.threshold, training, adverts)
 
     def announcement(self, round_number: int) -> Message:
-        """See `PeerGraph.announcement`."""
         return AdvertiseKeys(round_number, self.participants, self.threshold)
 
     def key_lists(self, round_number: int, adverts: Mapping[int, KeyAdvert]) -> Question:
@@ -144,7 +142,6 @@ class CompleteGraph(PeerGraph):
         return ids(list(adverts)), ShareKeys(round_number, listed(adverts)), None
 
     def input_question(self, round_number: int) -> Message:
-        """See `PeerGraph.input_question`."""
         return MaskInput(round_number)
 
     def unmask_question(self, state: "SecAggRound", kind: type[Unmask]) -> Question:

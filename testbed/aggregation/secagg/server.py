@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
-from testbed.aggregation.kit.batch_policy import BatchPolicy
+from testbed.aggregation.batch_policy import BatchPolicy
+from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.kit.key_adverts import usable_adverts
 from testbed.aggregation.kit.ring_elements import NoisyProtocol
 from testbed.aggregation.kit.server_checks import (
@@ -72,7 +72,6 @@ class SecAgg(NoisyProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `AggregationProtocol.roles`."""
         return [RoleSpec(SecAggClient, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
@@ -100,7 +99,7 @@ class SecAgg(NoisyProtocol):
         )
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. The sum over the survivors, or `RoundAborted` below t of them."""
+        """Sum the survivors' updates; raises `RoundAborted` below t of them."""
         state = self.begin(round_)
         await self.advertise_keys(state)
         await self.share_keys(state)
@@ -218,9 +217,7 @@ class SecAgg(NoisyProtocol):
         round_, answers, none = state.start, state.answers.valid(), set(idle.tolist())
         inputs = {client: answer.input for client, answer in answers.items() if client not in none}
         length = None if round_.dimension is None else self.noise.length(round_.dimension)
-        fitting = of_shape(inputs, self.parameters.bits, length)
-        for client in np.setdiff1d(ids(list(inputs)), fitting).tolist():
-            state.misbehaved(client, f"masked input: {inputs[client]}")
+        fitting = state.fitting(inputs, self.parameters.bits, length, "masked input")
         waiting = none & answers.keys()
         least = state.graph.min_survivors
         at_least(least, len(fitting) + len(waiting), state.answers, "sent their input")

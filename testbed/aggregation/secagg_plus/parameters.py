@@ -4,8 +4,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from testbed.aggregation.batch_policy import BatchPolicy
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.kit.batch_policy import BatchPolicy
 from testbed.aggregation.kit.parameters import check_two_participants
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg_plus.bound import (
@@ -69,7 +69,7 @@ class SecAggPlusParameters(SecAggParameters):
         return self
 
     def fewest_survivors(self, participants: int) -> int:
-        """See `AggregationParameters.fewest_survivors`: the threshold counts neighbours, and not participants."""
+        """Return 1: the threshold counts neighbours, and not participants."""
         return 1
 
     @property

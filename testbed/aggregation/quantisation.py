@@ -66,7 +66,7 @@ class Quantisation:
 
     @property
     def limit(self) -> str:
-        """What limits a sum, for a message."""
+        """The limit of a sum, for a message."""
         return f"the ring has {self.bits}"
 
     def check(self, participants: int, maximum_weight: int) -> None:
