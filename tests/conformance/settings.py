@@ -25,6 +25,7 @@ _AGGREGATIONS: dict[str, list[str]] = {
         "aggregation={weights: equal, levels_bits: 5, bits: 18, clip: 0.25}",
     ],
     "pine": ["aggregation={helper: 3, min_survivors: 3}", "population=6", "selection.participants=6"],
+    "e-seafl": ["aggregation={assisting_nodes: [2, 5], min_survivors: 4}"],
     "dp-sgd-random-participation": [],
 }
 _SELECTIONS: dict[str, list[str]] = {
