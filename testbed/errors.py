@@ -51,15 +51,17 @@ class RunError(TestbedError):
 
 
 class CodeCrashed(RunError):
-    """Code of the user's own (or a client's, whose ever it is) raised what it should not: a bug, and where it is.
+    """User code, or a client's handler, raised an unexpected exception.
 
     Args:
-        message: one line with file and line.
+        line: one line with file and line.
         trace: the traceback as text, also of another process.
+        advice: end of the message, e.g. how to resume the run.
     """
 
-    def __init__(self, message: str, trace: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, line: str, trace: str = "", advice: str = "") -> None:
+        super().__init__(f"{line}{advice}")
+        self.line = line
         self.trace = trace
 
 

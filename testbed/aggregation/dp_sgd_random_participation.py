@@ -266,7 +266,7 @@ class RandomParticipation(AggregationProtocol):
         return SubsampledGaussianAccountant(noise_multiplier, given.sample_rate, rate)
 
     def noise_plan(self, smallest: int, largest: int, dimension: int, client_rate: float | None) -> NoisePlan | None:
-        """See `AggregationProtocol.noise_plan`; what an untrusted server gets has its noise from each client."""
+        """Each client adds the noise of its answer to an untrusted server."""
         plan = super().noise_plan(smallest, largest, dimension, client_rate)
         if plan is None or self.parameters.server == "trusted":
             return plan
@@ -274,11 +274,11 @@ class RandomParticipation(AggregationProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `AggregationProtocol.roles`; the first is played instead of `Trainer`."""
+        """Return both roles; clients play the first instead of `Trainer`."""
         return [RoleSpec(GradientTrainer, self.parameters), RoleSpec(GradientSender, self.parameters)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`; the mean is the server's step, the weight the expected batch size."""
+        """Return the server's step as the mean, and the expected batch size as the weight."""
         available, rate = round_.available_samples, round_.client_rate
         if round_.dimension is None or available is None or rate is None or round_.randomness is None:
             raise RoundAborted("nothing-known", "the model's size, who is available, or the client rate is not known")

@@ -27,8 +27,7 @@ from testbed.aggregation.flamingo.set_up_messages import (
     dealings_digest,
 )
 from testbed.aggregation.kit.message_parts import SignatureOf
-from testbed.aggregation.kit.server_checks import at_least, verify
-from testbed.aggregation.kit.server_round import record_misbehaviour
+from testbed.aggregation.kit.server_checks import at_least, record_misbehaviour, verify
 from testbed.committee.choice import chosen
 from testbed.committee.parameters import CommitteeSection
 from testbed.crypto import InvalidShares, remembered

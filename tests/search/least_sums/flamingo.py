@@ -20,7 +20,7 @@ from testbed.aggregation.flamingo.server import Flamingo
 from testbed.arrays import Ids
 from testbed.committee.parameters import CommitteeSection
 from testbed.parties.pki import Directory
-from tests.aggregation.flamingo_rounds import federation, mean_of, parameters_with, played_from
+from tests.aggregation.flamingo_rounds import federation, parameters_with, played_from
 from tests.search.least_sums.committees import Committee
 from tests.search.least_sums.contract import FAILED, LeastSums, Result, stated_least
 from tests.search.least_sums.labels import least_cut
@@ -221,7 +221,7 @@ def execute_by_members(parameters: FlamingoParameters, dishonest: int, size: int
         had = attacks[0].endswith(hashlib.sha256(update.tobytes()).hexdigest())
     else:
         had = outcome.survivors.tolist() == list(range(size)) and np.array_equal(
-            outcome.mean, mean_of(small, list(range(size)))
+            outcome.mean, small.mean_of(list(range(size)))
         )
     if not had or small.refusals():
         return f"{FAILED}: {attacks or outcome}, {small.refusals()}"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.aggregation.kit import quantisation as levels
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation import quantisation as levels
+from testbed.aggregation.quantisation import Quantisation
 from testbed.crypto.masks import mask, word_dtype
 from testbed.errors import ExperimentError, Refusal, RoundAborted
 

@@ -12,7 +12,7 @@ sum has a coordinate above the sum of weights times the highest level: `decode` 
 
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +46,10 @@ class Quantisation:
         clip: largest absolute value of a coordinate.
         levels_bits: bits per coordinate before summing.
         bits: ring width; sums are taken modulo 2**bits.
+        most_bits: the most that the key `bits` may be; 0: there is no such key.
     """
 
+    most_bits: ClassVar[int] = LARGEST_RING
     clip: float
     levels_bits: int
     bits: int
@@ -62,28 +64,29 @@ class Quantisation:
         """Of the sums."""
         return 1 << self.bits
 
-    def check(self, participants: int, maximum_weight: int) -> None:
-        """Raise `ExperimentError` when the sum of so many weighted updates could exceed the ring."""
-        largest = participants * maximum_weight * self.highest
-        if largest >= self.modulus:
-            raise ExperimentError(
-                f"aggregation.bits: {participants} participants with weights up to {maximum_weight} at "
-                f"{self.levels_bits} bits need {largest.bit_length()} bits, the ring has {self.bits}; "
-                f"{self._advice(participants, maximum_weight)}"
-            )
+    @property
+    def limit(self) -> str:
+        """The limit of a sum, for a message."""
+        return f"the ring has {self.bits}"
 
-    def _advice(self, participants: int, maximum_weight: int) -> str:
-        """What makes the sum fit: each of these by itself."""
-        weighted, ring = participants * maximum_weight, 1 << self.bits
-        found = []
-        if (needed := (weighted * self.highest).bit_length()) <= LARGEST_RING:
-            found.append(f"aggregation.bits to {needed}")
-        # The most levels whose sum stays below the ring: (2**levels - 1) * weighted < 2**bits.
-        if (levels := ((ring - 1) // weighted + 1).bit_length() - 1) >= 1:
-            found.append(f"aggregation.levels_bits to {levels}")
-        if maximum_weight > 1 and participants * self.highest < ring:
-            found.append("aggregation.weights to equal")
-        return f"set {', or '.join(found)}" if found else "lower selection.participants"
+    def check(self, participants: int, maximum_weight: int) -> None:
+        """Raise `ExperimentError` when the sum of so many weighted updates could exceed the modulus."""
+        weighted = participants * maximum_weight
+        if weighted * self.highest < self.modulus:
+            return
+        needed, changes = (weighted * self.highest).bit_length(), []
+        if needed <= self.most_bits:
+            changes.append(f"aggregation.bits to {needed}")
+        # The most levels whose sum stays below the modulus: (2**levels - 1) * weighted < modulus.
+        if (levels := ((self.modulus - 1) // weighted + 1).bit_length() - 1) >= 1:
+            changes.append(f"aggregation.levels_bits to {levels}")
+        if maximum_weight > 1 and participants * self.highest < self.modulus:
+            changes.append("aggregation.weights to equal")
+        raise ExperimentError(
+            f"aggregation.{'bits' if self.most_bits else 'levels_bits'}: {participants} participants with weights up "
+            f"to {maximum_weight} at {self.levels_bits} bits need {needed} bits, {self.limit}; "
+            + (f"set {', or '.join(changes)}" if changes else "lower selection.participants")
+        )
 
     def encode(self, delta: npt.NDArray[np.float32], weight: int, coins: bytes) -> npt.NDArray[Any]:
         """`(d+1,)` ring elements: the weighted levels of `delta` `(d,)`, and the weight.

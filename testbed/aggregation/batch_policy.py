@@ -101,7 +101,6 @@ class CompleteBatches(BatchPolicy):
         self.batches = batches
 
     def require_complete_batches(self, clients: Ids, least: int, what: str) -> Ids:
-        """See `BatchPolicy.require_complete_batches`."""
         complete = self.batches.members(self.batches.whole(clients))
         if len(complete) < least:
             detail = f"{len(complete)} of {least} needed {what} and are in a whole batch"
@@ -109,7 +108,6 @@ class CompleteBatches(BatchPolicy):
         return complete
 
     def check_survivors(self, named: list[int]) -> None:
-        """See `BatchPolicy.check_survivors`."""
         if max(named, default=0) >= len(self.batches.of):
             raise Refusal("secagg.foreign-survivor", "a survivor that is no client")
         broken = self.batches.broken(named)
@@ -131,7 +129,6 @@ class AtomicBatches(CompleteBatches):
         self.outsiders_sign = smallest_sum is not None
 
     def non_contributing_holders(self, shared: Ids) -> Ids:
-        """See `BatchPolicy.non_contributing_holders`."""
         return np.setdiff1d(shared, self.batches.members(self.batches.whole(shared)))
 
     def helpers(self, there: Ids, survivors: Ids) -> Ids:
@@ -139,5 +136,4 @@ class AtomicBatches(CompleteBatches):
         return np.setdiff1d(there, survivors)
 
     def batch_peers(self, client: int) -> frozenset[int]:
-        """See `BatchPolicy.batch_peers`."""
         return frozenset(self.batches.mates(client).tolist())
