@@ -117,7 +117,7 @@ class AgainstOneVictim(AggregationMisbehaviour, Flamingo):
     applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
     update_recovered = VICTIM_RECONSTRUCTED
-    accomplice_roles = (FlamingoAccomplice,)
+    accomplice_roles: ClassVar[tuple[type[Role], ...]] = (FlamingoAccomplice,)
 
     def accomplices(self, state: FlamingoRound) -> list[int]:
         """The accomplices on the committee."""
