@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
-from analysis.bounds.rows import require_at_least, require_positive
+from analysis.bounds.checks import require_at_least, require_positive
 from testbed.arrays import Floats
 
 _LEAST_CONVEXITY = 1e-12  # of the smoothness
