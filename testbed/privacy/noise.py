@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.crypto import prf
 from testbed.errors import ExperimentError
-from testbed.privacy.accounting import LEAST_DEVIATION, DiscreteGaussianAccountant, SkellamAccountant
+from testbed.privacy.accounting import LEAST_DEVIATION, DiscreteGaussian, RoundedAccountant, Skellam
 from testbed.privacy.encoding import CONDITIONAL_BIAS, Encoding, padded
 from testbed.privacy.noise_plan import Accountant
 from testbed.privacy.sampling import LARGEST_VARIANCE, SMALLEST_VARIANCE, Mechanism, add_noise, table_of
@@ -286,8 +286,9 @@ class Noise(ClippedUpdates):
         return self._accountant(self.multiplier(participants, dimension), participants, dimension)
 
     def _accountant(self, multiplier: float, participants: int, dimension: int) -> Accountant:
-        kind = SkellamAccountant if self.mechanism == "skellam" else DiscreteGaussianAccountant
-        return kind(multiplier, padded(dimension), self.steps(dimension), self.bias, participants)
+        of_round = multiplier, padded(dimension), self.steps(dimension), self.bias
+        mechanism = Skellam(*of_round) if self.mechanism == "skellam" else DiscreteGaussian(*of_round, participants)
+        return RoundedAccountant(mechanism)
 
     def share(self, participants: int, dimension: int, seed: bytes, most: int | None = None) -> NoiseShare:
         """What one of so many planned participants adds.

@@ -11,7 +11,6 @@ from functools import lru_cache
 import numpy as np
 
 from testbed.arrays import Floats
-from testbed.privacy.matrix.toeplitz import error_of, sensitivity
 
 _DIGITS = 6  # decimal places of a coefficient that are kept
 
@@ -75,11 +74,3 @@ def coefficients(band: tuple[float, ...], rounds: int) -> Floats:
     found = np.zeros(rounds)
     found[: len(band)] = band
     return found
-
-
-def loss_of(band: tuple[float, ...], rounds: int, separation: int, participations: int, error: str = "mean") -> float:
-    """The expected error for noise that a sensitivity of 1 asks for; what `optimised` makes small."""
-    from testbed.privacy.matrix.toeplitz import inverse
-
-    own = coefficients(band, rounds)
-    return error_of(np.cumsum(inverse(own)), error) * sensitivity(own, separation, participations)
