@@ -175,5 +175,5 @@ def test_a_delta_that_allows_to_publish_records_is_warned_of() -> None:
 
 
 def test_hardly_any_noise_has_no_epsilon_to_speak_of() -> None:
-    row = bound_random_participation(30, 0.001, 0.1, DELTA, sigma=0.02)
+    row = bound_random_participation(1, 0.001, 0.1, DELTA, sigma=0.02)
     assert (row["wcs_epsilon"], row["ols_epsilon"]) == (None, None)
