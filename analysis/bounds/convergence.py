@@ -69,10 +69,6 @@ class Problem:
         """max(8 rho / mu, E)."""
         return max(8 * self.smoothness / self.convexity, float(local_steps))
 
-    def learning_rate(self, step: int, local_steps: int) -> float:
-        """Of local step j = 0, 1, ..., counted over all completed rounds: the one that the theorem is proven for."""
-        return 2 / (self.convexity * (self.gamma(local_steps) + step))
-
 
 def printed(problem: Problem, users: int, selected: int, local_steps: int, completed: float, rounds: int) -> float:
     """Theorem 2's bound on E[L(x_J)] - L*, equation (8), with the mean in Gamma.

@@ -339,22 +339,23 @@ class Noise(ClippedUpdates):
 
 @lru_cache(maxsize=1024)
 def _multiplier(noise: Noise, participants: int, dimension: int) -> float:
-    """As `rounded_up` leaves it."""
-    if noise.rounds is None or noise.delta is None:
+    if noise.epsilon is None or noise.rounds is None or noise.delta is None:
         raise ExperimentError("aggregation.noise.epsilon: needs delta and rounds, which an experiment fills in")
+    return planned_multiplier(
+        lambda multiplier: noise._accountant(multiplier, participants, dimension),
+        noise.epsilon,
+        noise.delta,
+        noise.rounds,
+    )
+
+
+def planned_multiplier(accountant: Callable[[float], Accountant], epsilon: float, delta: float, rounds: int) -> float:
+    """The noise multiplier of a section that gives an epsilon, rounded up to four digits: no machine's last bits show.
+
+    Raises `ExperimentError` (one line) where `noise_multiplier_for` raises `ValueError`; the arguments are the same.
+    """
     try:
-        found = noise_multiplier_for(
-            lambda multiplier: noise._accountant(multiplier, participants, dimension),
-            noise.epsilon or 0.0,
-            noise.delta,
-            noise.rounds,
-        )
+        digits = Decimal(noise_multiplier_for(accountant, epsilon, delta, rounds))
     except ValueError as error:
         raise ExperimentError(f"aggregation.noise.{error}") from None
-    return rounded_up(found)
-
-
-def rounded_up(multiplier: float) -> float:
-    """A noise multiplier, up to four digits, so that no machine's last bits show in it."""
-    digits = Decimal(multiplier)
     return float(digits.quantize(Decimal((0, (1,), digits.adjusted() - 3)), ROUND_CEILING))

@@ -67,10 +67,3 @@ def square_root(rounds: int) -> Floats:
     places = np.arange(1, rounds)
     found: Floats = np.append(1.0, np.cumprod((2 * places - 1) / (2 * places)))
     return found
-
-
-def coefficients(band: tuple[float, ...], rounds: int) -> Floats:
-    """`(rounds,)` of C."""
-    found = np.zeros(rounds)
-    found[: len(band)] = band
-    return found
