@@ -8,6 +8,7 @@ every image with rows and columns exchanged; it is turned back here.
 import gzip
 import zlib
 from pathlib import Path
+from typing import IO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,8 @@ def _parse(file: Path, dimensions: int) -> NDArray[np.uint8]:
     begin = 4 + 4 * dimensions
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as opened:
-            content = limits.read(opened, limits.IDX_BYTES)  # a gzip file can stand for a thousand times as much
+            # A gzip file can stand for a thousand times as much.
+            content = limits.read(cast("IO[bytes]", opened), limits.IDX_BYTES)
         if content[:4] != bytes([0, 0, 8, dimensions]):
             raise ValueError(f"it does not begin as one of bytes in {dimensions} dimensions")
         return np.frombuffer(content, np.uint8, offset=begin).reshape(np.frombuffer(content[:begin], ">u4", offset=4))
