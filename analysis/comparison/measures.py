@@ -19,8 +19,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from testbed.network.in_flight import STAGES
 from testbed.records import RunRecords
+from testbed.records.vocabulary import IN_FLIGHT_STAGES
 
 OUTCOMES = ("completed", "skipped", "aborted")
 FAILED = "skipped and aborted rounds"
@@ -105,9 +105,9 @@ def by_stage(run: RunRecords) -> pd.DataFrame:
 
 def _of_buffers(stages: pd.DataFrame) -> pd.DataFrame:
     """Stages of asynchronous rounds, with all that clients did on their own at the round's beginning, training last."""
-    on_their_own = stages["stage"].isin(STAGES)
+    on_their_own = stages["stage"].isin(IN_FLIGHT_STAGES)
     begins = stages["started_s"].where(on_their_own, stages["sent_s"])
-    order = (on_their_own & (stages["stage"] == STAGES[0])).to_numpy().argsort(kind="stable")
+    order = (on_their_own & (stages["stage"] == IN_FLIGHT_STAGES[0])).to_numpy().argsort(kind="stable")
     return stages.assign(sent_s=begins, place=np.arange(len(stages))).iloc[order]
 
 

@@ -24,9 +24,9 @@ from analysis.comparison.measures import per_round
 from analysis.comparison.rows import Row, baseline_names, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S, summarise
 from analysis.statistics import Interval, mean_interval, ratio_interval
-from testbed.emulation.traces.schedule import FATES
 from testbed.records import RunRecords
 from testbed.records.reader import recorded_schedule, summed_up
+from testbed.records.vocabulary import FATES
 
 # Column of the table: key of `analysis.comparison.summary`.
 COSTS = {

@@ -15,11 +15,9 @@ from analysis.multi_round.kept import weak_privacy_of
 from analysis.multi_round.participation import participation_matrix
 from analysis.statistics import mean_interval, per_update_interval
 from analysis.tables import plain, protocol_name
-from testbed.privacy.section import caveats
 from testbed.records import RunRecords
 from testbed.records.reader import counted, refusals_told, summed_up
-from testbed.training import DIVERGED
-from testbed.workload.specs import is_language
+from testbed.records.vocabulary import DIVERGED, is_language, privacy_caveats
 
 PRIVACY_TIME_LIMIT_S = 5.0
 
@@ -214,5 +212,5 @@ def _spending(run: RunRecords) -> dict[str, Any]:
         "epsilon_median": last["epsilon"].median(),
         "planned_epsilon_max": last["planned_epsilon"].max(),
         "colluding_epsilon_max": last["colluding_epsilon"].max(),
-        "privacy_caveats": "; ".join(caveats(run.experiment)) or None,
+        "privacy_caveats": "; ".join(privacy_caveats(run.experiment)) or None,
     }

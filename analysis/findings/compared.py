@@ -9,7 +9,7 @@ import pandas as pd
 from analysis.comparison.rows import Row
 from analysis.findings.finding import Finding
 from testbed.records import RunRecords
-from testbed.training import DIVERGED
+from testbed.records.vocabulary import DIVERGED
 
 Measured = TypeVar("Measured")
 

@@ -6,7 +6,7 @@ from analysis.comparison.rows import Row
 from analysis.findings.compared import ComparedRows, span, value_of
 from analysis.findings.finding import Finding
 from testbed.records import RunRecords
-from testbed.workload.local_steps import NEARLY_ALL, single_step_share
+from testbed.records.clients import take_single_steps
 
 
 def trains_in_batches(run: RunRecords) -> bool:
@@ -31,7 +31,7 @@ def single_step(compared: ComparedRows) -> list[Finding]:
             continue
         epochs, batch = int(value_of(run, "workload.epochs", 1)), int(value_of(run, "workload.batch_size", 20))
         samples = run.clients["samples"].to_numpy()
-        if single_step_share(samples, epochs, batch) >= NEARLY_ALL:
+        if take_single_steps(samples, epochs, batch):
             rows.append(row)
             medians.append(float(np.median(samples[samples > 0])))
             batches.append(float(batch))

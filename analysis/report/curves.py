@@ -12,7 +12,7 @@ from analysis.privacy.spent import spending
 from analysis.statistics import mean_interval
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
-from testbed.workload.specs import is_language
+from testbed.records.vocabulary import is_language
 
 POINTS = 400
 """Of a curve, at most: more are left out evenly."""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from analysis.report.sheets import Cell, Sheet, words
-from testbed.experiment.written import written_in
+from testbed.experiment.written import written_in as written_in
 from testbed.flattening import flattened
 from testbed.records import RunRecords
 
