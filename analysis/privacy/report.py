@@ -176,7 +176,7 @@ def _experiment(run: RunRecords) -> Experiment:
 
 
 def _seed(run: RunRecords) -> int:
-    return int((run.experiment.get("provenance") or {}).get("simulation_seed") or 0)
+    return int(run.value("provenance.simulation_seed") or 0)
 
 
 def of_run(run: RunRecords, spent: Spending) -> Planned | None:

@@ -29,7 +29,7 @@ def over_rounds(run: RunRecords) -> pd.DataFrame:
     frame = per_round(run)
     frame = frame.assign(time_s=frame["ended_s"], round_bytes=frame["server_bytes"])
     frame["server_bytes"] = frame["round_bytes"].cumsum()
-    if is_language(str((run.experiment.get("workload") or {}).get("dataset"))):
+    if is_language(str(run.value("workload.dataset"))):
         frame["perplexity"] = np.exp(frame["loss"])
     return frame[["round", *_X, *[name for name in (*_MEASURES, "perplexity") if name in frame]]]
 

@@ -288,7 +288,7 @@ def _runs(parts: Sequence[RunPart]) -> list[dict[str, Any]]:
             "rounds": len(part.run.rounds),
             "planned": int(part.run.experiment.get("rounds", 0)),
             "state": sheets.state(part.run),
-            "deadline_s": (part.run.experiment.get("time") or {}).get("deadline_s"),
+            "deadline_s": part.run.value("time.deadline_s"),
         }
         for part in parts
     ]
