@@ -148,13 +148,12 @@ def stage_order(orders: Sequence[Sequence[str]]) -> list[str]:
     return merged
 
 
-def by_outcome(run: RunRecords) -> pd.DataFrame:
-    """What rounds of each outcome took: index completed, skipped, aborted; columns rounds, seconds, bytes (server)."""
-    return outcomes_of(per_round(run))
-
-
 def outcomes_of(rounds: pd.DataFrame) -> pd.DataFrame:
-    """`by_outcome` of the frame that `per_round` has made."""
+    """What rounds of each outcome took: index completed, skipped, aborted; columns rounds, seconds, bytes (server).
+
+    Args:
+        rounds: the frame that `per_round` has made.
+    """
     grouped = rounds.groupby("outcome").agg(
         rounds=("round", "size"), seconds=("round_s", "sum"), bytes=("server_bytes", "sum")
     )
