@@ -34,12 +34,14 @@ _MOST_DIFFERENCES = 2  # keys that tell runs with the same label apart, before t
 
 def sweep_of(run: RunRecords) -> dict[str, Any]:
     """The swept keys of a run and their values."""
-    return run.value("provenance.sweep", {})
+    swept: dict[str, Any] = run.value("provenance.sweep", {})
+    return swept
 
 
 def names_of(run: RunRecords) -> dict[str, str]:
     """The swept keys of a run whose values have a name, and these names."""
-    return run.value("provenance.sweep_labels", {})
+    names: dict[str, str] = run.value("provenance.sweep_labels", {})
+    return names
 
 
 def has_key(run: RunRecords, key: str) -> bool:

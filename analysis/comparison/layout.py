@@ -34,7 +34,7 @@ def text_table(frame: pd.DataFrame, columns: Sequence[Column], label_width: int,
 
 def markdown_table(frame: pd.DataFrame, columns: Sequence[Column], title: str = "") -> str:
     """The columns beside the labels of the rows, and the settings where there are several."""
-    left = {"Setting": frame["setting"].tolist()} if frame["setting"].ne("").any() else {}
+    left: dict[str, list[str]] = {"Setting": frame["setting"].tolist()} if frame["setting"].ne("").any() else {}
     left["Protocol"] = frame["label"].tolist()
     rows = list(zip(*left.values(), *(column.in_cells() for column in columns), strict=True))
     heads = [*left, *(column.heading for column in columns)]
