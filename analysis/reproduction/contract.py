@@ -21,18 +21,6 @@ ClaimsOf = Callable[[pd.DataFrame, int], Sequence[Claim | None]]
 """A kept table and the number of seeds that the kept claims name -> the claims in their order; None: needs more."""
 
 
-def from_table(claims: Callable[[pd.DataFrame], Sequence[Claim | None]]) -> ClaimsOf:
-    """Claims of a table that do not depend on the number of seeds.
-
-    Args:
-        claims: from a table to its claims, None at each place of a claim that needs more than the table.
-
-    Returns:
-        The same for `Reproduction.claims_of`.
-    """
-    return lambda table, seeds: claims(table)
-
-
 @dataclass(frozen=True)
 class ReproductionContext:
     """What a reproduction works with.

@@ -187,6 +187,17 @@ class Claim:
         )  # fmt: skip
 
 
+def plus_minus(interval: Interval, form: str) -> str:
+    """Return an interval as "mean ± half-width"; of a single run the half-width is infinite.
+
+    Args:
+        interval: of values that are there.
+        form: how both numbers are written, as in an f-string, such as ``.2f``; a sign is for the mean alone.
+    """
+    half = math.inf if interval.half_width is None else interval.half_width
+    return f"{interval.mean:{form}} ± {half:{form.lstrip('+')}}"
+
+
 def counts(claims: Sequence[Claim]) -> dict[Verdict, int]:
     """How many of each verdict, in the order of `VERDICTS`; a claim that counts elsewhere is left out."""
     found = [claim.verdict for claim in claims if not claim.counted_in]

@@ -12,9 +12,9 @@ import pandas as pd
 
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.pinned import TIME, WORKLOAD
-from analysis.reproduction.verdicts import Claim, above, below, between, equal
-from analysis.statistics import Interval, mean_interval
+from analysis.reproduction.experiments import declared
+from analysis.reproduction.verdicts import Claim, above, below, between, equal, plus_minus
+from analysis.statistics import mean_interval
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
@@ -46,27 +46,25 @@ def experiment(tolerated: int | None, seeds: int) -> Experiment:
     noise: dict[str, Any] = {"mechanism": "skellam", "clip": CLIP, "noise_multiplier": MULTIPLIER}
     if tolerated is not None:
         noise["enforcement"] = {"tolerated_dropouts": tolerated}
-    return Experiment.model_validate(
+    return declared(
+        f"drop-outs, T = {tolerated}",
+        """
+        population: 100
+        workload: {dataset: digits, model: logistic, batch_size: 10, learning_rate: 0.1}
+        selection: {protocol: random}
+        aggregation: {protocol: secagg, weights: equal}
+        privacy: {delta: 0.0001}
+        records: {aggregates: all}
+        time: {disconnects: visible, deadline_s: 30}
+        """,
         {
-            "name": f"drop-outs, T = {tolerated}",
             "rounds": ROUNDS,
-            "population": 100,
-            "workload": {
-                **WORKLOAD,
-                "dataset": "digits",
-                "model": "logistic",
-                "batch_size": 10,
-                "learning_rate": 0.1,
-                "evaluate_every": ROUNDS,
-            },
-            "selection": {"protocol": "random", "participants": PARTICIPANTS},
-            "aggregation": {"protocol": "secagg", "threshold": THRESHOLD, "weights": "equal", "noise": noise},
+            "workload.evaluate_every": ROUNDS,
+            "selection.participants": PARTICIPANTS,
+            "aggregation": {"threshold": THRESHOLD, "noise": noise},
             "availability": {"dropout": {"rate": DROPOUT_RATE, "stage": "random"}},
-            "privacy": {"delta": 1e-4},
-            "records": {"aggregates": "all"},
-            "time": {**TIME, "compute": "modelled", "disconnects": "visible", "deadline_s": 30},
             "sweep": {"seed": list(range(1, seeds + 1))},
-        }
+        },
     )
 
 
@@ -132,16 +130,16 @@ def claims(found: dict[int | None, Enforced]) -> list[Claim]:
     return [
         Claim(
             "drop-outs leave less noise than planned, and cost more privacy, where nothing is done about it",
-            f"{_said(lost)} of the planned variance in {len(without)} rounds with drop-outs; the largest epsilon is "
-            f"{_said(over)} times the planned one",
+            f"{plus_minus(lost, '.3f')} of the planned variance in {len(without)} rounds with drop-outs; the largest "
+            f"epsilon is {plus_minus(over, '.3f')} times the planned one",
             [below("share of the planned variance", lost, 1.0), above("times the planned epsilon", over, 1.0)],
             seeds=seeds,
         ),
         Claim(
             "XNoise keeps the planned noise level, whoever drops out up to the tolerance",
             "; ".join(
-                f"T = {T}: {_said(mean_interval(rounds['measured']))} of the planned variance in {len(rounds)} rounds "
-                f"with up to {rounds['dropped'].max()} drop-outs"
+                f"T = {T}: {plus_minus(mean_interval(rounds['measured']), '.3f')} of the planned variance in "
+                f"{len(rounds)} rounds with up to {rounds['dropped'].max()} drop-outs"
                 for T, rounds in kept.items()
             ),
             [
@@ -166,11 +164,6 @@ def claims(found: dict[int | None, Enforced]) -> list[Claim]:
             seeds=seeds,
         ),
     ]
-
-
-def _said(found: Interval) -> str:
-    half = float("inf") if found.half_width is None else found.half_width
-    return f"{found.mean:.3f} ± {half:.3f}"
 
 
 def _rows(tolerated: int | None, rounds: pd.DataFrame) -> list[dict[str, Any]]:

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.generations.protocols import Generation, Setting
-from analysis.reproduction.pinned import TIME, WORKLOAD
 from testbed.errors import ExperimentError
-from testbed.experiment.schema import Experiment, validated
+from testbed.experiment.schema import Experiment
 
 CORRUPTION = 0.1
 DROPOUT_MARGIN = 0.1
@@ -129,40 +129,44 @@ def experiment(size: Size, condition: Condition, generation: Generation) -> Expe
     setting = condition.setting
     for step in range(round(setting.dropouts / _LEAST_STEP) + 1):
         fewer = replace(setting, dropouts=round(setting.dropouts - step * _LEAST_STEP, 2))
-        keys = _keys(size, condition, generation)
-        keys["aggregation"] = generation.section(fewer)
         try:
-            return validated(keys, keys["name"])
+            return _declared(size, condition, generation, generation.section(fewer))
         except ExperimentError as error:
             refused = error
     raise refused
 
 
-def _keys(size: Size, condition: Condition, generation: Generation) -> dict[str, Any]:
-    setting = condition.setting
-    keys: dict[str, Any] = {
-        "name": f"{generation.protocol}, {condition.varied} {condition.value}".strip(),
+def _declared(size: Size, condition: Condition, generation: Generation, aggregation: Mapping[str, Any]) -> Experiment:
+    n = condition.setting.participants
+    values: dict[str, Any] = {
         "seed": _SEED,
         "rounds": size.rounds,
-        "population": setting.participants,
-        "workload": {**WORKLOAD, **size.workload, **condition.model, "evaluate_every": size.rounds},
-        "selection": {"protocol": "random", "participants": setting.participants},
+        "population": n,
+        "workload": {**size.workload, **condition.model, "evaluate_every": size.rounds},
+        "selection.participants": n,
+        "aggregation": aggregation,
         "links": WIRED,
         "availability": {"dropout": {"rate": condition.dropout, "stage": generation.upload}},
         "devices": {"model": "constant", "factor": 1.0},
-        "time": {**TIME, "compute": "modelled", "deadline_s": 600.0, "disconnects": "visible"},
-        "cluster": {"network": "in-process"},
     }
     if condition.phones:
         down, up, latency = PHONE_LINKS[condition.phones]
-        keys["population"] = PHONES_A_PARTICIPANT * setting.participants
-        keys["availability"] = PHONES
-        keys["devices"] = {"model": "log-normal", "median": 20, "sigma": 0.5}
-        keys["links"] = {
+        values["population"] = PHONES_A_PARTICIPANT * n
+        values["availability"] = PHONES
+        values["devices"] = {"model": "log-normal", "median": 20, "sigma": 0.5}
+        values["links"] = {
             "down_mbit_s": {"distribution": "log-normal", "median": down, "sigma": 0.5},
             "up_mbit_s": {"distribution": "log-normal", "median": up, "sigma": 0.5},
             "latency_ms": {"distribution": "log-normal", "median": latency, "sigma": 0.4},
             "transport": "tls",
         }
-        keys["time"]["between_rounds_s"] = 3600.0
-    return keys
+        values["time.between_rounds_s"] = 3600.0
+    return declared(
+        f"{generation.protocol}, {condition.varied} {condition.value}".strip(),
+        """
+        selection: {protocol: random}
+        time: {deadline_s: 600.0, disconnects: visible}
+        cluster: {network: in-process}
+        """,
+        values,
+    )

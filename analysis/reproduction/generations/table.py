@@ -6,11 +6,17 @@ clients that are always there, phones on three kinds of links, drop-outs; agains
 of the vector, and the share of participants that may be corrupted.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.marks import marks
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.generations.claims import claims
 from analysis.reproduction.generations.conditions import (
     CORRUPTION,
@@ -22,16 +28,10 @@ from analysis.reproduction.generations.conditions import (
     Size,
     experiment,
 )
-from analysis.reproduction.generations.figure import draw
 from analysis.reproduction.generations.measures import promised, row
 from analysis.reproduction.generations.protocols import GENERATIONS, MEMBERS, Generation, Setting
-from analysis.reproduction.generations.withstood import (
-    PARTICIPANTS,
-    ROUNDS,
-    in_words,
-    not_protected,
-    withstood,
-)
+from analysis.reproduction.generations.withstood import PARTICIPANTS, ROUNDS, in_words, not_protected, withstood
+from analysis.style import SERIES_COLOURS, house_style, save, width
 
 _COUNTS = ("n", "stages", "questions", "may be lost", "least sum")
 _NOT_SHOWN = ("dropout", "T", "completed", "aborted", "skipped")
@@ -142,6 +142,50 @@ def _remarks(size: Size) -> list[str]:
     ]
 
 
+def draw(frame: pd.DataFrame, path: Path) -> Sequence[Path]:
+    """Client time and traffic against n, the server's time against drop-outs, round time on phones."""
+    names = list(dict.fromkeys(frame["protocol"]))
+    colours = dict(zip(names, SERIES_COLOURS, strict=False))
+    with house_style():
+        figure = Figure(figsize=(width(2), 2.2), layout="constrained")
+        axes = figure.subplots(1, 4)
+        _lines(axes[0], frame, "participants", "client s", colours)
+        axes[0].set(title="a", xlabel="Participants", ylabel="Client's work [s]")
+        _lines(axes[1], frame, "participants", "MB up", colours)
+        axes[1].set(title="b", xlabel="Participants", ylabel="Sent by a client [MB]")
+        _lines(axes[2], frame, "drop-out", "server s", colours)
+        axes[2].set(title="c", xlabel="Drop-outs [%]", ylabel="Server's work [s]")
+        _bars(axes[3], frame, colours)
+        axes[3].set(title="d", xlabel="Links of phones", ylabel="Round [s]", yscale="log")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(names))
+        return save(figure, path, marks(figure))
+
+
+def _lines(axes: Axes, frame: pd.DataFrame, varied: str, column: str, colours: dict[str, str]) -> None:
+    """With the first condition where it belongs: at no drop-outs, or at its own number of participants."""
+    base = frame[frame["varied"] == "always on"]
+    for name, colour in colours.items():
+        rows = pd.concat([base, frame[frame["varied"] == varied]])
+        rows = rows[rows["protocol"] == name].dropna(subset=[column])
+        x = rows["n"] if varied == "participants" else 100 * rows["dropout"]
+        order = np.argsort(x.to_numpy(), kind="stable")
+        axes.plot(x.to_numpy()[order], rows[column].to_numpy()[order], "o-", markersize=3, color=colour, label=name)
+    axes.set_ylim(bottom=0)
+    axes.grid()
+
+
+def _bars(axes: Axes, frame: pd.DataFrame, colours: dict[str, str]) -> None:
+    phones = frame[frame["varied"] == "phones"]
+    links = list(dict.fromkeys(phones["value"]))
+    wide = 0.8 / len(colours)
+    for place, (name, colour) in enumerate(colours.items()):
+        rows = phones[phones["protocol"] == name].set_index("value").reindex(links)
+        x = np.arange(len(links)) + (place - (len(colours) - 1) / 2) * wide
+        axes.bar(x, rows["round s"], wide, color=colour, label=name)
+    axes.set_xticks(range(len(links)), links)
+    axes.grid(axis="y")
+
+
 REPRODUCTIONS = (
     Reproduction(
         "generations",
@@ -150,6 +194,6 @@ REPRODUCTIONS = (
         "2308.09883; Karthikeyan and Polychroniadou, arXiv 2410.22303",
         run_generations,
         scales=("small", "real"),
-        claims_of=from_table(lambda table: claims(unshown(table))),
+        claims_of=lambda table, seeds: claims(unshown(table)),
     ),
 )

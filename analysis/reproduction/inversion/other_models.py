@@ -10,15 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.attacks.other_models import (
-    RECOVERED_DB,
-    RecoveredSamples,
-    recovered_samples,
-    recovered_updates,
-)
+from analysis.attacks.other_models import RECOVERED_DB, RecoveredSamples, recovered_samples, recovered_updates
 from analysis.attacks.victims import Victims
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
-from analysis.reproduction.pinned import TIME, WORKLOAD
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.verdicts import Claim, above, equal
 from analysis.statistics import interval_of, mean_interval
 from testbed.adversary.crafted_models import SendCraftedModel, SendDifferentModels
@@ -34,20 +29,24 @@ VERBATIM_DB = 60.0
 
 def experiment(attack: str, participants: Sequence[int], rounds: int, aggregation: dict[str, Any]) -> Experiment:
     """Digits and two hidden layers, one step on all samples of a client, no accomplices."""
-    return Experiment.model_validate(
+    return declared(
+        f"{attack}, {aggregation['protocol']}",
+        """
+        seed: 1
+        population: 100
+        workload: {dataset: digits, model: mlp, batch_size: 100}
+        selection: {protocol: random}
+        adversary: {dishonest: 0}
+        records: {aggregates: all}
+        """,
         {
-            "name": f"{attack}, {aggregation['protocol']}",
-            "seed": 1,
             "rounds": rounds,
-            "population": 100,
-            "workload": {**WORKLOAD, "dataset": "digits", "model": "mlp", "batch_size": 100, "evaluate_every": rounds},
-            "selection": {"protocol": "random", "participants": participants[0]},
+            "workload.evaluate_every": rounds,
+            "selection.participants": participants[0],
             "aggregation": aggregation,
-            "adversary": {"dishonest": 0, "server": attack},
-            "records": {"aggregates": "all"},
-            "time": {**TIME, "compute": "modelled"},
+            "adversary.server": attack,
             "sweep": {"selection.participants": list(participants)},
-        }
+        },
     )
 
 
@@ -193,13 +192,13 @@ REPRODUCTIONS = (
         "One update out of a secure sum, by sending the others a model that does not move",
         "Pasquini, Francati, Ateniese, CCS 2022, arXiv 2111.07380, abstract",
         run_different_models,
-        claims_of=from_table(claims_of_different_models),
+        claims_of=lambda table, seeds: claims_of_different_models(table),
     ),
     Reproduction(
         "inversion-crafted-model",
         "Training samples out of sums, by one crafted model for all",
         "Fowl, Geiping, Czaja, Goldblum, Goldstein, ICLR 2022, arXiv 2110.13057, abstract",
         run_crafted_model,
-        claims_of=from_table(claims_of_crafted_model),
+        claims_of=lambda table, seeds: claims_of_crafted_model(table),
     ),
 )

@@ -4,9 +4,8 @@ many of them (Jiang et al., arXiv 2401.02880, section 2.3 and Corollary 1).
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,8 +15,8 @@ from scipy.stats import binom
 
 from analysis.bounds.lotto import secagg_fails
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
-from analysis.reproduction.pinned import TIME, WORKLOAD
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.verdicts import Claim, equal, true
 from analysis.statistics import Proportion
 from analysis.style import COLUMN_INCHES, PAGE_INCHES, house_style, protocol_colours, save
@@ -29,12 +28,6 @@ POPULATION = 100
 STEP_PARTICIPANTS = 20
 SIGNED, SHRUNK, SPLIT = ("signed", "contradict-dropouts"), ("none", "shrink-the-sum"), ("none", "split-the-sharing")
 UNSIGNED = ("none", "contradict-dropouts")
-_LABELS = {
-    SIGNED: "signed; contradict-dropouts",
-    UNSIGNED: "none; contradict-dropouts",
-    SHRUNK: "none; shrink-the-sum",
-    SPLIT: "none; split-the-sharing",
-}
 _LOOKS = {SIGNED: ("#000000", "o"), UNSIGNED: ("#7F7F7F", "x"), SHRUNK: ("#0072B2", "s"), SPLIT: ("#D55E00", "^")}
 _CHOOSES = {
     "random": {"prefer-dishonest": {"honest": 1}},
@@ -45,21 +38,13 @@ _CHOOSES = {
 _NAMES = {"random": "random, of the server's choice"}
 
 
-@dataclass(frozen=True)
-class ReconstructionScale:
-    """How much is run.
+class ReconstructionScale(NamedTuple):
+    """How much is run."""
 
-    Attributes:
-        thresholds: t of the 20 participants in the first figure, each signed; above 13 without signatures, too.
-        settings: (c, t) of the second, of 100 clients and 10 participants.
-        rounds: of each setting under Lotto.
-        random_rounds: of each setting where the server chooses, which leaves nothing to chance.
-    """
-
-    thresholds: Sequence[int]
-    settings: Sequence[tuple[int, int]]
-    rounds: int
-    random_rounds: int
+    thresholds: Sequence[int]  # t of the 20 participants in the first figure: each signed; above 13 unsigned, too
+    settings: Sequence[tuple[int, int]]  # (c, t) of the second, of 100 clients and 10 participants
+    rounds: int  # of each setting under Lotto
+    random_rounds: int  # of each setting where the server chooses, which leaves nothing to chance
 
 
 _SETTINGS = ((20, 6), (20, 7), (20, 8), (10, 7), (10, 9))
@@ -80,25 +65,22 @@ def experiment(
     seed: int,
 ) -> Experiment:
     """One point: the cheapest training there is, under a malicious server."""
-    return Experiment.model_validate(
+    return declared(
+        f"{selection}, {dishonest} dishonest, t = {aggregation['threshold']}",
+        """
+        workload: {dataset: digits, model: logistic, batch_size: 32}
+        aggregation: {protocol: secagg}
+        cluster: {network: in-process}
+        """,
         {
-            "name": f"{selection}, {dishonest} dishonest, t = {aggregation['threshold']}",
             "seed": seed,
             "rounds": rounds,
             "population": population,
-            "workload": {
-                **WORKLOAD,
-                "dataset": "digits",
-                "model": "logistic",
-                "batch_size": 32,
-                "evaluate_every": rounds,
-            },
+            "workload.evaluate_every": rounds,
             "selection": {"protocol": selection, "participants": participants},
-            "aggregation": {"protocol": "secagg", **aggregation},
+            "aggregation": aggregation,
             "adversary": {"dishonest": dishonest, "server": list(attacks)},
-            "time": {**TIME, "compute": "modelled"},
-            "cluster": {"network": "in-process"},
-        }
+        },
     )
 
 
@@ -153,16 +135,9 @@ def _draw_steps(frame: pd.DataFrame, path: Path) -> list[Path]:
             for (consistency, attack), (colour, marker) in _LOOKS.items():
                 rows = frame[(frame["consistency"] == consistency) & (frame["attack"] == attack) & (frame["t"] == t)]
                 if len(rows):
-                    axes.plot(
-                        rows["x"],
-                        rows["smallest"],
-                        color=colour,
-                        marker=marker,
-                        markersize=3,
-                        linewidth=0.8,
-                        label=_LABELS[consistency, attack],
-                        clip_on=False,
-                    )
+                    look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 3, "linewidth": 0.8}
+                    label = f"{consistency}; {attack}"
+                    axes.plot(rows["x"], rows["smallest"], label=label, clip_on=False, **look)
             axes.axvline(2 * t - s, color="#7F7F7F", linestyle=":", linewidth=0.9)
             axes.text(2 * t - s + 0.3, 1.01 * s, f"2t − s = {2 * t - s}", fontsize=6.5, va="bottom", ha="center")
             axes.set_title(f"t = {t}" + ("" if 3 * t > 2 * s else " (none: refused)"), pad=12)
@@ -297,15 +272,6 @@ def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def claims_of(table: pd.DataFrame) -> list[Claim | None]:
-    """All claims but the first, which is about other runs than the table.
-
-    Args:
-        table: as `rates` makes it.
-    """
-    return [None, *_rate_claims(table)]
-
-
 def _rate_claims(table: pd.DataFrame) -> list[Claim]:
     at_random, lotto = table[table["selection"] == "random"], table[table["selection"] != "random"]
     beyond = sum(_beyond(row, len(lotto)) for _, row in lotto.iterrows())
@@ -361,6 +327,6 @@ REPRODUCTIONS = (
         "A victim's update under SecAgg with x dishonest participants, and how often Lotto lets there be so many",
         "Jiang et al., Lotto, arXiv 2401.02880, Figure 1a and Corollary 1",
         run_fig1a,
-        claims_of=from_table(claims_of),
+        claims_of=lambda table, seeds: [None, *_rate_claims(table)],  # the first is about other runs
     ),
 )

@@ -6,7 +6,7 @@ import pandas as pd
 from scipy.optimize import brentq
 
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.verdicts import Claim, above
 from analysis.style import one_panel, save
@@ -68,15 +68,6 @@ def _example_claim(table: pd.DataFrame) -> Claim:
         f"700; {at['epsilon_deviation']:.1f} if the deviation fell to 60%, not the variance",
         undetermined="delta, the accounting, and whether shares of noise are meant in variance or deviation",
     )
-
-
-def claims_of(table: pd.DataFrame) -> list[Claim | None]:
-    """The second claim; the first needs every number of dishonest participants, of which the table has every seventh.
-
-    Args:
-        table: as `run_fig1b` shows it.
-    """
-    return [None, _example_claim(table)]
 
 
 def deficits(delta: float) -> pd.DataFrame:
@@ -145,6 +136,6 @@ REPRODUCTIONS = (
         "Privacy deficit when dishonest participants add no noise",
         f"{PAPER}, Figure 1b",
         run_fig1b,
-        claims_of=from_table(claims_of),
+        claims_of=lambda table, seeds: [None, _example_claim(table)],  # the table has every seventh number
     ),
 )

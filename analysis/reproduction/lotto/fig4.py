@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.verdicts import Claim, above, within_factor
 from analysis.style import COLUMN_INCHES, house_style, save
@@ -112,6 +112,6 @@ REPRODUCTIONS = (
         "What population refinement does for the worst client",
         f"{PAPER}, Figure 4",
         run_fig4,
-        claims_of=from_table(claims_of),
+        claims_of=lambda table, seeds: claims_of(table),
     ),
 )

@@ -6,7 +6,7 @@ import pandas as pd
 
 from analysis.bounds.lotto import largest_exclusion
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.verdicts import Claim, equal
 from analysis.style import one_panel, save
@@ -72,6 +72,6 @@ REPRODUCTIONS = (
         "The largest exclusion that keeps a base rate of dishonest clients",
         f"{PAPER}, Figure 5",
         run_fig5,
-        claims_of=from_table(claims_of),
+        claims_of=lambda table, seeds: claims_of(table),
     ),
 )

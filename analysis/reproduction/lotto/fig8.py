@@ -5,8 +5,8 @@ model of that moment; speed is the factor by which a device takes longer than th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,18 +16,10 @@ from matplotlib.figure import Figure
 
 from analysis.marks import marks
 from analysis.reproduction.contract import ReproductionContext, ReproductionResult
-from analysis.reproduction.lotto.heterogeneous_clients import (
-    EXCLUDE,
-    SETTINGS,
-    Setting,
-    experiment,
-    panel_name,
-    panels,
-    remarks,
-)
+from analysis.reproduction.lotto import heterogeneous_clients as clients
 from analysis.reproduction.lotto.published import Application
-from analysis.reproduction.verdicts import Claim, above, between
-from analysis.statistics import Interval, mean_interval
+from analysis.reproduction.verdicts import Claim, above, between, plus_minus
+from analysis.statistics import mean_interval
 from analysis.style import PAGE_INCHES, house_style, save
 from testbed.arrays import Floats
 from testbed.engine.plan import Plan
@@ -36,47 +28,30 @@ from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 
-@dataclass(frozen=True)
-class HeterogeneityScale:
-    """How much is run.
+class HeterogeneityScale(NamedTuple):
+    """How much is run."""
 
-    Attributes:
-        setting: the clients.
-        snapshots: rounds after which everybody's data quality is looked at, ascending.
-        seeds: repetitions; the figure shows the first.
-    """
-
-    setting: Setting
-    snapshots: tuple[int, ...]
-    seeds: int
+    snapshots: tuple[int, ...]  # rounds after which every client's data quality is measured, ascending
+    seeds: int  # repetitions; the figure shows the first
 
 
 SCALES: dict[Application, dict[str, HeterogeneityScale]] = {
-    "FEMNIST": {
-        "small": HeterogeneityScale(SETTINGS["FEMNIST"]["small"], (1, 10, 30), seeds=8),
-        "paper": HeterogeneityScale(SETTINGS["FEMNIST"]["paper"], (1, 10, 50), seeds=3),
-    },
-    "OpenImage": {
-        "small": HeterogeneityScale(SETTINGS["OpenImage"]["small"], (1, 5, 15), seeds=4),
-        "paper": HeterogeneityScale(SETTINGS["OpenImage"]["paper"], (1, 10, 50), seeds=3),
-    },
-    "Reddit": {
-        "small": HeterogeneityScale(SETTINGS["Reddit"]["small"], (1, 5, 15), seeds=4),
-        "paper": HeterogeneityScale(SETTINGS["Reddit"]["paper"], (1, 10, 50), seeds=3),
-    },
+    "FEMNIST": {"small": HeterogeneityScale((1, 10, 30), 8), "paper": HeterogeneityScale((1, 10, 50), 3)},
+    "OpenImage": {"small": HeterogeneityScale((1, 5, 15), 4), "paper": HeterogeneityScale((1, 10, 50), 3)},
+    "Reddit": {"small": HeterogeneityScale((1, 5, 15), 4), "paper": HeterogeneityScale((1, 10, 50), 3)},
 }
 
 
 def run_fig8(application: Application, context: ReproductionContext) -> ReproductionResult:
     """Train with random selection up to each snapshot, and ask every client there."""
-    scale = SCALES[application][context.scale]
-    every = [_look(context, scale, seed) for seed in range(1, scale.seeds + 1)]
+    scale, setting = SCALES[application][context.scale], clients.SETTINGS[application][context.scale]
+    every = [_look(context, setting, scale, seed) for seed in range(1, scale.seeds + 1)]
     return ReproductionResult(
         _table(*every[0]),
-        figures=draw(*every[0], context.out / panel_name("fig8", application)),
+        figures=draw(*every[0], context.out / clients.panel_name("fig8", application)),
         claims=claims(every),
         remarks=[
-            *remarks(scale.setting),
+            *clients.remarks(setting),
             "The paper draws the distributions and states no numbers for them, other than that at most 5% of clients "
             "are among the worst 20% by both measures.",
             f"Table and figure are of the first of {scale.seeds} seeds, claims of all of them.",
@@ -88,12 +63,13 @@ Seen = tuple[dict[int, Floats], Floats]
 """Of one seed: `(n,)` data quality by snapshot, and `(n,)` compute times relative to the fastest."""
 
 
-def _look(context: ReproductionContext, scale: HeterogeneityScale, seed: int) -> Seen:
-    swept = experiment(scale.setting, "fig8", scale.snapshots[-1], {"protocol": "random"}, {"rounds": scale.snapshots})
+def _look(context: ReproductionContext, setting: clients.Setting, scale: HeterogeneityScale, seed: int) -> Seen:
+    snapshots = scale.snapshots
+    swept = clients.experiment(setting, "fig8", snapshots[-1], {"protocol": "random"}, {"rounds": snapshots})
     swept = swept.model_copy(update={"seed": seed})
-    context.progress(f"seed {seed} of {scale.seeds}: data quality of {scale.setting.population} clients")
+    context.progress(f"seed {seed} of {scale.seeds}: data quality of {setting.population} clients")
     runs = context.run_experiment(swept, context.out / "runs" / f"fig8-seed-{seed}")
-    quality = {rounds: qualities(run) for rounds, run in zip(scale.snapshots, runs, strict=True)}
+    quality = {rounds: qualities(run) for rounds, run in zip(snapshots, runs, strict=True)}
     return quality, Plan(_experiment(runs[-1]), 0).speed_factors()
 
 
@@ -140,7 +116,7 @@ def _table(quality: Mapping[int, Floats], factors: Floats) -> pd.DataFrame:
 
 def worst_by_both(quality: Floats, factors: Floats) -> float:
     """Share of clients that are among the worst 20% both by data quality and by speed; 0.04 if these are unrelated."""
-    count = int(EXCLUDE * len(quality))
+    count = int(clients.EXCLUDE * len(quality))
     poor, slow = np.argsort(quality, kind="stable")[:count], np.argsort(-factors, kind="stable")[:count]
     return len(np.intersect1d(poor, slow)) / len(quality)
 
@@ -165,23 +141,18 @@ def claims(every: Sequence[Seen]) -> list[Claim]:
     return [
         Claim(
             "at most 5% of clients are among the worst 20% by speed and by data quality",
-            "; ".join(f"round {at}: {_said(share)}%" for at, share in shares.items()),
+            "; ".join(f"round {at}: {plus_minus(share, '.1f')}%" for at, share in shares.items()),
             [between(f"% of clients, round {at}", share, most=MOST_BY_BOTH) for at, share in shares.items()],
             seeds=len(every),
         ),
         Claim(
             "clients' data differ in quality in every snapshot",
             "90% quantile over 10% quantile: "
-            + "; ".join(f"round {at}: {_said(ratio)}" for at, ratio in spreads.items()),
+            + "; ".join(f"round {at}: {plus_minus(ratio, '.1f')}" for at, ratio in spreads.items()),
             [above(f"ratio of quantiles, round {at}", ratio, DIFFERENT) for at, ratio in spreads.items()],
             seeds=len(every),
         ),
     ]
-
-
-def _said(interval: Interval) -> str:
-    half = float("inf") if interval.half_width is None else interval.half_width
-    return f"{interval.mean:.1f} ± {half:.1f}"
 
 
 def draw(quality: Mapping[int, Floats], factors: Floats, path: Path) -> list[Path]:
@@ -204,7 +175,7 @@ def _cumulative(axes: Axes, values: Floats, *, label: str, color: object) -> Non
     axes.step(np.sort(values), np.arange(1, len(values) + 1) / len(values), where="post", label=label, color=color)
 
 
-REPRODUCTIONS = panels(
+REPRODUCTIONS = clients.panels(
     8,
     "Heterogeneity: clients' data quality over the rounds, and the speed of their devices",
     " and (d)",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,15 +14,7 @@ import pandas as pd
 from analysis.comparison.targets import model_changed
 from analysis.marks import marks
 from analysis.reproduction.contract import ReproductionContext, ReproductionResult
-from analysis.reproduction.lotto.heterogeneous_clients import (
-    EXCLUDE,
-    SETTINGS,
-    Setting,
-    experiment,
-    panel_name,
-    panels,
-    remarks,
-)
+from analysis.reproduction.lotto import heterogeneous_clients as clients
 from analysis.reproduction.lotto.published import Application
 from analysis.reproduction.verdicts import Check, Claim
 from analysis.statistics import Interval, mean_interval
@@ -31,42 +23,24 @@ from testbed.arrays import Floats
 from testbed.records import RunRecords
 
 
-@dataclass(frozen=True)
-class TimeToAccuracyScale:
-    """How much is run.
+class TimeToAccuracyScale(NamedTuple):
+    """How much is run."""
 
-    Attributes:
-        setting: the clients.
-        rounds: of each run.
-        seeds: repetitions.
-        target: accuracy to reach; of words, the perplexity.
-    """
-
-    setting: Setting
-    rounds: int
-    seeds: int
-    target: float
+    rounds: int  # of each run
+    seeds: int  # repetitions
+    target: float  # accuracy to reach; of words, the perplexity
 
 
 SCALES: dict[Application, dict[str, TimeToAccuracyScale]] = {
-    "FEMNIST": {
-        "small": TimeToAccuracyScale(SETTINGS["FEMNIST"]["small"], rounds=30, seeds=8, target=0.7),
-        "paper": TimeToAccuracyScale(SETTINGS["FEMNIST"]["paper"], rounds=50, seeds=3, target=0.85),
-    },
-    "OpenImage": {
-        "small": TimeToAccuracyScale(SETTINGS["OpenImage"]["small"], rounds=30, seeds=3, target=0.2),
-        "paper": TimeToAccuracyScale(SETTINGS["OpenImage"]["paper"], rounds=100, seeds=3, target=0.276),
-    },
-    "Reddit": {
-        "small": TimeToAccuracyScale(SETTINGS["Reddit"]["small"], rounds=20, seeds=6, target=22.0),
-        "paper": TimeToAccuracyScale(SETTINGS["Reddit"]["paper"], rounds=50, seeds=3, target=1010.0),
-    },
+    "FEMNIST": {"small": TimeToAccuracyScale(30, 8, 0.7), "paper": TimeToAccuracyScale(50, 3, 0.85)},
+    "OpenImage": {"small": TimeToAccuracyScale(30, 3, 0.2), "paper": TimeToAccuracyScale(100, 3, 0.276)},
+    "Reddit": {"small": TimeToAccuracyScale(20, 6, 22.0), "paper": TimeToAccuracyScale(50, 3, 1010.0)},
 }
 """At scale small the target is one that the generated task reaches well before the last round under every strategy."""
 
 
 def _lotto(combine: str) -> dict[str, Any]:
-    refine = {"by": ["latency", "loss"], "combine": combine, "exclude": EXCLUDE}
+    refine = {"by": ["latency", "loss"], "combine": combine, "exclude": clients.EXCLUDE}
     return {"protocol": "lotto-client-centric", "refine": refine}
 
 
@@ -101,22 +75,22 @@ TARGETS: dict[Application, str] = {
 
 def run_fig9(application: Application, context: ReproductionContext) -> ReproductionResult:
     """Train with every strategy and every seed; time to the target, and its ratios."""
-    scale = SCALES[application][context.scale]
+    scale, setting = SCALES[application][context.scale], clients.SETTINGS[application][context.scale]
     seeds = list(range(1, scale.seeds + 1))
     runs: dict[str, list[RunRecords]] = {}
     for name, selection in STRATEGIES.items():
         context.progress(f"{name}: {scale.rounds} rounds, {scale.seeds} seeds")
-        swept = experiment(scale.setting, f"fig9, {name}", scale.rounds, selection, {"seed": seeds})
+        swept = clients.experiment(setting, f"fig9, {name}", scale.rounds, selection, {"seed": seeds})
         folder = name.lower().replace(", ", "-")
         runs[name] = context.run_experiment(swept, context.out / "runs" / folder)
     measure = PERPLEXITY if application == "Reddit" else ACCURACY
     times = {name: np.array([time_to(run, scale.target, measure) for run in of_name]) for name, of_name in runs.items()}
     return ReproductionResult(
         _table(application, runs, times, measure),
-        figures=draw(runs, scale.target, measure, context.out / panel_name("fig9", application)),
+        figures=draw(runs, scale.target, measure, context.out / clients.panel_name("fig9", application)),
         claims=claims(application, times),
         remarks=[
-            *remarks(scale.setting),
+            *clients.remarks(setting),
             f"Target: {measure.said(scale.target)} on held-out samples of the generated task; the paper's "
             f"{TARGETS[application]} is of {application}. Times are the first evaluation that meets it, of "
             f"{scale.seeds} seeds, with 95% intervals; speed-ups are of pairs of equal seeds (equal data, devices and "
@@ -268,6 +242,7 @@ def _claims(
         return compare(claim, slower, "Lotto, or", ratio / SPREAD, ratio * SPREAD)
 
     over_rand, over_oort = OVER_RAND[application], OVER_OORT[application]
+    close = "nearly identical" if over_oort == 1 else f"{over_oort:g} times as fast"
     no_faster = [compare("Lotto (and) is not faster than Rand", "Rand", "Lotto, and", -math.inf, 1)]
     return [
         compare("Lotto (or) is faster than Rand", "Rand", "Lotto, or", 1),
@@ -276,12 +251,8 @@ def _claims(
         *(no_faster if application == "FEMNIST" else []),
         compare("or is faster than and", "Lotto, and", "Lotto, or", 1),
         compare("or is faster than joint", "Lotto, joint", "Lotto, or", 1),
-        published(f"Lotto (or) is close to Oort: {_times_oort(over_oort)}", "Oort", over_oort),
+        published(f"Lotto (or) is close to Oort: {close}", "Oort", over_oort),
     ]
-
-
-def _times_oort(ratio: float) -> str:
-    return "nearly identical" if ratio == 1 else f"{ratio:g} times as fast"
 
 
 def draw(runs: Mapping[str, Sequence[RunRecords]], target: float, measure: Measure, path: Path) -> list[Path]:
@@ -309,7 +280,7 @@ def measured_at(run: RunRecords, grid: Floats, measure: Measure) -> Floats:
     return np.where(place >= 0, found[np.maximum(place, 0)], np.nan if measure.least else 0.0)
 
 
-REPRODUCTIONS = panels(
+REPRODUCTIONS = clients.panels(
     9,
     "Time to accuracy or perplexity with informed selection: Rand, Oort, and Lotto's or, and, joint",
     " and section 5.3",

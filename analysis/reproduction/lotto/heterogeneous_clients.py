@@ -12,18 +12,10 @@ from typing import Any
 import pandas as pd
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.experiments import declared
+from analysis.reproduction.lotto import published as paper
 from analysis.reproduction.lotto.overhead import DATASETS, RING_BITS
-from analysis.reproduction.lotto.published import (
-    APPLICATIONS,
-    BATCH_SIZE,
-    EPOCHS,
-    LEARNING_RATES,
-    LINKS,
-    PARAMETERS,
-    Application,
-    derived,
-)
-from analysis.reproduction.pinned import TIME, WORKLOAD
+from analysis.reproduction.lotto.published import Application
 from analysis.reproduction.verdicts import Claim
 from testbed.experiment.schema import Experiment
 
@@ -104,37 +96,35 @@ def experiment(
     """
     application = setting.application
     up_bytes = RING_BITS / 8 if setting.secagg else 4.0
-    implied = derived(application, transfer_bytes=(4 + up_bytes) * PARAMETERS[application])
+    implied = paper.derived(application, transfer_bytes=(4 + up_bytes) * paper.PARAMETERS[application])
     costs = {"train.parameter_example": implied.parameter_example_s}
     aggregation: dict[str, Any] = {"protocol": "plain"}
     if setting.secagg:
         aggregation = {"protocol": "secagg", "threshold": 0.7, "bits": RING_BITS}
         costs["mask.element"] = implied.mask_element_s
-    return Experiment.model_validate(
+    return declared(
+        name,
+        "{seed: 1, workload: {evaluate_every: 1}, time: {deadline_s: 86400.0}}",
         {
-            "name": name,
-            "seed": 1,
             "rounds": rounds,
             "population": setting.population,
             "workload": {
-                **WORKLOAD,
                 "dataset": DATASETS[application],
                 "model": setting.model,
                 "samples_per_client": setting.samples_per_client,
                 "test_samples": setting.test_samples,
-                "epochs": EPOCHS[application],
-                "batch_size": BATCH_SIZE,
-                "learning_rate": LEARNING_RATES[application],
-                "evaluate_every": 1,
+                "epochs": paper.EPOCHS[application],
+                "batch_size": paper.BATCH_SIZE,
+                "learning_rate": paper.LEARNING_RATES[application],
                 **setting.workload,
             },
             "selection": {"participants": setting.participants, **selection},
             "aggregation": aggregation,
-            "links": LINKS,
+            "links": paper.LINKS,
             "devices": {"model": "zipf", "exponent": ZIPF, "fastest": 1.0, "slowest": setting.slowest},
-            "time": {**TIME, "compute": "modelled", "costs": costs, "deadline_s": 86_400.0},
+            "time.costs": costs,
             "sweep": {key: list(values) for key, values in sweep.items()},
-        }
+        },
     )
 
 
@@ -200,5 +190,5 @@ def panels(
             partial(run, application),
             claims_of=None if claims_of is None else partial(claims_of, application),
         )
-        for letter, application in zip("abc", APPLICATIONS, strict=True)
+        for letter, application in zip("abc", paper.APPLICATIONS, strict=True)
     )

@@ -13,7 +13,7 @@ Client-centric Lotto runs as the paper writes it, where participants verify the 
 all candidates, as the testbed's does unless it is told otherwise.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -21,24 +21,9 @@ import pandas as pd
 
 from analysis.comparison.measures import per_round
 from analysis.reproduction.contract import ReproductionContext
-from analysis.reproduction.lotto.published import (
-    APPLICATIONS,
-    BATCH_SIZE,
-    EPOCHS,
-    LEARNING_RATES,
-    LINKS,
-    MB,
-    PARAMETERS,
-    PARTICIPANTS,
-    ROUNDS,
-    SAMPLES,
-    VRF_PROVE_S,
-    VRF_VERIFY_S,
-    Application,
-    Cost,
-    derived,
-)
-from analysis.reproduction.pinned import TIME, WORKLOAD
+from analysis.reproduction.experiments import declared
+from analysis.reproduction.lotto import published as paper
+from analysis.reproduction.lotto.published import Application, Cost
 from analysis.statistics import mean_interval
 from testbed.emulation.compute.cost import REFERENCE_COSTS
 from testbed.experiment.schema import Experiment
@@ -92,13 +77,17 @@ class OverheadScale:
 
 
 SCALES: dict[str, OverheadScale] = {
-    "small": OverheadScale(APPLICATIONS, PARTICIPANTS, {"FEMNIST": 2, "OpenImage": 1, "Reddit": 1}, {100: 4}),
-    "paper": OverheadScale(APPLICATIONS, PARTICIPANTS, ROUNDS),
+    "small": OverheadScale(
+        paper.APPLICATIONS, paper.PARTICIPANTS, {"FEMNIST": 2, "OpenImage": 1, "Reddit": 1}, {100: 4}
+    ),
+    "paper": OverheadScale(paper.APPLICATIONS, paper.PARTICIPANTS, paper.ROUNDS),
 }
 """Of Table 2, by scale."""
 
 INFORMED_SCALES: dict[str, OverheadScale] = {
-    "small": OverheadScale(APPLICATIONS, PARTICIPANTS, {"FEMNIST": 3, "OpenImage": 2, "Reddit": 2}, {100: 5}),
+    "small": OverheadScale(
+        paper.APPLICATIONS, paper.PARTICIPANTS, {"FEMNIST": 3, "OpenImage": 2, "Reddit": 2}, {100: 5}
+    ),
     "paper": SCALES["paper"],
 }
 """Of Table 3: selection is informed from the second round on."""
@@ -120,48 +109,46 @@ def experiment(
     rounds = scale.rounds_of(application, population)
     if training is None:
         training = "real" if (application, costs) == ("FEMNIST", "testbed") else "simulated"
-    return Experiment.model_validate(
+    return declared(
+        f"{application}, {costs}, {population}",
+        """
+        seed: 1
+        workload: {test_samples: 200}
+        aggregation: {protocol: secagg, threshold: 0.7}
+        devices: {model: constant, factor: 1.0}
+        time: {deadline_s: 86400.0}
+        """,
         {
-            "name": f"{application}, {costs}, {population}",
-            "seed": 1,
             "rounds": rounds,
             "population": population,
             "workload": {
-                **WORKLOAD,
                 "dataset": DATASETS[application],
-                "samples_per_client": SAMPLES[application],
+                "samples_per_client": paper.SAMPLES[application],
                 "training": training,
-                "test_samples": 200,
-                "epochs": EPOCHS[application],
-                "batch_size": BATCH_SIZE,
-                "learning_rate": LEARNING_RATES[application],
+                "epochs": paper.EPOCHS[application],
+                "batch_size": paper.BATCH_SIZE,
+                "learning_rate": paper.LEARNING_RATES[application],
                 "evaluate_every": rounds,
                 **scale.workload,
             },
-            "selection": {"participants": scale.participants[population]},
-            "aggregation": {"protocol": "secagg", "threshold": 0.7, "bits": RING_BITS},
-            "links": {**LINKS, "latency_ms": LATENCY_MS},
-            "devices": {"model": "constant", "factor": 1.0},
-            "time": {
-                **TIME,
-                "compute": "modelled",
-                "costs": _costs(costs, application),
-                "deadline_s": 86_400.0,
-                "stage_deadlines": {"lotto/announce": ANNOUNCE_DEADLINE_S},
-            },
+            "selection.participants": scale.participants[population],
+            "aggregation.bits": RING_BITS,
+            "links": {**paper.LINKS, "latency_ms": LATENCY_MS},
+            "time.costs": _costs(costs, application),
+            "time.stage_deadlines": {"lotto/announce": ANNOUNCE_DEADLINE_S},
             "sweep": {"selection": [dict(selection) for selection in selections]},
-        }
+        },
     )
 
 
 def _costs(costs: CostTable, application: Application) -> dict[str, float]:
     if costs == "testbed":
         return {"train.parameter_example": REFERENCE_COSTS["train.parameter_example"] * TRAINING[application]}
-    found = derived(application, transfer_bytes=PARAMETERS[application] * (4 + RING_BITS / 8))
+    found = paper.derived(application, transfer_bytes=paper.PARAMETERS[application] * (4 + RING_BITS / 8))
     return {
-        "vrf.prove": VRF_PROVE_S,
-        "vrf.output": VRF_PROVE_S,  # their code knows the output only by making the proof
-        "vrf.verify": VRF_VERIFY_S,
+        "vrf.prove": paper.VRF_PROVE_S,
+        "vrf.output": paper.VRF_PROVE_S,  # their code knows the output only by making the proof
+        "vrf.verify": paper.VRF_VERIFY_S,
         "mask.element": found.mask_element_s,
         "train.parameter_example": found.parameter_example_s,
     }
@@ -184,7 +171,9 @@ def cost_of(run: RunRecords) -> tuple[Cost, float, str]:
         value = mean_interval(done[column]).mean
         return float("nan") if value is None else value
 
-    cost = Cost(mean("round_s") / 60, mean("client_s") / 60, mean("server_bytes") / MB, mean("client_bytes") / MB)
+    cost = Cost(
+        mean("round_s") / 60, mean("client_s") / 60, mean("server_bytes") / paper.MB, mean("client_bytes") / paper.MB
+    )
     return cost, mean("server_compute_s"), f"{len(done)}/{len(rounds) - len(done)}"
 
 
@@ -197,7 +186,7 @@ def table(
     scale: OverheadScale,
     selections: Mapping[str, Mapping[str, Any]],
     published: Mapping[tuple[Application, int, str], Cost],
-    shown_for: Callable[[Application], Sequence[str]],
+    shown: Mapping[Application, Sequence[str]] = {},
 ) -> pd.DataFrame:
     """Run every cell and set it beside the paper's; the first of `selections` is what the others are compared with.
 
@@ -206,14 +195,14 @@ def table(
         scale: how much.
         selections: by the paper's name of the protocol, the experiments' selection section.
         published: the paper's cells.
-        shown_for: which of the protocols an application's blocks have.
+        shown: the protocols of an application's blocks, where these are not all.
     """
     records = []
     for application in scale.applications:
         for costs in COST_TABLES:
             for population in scale.participants:
                 context.progress(f"{application}, {population} clients, {COST_TABLES[costs]}")
-                names = shown_for(application)
+                names = shown.get(application, list(selections))
                 block = experiment(scale, application, costs, population, [selections[name] for name in names])
                 runs = context.run_experiment(
                     block, context.out / "runs" / f"{application}-{costs}-{population}".lower()

@@ -11,11 +11,11 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.lotto.published import PAPER
-from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Claim, within
-from testbed.experiment.schema import Experiment, validated
+from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -65,30 +65,21 @@ _ORDERS = {(0, 0): "O(1)", (1, 0): "O(n)", (0, 1): "O(s)", (0, 2): "O(s²)", (1,
 
 def experiment(selection: Mapping[str, Any], population: int, participants: int) -> Experiment:
     """Rounds in which hardly anything but selection happens."""
-    return validated(
+    return declared(
+        f"{selection['protocol']}, n = {population}, s = {participants}",
+        """
+        seed: 1
+        workload: {dataset: synthetic-femnist, model: logistic, training: simulated, samples_per_client: 5,
+          test_samples: 100}
+        aggregation: {protocol: plain}
+        time: {costs: {train.parameter_example: 0.0, float.add.element: 0.0}}
+        """,
         {
-            "name": f"{selection['protocol']}, n = {population}, s = {participants}",
-            "seed": 1,
             "rounds": ROUNDS,
             "population": population,
-            "workload": {
-                **WORKLOAD,
-                "dataset": "synthetic-femnist",
-                "model": "logistic",
-                "training": "simulated",
-                "samples_per_client": 5,
-                "test_samples": 100,
-                "evaluate_every": ROUNDS,
-            },
+            "workload.evaluate_every": ROUNDS,
             "selection": {"participants": participants, **selection},
-            "aggregation": {"protocol": "plain"},
-            "time": {
-                **TIME,
-                "compute": "modelled",
-                "costs": {"train.parameter_example": 0.0, "float.add.element": 0.0},
-            },
         },
-        "lotto-table1",
     )
 
 
@@ -183,6 +174,6 @@ REPRODUCTIONS = (
         "How computation and communication grow with n and s",
         f"{PAPER}, Table 1",
         run_table1,
-        claims_of=from_table(claims),
+        claims_of=lambda table, seeds: claims(table),
     ),
 )

@@ -3,12 +3,11 @@
 Jiang et al., arXiv 2401.02880: section 5.2 with random selection, appendix C with informed selection.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.overhead import (
     ANNOUNCE_DEADLINE_S,
     COST_TABLES,
@@ -21,7 +20,7 @@ from analysis.reproduction.lotto.overhead import (
     VERIFIED,
     table,
 )
-from analysis.reproduction.lotto.published import MB, PARAMETERS, TABLE_2, TABLE_3, Application
+from analysis.reproduction.lotto.published import MB, PARAMETERS, TABLE_2, TABLE_3
 from analysis.reproduction.lotto.table_claims import claims_of_table2, claims_of_table3
 
 
@@ -120,15 +119,13 @@ RANDOM_SELECTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def _shown_for(application: Application) -> Sequence[str]:
-    """Silence costs the same in every application: one is enough."""
-    return [name for name in RANDOM_SELECTIONS if name != SILENT or application == "FEMNIST"]
-
-
 def run_table2(context: ReproductionContext) -> ReproductionResult:
     """Run the table at the context's scale."""
     scale = SCALES[context.scale]
-    frame = table(context, scale, RANDOM_SELECTIONS, TABLE_2, _shown_for)
+    shown = {  # silence costs the same in every application: one is enough
+        name: [one for one in RANDOM_SELECTIONS if one != SILENT or name == "FEMNIST"] for name in scale.applications
+    }
+    frame = table(context, scale, RANDOM_SELECTIONS, TABLE_2, shown)
     remarks = [
         f"Rounds of each run: {scale}; the paper: 50 (OpenImage 100). Only completed rounds count; one in which Lotto "
         "found too few candidates is aborted, which the paper does not mention.",
@@ -154,7 +151,7 @@ INFORMED_SELECTIONS: dict[str, dict[str, Any]] = {
 def run_table3(context: ReproductionContext) -> ReproductionResult:
     """Run the table at the context's scale."""
     scale = INFORMED_SCALES[context.scale]
-    frame = table(context, scale, INFORMED_SELECTIONS, TABLE_3, lambda application: list(INFORMED_SELECTIONS))
+    frame = table(context, scale, INFORMED_SELECTIONS, TABLE_3)
     remarks = [
         f"Rounds of each run: {scale}; the paper: 50 (OpenImage 100). Only completed rounds count. In the first round "
         "nothing is known of anybody yet, and nobody is refined away.",
@@ -172,13 +169,13 @@ REPRODUCTIONS = (
         "Time and traffic of a round with random selection: Rand, client-centric and server-centric Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Table 2",
         run_table2,
-        claims_of=from_table(claims_of_table2),
+        claims_of=lambda table, seeds: claims_of_table2(table),
     ),
     Reproduction(
         "lotto-table3",
         "Time and traffic of a round with informed selection: Oort, client-centric and server-centric Lotto",
         "Jiang et al., Lotto, arXiv 2401.02880, Table 3",
         run_table3,
-        claims_of=from_table(claims_of_table3),
+        claims_of=lambda table, seeds: claims_of_table3(table),
     ),
 )

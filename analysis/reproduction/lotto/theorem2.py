@@ -6,7 +6,6 @@ first (`keep-dishonest-candidates`), which is the worst that the theorem allows 
 is neither 0 nor 1, so that some hundred rounds tell.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -21,12 +20,12 @@ from analysis.attacks.outcomes import Attained, attained
 from analysis.bounds.lotto import allowed, expected_share, selection_probability, share_factor
 from analysis.bounds.tails import survival
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
-from analysis.reproduction.pinned import TIME, WORKLOAD
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.verdicts import Check, Claim, equal, within_factor
 from analysis.statistics import Interval, Proportion, mean_interval
 from analysis.style import PAGE_INCHES, house_style, protocol_colours, save
-from testbed.experiment.schema import validated
+from testbed.experiment.schema import Experiment
 
 POPULATION, DISHONEST, PARTICIPANTS, FACTOR, ETA = 100, 10, 10, 1.3, 2.0
 ROUNDS = {"small": 300, "paper": 3000}
@@ -85,31 +84,26 @@ CONDITIONS = (
 )
 
 
-def experiment_of(condition: Condition, rounds: int) -> Any:
-    """The experiment: a small model, no masks, nobody drops out; selection is all that matters."""
+def experiment_of(condition: Condition, rounds: int) -> Experiment:
+    """A small model, no masks, no drop-outs: selection is all that matters."""
     selection: dict[str, Any] = {"protocol": condition.selection, "participants": PARTICIPANTS}
     if condition.minimum is not None:
         selection |= {"over_selection": FACTOR, "min_population": condition.minimum}
-    return validated(
+    return declared(
+        condition.label,
+        """
+        seed: 1
+        workload: {dataset: digits, model: logistic, batch_size: 100}
+        aggregation: {protocol: plain}
+        cluster: {network: in-process}
+        """,
         {
-            "name": condition.label,
-            "seed": 1,
             "rounds": rounds,
             "population": POPULATION,
-            "workload": {
-                **WORKLOAD,
-                "dataset": "digits",
-                "model": "logistic",
-                "batch_size": 100,
-                "evaluate_every": rounds,
-            },
+            "workload.evaluate_every": rounds,
             "selection": selection,
-            "aggregation": {"protocol": "plain"},
-            "time": {**TIME, "compute": "modelled"},
-            "cluster": {"network": "in-process"},
             "adversary": {"dishonest": DISHONEST, "server": list(condition.server)},
         },
-        "lotto-theorem2",
     )
 
 
@@ -132,7 +126,8 @@ def run_theorem2(context: ReproductionContext) -> ReproductionResult:
         "the exact probability for a server that keeps all its candidates.",
         "Intervals are Clopper and Pearson's, of 95% each where nothing else is said.",
     )
-    return ReproductionResult(pd.DataFrame(rows), draw(found, context.out), claims(found, shares), remarks)
+    table = pd.DataFrame(rows)
+    return ReproductionResult(table, draw(found, context.out), claims(table, found, shares), remarks)
 
 
 def _row(condition: Condition, attacked: Attained) -> dict[str, Any]:
@@ -185,10 +180,11 @@ def growth(shares: dict[Condition, Interval]) -> Claim:
     )
 
 
-def claims(found: dict[Condition, Attained], shares: dict[Condition, Interval]) -> list[Claim]:
+def claims(table: pd.DataFrame, found: dict[Condition, Attained], shares: dict[Condition, Interval]) -> list[Claim]:
     """The theorem, its tightness, the expectation, and what it is a protection from.
 
     Args:
+        table: a row for each condition.
         found: what each condition attained.
         shares: dishonest participants over s, mean of completed rounds, by condition.
     """
@@ -200,71 +196,51 @@ def claims(found: dict[Condition, Attained], shares: dict[Condition, Interval]) 
         for most in range(DISHONEST)
         if one.exceeding(most, 1 - 0.05 / compared).low > (condition.bound(most) or 0.0)
     ]
-    most = allowed(POPULATION, DISHONEST, PARTICIPANTS, ETA)
-    tightest = [
-        (condition.selection, one.exceeding(most), condition.bound(most) or 0.0)
-        for condition, one in under_lotto.items()
-        if condition.minimum != POPULATION
-    ]
-    trusted = found[CONDITIONS[1]]
-    rounds = min(one.planned for one in found.values())
+    trusted = found[CONDITIONS[1]].dishonest
     return [
         Claim(
             "Theorem 2: Pr[x/s > eta c/n] <= 1 - BinCDF(floor(eta c s/n); c, p), for each announced round",
             f"of {compared} rates (each variant and n_min, each x), {len(above)} lie above the bound "
             "(with intervals that hold together with 95%)",
             [equal("rates above the bound", float(len(above)), 0)],
-            seeds=rounds,
+            seeds=int(table["rounds"].min()),
         ),
-        _attained(tightest, rounds),
+        _attained(table),
         growth(shares),
-        _chosen_freely(min(trusted.dishonest), max(trusted.dishonest), rounds),
+        _chosen_freely(table, min(trusted), max(trusted)),
     ]
 
 
 def claims_of(table: pd.DataFrame) -> list[Claim | None]:
-    """The second claim, and the last where the mean of x is its maximum, so that all x are the same.
-
-    The others need the number of rounds of every x.
-
-    Args:
-        table: a row for each condition.
-    """
-    rounds = int(table["rounds"].min())
-    understated = table[table["n_min"] == str(POPULATION // 2)]
-    tightest = [
-        (str(row["selection"]), Proportion.of(round(row[_RATE] * row["rounds"]), int(row["rounds"])), row["Theorem 2"])
-        for _, row in understated.iterrows()
-    ]
+    """The claims that need no number of rounds of every x; the last one where the mean of x is its maximum."""
     free = table[table["server"] == "prefer-dishonest"].iloc[0]
     most = int(free["max x"])
-    return [
-        None,
-        _attained(tightest, rounds),
-        None,
-        _chosen_freely(most, most, rounds) if free["mean x"] == most else None,
-    ]
+    return [None, _attained(table), None, _chosen_freely(table, most, most) if free["mean x"] == most else None]
 
 
 _RATE = f"Pr[x/s > {ETA:g} c/n]"
 
 
-def _attained(tightest: Sequence[tuple[str, Proportion, float]], rounds: int) -> Claim:
-    """That the bound is reached: by selection, the rate and the bound."""
+def _attained(table: pd.DataFrame) -> Claim:
+    """The bound is reached where the server understates n."""
+    tightest = [
+        (str(row["selection"]), Proportion.of(round(row[_RATE] * row["rounds"]), int(row["rounds"])), row["Theorem 2"])
+        for _, row in table[table["n_min"] == str(POPULATION // 2)].iterrows()
+    ]
     return Claim(
         "the bound is for a server that keeps all dishonest candidates and understates n down to n_min",
         "; ".join(f"{name}: {_percent(share)}, bound {100 * bound:.1f}%" for name, share, bound in tightest),
         [_attains(name, share, bound) for name, share, bound in tightest],
-        seeds=rounds,
+        seeds=int(table["rounds"].min()),
     )
 
 
-def _chosen_freely(fewest: int, most: int, rounds: int) -> Claim:
+def _chosen_freely(table: pd.DataFrame, fewest: int, most: int) -> Claim:
     return Claim(
         "where the server chooses freely, it can fill the round with its own clients",
         f"random, prefer-dishonest: x = {fewest} to {most} of {PARTICIPANTS}",
         [equal("fewest dishonest participants of a round", fewest, min(PARTICIPANTS, DISHONEST))],
-        seeds=rounds,
+        seeds=int(table["rounds"].min()),
     )
 
 
@@ -332,6 +308,6 @@ REPRODUCTIONS = (
         "The dishonest fraction that a malicious server attains, against Theorem 2's bound",
         "Lotto (arXiv 2401.02880), Theorem 2 in section 3.4; the paper gives no measurement",
         run_theorem2,
-        claims_of=from_table(claims_of),
+        claims_of=lambda table, seeds: claims_of(table),
     ),
 )

@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import binom
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
-from analysis.reproduction.pinned import TIME, WORKLOAD
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.verdicts import Check, Claim, above, equal
 from analysis.statistics import Proportion, mean_interval
 from testbed.arrays import Floats
-from testbed.experiment.schema import validated
+from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 POPULATION, PARTICIPANTS, FACTOR = 100, 10, 1.3
@@ -28,28 +28,23 @@ _VARIANTS = ("lotto-server-centric", "lotto-client-centric")
 _SERVERS: dict[str, list[str]] = {"honest": [], "reserves a place": ["reserve-most-selected"]}
 
 
-def experiment_of(variant: str, server: str, rounds: int, seeds: int) -> Any:
+def experiment_of(variant: str, server: str, rounds: int, seeds: int) -> Experiment:
     """Nobody is dishonest but the server."""
-    return validated(
+    return declared(
+        f"{variant}, {server}",
+        """
+        workload: {dataset: digits, model: logistic, batch_size: 100}
+        aggregation: {protocol: plain}
+        cluster: {network: in-process}
+        """,
         {
-            "name": f"{variant}, {server}",
             "rounds": rounds,
             "population": POPULATION,
-            "workload": {
-                **WORKLOAD,
-                "dataset": "digits",
-                "model": "logistic",
-                "batch_size": 100,
-                "evaluate_every": rounds,
-            },
+            "workload.evaluate_every": rounds,
             "selection": {"protocol": variant, "participants": PARTICIPANTS, "over_selection": FACTOR},
-            "aggregation": {"protocol": "plain"},
-            "time": {**TIME, "compute": "modelled"},
-            "cluster": {"network": "in-process"},
             "adversary": {"dishonest": 0, "server": _SERVERS[server]},
             "sweep": {"seed": list(range(1, seeds + 1))},
         },
-        "lotto-unpredictability",
     )
 
 
@@ -131,15 +126,6 @@ def claims(frame: pd.DataFrame, most: Mapping[tuple[str, str], Floats]) -> list[
     ]
 
 
-def claims_of(frame: pd.DataFrame) -> list[Claim | None]:
-    """All claims but the last, which needs the most participations of each seed.
-
-    Args:
-        frame: a row for each variant and server.
-    """
-    return [*_prediction_claims(frame), None]
-
-
 def _rows(frame: pd.DataFrame) -> "tuple[pd.Series[Any], pd.Series[Any], list[str]]":
     """The rows of a server that predicts and of one that guesses; the most under honest ones, by variant."""
     rows = {(row["selection"], row["server"]): row for _, row in frame.iterrows()}
@@ -174,6 +160,6 @@ REPRODUCTIONS = (
         "How often a server can make one client take part, with and without predicting who will be selected",
         "Lotto (arXiv 2401.02880), section 3.4 and appendix B; the paper gives no measurement",
         run_unpredictability,
-        claims_of=from_table(claims_of),
+        claims_of=lambda table, seeds: [*_prediction_claims(table), None],  # the last needs each seed's
     ),
 )

@@ -19,7 +19,7 @@ from analysis.bounds.lotto import dishonest_fraction_exceeds, secagg_fails, sele
 from analysis.bounds.lotto_rounds import Training, Variant, cost_with_lotto, cost_without_lotto
 from analysis.bounds.tails import log10_survival, survival
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import PAPER
 from analysis.reproduction.verdicts import Claim, above, below, between, within
 from analysis.style import PAGE_INCHES, house_style, one_panel, protocol_colours, save
@@ -109,11 +109,7 @@ def run_fig6(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims_of_fig6(table: pd.DataFrame) -> list[Claim]:
-    """The statements of section 3.6.
-
-    Args:
-        table: as `run_fig6` makes it.
-    """
+    """The statements of section 3.6 (`table`: as `run_fig6` makes it)."""
     theorem, _, corollary, _, _, client_centric, insecure = map(float, table["value"])
     return [
         Claim(
@@ -237,15 +233,6 @@ _FIG10_PAPER: dict[Variant, float] = {"client-centric": 1.8, "server-centric": 2
 """The paper's epsilon at `EXAMPLE_POPULATION`."""
 
 
-def claims_of_fig10(table: pd.DataFrame) -> list[Claim | None]:
-    """The first and the last claim; the second is about further noise multipliers.
-
-    Args:
-        table: as `run_fig10` makes it.
-    """
-    return [_costs_more(table), None, _claimed_dropouts(table)]
-
-
 def _costs_more(table: pd.DataFrame) -> Claim:
     more = table["server-centric"] - table["client-centric"]
     return Claim(
@@ -292,13 +279,13 @@ REPRODUCTIONS = (
         f"{PAPER}, Figure 6",
         run_fig6,
         aliases=("lotto-fig6a", "lotto-fig6b", "lotto-fig6c"),
-        claims_of=from_table(claims_of_fig6),
+        claims_of=lambda table, seeds: claims_of_fig6(table),
     ),
     Reproduction(
         "lotto-fig10",
         "Privacy cost, client-centric against server-centric",
         f"{PAPER}, Figure 10",
         run_fig10,
-        claims_of=from_table(claims_of_fig10),
+        claims_of=lambda table, seeds: [_costs_more(table), None, _claimed_dropouts(table)],
     ),
 )

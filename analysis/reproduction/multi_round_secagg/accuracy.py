@@ -6,7 +6,7 @@ seed, with 95% intervals.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,23 +16,8 @@ from matplotlib.figure import Figure
 
 from analysis.marks import marks
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.multi_round_secagg.published import (
-    COMPARABLE,
-    PARTICIPANTS,
-    PARTITION,
-    RANDOM,
-    SCHEMES,
-    SETTINGS,
-    T3,
-    T4,
-    T6,
-    TABLE_3,
-    TABLE_4,
-    TABLE_5,
-    WEIGHTED,
-    Accuracies,
-    Setting,
-)
+from analysis.reproduction.multi_round_secagg import published as paper
+from analysis.reproduction.multi_round_secagg.published import Accuracies, Setting
 from analysis.reproduction.multi_round_secagg.tasks import Task, scales_of, task_of
 from analysis.reproduction.multi_round_secagg.training import Results, Trained, remarks, train
 from analysis.reproduction.verdicts import Claim, above, between
@@ -51,9 +36,9 @@ def table(results: Results, published: Mapping[str, Accuracies], by_label: bool 
     recall of the label that is recognised least, too.
     """
     rows = []
-    for scheme in SCHEMES:
+    for scheme in paper.SCHEMES:
         row: dict[str, Any] = {"scheme": scheme}
-        for setting in [setting for setting in SETTINGS if setting in results]:
+        for setting in [setting for setting in paper.SETTINGS if setting in results]:
             late = mean_interval(results[setting][scheme].curves.late)
             row |= {f"{setting} %": late.mean, f"{setting} ±": late.half_width}
             if published:
@@ -61,7 +46,7 @@ def table(results: Results, published: Mapping[str, Accuracies], by_label: bool 
             if by_label and setting == "non-IID":
                 worst = mean_interval(results[setting][scheme].worst)
                 row |= {"worst label %": worst.mean, "worst label ±": worst.half_width}
-        for setting in [setting for setting in SETTINGS if setting in results]:
+        for setting in [setting for setting in paper.SETTINGS if setting in results]:
             row |= _metrics(setting, results[setting][scheme])
         rows.append(row)
     return pd.DataFrame.from_records(rows)
@@ -86,15 +71,15 @@ def claims(late: Mapping[Setting, Late]) -> list[Claim]:
     if "IID" in late:
         found += [
             _worst("IID", late["IID"]),
-            _comparable("IID", late["IID"], WEIGHTED),
-            _comparable("IID", late["IID"], RANDOM),
+            _comparable("IID", late["IID"], paper.WEIGHTED),
+            _comparable("IID", late["IID"], paper.RANDOM),
         ]
     if "non-IID" in late:
         found += [
             _worst("non-IID", late["non-IID"]),
-            _comparable("non-IID", late["non-IID"], WEIGHTED),
-            _better(late["non-IID"], [T3, T4], "T = 3 and T = 4 are better than random (non-IID)"),
-            _better(late["non-IID"], [WEIGHTED], "weighted random is better than random (non-IID)"),
+            _comparable("non-IID", late["non-IID"], paper.WEIGHTED),
+            _better(late["non-IID"], [paper.T3, paper.T4], "T = 3 and T = 4 are better than random (non-IID)"),
+            _better(late["non-IID"], [paper.WEIGHTED], "weighted random is better than random (non-IID)"),
         ]
     return found
 
@@ -112,7 +97,7 @@ def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int)
             f"{row['scheme']} {row[f'{setting} %']:.1f} ({published[row['scheme']].of(setting):.1f})"
             for _, row in frame.iterrows()
         ]
-        for setting in SETTINGS
+        for setting in paper.SETTINGS
         if f"{setting} %" in frame
     }
     return Claim(
@@ -131,7 +116,7 @@ def claims_of(published: Mapping[str, Accuracies], frame: pd.DataFrame, seeds: i
         frame: as `table` makes it.
         seeds: of each accuracy.
     """
-    differences = sum(_DIFFERENCES[setting] for setting in SETTINGS if f"{setting} %" in frame)
+    differences = sum(_DIFFERENCES[setting] for setting in paper.SETTINGS if f"{setting} %" in frame)
     return [*[None] * differences, levels(frame, published, seeds)]
 
 
@@ -150,10 +135,10 @@ def ablation_claims(population: int, participants: int, schemes: Mapping[str, Tr
     """
     late = {name: one.curves.late for name, one in schemes.items()}
     where = f"N = {population}, K = {participants}"
-    found = [_worst(where, late), _comparable(where, late, RANDOM), _comparable(where, late, WEIGHTED)]
-    if participants > PARTICIPANTS:
-        curves = schemes[PARTITION].curves
-        done = 1 - schemes[PARTITION].skipped / curves.total
+    found = [_worst(where, late), _comparable(where, late, paper.RANDOM), _comparable(where, late, paper.WEIGHTED)]
+    if participants > paper.PARTICIPANTS:
+        curves = schemes[paper.PARTITION].curves
+        done = 1 - schemes[paper.PARTITION].skipped / curves.total
         start, end = curves.accuracy[:, 0].mean(), curves.late.mean()
         found.append(
             Claim(
@@ -181,7 +166,11 @@ def _points(found: Mapping[str, Interval]) -> str:
 
 
 def _worst(where: str, late: Late) -> Claim:
-    others = {scheme: difference(values, late[PARTITION]) for scheme, values in late.items() if scheme != PARTITION}
+    others = {
+        scheme: difference(values, late[paper.PARTITION])
+        for scheme, values in late.items()
+        if scheme != paper.PARTITION
+    }
     nearest = min(others, key=lambda scheme: others[scheme].mean or 0.0)
     return Claim(
         f"partition is worst ({where})",
@@ -192,36 +181,36 @@ def _worst(where: str, late: Late) -> Claim:
 
 
 def _comparable(where: str, late: Late, baseline: str) -> Claim:
-    found = {scheme: difference(late[scheme], late[baseline]) for scheme in (T4, T3)}
+    found = {scheme: difference(late[scheme], late[baseline]) for scheme in (paper.T4, paper.T3)}
     return Claim(
         f"T = 3 and T = 4 are comparable to {_PLAIN[baseline]} ({where})",
         _points(found),
-        [between("points of difference", interval, -COMPARABLE, COMPARABLE) for interval in found.values()],
+        [between("points of difference", interval, -paper.COMPARABLE, paper.COMPARABLE) for interval in found.values()],
         seeds=_seeds(late),
     )
 
 
 def _better(late: Late, schemes: Sequence[str], claim: str) -> Claim:
-    found = {scheme: difference(late[scheme], late[RANDOM]) for scheme in schemes}
+    found = {scheme: difference(late[scheme], late[paper.RANDOM]) for scheme in schemes}
     return Claim(
         claim, _points(found), [above("points over random", one) for one in found.values()], seeds=_seeds(late)
     )
 
 
 def _seeds(late: Late) -> int:
-    return len(late[RANDOM])
+    return len(late[paper.RANDOM])
 
 
-_PLAIN = {WEIGHTED: "weighted random", RANDOM: "random"}
+_PLAIN = {paper.WEIGHTED: "weighted random", paper.RANDOM: "random"}
 
 
 _LOOKS = {
-    RANDOM: ("#000000", "-"),
-    WEIGHTED: ("#CC79A7", "--"),
-    PARTITION: ("#E69F00", "-"),
-    T6: ("#56B4E9", "-"),
-    T4: ("#009E73", "--"),
-    T3: ("#0072B2", "-"),
+    paper.RANDOM: ("#000000", "-"),
+    paper.WEIGHTED: ("#CC79A7", "--"),
+    paper.PARTITION: ("#E69F00", "-"),
+    paper.T6: ("#56B4E9", "-"),
+    paper.T4: ("#009E73", "--"),
+    paper.T3: ("#0072B2", "-"),
 }
 """Colour (that of the protocol in other figures; T by shade) and line."""
 
@@ -259,33 +248,25 @@ def draw(panels: Mapping[str, Mapping[str, Trained]], path: Path) -> list[Path]:
         return save(figure, path, marks(figure))
 
 
-@dataclass(frozen=True)
-class _Figure:
-    """A figure of two panels and its table.
+def run_training(
+    name: str, letters: str, published: Mapping[str, Accuracies], context: ReproductionContext
+) -> ReproductionResult:
+    """Train with every scheme, setting and seed.
 
-    Attributes:
-        name: of the reproduction.
-        panels: the letters of its panels.
-        published: the table.
+    Args:
+        name: of the figure.
+        letters: of its panels.
+        published: the table of its last accuracies.
+        context: where and how to run.
     """
-
-    name: str
-    panels: str
-    published: Mapping[str, Accuracies]
-
-
-def run_training(figure: _Figure, context: ReproductionContext) -> ReproductionResult:
-    """Train with every scheme, setting and seed."""
-    task = _task(figure.name, context)
+    task = _task(name, context)
     results, rates = train(context, task)
-    panels = {
-        f"({letter}) {setting}": results[setting] for letter, setting in zip(figure.panels, results, strict=False)
-    }
-    frame = table(results, figure.published, task.by_label)
+    panels = {f"({letter}) {setting}": results[setting] for letter, setting in zip(letters, results, strict=False)}
+    frame = table(results, published, task.by_label)
     return ReproductionResult(
         frame,
-        figures=draw(panels, context.out / figure.name),
-        claims=[*claims(late_of(results)), levels(frame, figure.published, task.seeds)],
+        figures=draw(panels, context.out / name),
+        claims=[*claims(late_of(results)), levels(frame, published, task.seeds)],
         remarks=remarks(task, rates),
     )
 
@@ -329,38 +310,43 @@ def run_fig9(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def _reproduction(figure: _Figure, table_name: str, title: str, source: str, data_files: str) -> Reproduction:
+def _reproduction(
+    figure: str, letters: str, published: Mapping[str, Accuracies], title: str, source: str, data_files: str
+) -> Reproduction:
     return Reproduction(
-        figure.name,
+        figure,
         title,
         f"So et al., Multi-RoundSecAgg, arXiv 2106.03328, {source}",
-        partial(run_training, figure),
-        aliases=(table_name,),
+        partial(run_training, figure, letters, published),
+        aliases=(f"multiround-table{source[-1]}",),
         data_files=data_files,
-        scales=scales_of(figure.name),
+        scales=scales_of(figure),
         takes_seeds=True,
-        claims_of=partial(claims_of, figure.published),
+        claims_of=partial(claims_of, published),
     )
 
 
 REPRODUCTIONS = (
     _reproduction(
-        _Figure("multiround-fig5", "bc", TABLE_3),
-        "multiround-table3",
+        "multiround-fig5",
+        "bc",
+        paper.TABLE_3,
         "Accuracy of six selections over the rounds, CIFAR-100, IID and Dirichlet",
         "Figure 5 (b, c) and Table 3",
         "CIFAR-100, python or binary version",
     ),
     _reproduction(
-        _Figure("multiround-fig7", "ab", TABLE_5),
-        "multiround-table5",
+        "multiround-fig7",
+        "ab",
+        paper.TABLE_5,
         "Accuracy of six selections over the rounds, MNIST, IID and one label per client",
         "Figure 7 and Table 5",
         "MNIST's idx files (all four, or the test files alone)",
     ),
     _reproduction(
-        _Figure("multiround-fig8", "ab", TABLE_4),
-        "multiround-table4",
+        "multiround-fig8",
+        "ab",
+        paper.TABLE_4,
         "Accuracy of six selections over the rounds, CIFAR-10, IID and one label per client besides shared data",
         "Figure 8 and Table 4",
         "CIFAR-10, python or binary version",

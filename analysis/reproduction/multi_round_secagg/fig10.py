@@ -16,8 +16,8 @@ import pandas as pd
 from analysis.attacks.reconstruction import Reconstruction, histogram, reconstruct
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.multi_round_secagg.published import DECAY, MILESTONES
-from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.verdicts import Claim, above, equal, within_factor
 from analysis.statistics import mean_interval
 from testbed.arrays import Floats
@@ -96,25 +96,23 @@ def experiment(scale: LeastSquaresScale, rate: str, seeds: int, data: Path | Non
     """Both selections with every seed; the sums of the longest window are recorded."""
     keys, before = scale.rates[rate]
     last = before + WINDOWS[-1]
-    workload = {**WORKLOAD, **scale.workload, **keys, "momentum": 0.0, "evaluate_every": last}
+    workload = {**scale.workload, **keys, "momentum": 0.0, "evaluate_every": last}
     if workload["dataset"] == "cifar10":
         workload |= {"dataset": "synthetic-cifar10"} if data is None else {"path": str(data)}
-    return Experiment.model_validate(
+    return declared(
+        f"multiround-fig10, {rate}",
+        "{aggregation: {protocol: plain}, cluster: {network: in-process}}",
         {
-            "name": f"multiround-fig10, {rate}",
             "rounds": last,
             "population": POPULATION,
             "workload": workload,
-            "selection": {"participants": PARTICIPANTS},
-            "aggregation": {"protocol": "plain"},
-            "time": {**TIME, "compute": "modelled"},
-            "cluster": {"network": "in-process"},
-            "records": {"aggregates": [before + 1, last]},
+            "selection.participants": PARTICIPANTS,
+            "records.aggregates": [before + 1, last],
             "sweep": {
                 "selection": [{"protocol": "random"}, {"protocol": "batch-partition", "privacy": PRIVACY}],
                 "seed": list(range(1, seeds + 1)),
             },
-        }
+        },
     )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.pinned import TIME, WORKLOAD
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.verdicts import Claim, above
 from analysis.statistics import mean_interval
 from analysis.style import house_style, save
@@ -45,36 +45,27 @@ SCALES = {"small": InversionScale(8, 400, 2), "paper": InversionScale(40, 4000, 
 
 def experiment(dataset: str, data: Any = None) -> Experiment:
     """One image a client and one step a round, so that an update is a gradient; SecAgg hides all but the sums."""
-    source = {} if data is None else {"path": str(data)}
-    return Experiment.model_validate(
+    return declared(
+        f"multiround-fig11, {dataset}",
+        """
+        seed: 1
+        workload: {model: mlp, samples_per_client: 1, batch_size: 1, momentum: 0.0, learning_rate: 0.0005}
+        aggregation: {protocol: secagg, clip: 0.01, threshold: 5}
+        cluster: {network: in-process}
+        records: {aggregates: all}
+        """,
         {
-            "name": f"multiround-fig11, {dataset}",
-            "seed": 1,
             "rounds": ROUNDS,
             "population": POPULATION,
-            "workload": {
-                **WORKLOAD,
-                "dataset": dataset,
-                "model": "mlp",
-                "samples_per_client": 1,
-                "batch_size": 1,
-                "momentum": 0.0,
-                "learning_rate": 0.0005,
-                "evaluate_every": ROUNDS,
-                **source,
-            },
-            "selection": {"participants": PARTICIPANTS},
-            "aggregation": {"protocol": "secagg", "clip": 0.01, "threshold": 5},
-            "time": {**TIME, "compute": "modelled"},
-            "cluster": {"network": "in-process"},
-            "records": {"aggregates": "all"},
+            "workload": {"dataset": dataset, "evaluate_every": ROUNDS, **({} if data is None else {"path": str(data)})},
+            "selection.participants": PARTICIPANTS,
             "sweep": {
                 "selection": [
                     {"protocol": "random"},
                     *({"protocol": "batch-partition", "privacy": privacy} for privacy in PRIVACIES[1:]),
                 ]
             },
-        }
+        },
     )
 
 

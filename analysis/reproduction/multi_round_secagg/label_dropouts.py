@@ -17,7 +17,7 @@ from analysis.reproduction.multi_round_secagg.published import COMPARABLE, RANDO
 from analysis.reproduction.multi_round_secagg.tasks import DIGITS, MNIST, MNIST_SMALL, Task
 from analysis.reproduction.multi_round_secagg.training import experiment
 from analysis.reproduction.training_runs import AccuracyCurves, describe_data, late_recalls
-from analysis.reproduction.verdicts import Check, Claim, above, within
+from analysis.reproduction.verdicts import Check, Claim, above, plus_minus, within
 from analysis.statistics import Interval, interval_of, mean_interval
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
@@ -189,10 +189,7 @@ def _claim(claim: str, frame: pd.DataFrame, what: str, seeds: int, judged: Calla
     gaps = {
         (row["rate"], row["last layer"]): interval_of(row[heading], row[f"± {heading}"]) for _, row in frame.iterrows()
     }
-    said = "; ".join(
-        f"{rate}, {layer}: {gap.mean:+.2f} ± {float('inf') if gap.half_width is None else gap.half_width:.2f}"
-        for (rate, layer), gap in gaps.items()
-    )
+    said = "; ".join(f"{rate}, {layer}: {plus_minus(gap, '+.2f')}" for (rate, layer), gap in gaps.items())
     checks = [judged("points of weighted over random", gap) for gap in gaps.values()]
     return Claim(claim, said, checks, seeds=seeds)
 

@@ -8,21 +8,14 @@ from math import exp, lgamma
 import pandas as pd
 
 from analysis.bounds.batch_partition import family_size
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
-from analysis.reproduction.multi_round_secagg.published import (
-    PAPER,
-    PARTICIPANTS,
-    PARTITION,
-    POPULATION,
-    RANDOM,
-    WEIGHTED,
-)
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.multi_round_secagg import published as paper
 from analysis.reproduction.verdicts import Claim, equal, within_factor
 
 TABLE_1 = {
-    RANDOM: (1, "~10^16"),
-    WEIGHTED: (1, "~10^16"),
-    PARTITION: (12, "10"),
+    paper.RANDOM: (1, "~10^16"),
+    paper.WEIGHTED: (1, "~10^16"),
+    paper.PARTITION: (12, "10"),
     "batch-partition, T = 6": (6, "190"),
     "batch-partition, T = 4": (4, "4060"),
     "batch-partition, T = 3": (3, "91389"),
@@ -37,7 +30,7 @@ def _in_floats(count: int, chosen: int) -> float:
 
 def run_table1(context: ReproductionContext) -> ReproductionResult:
     """Exact integers beside the paper's."""
-    sizes = {name: family_size(POPULATION, PARTICIPANTS, privacy) for name, (privacy, _) in TABLE_1.items()}
+    sizes = {name: family_size(paper.POPULATION, paper.PARTICIPANTS, privacy) for name, (privacy, _) in TABLE_1.items()}
     rows = [
         {"scheme": name, "T": privacy, "family size": sizes[name], "family size (paper)": printed}
         for name, (privacy, printed) in TABLE_1.items()
@@ -51,23 +44,19 @@ def run_table1(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Compare the family sizes with the printed ones.
-
-    Args:
-        table: a row for each scheme, as `run_table1` makes it.
-    """
+    """Compare the family sizes with the printed ones (`table`: a row for each scheme, as `run_table1` makes it)."""
     sizes = {str(row["scheme"]): int(row["family size"]) for _, row in table.iterrows()}
     three = sizes["batch-partition, T = 3"]
     return [
         Claim(
             "random selection has about 10^16 sets",
-            f"C(120, 12) = {sizes[RANDOM]:,} = {sizes[RANDOM]:.2e}",
-            [within_factor("sets", float(sizes[RANDOM]), 1e16, 2)],
+            f"C(120, 12) = {sizes[paper.RANDOM]:,} = {sizes[paper.RANDOM]:.2e}",
+            [within_factor("sets", float(sizes[paper.RANDOM]), 1e16, 2)],
         ),
         *(
             Claim(f"{name} has {printed} sets", f"{sizes[name]}", [equal("sets", float(sizes[name]), float(printed))])
             for name, (_, printed) in TABLE_1.items()
-            if name in (PARTITION, "batch-partition, T = 6", "batch-partition, T = 4")
+            if name in (paper.PARTITION, "batch-partition, T = 6", "batch-partition, T = 4")
         ),
         Claim(
             "T = 3 has 91389 sets",
@@ -82,8 +71,8 @@ REPRODUCTIONS = (
     Reproduction(
         "multiround-table1",
         "The number of sets each scheme can choose",
-        f"{PAPER}, Table 1",
+        f"{paper.PAPER}, Table 1",
         run_table1,
-        claims_of=from_table(claims),
+        claims_of=lambda table, seeds: claims(table),
     ),
 )

@@ -240,8 +240,9 @@ def task_of(name: str, scale: Scale, data: Path | None) -> Task:
     task = {"small": tasks.small, "real": tasks.real, "paper": tasks.paper}[scale]
     assert task is not None
     if data is not None:
-        lacks_training_files = task is MNIST_SMALL and not _has_training_files(data)
-        return _reading(MNIST_TEST_FILES if lacks_training_files else task, data)
+        if task is MNIST_SMALL and not _has_training_files(data):
+            task = MNIST_TEST_FILES
+        return replace(task, workload={**task.workload, "path": str(data)})
     if scale == "small":
         return tasks.built_in
     raise ExperimentError(
@@ -252,7 +253,3 @@ def task_of(name: str, scale: Scale, data: Path | None) -> Task:
 
 def _has_training_files(data: Path) -> bool:
     return any(True for folder in ("", "MNIST/raw", "raw") for _ in (data / folder).glob("train-images-idx3-ubyte*"))
-
-
-def _reading(task: Task, data: Path) -> Task:
-    return replace(task, workload={**task.workload, "path": str(data)})

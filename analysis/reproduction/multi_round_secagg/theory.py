@@ -13,7 +13,7 @@ from analysis.attacks.reconstruction import spanned
 from analysis.bounds.batch_partition import average_cardinality, rounds_until_full_rank, uniform_round
 from analysis.bounds.convergence import Problem, printed, repaired
 from analysis.multi_round.participation import strong_privacy
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.multi_round_secagg.families import best_groups
 from analysis.reproduction.multi_round_secagg.published import PAPER, PARTICIPANTS, POPULATION
 from analysis.reproduction.verdicts import Claim, above, between, equal
@@ -54,23 +54,12 @@ def run_theory(context: ReproductionContext) -> ReproductionResult:
 
 
 def claims_of(table: pd.DataFrame) -> list[Claim | None]:
-    """The two claims about the table's variances, at their places among all; the others need more than it.
-
-    Args:
-        table: as `_variances` makes it.
-    """
+    """The claims about variances, from `_variances`, at their places among all."""
     over_single, over_beta = (
         dict(zip(table["T"].astype(str), table[name].astype(float), strict=True))
         for name in ("variance over single users'", "over beta's")
     )
-    found: list[Claim | None] = [None] * _CLAIMS
-    found[_BETA_CLAIM] = _beta_claim(over_beta)
-    found[_BATCHES_CLAIM] = _batches_claim(over_single)
-    return found
-
-
-_CLAIMS, _BETA_CLAIM, _BATCHES_CLAIM = 13, 4, 11
-"""The number of claims, and the places of the two that the table gives."""
+    return [*[None] * 4, _beta_claim(over_beta), *[None] * 6, _batches_claim(over_single), None]
 
 
 # -- appendix C, Remark 6 -------------------------------------------------------------------------------------------
@@ -341,6 +330,6 @@ REPRODUCTIONS = (
         "Theorems 2 and 3, appendices C and I, and equation (5), as numbers",
         f"{PAPER}, Theorems 2 and 3, Remarks 6 and 7, appendices C, H.1 and I; first version, equation (5)",
         run_theory,
-        claims_of=from_table(claims_of),
+        claims_of=lambda table, seeds: claims_of(table),
     ),
 )

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from analysis.reproduction.contract import ReproductionContext
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.multi_round_secagg.published import RANDOM, SCHEMES, SEEDS, SETTINGS, UNAVAILABLE, Setting
 from analysis.reproduction.multi_round_secagg.tasks import Task
-from analysis.reproduction.pinned import TIME, WORKLOAD
 from analysis.reproduction.training_runs import AccuracyCurves, best_of, describe_data, late_recalls, runs_by_scheme
 from testbed.arrays import Floats, Ids
 from testbed.errors import RunError
@@ -79,28 +79,18 @@ def experiment(
         availability = {"model": "label-dependent", "lowest": UNAVAILABLE[0], "highest": UNAVAILABLE[-1]}
     else:
         availability["unavailable"] = dropout_probabilities(task.population, seed)
-    return Experiment.model_validate(
+    return declared(
+        f"{setting}, seed {seed}",
+        "{workload: {momentum: 0.0}, aggregation: {protocol: plain}, time: {deadline_s: 86400.0}}",
         {
-            "name": f"{setting}, seed {seed}",
             "seed": seed,
             "rounds": task.rounds,
             "population": task.population,
-            "workload": {
-                **WORKLOAD,
-                "momentum": 0.0,
-                "evaluate_every": task.evaluate_every,
-                **task.workload,
-                **task.settings[setting],
-            },
-            "selection": {"participants": task.participants},
-            "aggregation": {"protocol": "plain"},
+            "workload": {"evaluate_every": task.evaluate_every, **task.workload, **task.settings[setting]},
+            "selection.participants": task.participants,
             "availability": availability,
-            "time": {**TIME, "compute": "modelled", "deadline_s": 86_400.0},
-            "sweep": {
-                "workload.learning_rate": list(rates),
-                "selection": [dict(selection) for selection in selections],
-            },
-        }
+            "sweep": {"workload.learning_rate": list(rates), "selection": [dict(one) for one in selections]},
+        },
     )
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from analysis.attacks.reconstruction import errors, estimates, histogram, view
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.pinned import TIME, WORKLOAD
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.verdicts import Claim, below, equal, within_factor
 from analysis.statistics import mean_interval
 from testbed.arrays import Floats
@@ -61,25 +61,22 @@ def scale_of(context: ReproductionContext) -> ModelScale:
 def experiment(scale: ModelScale, seeds: int) -> Experiment:
     """Random selection, IID, everybody available; the window's sums are recorded."""
     last = BEFORE + WINDOWS[-1]
-    return Experiment.model_validate(
+    return declared(
+        "multiround-v1-fig8",
+        """
+        workload: {momentum: 0.0, partition: {scheme: iid}}
+        selection: {protocol: random}
+        aggregation: {protocol: plain}
+        cluster: {network: in-process}
+        """,
         {
-            "name": "multiround-v1-fig8",
             "rounds": last,
             "population": POPULATION,
-            "workload": {
-                **WORKLOAD,
-                **scale.workload,
-                "momentum": 0.0,
-                "partition": {"scheme": "iid"},
-                "evaluate_every": last,
-            },
-            "selection": {"protocol": "random", "participants": PARTICIPANTS},
-            "aggregation": {"protocol": "plain"},
-            "time": {**TIME, "compute": "modelled"},
-            "cluster": {"network": "in-process"},
-            "records": {"aggregates": [BEFORE + 1, last]},
+            "workload": {**scale.workload, "evaluate_every": last},
+            "selection.participants": PARTICIPANTS,
+            "records.aggregates": [BEFORE + 1, last],
             "sweep": {"seed": list(range(1, seeds + 1))},
-        }
+        },
     )
 
 

@@ -30,7 +30,7 @@ from analysis.bounds.random_participation import (
 )
 from analysis.marks import marks
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.pinned import TIME, WORKLOAD
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.random_participation.published import (
     DELTA,
     EPSILON,
@@ -102,28 +102,26 @@ def experiment(title: str, task: TrainingTask, schemes: Sequence[tuple[float, fl
         {"clip": 1.0 if sigma else "none", "sigma": sigma, "learning_rate": learning_rate}
         for sigma, learning_rate in schemes
     ]
-    return Experiment.model_validate(
+    return declared(
+        f"{title}, seed {seed}",
+        """
+        selection: {protocol: bernoulli}
+        aggregation: {protocol: dp-sgd-random-participation, momentum: 0.9, sigma: 0.0}
+        time: {deadline_s: 86400.0}
+        """,
         {
-            "name": f"{title}, seed {seed}",
             "seed": seed,
             "rounds": task.rounds,
             "population": task.population,
             "workload": {
-                **WORKLOAD,
                 **task.workload,
                 "samples_per_client": task.who.local_samples,
                 "evaluate_every": max(1, task.rounds // task.evaluations),
             },
-            "selection": {"protocol": "bernoulli", "client_rate": task.who.client_rate},
-            "aggregation": {
-                "protocol": "dp-sgd-random-participation",
-                "sample_rate": task.who.sample_rate,
-                "momentum": 0.9,
-                "sigma": 0.0,
-            },
-            "time": {**TIME, "compute": "modelled", "deadline_s": 86_400.0},
+            "selection.client_rate": task.who.client_rate,
+            "aggregation.sample_rate": task.who.sample_rate,
             "sweep": {"aggregation": points},
-        }
+        },
     )
 
 
@@ -241,17 +239,6 @@ def accuracy_claims(scenario: Scenario, results: Mapping[str, AccuracyCurves]) -
     return found
 
 
-def claims_of(scenario: Scenario, frame: pd.DataFrame, seeds: int) -> list[Claim | None]:
-    """The claim about privacy; those about accuracies need them by seed.
-
-    Args:
-        scenario: of the table.
-        frame: as `table` makes it.
-        seeds: of each accuracy; not needed.
-    """
-    return [None, None, None, privacy_claim(scenario, frame)]
-
-
 def privacy_claim(scenario: Scenario, frame: pd.DataFrame) -> Claim:
     """Claims on the guarantee of the proposed scheme's noise.
 
@@ -311,7 +298,7 @@ def _reproduction(scenario: Scenario, figure: str) -> Reproduction:
         data_files="EMNIST ByClass, idx files; --scale real: MNIST, too",
         scales=("small", "real", "paper"),
         takes_seeds=True,
-        claims_of=partial(claims_of, scenario),
+        claims_of=lambda table, seeds: [None, None, None, privacy_claim(scenario, table)],  # others need each seed's
     )
 
 

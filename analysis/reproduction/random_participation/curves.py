@@ -23,7 +23,7 @@ from analysis.bounds.random_participation import (
     weak_client_sampling,
 )
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.random_participation.published import PAPER
 from analysis.reproduction.verdicts import Claim, above, between
 from analysis.style import one_panel, save
@@ -347,6 +347,6 @@ REPRODUCTIONS = (
     ),
     Reproduction(
         "random-participation-fig5", "Client sampling against local sampling", f"{PAPER}, Figure 5", run_fig5,
-        claims_of=from_table(claims_of_fig5),
+        claims_of=lambda table, seeds: claims_of_fig5(table),
     ),
 )  # fmt: skip

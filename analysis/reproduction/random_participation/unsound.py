@@ -2,9 +2,11 @@
 they lose by integration, and by attacks that are carried out, on simulated rounds and on the models of a federation.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,7 +25,7 @@ from analysis.bounds.random_participation import (
     weak_client_sampling,
 )
 from analysis.marks import marks
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.random_participation.published import (
     DELTA,
     EPSILON,
@@ -49,6 +51,8 @@ SIGMA_MARGIN = 0.005
 """Of a published sigma: it has three or four digits, and the paper does not say to what accuracy it was solved for."""
 
 _SEED = 2205
+
+Guarantee = TypeVar("Guarantee", Claim, None)
 
 
 @dataclass(frozen=True)
@@ -82,17 +86,11 @@ def run_unsound(context: ReproductionContext) -> ReproductionResult:
     """Theorem 4.1's numbers beside what two data sets lose at the published noise."""
     found = [_found(scenario, context) for scenario in SCENARIOS]
     federated = _federated(context)
-    parts = [_rows(one) for one in found]
-    both = list(zip(SCENARIOS, parts, strict=True))
+    table = pd.concat([_rows(one) for one in found], ignore_index=True)
     return ReproductionResult(
-        pd.concat(parts, ignore_index=True),
+        table,
         figures=_draw_unsound(context.out),
-        claims=[
-            *(claim for scenario, rows in both for claim in sigma_claims(scenario, rows)),
-            *(guarantee_claim(one) for one in found),
-            federated_claim(federated),
-            *(formula_claim(scenario, rows) for scenario, rows in both),
-        ],
+        claims=claims(table, [*(guarantee_claim(one) for one in found), federated_claim(federated)]),
         remarks=[
             "Theorem 4.1 is not a bound: at the noise that the paper computes from it for delta = 1e-6, two "
             f"neighbouring data sets have delta = {found[0].delta(orthogonal_pair):.2g} (integrated and sampled). The "
@@ -162,16 +160,16 @@ def _rows(one: Found) -> pd.DataFrame:
     )
 
 
-def claims_of(table: pd.DataFrame) -> list[Claim | None]:
-    """The claims about sigmas and formulas; those about guarantees need the attacks.
+def claims(table: pd.DataFrame, guarantees: Sequence[Guarantee]) -> list[Claim | Guarantee]:
+    """The claims about sigmas, guarantees and formulas.
 
     Args:
         table: the rows of each scenario, as `_rows` makes them.
+        guarantees: what the attacks came to; None for each where they are not kept.
     """
-    parts = [table[table["scenario"] == scenario.title] for scenario in SCENARIOS]
-    both = list(zip(SCENARIOS, parts, strict=True))
+    both = [(scenario, table[table["scenario"] == scenario.title]) for scenario in SCENARIOS]
     sigmas = [claim for scenario, rows in both for claim in sigma_claims(scenario, rows)]
-    return [*sigmas, *[None] * len(SCENARIOS), None, *(formula_claim(scenario, rows) for scenario, rows in both)]
+    return [*sigmas, *guarantees, *(formula_claim(scenario, rows) for scenario, rows in both)]
 
 
 def sigma_claims(scenario: Scenario, rows: pd.DataFrame) -> list[Claim]:
@@ -286,6 +284,6 @@ REPRODUCTIONS = (
         "Random participation: whether Theorem 4.1 is a bound, integrated and attacked",
         f"{PAPER}, Theorem 4.1 and section 6",
         run_unsound,
-        claims_of=from_table(claims_of),
+        claims_of=lambda table, seeds: claims(table, [None] * (len(SCENARIOS) + 1)),
     ),
 )

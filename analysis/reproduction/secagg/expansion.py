@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
-from analysis.reproduction.pinned import TIME, WORKLOAD
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.experiments import declared
 from analysis.reproduction.verdicts import Claim, within_factor
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
@@ -60,31 +60,21 @@ def ring_bits(users: int) -> int:
 
 def experiment(users: int, consistency: str) -> Experiment:
     """A round of SecAgg among all users."""
-    return Experiment.model_validate(
+    return declared(
+        f"expansion, {users} users, consistency {consistency}",
+        """
+        seed: 1
+        rounds: 1
+        workload: {dataset: digits, model: logistic, partition: {scheme: overlapping}, samples_per_client: 2,
+          batch_size: 2}
+        selection: {protocol: random}
+        aggregation: {protocol: secagg, weights: equal, threshold: 0.7}
+        """,
         {
-            "name": f"expansion, {users} users, consistency {consistency}",
-            "seed": 1,
-            "rounds": 1,
             "population": users,
-            "workload": {
-                **WORKLOAD,
-                "dataset": "digits",
-                "model": "logistic",
-                "partition": {"scheme": "overlapping"},
-                "samples_per_client": 2,
-                "batch_size": 2,
-            },
-            "selection": {"protocol": "random", "participants": users},
-            "aggregation": {
-                "protocol": "secagg",
-                "bits": ring_bits(users),
-                "levels_bits": INPUT_BITS,
-                "weights": "equal",
-                "threshold": 0.7,
-                "consistency": consistency,
-            },
-            "time": {**TIME, "compute": "modelled"},
-        }
+            "selection.participants": users,
+            "aggregation": {"bits": ring_bits(users), "levels_bits": INPUT_BITS, "consistency": consistency},
+        },
     )
 
 
@@ -166,6 +156,6 @@ REPRODUCTIONS = (
         "SecAgg: traffic over that of sending updates in the clear",
         "Bonawitz et al., CCS 2017, IACR ePrint 2017/281, abstract",
         run_expansion,
-        claims_of=from_table(claims),
+        claims_of=lambda table, seeds: claims(table),
     ),
 )

@@ -20,24 +20,10 @@ from math import log
 import numpy as np
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
-from analysis.reproduction.secagg_plus.published import (
-    CORRECTNESS,
-    REFUSED,
-    SECURITY,
-    SOURCE,
-    Instance,
-    expected,
-)
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
+from analysis.reproduction.secagg_plus.published import CORRECTNESS, REFUSED, SECURITY, SOURCE, Instance, expected
 from analysis.reproduction.verdicts import Claim, between, equal
-from testbed.aggregation.secagg_plus.bound import (
-    Neighbourhood,
-    Requirements,
-    described,
-    failure_bits,
-    log_tails,
-    smallest_neighbourhood,
-)
+from testbed.aggregation.secagg_plus import bound
 
 MARGIN = 0.1
 """Of k, from a hundred clients on: one holder more or less, and one client more or less to draw from, move a tail by
@@ -47,9 +33,9 @@ _MOST_CLIENTS_FOR_OURS = 100_000
 """Above it `smallest_neighbourhood` takes minutes where k is in the thousands."""
 
 
-def requirements(of: Instance) -> Requirements:
+def requirements(of: Instance) -> bound.Requirements:
     """Of `secagg-plus`."""
-    return Requirements(of.dishonest, of.dropouts, SECURITY, CORRECTNESS)
+    return bound.Requirements(of.dishonest, of.dropouts, SECURITY, CORRECTNESS)
 
 
 @cache
@@ -64,19 +50,19 @@ def by_their_count(of: Instance) -> tuple[int, int]:
     dishonest, gone = needs.counts(s)
     secret, too_few = -(SECURITY + 1) * log(2) - log(s), -CORRECTNESS * log(2) - log(s)
     for k in range(2, s - 1, 2):
-        if failure_bits(s, k, k, needs).disconnected < SECURITY + 1:
+        if bound.failure_bits(s, k, k, needs).disconnected < SECURITY + 1:
             continue
-        fitting = int(np.flatnonzero(log_tails(s, dishonest, k)[1] <= secret)[0])
+        fitting = int(np.flatnonzero(bound.log_tails(s, dishonest, k)[1] <= secret)[0])
         t = fitting if of.server != "semi-malicious" else (fitting + k + 1) // 2
-        if t <= k and log_tails(s, s - gone, k)[0][t] < too_few:
+        if t <= k and bound.log_tails(s, s - gone, k)[0][t] < too_few:
             return k, max(t, 2)
     return 0, 0
 
 
-def ours(of: Instance) -> Neighbourhood | None:
+def ours(of: Instance) -> bound.Neighbourhood | None:
     """What `secagg-plus` takes, which always allows for a malicious server; None: refused."""
     try:
-        return smallest_neighbourhood(of.clients, requirements(of))
+        return bound.smallest_neighbourhood(of.clients, requirements(of))
     except ValueError:
         return None
 
@@ -125,15 +111,6 @@ def run_graphs(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims_of(frame: pd.DataFrame) -> list[Claim | None]:
-    """All claims but the last, whose instances have no rows.
-
-    Args:
-        frame: a row for each instance that the test expects to be accepted.
-    """
-    return [*_row_claims(frame), None]
-
-
 def _row_claims(frame: pd.DataFrame) -> list[Claim]:
     same = int((frame["k, t (paper)"] == frame["our tails, their count"]).sum())
     large = frame[(frame["secagg-plus"] != "") & (frame["clients"] >= 100)]
@@ -161,7 +138,7 @@ def _neighbours(cells: "pd.Series[str]") -> "pd.Series[int]":
     return cells.str.partition(",")[0].astype(int)
 
 
-def _row(one: Instance, here: Neighbourhood | None) -> dict[str, object]:
+def _row(one: Instance, here: bound.Neighbourhood | None) -> dict[str, object]:
     k, t = by_their_count(one)
     return {
         "server": one.server,
@@ -178,9 +155,9 @@ def _row(one: Instance, here: Neighbourhood | None) -> dict[str, object]:
 def _missed(one: Instance) -> str:
     """What their k and t do not achieve by our count."""
     needs = requirements(one)
-    bits = failure_bits(one.clients, one.neighbours, one.threshold, needs)
+    bits = bound.failure_bits(one.clients, one.neighbours, one.threshold, needs)
     wanted = (SECURITY + 1, SECURITY + 1, CORRECTNESS)
-    parts = described(bits).split(", ")
+    parts = bound.described(bits).split(", ")
     missed = [
         part
         for part, has, wants in zip(parts, (bits.contradiction, bits.disconnected, bits.too_few), wanted, strict=True)
@@ -195,6 +172,6 @@ REPRODUCTIONS = (
         "SecAgg+: neighbours and threshold beside those that Google's implementation is tested for",
         f"Bell et al., CCS 2020, IACR ePrint 2020/704, section 3; values of {SOURCE}",
         run_graphs,
-        claims_of=from_table(claims_of),
+        claims_of=lambda table, seeds: [*_row_claims(table), None],  # refused instances have no rows
     ),
 )

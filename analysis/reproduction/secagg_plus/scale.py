@@ -7,13 +7,13 @@ Bell, Bonawitz, Gascon, Lepoint, Raykova: Secure Single-Server Aggregation with 
 
 import pandas as pd
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult, from_table
+from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.secagg_plus.graphs import by_their_count
-from analysis.reproduction.secagg_plus.published import Instance, Server
-from analysis.reproduction.verdicts import Check, Claim, between
+from analysis.reproduction.secagg_plus.published import Instance
+from analysis.reproduction.verdicts import Claim, between
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 
-BILLION, THOUSAND = 10**9, 1000
+THOUSAND = 1000
 RATES = ((0.05, 0.05), (0.05, 0.33), (0.33, 0.05), (0.33, 0.33))
 """Dishonest and gone; the abstract states none for a billion clients, these are those of Google's test."""
 MALICIOUS_CLIENTS, MALICIOUS_RATE, SHARE, AT_LEAST = 10_000, 0.05, 0.03, 5000
@@ -26,7 +26,7 @@ def run_scale(context: ReproductionContext) -> ReproductionResult:
     for dishonest, dropouts in RATES:
         for clients in GROWTH:
             context.progress(f"{clients:,} clients, {dishonest:g} dishonest, {dropouts:g} gone")
-            k, t = by_their_count(_instance("curious", clients, dishonest, dropouts))
+            k, t = by_their_count(Instance(clients, "curious", dishonest, dropouts))
             rows.append(
                 {
                     "dishonest": f"{dishonest:g}",
@@ -60,15 +60,6 @@ def run_scale(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims_of(frame: pd.DataFrame) -> list[Claim | None]:
-    """The first claim; the second is about a size that has no row.
-
-    Args:
-        frame: a row for each pair of rates and number of clients.
-    """
-    return [_billion(frame), None]
-
-
 def _billion(frame: pd.DataFrame) -> Claim:
     rows = frame[frame["clients"] == frame["clients"].max()]
     of_rates = {
@@ -78,16 +69,8 @@ def _billion(frame: pd.DataFrame) -> Claim:
     return Claim(
         "against a curious server a billion clients cost each no more than a thousand cost each in SecAgg",
         "; ".join(f"{k} neighbours at {c} and {d}" for (c, d), k in of_rates.items()) + "; SecAgg has 999",
-        [_at_most(f"neighbours, {c} dishonest, {d} gone", k) for (c, d), k in of_rates.items()],
+        [between(f"neighbours, {c} dishonest, {d} gone", float(k), 1, THOUSAND - 1) for (c, d), k in of_rates.items()],
     )
-
-
-def _at_most(what: str, neighbours: int) -> Check:
-    return between(what, float(neighbours), 1, THOUSAND - 1)
-
-
-def _instance(server: Server, clients: int, dishonest: float, dropouts: float) -> Instance:
-    return Instance(clients, server, dishonest, dropouts)
 
 
 REPRODUCTIONS = (
@@ -96,6 +79,6 @@ REPRODUCTIONS = (
         "SecAgg+: neighbours for ten thousand clients, and for a billion",
         "Bell et al., CCS 2020, IACR ePrint 2020/704, abstract",
         run_scale,
-        claims_of=from_table(claims_of),
+        claims_of=lambda table, seeds: [_billion(table), None],  # the second is about a size without a row
     ),
 )

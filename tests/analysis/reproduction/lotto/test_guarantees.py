@@ -9,13 +9,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.lotto import fig1b, fig2, fig4, fig5, worked_example
+from analysis.reproduction.catalogue import named
+from analysis.reproduction.contract import ReproductionContext, ReproductionResult
+from analysis.reproduction.lotto import fig2, fig4
 from analysis.reproduction.lotto.worked_example import consistent, epsilons
 from testbed.experiment.schema import Experiment
-
-REPRODUCTIONS = [one for module in (fig1b, fig2, fig4, fig5, worked_example) for one in module.REPRODUCTIONS]
-BY_NAME = {one.name: one for one in REPRODUCTIONS}
 
 
 def no_runs(experiment: Experiment, path: Path) -> Any:
@@ -24,12 +22,7 @@ def no_runs(experiment: Experiment, path: Path) -> Any:
 
 @pytest.fixture
 def reproduce(tmp_path: Path) -> Any:
-    return lambda name: BY_NAME[name].run(ReproductionContext("small", tmp_path, no_runs, lambda line: None))
-
-
-def test_names() -> None:
-    assert list(BY_NAME) == ["lotto-fig1b", "lotto-fig2", "lotto-fig4", "lotto-fig5", "lotto-fig6", "lotto-fig10"]
-    assert all(isinstance(one, Reproduction) and one.title and "Figure" in one.source for one in REPRODUCTIONS)
+    return lambda name: named([name])[0].run(ReproductionContext("small", tmp_path, no_runs, lambda line: None))
 
 
 def check(outcome: ReproductionResult, name: str, **agrees: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.lotto import fig8, fig9, tables
-from analysis.reproduction.lotto.heterogeneous_clients import Setting, experiment
+from analysis.reproduction.lotto.heterogeneous_clients import SETTINGS, Setting, experiment
 from analysis.reproduction.lotto.overhead import INFORMED_SCALES, OverheadScale
 from analysis.reproduction.lotto.published import APPLICATIONS, Application
 from analysis.statistics import Interval
@@ -20,9 +20,9 @@ SETTING = Setting(20, 4, model="logistic", samples_per_client=12, test_samples=1
 @pytest.mark.parametrize("application", APPLICATIONS)
 @pytest.mark.parametrize("scale", ["small", "paper"])
 def test_experiments_of_both_scales_validate(scale: str, application: Application) -> None:
-    size = fig9.SCALES[application][scale]
+    size, setting = fig9.SCALES[application][scale], SETTINGS[application][scale]
     for name, selection in fig9.STRATEGIES.items():
-        swept = experiment(size.setting, name, size.rounds, selection, {"seed": range(size.seeds)})
+        swept = experiment(setting, name, size.rounds, selection, {"seed": range(size.seeds)})
         assert len(list(points(swept, name))) == size.seeds
         summed = "secagg" if scale == "paper" or application != "FEMNIST" else "plain"
         assert swept.aggregation.protocol == summed
@@ -47,7 +47,8 @@ def test_table_3_compares_with_oort(context: ReproductionContext, monkeypatch: p
 def test_figure_8_asks_everybody_at_each_snapshot(
     context: ReproductionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(fig8.SCALES["FEMNIST"], "small", fig8.HeterogeneityScale(SETTING, (1, 3), seeds=2))
+    monkeypatch.setitem(SETTINGS["FEMNIST"], "small", SETTING)
+    monkeypatch.setitem(fig8.SCALES["FEMNIST"], "small", fig8.HeterogeneityScale((1, 3), seeds=2))
     result = fig8.run_fig8("FEMNIST", context)
     assert result.table["of clients"].tolist() == [
         "data quality, round 1", "data quality, round 3", "compute time, fastest = 1",
@@ -66,8 +67,8 @@ def test_worst_by_both_is_all_of_them_or_none() -> None:
 def test_figure_9_measures_the_time_to_the_target(
     context: ReproductionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = fig9.TimeToAccuracyScale(SETTING, rounds=3, seeds=2, target=0.001)
-    monkeypatch.setitem(fig9.SCALES["FEMNIST"], "small", size)
+    monkeypatch.setitem(SETTINGS["FEMNIST"], "small", SETTING)
+    monkeypatch.setitem(fig9.SCALES["FEMNIST"], "small", fig9.TimeToAccuracyScale(3, seeds=2, target=0.001))
     result = fig9.run_fig9("FEMNIST", context)
     assert result.table["strategy"].tolist() == list(fig9.STRATEGIES)
     assert set(result.table["reached"]) == {"2 of 2"}
@@ -82,8 +83,8 @@ def test_words_are_measured_by_perplexity_under_secure_aggregation(
 ) -> None:
     keys = {"sequence_length": 4, "vocabulary_size": 30}
     setting = Setting(20, 4, "albert-small", 6, 20, "Reddit", secagg=True, workload=keys, notes=("Very small.",))
-    size = fig9.TimeToAccuracyScale(setting, rounds=2, seeds=2, target=1000.0)
-    monkeypatch.setitem(fig9.SCALES["Reddit"], "small", size)
+    monkeypatch.setitem(SETTINGS["Reddit"], "small", setting)
+    monkeypatch.setitem(fig9.SCALES["Reddit"], "small", fig9.TimeToAccuracyScale(2, seeds=2, target=1000.0))
     result = fig9.run_fig9("Reddit", context)
     assert set(result.table["reached"]) == {"2 of 2"}
     assert (result.table["last perplexity"] > 1).all()

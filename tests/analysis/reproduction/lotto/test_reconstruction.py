@@ -1,6 +1,5 @@
 """Figure 1a of Lotto, carried out at a tiny size: real attacks, counted and drawn."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,29 +9,19 @@ from scipy.stats import binomtest
 from analysis.reproduction.contract import ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto import fig1a
 from analysis.reproduction.lotto.fig1a import PARTICIPANTS, SCALES, ReconstructionScale, chance
-from testbed.experiment.schema import Experiment, validated
-from testbed.records import RunRecords
-from testbed.running import run_all
 
 pytestmark = pytest.mark.xdist_group("lotto-fig1a")  # in one process, which runs its experiments once
 
 S = 8
 
 
-def _run(experiment: Experiment, directory: Path) -> list[RunRecords]:
-    data = experiment.model_dump(mode="json", exclude_unset=True)
-    paths = run_all(validated(data, experiment.name), directory, where=experiment.name, resume=True)
-    return [RunRecords(path) for path in paths]
-
-
 @pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def result(tmp_path_factory: pytest.TempPathFactory, in_process: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fig1a, "STEP_PARTICIPANTS", S)
-        patch.setitem(SCALES, "small", ReconstructionScale((5, 6), ((30, 6), (10, 9)), 12, 2))
-        lines: list[str] = []
+        patch.setitem(SCALES, "small", ReconstructionScale((5, 6), ((30, 6), (10, 9)), 6, 2))
         out = tmp_path_factory.mktemp("fig1a")
-        yield fig1a.run_fig1a(ReproductionContext("small", out, _run, lines.append))
+        yield fig1a.run_fig1a(ReproductionContext("small", out, in_process, lambda line: None))
 
 
 def test_what_was_measured(result: ReproductionResult) -> None:

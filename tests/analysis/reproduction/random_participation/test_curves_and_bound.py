@@ -27,32 +27,30 @@ def few_points(figure: Reproduction, points: int) -> Reproduction:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_projections_keep_their_order_and_are_no_bound(place: int, context: ReproductionContext) -> None:
+def test_projections_keep_their_order_and_are_no_bound(
+    place: int, context: ReproductionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables: list[pd.DataFrame] = []
+    ordering = curves._ordering
+
+    def watched(table: pd.DataFrame, y_label: str) -> list[Claim]:
+        tables.append(table)
+        return ordering(table, y_label)
+
+    monkeypatch.setattr(curves, "_ordering", watched)
     result = few_points(curves.REPRODUCTIONS[place], 5).run(context)
     assert [claim.verdict for claim in result.claims] == ["agrees", "agrees", "undetermined", "agrees", "disagrees"]
     assert [claim.counted_in for claim in result.claims] == ["", "", "", "", "random-participation-unsound"]
     assert len(result.table) == 3 + 2 * 3
     assert result.table.iloc[:, 2:].notna().all(axis=None)
-
-
-def test_claims_about_order_follow_the_curves(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[pd.DataFrame] = []
-
-    def ordering(table: pd.DataFrame, y_label: str) -> list[Claim]:
-        given.append(table)
-        return []
-
-    with monkeypatch.context() as patched:
-        patched.setattr(curves, "_ordering", ordering)
-        few_points(curves.REPRODUCTIONS[1], 4).run(context)
-    (table,) = given
+    (table,) = tables  # claims about the order follow the curves
     measure = str(table.columns[-1])
     table.loc[table["analysis"] == "Theorem 4.1 (no guarantee)", measure] *= 1e6
-    broken = curves._ordering(table, measure)
-    assert [claim.verdict for claim in broken[:2]] == ["partly", "disagrees"]
+    assert [claim.verdict for claim in ordering(table, measure)[:2]] == ["partly", "disagrees"]
 
 
-def test_what_is_open_is_undetermined(context: ReproductionContext) -> None:
+def test_what_is_open_is_undetermined(context: ReproductionContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curves, "_DELTAS", np.geomspace(1e-8, 1e-3, 3))
     result = curves.run_fig4(context)
     assert counts(result.claims) == dict.fromkeys(counts([]), 0) | {"undetermined": 1}
     assert not result.figures

@@ -20,5 +20,5 @@ def test_a_graph_that_needs_more_than_everybody_disagrees(
     context: ReproductionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scale, "RATES", ((0.45, 0.45),))
-    monkeypatch.setattr(scale, "GROWTH", (1000, 10**6))
+    monkeypatch.setattr(scale, "GROWTH", (1000, 10**4))
     assert scale.run_scale(context).claims[0].verdict == "disagrees"
