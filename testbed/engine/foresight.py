@@ -15,9 +15,9 @@ from testbed.emulation.availability.section import AvailabilityModel
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.schema import Experiment
+from testbed.records.clients import take_single_steps
 from testbed.selection.supply import Supply, at_least
 from testbed.workload.contract import DescribedWorkload, Workload
-from testbed.workload.local_steps import NEARLY_ALL, single_step_share
 
 UNLIKELY = 0.9
 """A round that succeeds with a smaller probability is told of: the finding `ended-early` begins there, too."""
@@ -152,7 +152,7 @@ def single_step(counts: np.ndarray, epochs: int, batch_size: int) -> list[str]:
         counts: `(n,)` training samples of each client.
         epochs, batch_size: of the experiment's workload.
     """
-    if single_step_share(counts, epochs, batch_size) < NEARLY_ALL:
+    if not take_single_steps(counts, epochs, batch_size):
         return []
     return [
         f"workload: clients have {float(np.median(counts[counts > 0])):,.0f} samples in the median, "

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.report import server as report_server
-from analysis.report.server import SILENT_S, ReportServer, _Handler
+from analysis.live import server as report_server
+from analysis.live.server import SILENT_S, ReportServer, _Handler
 from testbed.cli import main
 from testbed.errors import ExperimentError, RunError
 from tests.analysis.recorded import synthetic_run
@@ -190,7 +190,7 @@ def test_what_browsers_call_the_default_port() -> None:
 
 
 def test_runs_that_come_back_are_no_longer_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.report.server._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("analysis.live.server._LOOK_EVERY_S", 0.0)
     synthetic_run(tmp_path / "runs" / "random", rounds=2)
     made = ReportServer([str(tmp_path / "runs")])
     serving = threading.Thread(target=made.serve)

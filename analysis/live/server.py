@@ -26,8 +26,8 @@ from testbed.errors import ExperimentError, TestbedError, reason
 from testbed.running.status import RunsAt, RunStatus, in_order, plain, run_directories, status
 
 if TYPE_CHECKING:
+    from analysis.live.page import LivePage
     from analysis.report.document import Document
-    from analysis.report.live import LivePage
 
 HOST = "127.0.0.1"
 WAITING_CONNECTIONS = 1024  # that the machine keeps until they are accepted: many readers may come at once
@@ -60,7 +60,7 @@ class ReportServer:
     def __init__(
         self, directories: Sequence[str], targets: Sequence[str] = (), baseline: str | None = None, port: int = 0
     ) -> None:
-        from analysis.report.live import LivePage
+        from analysis.live.page import LivePage
 
         self._token = secrets.token_urlsafe(24)
         self._runs = _Runs(directories, LivePage(targets, baseline))
@@ -171,7 +171,7 @@ class _Runs:
         return made.rounds[place] if made is not None and 0 <= place < len(made.rounds) else None
 
     def _look(self) -> None:
-        from analysis.report.live import stamp_of
+        from analysis.live.page import stamp_of
 
         try:
             stamps, found = [], []
@@ -196,7 +196,7 @@ class _Runs:
 
     def _status(self, path: Path) -> RunStatus:
         """How a run stands; of one that is finished and has not been touched since, as it was."""
-        from analysis.report.live import stamp_of
+        from analysis.live.page import stamp_of
 
         stamp, known = stamp_of(path), self._statuses.get(path)
         if known is None or known[0] != stamp or known[1].state != "finished":

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.patches import StepPatch
 
-from analysis.figures import traces as trace_figures
+from analysis import trace_figures
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
 from testbed.emulation.traces.series import BANDWIDTH, Series, Steps
