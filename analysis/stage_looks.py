@@ -102,9 +102,10 @@ _BUILT_IN |= _family(
     "xxxx",
     ["pine/verify-key", "pine/report", "pine/prepare", "pine/aggregate-share"],
 )
+_BUILT_IN |= _family("#F7D9C8", "#7A2E1A", "||||", ["e-seafl/masked-input", "e-seafl/sum-masks"])
 _SPARE = (
     ("#D6DCF5", "#1F2A7A", "----"),
-    ("#F7D9C8", "#7A2E1A", "||||"),
+    ("#F3E3C2", "#6B4E16", "|||"),
     ("#DFE6D0", "#3E5222", "++++"),
     ("#E6E6E6", "#404040", "OO"),
     ("#CFE8FC", "#0B4F8A", "**"),

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from testbed.errors import CodeCrashed, TestbedError, reason
-from testbed.former_names import hint
 
 OnCrash = Literal["stop", "drop", "raise"]
 """What a crash in a client's code does: end the run; lose the client; come through as it is (unit tests)."""
@@ -56,7 +55,7 @@ class Crash:
         """The crash of `client` that `error` is."""
         frame = _own_frame(error) or _innermost_of_ours(error)
         file, line, function = ("", 0, "") if frame is None else (frame.filename, frame.lineno or 0, frame.name)
-        return cls(client, _said(error), file, line, function, _trace(error), error)
+        return cls(client, _text(error), file, line, function, _trace(error), error)
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to another process: not every exception can."""
@@ -134,8 +133,8 @@ def _innermost_of_ours(error: BaseException) -> traceback.FrameSummary | None:
     return next((frame for frame in reversed(frames) if frame.filename.startswith(_OURS)), None)
 
 
-def _said(error: BaseException) -> str:
-    return reason("".join(traceback.format_exception_only(error)).rstrip() + hint(error))
+def _text(error: BaseException) -> str:
+    return reason("".join(traceback.format_exception_only(error)).rstrip())
 
 
 def _trace(error: BaseException) -> str:

@@ -19,7 +19,6 @@ ABOVE = ("analysis", "cluster", "workloads")
 IMPORTING = re.compile(r"import_module|__import__|find_spec|run_module")
 NAMED = re.compile(rf"\b(?:{'|'.join(ABOVE)})(?:\.\w+)+")
 UNFINISHED = re.compile(r"\b(?:analysis|workloads)\.$")  # the beginning of a module's name; `cluster.` begins keys, too
-ADVICE = {"former_names.py"}  # texts of errors: names of modules that experiments of earlier versions have
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
@@ -52,7 +51,7 @@ def test_the_testbed_names_no_module_above_it() -> None:
     found = {}
     for file in sorted((ROOT / "testbed").rglob("*.py")):
         name = file.relative_to(ROOT / "testbed").as_posix()
-        if name not in ADVICE and (modules := set(named_modules(ast.parse(file.read_text()))) - keys):
+        if modules := set(named_modules(ast.parse(file.read_text()))) - keys:
             found[name] = modules
     assert found == {}
 

@@ -40,13 +40,6 @@ class Advantage:
         """Pr[yes | with] - e^epsilon Pr[yes | without], estimated."""
         return (self.yes_with - exp(self.epsilon) * self.yes_without) / self.trials
 
-    def least_delta(self, confidence: float = 0.95) -> float:
-        """What delta exceeds with this confidence: Clopper-Pearson bounds on both rates, the error shared equally."""
-        error = (1 - confidence) / 2
-        low, _ = _ends(self.yes_with, self.trials, error)
-        _, high = _ends(self.yes_without, self.trials, error)
-        return low - exp(self.epsilon) * high
-
     def interval(self, confidence: float = 0.95) -> Interval:
         """delta, and the half-width of its interval: both rates' (Clopper and Pearson's), added as variances are.
 

@@ -243,9 +243,7 @@ def measured(seen: View, weights: npt.NDArray[np.float64], truth: npt.NDArray[np
     found = estimates(seen, weights)
     true = truth[found.clients]
     first = seen.participation[0, found.clients]
-    total = (weights[found.clients] * first) @ true
-    norm = float(np.linalg.norm(seen.sums[0]))
-    deviation = float(np.linalg.norm(seen.sums[0] - total)) / norm if norm else 0.0
+    deviation = relative_distance(seen.sums[0], (weights[found.clients] * first) @ true)
     table = pd.DataFrame(
         {
             "client": found.clients,
@@ -256,6 +254,22 @@ def measured(seen: View, weights: npt.NDArray[np.float64], truth: npt.NDArray[np
         }
     )
     return Reconstruction(seen, found, table, deviation)
+
+
+def relative_distance(known: Floats, other: Floats) -> float:
+    """Return the norm of the difference of two `(d,)` vectors over that of the first; 0 where the first is 0."""
+    norm = float(np.linalg.norm(known))
+    return float(np.linalg.norm(known - other)) / norm if norm else 0.0
+
+
+def other_training(deviation: float) -> str:
+    """Return a warning where training again gives another first sum than the run's; empty where it does not."""
+    if deviation <= _OTHER_TRAINING:
+        return ""
+    return (
+        f"training again gives another first sum ({deviation:.2g} of its norm): clipped or dishonest updates, "
+        "other data, or another version"
+    )
 
 
 def row(made: Reconstruction) -> dict[str, Any]:
@@ -278,7 +292,7 @@ def row(made: Reconstruction) -> dict[str, Any]:
         "largest_error": error.max(),
         "mean_cosine": made.table["cosine"].mean(),
         "truth_deviation": made.deviation,
-        "truth_holds": made.deviation <= _OTHER_TRAINING,
+        "truth_holds": not other_training(made.deviation),
     }
 
 
@@ -294,11 +308,8 @@ def text(made: Reconstruction) -> str:
         "{smallest_error:.4g} to {largest_error:.4g}",
         "cosine of d and d^              mean {mean_cosine:.4g}",
     ]
-    if not told["truth_holds"]:
-        lines.append(
-            "warning: training again gives another first sum ({truth_deviation:.2g} of its norm): clipped or dishonest "
-            "updates, other data, or another version"
-        )
+    if warning := other_training(made.deviation):
+        lines.append(f"warning: {warning}")
     return "\n".join([*lines, ""]).format_map(told)
 
 

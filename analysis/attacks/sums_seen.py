@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.attacks.reconstruction import View, spanned_groups, view
+from analysis.attacks.reconstruction import View, other_training, relative_distance, spanned_groups, view
 from analysis.attacks.roc import most_found
 from analysis.attacks.victims import Victims
 from analysis.multi_round.over_rounds import WeakPrivacy, weak_privacy
@@ -26,7 +26,6 @@ from testbed.records import RunRecords
 from workloads.training.classification import TorchWorkload
 
 _SEARCH_S = 20.0
-_OTHER_TRAINING = 0.05  # of the first sum's norm
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,6 @@ class SumsSeen:
         """What tables say of it, without its arrays."""
         updates = self.updates(0, self.view.model)
         total = sum(self.weights[client] * update.astype(np.float64) for client, update in updates.items())
-        norm = float(np.linalg.norm(self.view.sums[0]))
         matrix = self.view.participation
         return Facts(
             first_round=int(self.view.rounds[0]),
@@ -120,7 +118,7 @@ class SumsSeen:
             isolated=self.isolated,
             noise=noise_of(self.victims.experiment.aggregation),
             spent=spending(self.run) if adds_noise(self.run) else None,
-            deviation=float(np.linalg.norm(self.view.sums[0] - total)) / norm if norm else 0.0,
+            deviation=relative_distance(self.view.sums[0], total),
         )
 
 
@@ -153,12 +151,7 @@ class Facts:
     @property
     def warning(self) -> str:
         """What is wrong with the truth; empty where nothing is known to be."""
-        if self.spent is not None or self.deviation <= _OTHER_TRAINING:
-            return ""
-        return (
-            f"training again gives another first sum ({self.deviation:.2g} of its norm): clipped or dishonest updates, "
-            "other data, or another version"
-        )
+        return "" if self.spent is not None else other_training(self.deviation)
 
     @property
     def epsilon(self) -> float | None:

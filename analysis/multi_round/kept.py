@@ -9,7 +9,6 @@ as it is: then the search is repeated each time.
 import contextlib
 import hashlib
 import json
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from analysis.multi_round.over_rounds import weak_privacy
+from analysis.multi_round.over_rounds import WeakPrivacy, weak_privacy
 from testbed.errors import RunError
 from testbed.files import limits
 from testbed.files.atomic import atomic_write
@@ -36,25 +35,7 @@ _SEARCH = (
 )
 
 
-@dataclass(frozen=True)
-class KeptPrivacy:
-    """The weak privacy of a run, or what is known about it; see `analysis.multi_round.over_rounds.WeakPrivacy`.
-
-    Attributes:
-        value: the fewest clients in any combination that was found.
-        lower_bound: no reachable combination has fewer clients.
-    """
-
-    value: int
-    lower_bound: int
-
-    @property
-    def certified(self) -> bool:
-        """Whether `value` is T."""
-        return self.value == self.lower_bound
-
-
-def weak_privacy_of(run: RunRecords, matrix: npt.NDArray[np.uint8], time_limit_s: float) -> KeptPrivacy:
+def weak_privacy_of(run: RunRecords, matrix: npt.NDArray[np.uint8], time_limit_s: float) -> WeakPrivacy:
     """The weak T of a run's participation matrix, from the file beside its records if that has it.
 
     Args:
@@ -67,20 +48,20 @@ def weak_privacy_of(run: RunRecords, matrix: npt.NDArray[np.uint8], time_limit_s
     if (kept := _read(file, key, time_limit_s, _smallest_sum(matrix))) is not None:
         return kept
     searched = weak_privacy(matrix, time_limit_s=time_limit_s)
-    found = KeptPrivacy(searched.value, searched.lower_bound)
+    found = WeakPrivacy(searched.value, searched.lower_bound)
     result = {"value": found.value, "lower_bound": found.lower_bound}
     with contextlib.suppress(RunError), atomic_write(file, RunError) as open_file:
         open_file.write((json.dumps({**key, "time_limit_s": time_limit_s, **result}) + "\n").encode())
     return found
 
 
-def _read(file: Path, key: dict[str, str], time_limit_s: float, most: int) -> KeptPrivacy | None:
+def _read(file: Path, key: dict[str, str], time_limit_s: float, most: int) -> WeakPrivacy | None:
     """What the file says of this key; None where it says nothing, or nothing that can be: T is `most` at most."""
     try:
         stored: Any = json.loads(limits.whole(file, limits.SMALL_JSON_BYTES))
         if any(stored[name] != value for name, value in key.items()):
             return None
-        found = KeptPrivacy(stored["value"], stored["lower_bound"])
+        found = WeakPrivacy(stored["value"], stored["lower_bound"])
         same_limit = stored["time_limit_s"] == time_limit_s
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -23,16 +23,19 @@ class WeakPrivacy:
     Attributes:
         value: the fewest clients in any combination that was found; attained exactly by `combination`.
         lower_bound: no reachable combination has fewer clients.
-        certified: whether the two are equal, so that `value` is T.
-        combination: `(rounds,)` integers z with `value` non-zero entries in P^T z; None if P is all zero.
+        combination: `(rounds,)` integers z with `value` non-zero entries in P^T z; None if P is all zero, or not kept.
         proof: what has shown the lower bound (see `analysis.multi_round`).
     """
 
     value: int
     lower_bound: int
-    certified: bool
-    combination: tuple[int, ...] | None
+    combination: tuple[int, ...] | None = None
     proof: str = field(default=NOTHING, compare=False)
+
+    @property
+    def certified(self) -> bool:
+        """Whether `value` is T."""
+        return self.value == self.lower_bound
 
 
 @dataclass(frozen=True)
@@ -140,9 +143,9 @@ def weak_privacy(
     chain = Chain.of(matrix)
     rank = len(chain.basis)
     if not rank:
-        return WeakPrivacy(clients, clients, True, None)
+        return WeakPrivacy(clients, clients)
     state = BoundSearch(chain, [rank], progress).run(time_limit_s)[rank]
     combination = [0] * rounds
     for row, coefficient in zip(chain.basis.tolist(), state.word.combination, strict=False):
         combination[row] = coefficient
-    return WeakPrivacy(state.word.weight, state.lower_bound, state.proved, tuple(combination), state.proof)
+    return WeakPrivacy(state.word.weight, state.lower_bound, tuple(combination), state.proof)

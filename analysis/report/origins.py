@@ -45,11 +45,16 @@ def repeat_command(run: RunRecords, folder: Path) -> str:
     """The command line that runs the experiment of a run once more, to be typed in `folder`.
 
     Its paths are relative, so that they say nothing of this machine and still hold when the page is moved together
-    with the runs. Relative paths within the experiment count from the working directory: then the command changes to
-    this one first.
+    with the runs. Relative paths within the experiment count from the working directory of the run, which the records
+    do not name: the command first changes to the working directory of this process or, where that lacks the files, to
+    the nearest folder above the run that has them.
     """
-    needs_this_directory = _relative_files(run)
-    start = Path.cwd() if needs_this_directory else folder.absolute()
+    relative = _relative_files(run)
+    start = folder.absolute()
+    if relative:
+        start = Path.cwd()
+        above = run.path.absolute().parents
+        start = next((place for place in (start, *above) if all((place / file).exists() for file in relative)), start)
     where = Path(os.path.relpath(run.path.absolute(), start))
     repeat = ["testbed", "run", str(where / "experiment.yaml"), "--out", f"{where}-again"]
     if where.name in ("", ".", ".."):  # the page lies in the run's own directory
@@ -58,10 +63,11 @@ def repeat_command(run: RunRecords, folder: Path) -> str:
     return shlex.join(repeat) if back == "." else f"cd {shlex.quote(back)} && {shlex.join(repeat)}"
 
 
-def _relative_files(run: RunRecords) -> bool:
-    """Whether the run has read files of the working directory: by relative paths, or the user's own modules."""
+def _relative_files(run: RunRecords) -> list[str]:
+    """Relative paths of the files that the run has read in its working directory, the user's own modules among them."""
     origin = run.experiment.get("provenance") or {}
-    return bool(origin.get("modules")) or any(not Path(path).is_absolute() for path in origin.get("files") or {})
+    modules = [path for path, digest in (origin.get("modules") or {}).items() if not digest.startswith("version ")]
+    return modules + [path for path in origin.get("files") or {} if not Path(path).is_absolute()]
 
 
 def _facts(run: RunRecords) -> dict[str, str]:

@@ -143,7 +143,6 @@ class RayHosts:
     # -- rounds ----------------------------------------------------------------------------------------------
 
     async def begin_round(self, round_number: int) -> None:
-        """See `Hosts.begin_round`."""
         self._last_round = round_number - 1
         self._log.clear()
         self._restarts.clear()
@@ -169,7 +168,6 @@ class RayHosts:
         return report
 
     async def deliver(self, delivery: Delivery) -> HostAnswers:
-        """See `Hosts.deliver`."""
         vectors = ray.put([(v.values, v.bits) for v in delivery.vectors]) if delivery.vectors else None
         parts = split(replace(self._without_quarantined(delivery), vectors=()), len(self._actors))
         asked = [index for index, part in enumerate(parts) if len(part.recipients)]
@@ -201,7 +199,6 @@ class RayHosts:
         return merged(part for part, _ in parts), sum(cpu_s for _, cpu_s in parts)
 
     async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
-        """See `Hosts.vectors`."""
 
         async def of_host(index: int, here: Ids) -> dict[int, tuple[npt.NDArray[Any], int]]:
             return dict(await self._actors[index].vectors.remote(key, here))

@@ -36,6 +36,14 @@ def join(address: str | None, stack: contextlib.ExitStack, on_retry: Callable[[s
 
 
 @dataclass(frozen=True)
+class HeldSession:
+    """A session, and what it was made for: a cluster section and a number of hosts."""
+
+    session: RaySession
+    made_for: tuple[Cluster, int]
+
+
+@dataclass(frozen=True)
 class Shares:
     """How points share the cluster that this process has joined.
 
@@ -54,33 +62,22 @@ class Shares:
         workers = placement.runs_at_a_time(cluster, points, cpus, session.memory_bytes()) if points > 1 else 1
         return cls(cpus, workers)
 
-    def hosts(self, experiment: Experiment) -> int:
-        """The number of hosts that a point gets."""
-        return placement.hosts_for(experiment.cluster, experiment.population, self.cpus, self.workers)
+    def wanted(self, experiment: Experiment) -> tuple[Cluster, int]:
+        """The cluster section and the number of hosts that a point gets."""
+        hosts = placement.hosts_for(experiment.cluster, experiment.population, self.cpus, self.workers)
+        return experiment.cluster, hosts
 
-
-class CheckingSession:
-    """The session of the first worker, which checks experiments with their data before the worker runs them.
-
-    The coordinator of a run imports torch in any case. Checked there, an experiment needs no torch in this process.
-
-    Args:
-        experiment: of the first point.
-        shares: see `Shares`.
-    """
-
-    def __init__(self, experiment: Experiment, shares: Shares) -> None:
-        cluster = experiment.cluster
-        self.kept_for = (cluster, shares.hosts(experiment))
-        self.session = RaySession(cluster.address, self.kept_for[1], cluster.gpus_per_host, sessions=shares.workers)
-
-    def notes_of(self, run: PlannedRun, name: str) -> list[str]:
-        """See `Coordinator.check`; raises what a check in this process raises."""
-        return self.session.check(located(run.point.experiment), run.simulation_seed, name)
+    def start(self, experiment: Experiment) -> HeldSession:
+        """Start a session for a point; raises as `RaySession`."""
+        cluster, hosts = wanted = self.wanted(experiment)
+        return HeldSession(RaySession(cluster.address, hosts, cluster.gpus_per_host, sessions=self.workers), wanted)
 
 
 class JoinedHosts:
     """Hosts on the cluster that this process has joined; see `RemoteHosts`.
+
+    The first session checks the experiments with their data and is then the first worker's. The coordinator of a run
+    imports torch in any case; checked there, an experiment needs no torch in this process.
 
     Args:
         stack: see `join`.
@@ -88,36 +85,22 @@ class JoinedHosts:
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self._stack = stack
-        self._checking: CheckingSession | None = None
+        self._checking: HeldSession | None = None
 
     def start_checking(self, experiment: Experiment, points: int) -> None:
-        """See `RemoteHosts`."""
-        self._checking = CheckingSession(experiment, Shares.among(experiment.cluster, points))
+        self._checking = Shares.among(experiment.cluster, points).start(experiment)
         self._stack.callback(self._checking.session.close)
 
     def notes_of(self, run: PlannedRun, name: str) -> list[str]:
-        """See `RemoteHosts`."""
         assert self._checking is not None, "start_checking comes first"
-        return self._checking.notes_of(run, name)
+        return self._checking.session.check(located(run.point.experiment), run.simulation_seed, name)
 
     def workers(
         self, observer: Observer, open_run: Callable[[PlannedRun], OpenRun], cluster: Cluster, points: int
     ) -> list["RayWorker"]:
-        """See `RemoteHosts`."""
-        return for_points(observer, open_run, Shares.among(cluster, points), self._checking)
-
-
-def for_points(
-    observer: Observer,
-    open_run: Callable[[PlannedRun], OpenRun],
-    shares: Shares,
-    checking: CheckingSession | None = None,
-) -> list["RayWorker"]:
-    """The workers that share a cluster; the first takes over the session that has checked the experiments."""
-    workers = [RayWorker(observer, open_run, shares.hosts, shares.workers) for _ in range(shares.workers)]
-    if checking is not None:
-        workers[0].take_over(checking)
-    return workers
+        shares = Shares.among(cluster, points)
+        first = RayWorker(observer, open_run, shares, self._checking)
+        return [first, *(RayWorker(observer, open_run, shares) for _ in range(shares.workers - 1))]
 
 
 class RayWorker(PointWorker):
@@ -125,27 +108,21 @@ class RayWorker(PointWorker):
 
     Args:
         observer, open_run: see `PointWorker`.
-        hosts: the number of hosts that a point gets.
-        workers: how many of these share the cluster.
+        shares: how the workers share the cluster.
+        held: a session to begin with.
     """
 
     def __init__(
         self,
         observer: Observer,
         open_run: Callable[[PlannedRun], OpenRun],
-        hosts: Callable[[Experiment], int],
-        workers: int,
+        shares: Shares,
+        held: HeldSession | None = None,
     ) -> None:
         super().__init__(observer, open_run)
-        self._hosts = hosts
-        self._workers = workers
-        self._session: RaySession | None = None
-        self._kept_for: tuple[Cluster, int] | None = None
+        self._shares = shares
+        self._held = held
         self._turn = threading.Lock()
-
-    def take_over(self, checking: CheckingSession) -> None:
-        """Begin with a session that is there."""
-        self._session, self._kept_for = checking.session, checking.kept_for
 
     def close(self) -> None:
         """End the actors, and with them what runs on them."""
@@ -154,27 +131,26 @@ class RayWorker(PointWorker):
 
     def _release(self) -> None:
         with self._turn:
-            session, self._session = self._session, None
-        if session is not None:
-            session.close()
+            held, self._held = self._held, None
+        if held is not None:
+            held.session.close()
 
     def _prepare(self, run: PlannedRun) -> None:
-        cluster = run.point.experiment.cluster
-        wanted = (cluster, self._hosts(run.point.experiment))
-        if self._session is not None and self._kept_for == wanted:
+        held = self._held
+        if held is not None and held.made_for == self._shares.wanted(run.point.experiment):
             return
         self._release()
-        session = RaySession(cluster.address, wanted[1], cluster.gpus_per_host, sessions=self._workers)
+        held = self._shares.start(run.point.experiment)
         with self._turn:
             if not self._closed.is_set():
-                self._session, self._kept_for = session, wanted
+                self._held = held
                 return
-        session.close()
+        held.session.close()
         raise ClusterError("stopped while the hosts were started; rerun with --resume")
 
     def _run_rounds(self, run: PlannedRun, opened: OpenRun, on_progress: OnProgress) -> None:
-        session = self._session
-        if session is None:  # closed in this very moment
+        held = self._held
+        if held is None:  # closed in this very moment
             raise ClusterError("stopped before its first round; rerun with --resume")
 
         def unless_closed(progress: Progress) -> None:
@@ -184,4 +160,4 @@ class RayWorker(PointWorker):
 
         there = located(run.point.experiment).model_copy(update={"provenance": {"modules": dict(run.modules)}})
         described = with_digests(there, opened.files, opened.former_rounds)
-        session.run(described, run.simulation_seed, opened.records.path, unless_closed)
+        held.session.run(described, run.simulation_seed, opened.records.path, unless_closed)

@@ -11,7 +11,6 @@ import ast
 import importlib.util
 import json
 import os
-import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,16 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import ExperimentError, RunError
+from testbed.experiment.inputs import plugin_classes
 from testbed.experiment.reading import named_value
-from testbed.experiment.schema import Experiment, load, points, validated
+from testbed.experiment.schema import Experiment, Point, load, points, validated
 from testbed.extras import PROJECT
-from testbed.plugins.classes import PLUGIN_NAME
 from testbed.plugins.entry_points import own_text
+from testbed.plugins.sources import LIBRARIES, PRODUCT
 from testbed.version import VERSION
 
 EXPERIMENT = "experiment.yaml"
 INPUTS = "inputs"
-PACKAGES = ("testbed", "cluster", "workloads", "analysis")
 METADATA = f"{PROJECT.replace('-', '_')}-{VERSION}.dist-info"
 MAXIMUM_UPLOAD_BYTES = 100 * 1024**2  # what Ray's dashboard takes (ray_constants.DASHBOARD_CLIENT_MAX_SIZE)
 MAXIMUM_UNPACKED_BYTES = 2 * 1024**3
@@ -37,7 +36,6 @@ MAXIMUM_UNPACKED_BYTES = 2 * 1024**3
 _LEFT_OUT = {"__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 _NAMED = 3  # largest files that an error names
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
-_NAMING = ("protocol", "model", "dataset", "server", "clients")  # keys whose values may be user-defined classes
 _COSTS = "time.costs"  # a file's name only until the experiment is loaded
 
 
@@ -76,8 +74,9 @@ def pack(
     """
     experiment = load(file, overrides)
     inputs = _Inputs(str(file), {path.expanduser() for path in on_cluster})
-    plain = _rewritten(experiment, inputs, str(file))
-    modules, missing = own_modules(_own_names(plain), [Path.cwd(), file.absolute().parent])
+    all_points = list(points(experiment, str(file)))
+    plain = _rewritten(experiment, all_points, inputs, str(file))
+    modules, missing = own_modules(_own_names(all_points), [Path.cwd(), file.absolute().parent])
     notes = [
         *inputs.notes,
         *(f"{name}: not beside the experiment; the cluster's nodes must have it" for name in missing),
@@ -138,7 +137,7 @@ class _Inputs:
         return name
 
 
-def _rewritten(experiment: Experiment, inputs: _Inputs, where: str) -> dict[str, Any]:
+def _rewritten(experiment: Experiment, all_points: Sequence[Point], inputs: _Inputs, where: str) -> dict[str, Any]:
     """The experiment as plain data, its paths replaced by what they are called in the zip."""
     plain = experiment.model_dump(mode="json", exclude_unset=True)
     typed = experiment.model_dump(mode="python", exclude_unset=True)
@@ -146,16 +145,16 @@ def _rewritten(experiment: Experiment, inputs: _Inputs, where: str) -> dict[str,
     sweep = plain.pop("sweep", {})
     plain = dict(_with_names(plain, typed, inputs))
     if sweep:
-        plain["sweep"] = _rewritten_sweep(experiment, sweep, inputs, where)
+        plain["sweep"] = _rewritten_sweep(all_points, sweep, inputs, where)
     return plain
 
 
 def _rewritten_sweep(
-    experiment: Experiment, sweep: dict[str, list[Any]], inputs: _Inputs, where: str
+    all_points: Sequence[Point], sweep: dict[str, list[Any]], inputs: _Inputs, where: str
 ) -> dict[str, list[Any]]:
     """The grid's values are not typed: the points, in which they are, tell which are paths."""
     found: dict[tuple[str, str], Any] = {}
-    for point in points(experiment, where):
+    for point in all_points:
         typed: Any = None
         for key, value in point.values.items():
             identity = (key, json.dumps(value))
@@ -193,39 +192,18 @@ def _with_names(plain: Any, typed: Any, inputs: _Inputs) -> Any:
     return plain
 
 
-def _own_names(plain: Any) -> Iterator[str]:
-    """The user-defined classes that the experiment names, as package.module:Name; its sweep's too."""
-    if isinstance(plain, dict):
-        for key, value in plain.items():
-            if _is_own(str(key)):
-                yield str(key)  # a misbehaviour with its options
-            if str(key).rpartition(".")[2] in _NAMING:
-                yield from (name for name in _texts(value) if _is_own(name))
-            yield from _own_names(value)
-    elif isinstance(plain, list):
-        for value in plain:
-            yield from _own_names(value)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """A text, or those in a list of texts, named values and lists."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner)
-    elif isinstance(value, dict) and "label" in value:  # a named value of a sweep
-        yield from _texts(value.get("value"))
-
-
-def _is_own(name: str) -> bool:
-    return re.match(PLUGIN_NAME, name) is not None
+def _own_names(all_points: Sequence[Point]) -> Iterator[str]:
+    """The user's own code that the points name, as package.module:Name; a name may come several times."""
+    for point in all_points:
+        yield from (name for _, name in plugin_classes(point.experiment))
+        if (flower := point.experiment.workload.flower) is not None:
+            yield from filter(None, (flower.client, flower.server))
 
 
 def _code() -> dict[str, Path]:
     """The testbed's own packages, by their names in the zip."""
     found = {}
-    for package in PACKAGES:
+    for package in PRODUCT:
         spec = importlib.util.find_spec(package)
         if spec is None or spec.origin is None:
             raise RunError(f"package {package} cannot be imported here, so it cannot be sent; install the testbed")
@@ -319,9 +297,6 @@ def _mebibytes(size: int) -> str:
     return f"{size / 1024**2:.1f} MiB"
 
 
-_SENT_ANYWAY = ("testbed", "cluster", "workloads", "analysis")
-
-
 def own_modules(names: Iterable[str], folders: Sequence[Path]) -> tuple[dict[str, Path], list[str]]:
     """Where the modules of user-defined classes are, and those they import that lie in the same folders.
 
@@ -341,7 +316,7 @@ def own_modules(names: Iterable[str], folders: Sequence[Path]) -> tuple[dict[str
     folders = [*folders, *(Path(part) for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part)]
     found: dict[str, Path] = {}
     missing = []
-    seen = set(_SENT_ANYWAY)
+    seen = {*PRODUCT, *LIBRARIES}
     for name in names:
         wanted = [name.partition(":")[0].partition(".")[0]]
         if wanted[0] not in seen and _located(wanted[0], folders) is None:

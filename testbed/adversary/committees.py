@@ -29,13 +29,13 @@ WITH_COMMITTEES = ("flamingo", "one-shot")
 
 
 class _Between(Network):
-    """A network some of whose questions the server asks otherwise."""
+    """A network whose questions the malicious server asks otherwise."""
 
-    def __init__(self, network: Network) -> None:
-        self._network = network
+    def __init__(self, network: Network, server: "_CommitteeMisbehaviour") -> None:
+        self._network, self._server = network, server
 
     async def _ask(self, asked: Ask) -> Replies:
-        return await self._network._ask(asked)
+        return await self._server.ask_otherwise(self._network, asked)
 
     async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
         await self._network.consult_beacon(bytes_up, bytes_down, round_trip_s)
@@ -59,15 +59,15 @@ class _CommitteeMisbehaviour(AggregationMisbehaviour, AggregationProtocol):
         section: CommitteeSection = self.parameters.committee
         return section
 
-    def between(self, network: Network) -> Network:
-        """What the protocol takes for its network in a round that is attacked."""
+    async def ask_otherwise(self, network: Network, asked: Ask) -> Replies:
+        """Ask a question of the protocol in a round that is attacked."""
         raise NotImplementedError
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`."""
+        """Put the malicious server between the protocol and the network."""
         if self.attacking:
             self.round_ = round_
-            round_.network = self.between(round_.network)
+            round_.network = _Between(round_.network, self)
         return await super().aggregate(round_)
 
 
@@ -83,12 +83,18 @@ class KeepDishonestMembers(_CommitteeMisbehaviour):
     name: ClassVar[str] = "keep-dishonest-members"
     applies_to: ClassVar[tuple[str, ...]] = WITH_COMMITTEES
 
-    def between(self, network: Network) -> Network:
-        """Hides honest candidates."""
-        return _Hiding(network, self)
+    async def ask_otherwise(self, network: Network, asked: Ask) -> Replies:
+        """Ask everybody for the sortition, and once more the clients that are taken."""
+        replies = await network._ask(asked)
+        if not isinstance(asked.message, Sortition):
+            return replies
+        by_proof = self.section.selection == "lotto-client-centric"
+        answers: dict[int, Any] = replies.valid(shared=not by_proof)
+        drawn = ids([client for client, claim in answers.items() if not by_proof or claim.proof is not None])
+        return await network._ask(replace(asked, recipients=self.taken(drawn)))
 
     def taken(self, drawn: Ids) -> Ids:
-        """Of those that are drawn, by number: whom it asks again."""
+        """Return the clients that are asked again, of those that are drawn (by number)."""
         ours = np.isin(drawn, sorted(self.dishonest))
         places = max(0, self.section.members_planned - int(ours.sum()))
         kept, hidden = drawn[~ours][:places], drawn[~ours][places:]
@@ -97,21 +103,6 @@ class KeepDishonestMembers(_CommitteeMisbehaviour):
             f"took all {int(ours.sum())} of its clients that are drawn, {len(kept)} others, and hid {len(hidden)}",
         )
         return ids(np.concatenate([drawn[ours], kept]))
-
-
-class _Hiding(_Between):
-    def __init__(self, network: Network, server: KeepDishonestMembers) -> None:
-        super().__init__(network)
-        self._server = server
-
-    async def _ask(self, asked: Ask) -> Replies:
-        replies = await self._network._ask(asked)
-        if not isinstance(asked.message, Sortition):
-            return replies
-        by_proof = self._server.section.selection == "lotto-client-centric"
-        answers: dict[int, Any] = replies.valid(shared=not by_proof)
-        drawn = ids([client for client, claim in answers.items() if not by_proof or claim.proof is not None])
-        return await self._network._ask(replace(asked, recipients=self._server.taken(drawn)))
 
 
 # -- what it says of it ------------------------------------------------------------------------------------------------
@@ -135,9 +126,20 @@ class ForgeCommittee(_CommitteeMisbehaviour):
     applies_to: ClassVar[tuple[str, ...]] = WITH_COMMITTEES
     Options: ClassVar[type[MisbehaviourOptions]] = ForgeOptions
 
-    def between(self, network: Network) -> Network:
-        """Changes the lists on their way."""
-        return _Forging(network, self)
+    async def ask_otherwise(self, network: Network, asked: Ask) -> Replies:
+        """Ask with another list in the message."""
+        return await network._ask(replace(asked, message=self._changed(asked.message)))
+
+    def _changed(self, message: Any) -> Any:
+        """Return the message with another list in the place of each list among its fields, or their fields."""
+        if isinstance(message, CommitteeList):
+            return self.forged(message)
+        if not isinstance(message, Message):
+            return message
+        fields = {name: getattr(message, name) for name in message.__struct_fields__}
+        changed = {name: self._changed(field) for name, field in fields.items()}
+        different = {name: field for name, field in changed.items() if field is not fields[name]}
+        return msgspec.structs.replace(message, **different) if different else message
 
     def forged(self, honest: CommitteeList) -> CommitteeList:
         """The list as it is sent."""
@@ -163,26 +165,6 @@ class ForgeCommittee(_CommitteeMisbehaviour):
         board, first = self.round_.directory, self.section.first_round_of(self.round_.number)
         number = prf.evaluate(board.vrf_key(client), sortition_input(self.round_.experiment_id, first))
         return is_drawn(self.section, board, client, number)
-
-
-class _Forging(_Between):
-    def __init__(self, network: Network, server: ForgeCommittee) -> None:
-        super().__init__(network)
-        self._server = server
-
-    async def _ask(self, asked: Ask) -> Replies:
-        return await self._network._ask(replace(asked, message=self._changed(asked.message)))
-
-    def _changed(self, message: Any) -> Any:
-        """The message with another list in the place of each that is a field of it, or of one of its fields."""
-        if isinstance(message, CommitteeList):
-            return self._server.forged(message)
-        if not isinstance(message, Message):
-            return message
-        fields = {name: getattr(message, name) for name in message.__struct_fields__}
-        changed = {name: self._changed(field) for name, field in fields.items()}
-        different = {name: field for name, field in changed.items() if field is not fields[name]}
-        return msgspec.structs.replace(message, **different) if different else message
 
 
 # -- what its clients do -----------------------------------------------------------------------------------------------

@@ -23,10 +23,7 @@ from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions, TrainingMisbehaviour
 from testbed.adversary.victims import VictimOptions, drawn_victim
-from testbed.aggregation.lightsecagg.messages import KeyAdvert as SealingKeyAdvert
-from testbed.aggregation.lightsecagg.server import LightSecAgg, LightSecAggRound
-from testbed.aggregation.secagg.messages import KeyAdvert
-from testbed.aggregation.secagg.round import SecAggRound
+from testbed.aggregation.lightsecagg.server import LightSecAgg
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
@@ -169,15 +166,13 @@ class SendDifferentModels(TrainingMisbehaviour, Broadcast):
     def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
         """The victim's group first; where there is no honest client to attack, as the honest server."""
         asked = super().questions_for(round_, question)
-        honest = [client for client in round_.trainers.tolist() if client not in self.dishonest]
-        named: int | None = self.context.options_of(SendDifferentModels).victim
-        victim = drawn_victim(named, honest, self.dishonest, round_.randomness, round_.number)
-        if not self.attacking or victim is None:
+        victim = drawn_victim(self, SendDifferentModels, round_.trainers, round_)
+        if victim is None:
             return asked
         shapes = None
         if isinstance(round_.workload, InspectableWorkload):
             shapes = round_.workload.parameter_shapes()
-        others = np.array([client for client in honest if client != victim], np.int64)
+        others = round_.trainers[~np.isin(round_.trainers, [victim, *self.dishonest])]
         told = Vector(silent(len(question.model), shapes), 0)
         self.record_attack(
             SendDifferentModels, f"client {victim} was sent the model, {len(others)} others one that does not move"
@@ -185,30 +180,31 @@ class SendDifferentModels(TrainingMisbehaviour, Broadcast):
         return [(np.setdiff1d(round_.trainers, others), asked[0][1]), (others, Train(question.round, told))]
 
 
-class PassOnAllKeys(AggregationMisbehaviour, SecAgg):
+class _PassesOnAllKeys(AggregationMisbehaviour):
     """Passes on the keys of clients that were sent other models as well: the honest server would leave them out."""
+
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
+
+    def usable_adverts(self, state: Any, adverts: dict[int, Any]) -> dict[int, Any]:
+        """Return all adverts."""
+        if self.attacking:
+            return adverts
+        usable: dict[int, Any] = super().usable_adverts(state, adverts)  # type: ignore[misc]
+        return usable
+
+
+class PassOnAllKeys(_PassesOnAllKeys, SecAgg):
+    """A SecAgg server."""
 
     name: ClassVar[str] = "send-different-models"
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
-    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
-
-    def usable_adverts(self, state: SecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
-        """All of them."""
-        return adverts if self.attacking else super().usable_adverts(state, adverts)
 
 
-class PassOnAllCodingKeys(AggregationMisbehaviour, LightSecAgg):
-    """The same of a LightSecAgg server."""
+class PassOnAllCodingKeys(_PassesOnAllKeys, LightSecAgg):
+    """A LightSecAgg server."""
 
     name: ClassVar[str] = "send-different-models"
     applies_to: ClassVar[tuple[str, ...]] = ("lightsecagg",)
-    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
-
-    def usable_adverts(
-        self, state: LightSecAggRound, adverts: dict[int, SealingKeyAdvert]
-    ) -> dict[int, SealingKeyAdvert]:
-        """All of them."""
-        return adverts if self.attacking else super().usable_adverts(state, adverts)
 
 
 class ImprintOptions(MisbehaviourOptions):

@@ -14,7 +14,6 @@ so x >= t; who has so many has the committee's own key, too.
 """
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -22,13 +21,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from testbed.adversary.misbehaviour import (
-    AggregationMisbehaviour,
-    ClientMisbehaviour,
-    Misbehaviour,
-    MisbehaviourOptions,
-)
-from testbed.adversary.victims import VictimOptions, drawn_victim, recovery_told
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim, recovery_told
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.flamingo.client import FlamingoClient
 from testbed.aggregation.flamingo.decryptor import Decryptor
@@ -56,14 +50,13 @@ from testbed.aggregation.flamingo.server import Flamingo
 from testbed.aggregation.flamingo.service import kept_service
 from testbed.aggregation.flamingo.set_up_messages import KeptService, StateOf
 from testbed.aggregation.kit.message_parts import SignatureOf
-from testbed.arrays import Ids
 from testbed.crypto import edwards25519, feldman, prf, threshold_elgamal
 from testbed.errors import RoundAborted
 from testbed.messages import ClientId, Key32, Message, RoundNumber, decode, encode, signed_content
 from testbed.network import Replies
 from testbed.network.contract import ids
 from testbed.network.masked_vectors import Masks
-from testbed.parties.client import Role, RoleSpec, Row, StageTable, handles
+from testbed.parties.client import Role, Row, StageTable, handles
 
 _ALWAYS = {"idle", "ready", "labelled", "opened"}
 _EARLIER = "adversary/flamingo service"
@@ -122,20 +115,11 @@ class AgainstOneVictim(AggregationMisbehaviour, Flamingo):
 
     applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
-    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
-
-    @property
-    def roles(self) -> list[RoleSpec]:
-        """Those of the honest server, and the accomplices."""
-        return [*super().roles, RoleSpec(FlamingoAccomplice, self.parameters, self.dishonest)]
-
-    def drawn(self, state: FlamingoRound, among: Ids, kind: type[Misbehaviour]) -> int | None:
-        """An honest client: the one that the experiment names, or the server's draw; None: it is not there."""
-        named: int | None = self.context.options_of(kind).victim
-        return drawn_victim(named, among.tolist(), self.dishonest, state.start.randomness, state.start.number)
+    update_recovered = VICTIM_RECONSTRUCTED
+    accomplice_roles = (FlamingoAccomplice,)
 
     def accomplices(self, state: FlamingoRound) -> list[int]:
-        """Those on the committee."""
+        """The accomplices on the committee."""
         return [member for member in state.members if member in self.dishonest]
 
     async def told(self, reports: Replies, victim: int, own: bytes, common: Mapping[int, bytes], counted: str) -> str:
@@ -175,7 +159,7 @@ class ContradictLabels(AgainstOneVictim):
 
     async def cross_check(self, state: FlamingoRound) -> None:
         """See `Flamingo.cross_check`; only as many are told of the victim as it takes."""
-        self._victim = self.drawn(state, state.online, ContradictLabels) if self.attacking else None
+        self._victim = drawn_victim(self, ContradictLabels, state.online, state.start)
         if self._victim is None:
             await super().cross_check(state)
             return
@@ -239,7 +223,7 @@ class FalseKey(AgainstOneVictim):
 
     async def report(self, state: FlamingoRound) -> None:
         """See `Flamingo.report`; the victim is asked first, and left out of what the others are asked."""
-        victim = self.drawn(state, state.start.trained, FalseKey) if self.attacking else None
+        victim = drawn_victim(self, FalseKey, state.start.trained, state.start)
         if victim is None:
             await super().report(state)
             return
@@ -301,7 +285,7 @@ class CopyCiphertext(AgainstOneVictim):
         """See `Flamingo.reconstruct`; where no client of the server's has such a neighbour, as an honest server."""
         edges = self.cut_edges(state, state.online)
         at = next((at for at, edge in enumerate(edges) if edge.online in self.dishonest), None)
-        victim = self.drawn(state, state.online, CopyCiphertext) if self.attacking and at is not None else None
+        victim = drawn_victim(self, CopyCiphertext, state.online, state.start)
         online = set(state.online.tolist())
         peer = next((other for client, other in state.seeds if client == victim and other in online), None)
         if at is None or victim is None or peer is None:
@@ -351,11 +335,7 @@ class ReplayStates(AggregationMisbehaviour, Flamingo):
         states = [earlier.get(row.member, row) for row in state.kept.states]
         again = [row.member for row in states if row.member in earlier]
         self.record_attack(ReplayStates, f"{len(again)} of {len(states)} members are handed back an old share")
-        return replace(state, kept=_with_states(state.kept, states))
-
-
-def _with_states(kept: KeptService, states: list[StateOf]) -> KeptService:
-    return KeptService(kept.certificate, kept.commitments, states)
+        return replace(state, kept=KeptService(state.kept.certificate, state.kept.commitments, states))
 
 
 # -- clients -----------------------------------------------------------------------------------------------------------

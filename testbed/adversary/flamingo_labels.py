@@ -7,7 +7,6 @@ leave too few clients online, a client with too few neighbours, or the graph in 
 graphs leave no such group (`testbed.aggregation.flamingo.bound`).
 """
 
-import re
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from testbed.aggregation.flamingo.seeds import recovered_pair_seeds, recovered_s
 from testbed.arrays import Ids
 from testbed.messages import ClientId, Key32, Message, RoundNumber
 from testbed.network.contract import ids
-from testbed.parties.client import RoleSpec, Row, StageTable, handles
+from testbed.parties.client import Row, StageTable, handles
 
 
 class PairSeed(Message, frozen=True):
@@ -48,7 +47,6 @@ class TellingClient(FlamingoClient, answers=(*FlamingoClient.questions, TellPair
 
     @handles(TellPairSeed)
     def on_tell_pair_seed(self, message: TellPairSeed) -> PairSeed:
-        """See `TellPairSeed`."""
         return PairSeed(self.pair_seed(message.neighbour))
 
 
@@ -61,14 +59,9 @@ class LabelNeighboursOffline(AgainstOneVictim):
 
     name: ClassVar[str] = "label-neighbours-offline"
     added_stages: ClassVar[tuple[str, ...]] = (TellPairSeed.stage,)
-    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
+    accomplice_roles = (*AgainstOneVictim.accomplice_roles, TellingClient)
     _group: tuple[int, ...] = ()
     _counted: str = ""
-
-    @property
-    def roles(self) -> list[RoleSpec]:
-        """The roles of the honest server and of the accomplices, on the committee and among the participants."""
-        return [*super().roles, RoleSpec(TellingClient, self.parameters, self.dishonest)]
 
     def choose_online(self, state: FlamingoRound, arrived: Ids) -> Ids:
         """See `Flamingo.choose_online`; without the honest neighbours of the group."""

@@ -7,8 +7,6 @@ survivors, and refuses: `secagg.partial-batch`. With ``batches: ignored`` nobody
 
 from typing import ClassVar
 
-import numpy as np
-
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.small_sums import BreakBatch
 from testbed.adversary.victims import VictimOptions, drawn_victim
@@ -22,21 +20,21 @@ from testbed.arrays import Ids
 
 
 class _LeavesOneOut(AggregationMisbehaviour):
-    """What they have in common."""
+    """Leaves one client of a batch out of the survivors."""
 
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
-    def victim(self, round_: AggregationRound, survivors: Ids, kind: type[AggregationMisbehaviour]) -> int | None:
-        """An honest survivor that is in a batch with others; None: the round is not attacked, or there is none."""
-        if not self.attacking or round_.batches is None:
-            return None
+    def without_victim(self, kind: type[AggregationMisbehaviour], survivors: Ids, round_: AggregationRound) -> Ids:
+        """Return the survivors without an honest client that is in a batch with others, if there is such a client."""
+        if round_.batches is None:
+            return survivors
         sizes = round_.batches.sizes[round_.batches.of]
-        with_others = [client for client in survivors.tolist() if sizes[client] > 1]
-        named: int | None = self.context.options_of(kind).victim
-        found = drawn_victim(named, with_others, self.dishonest, round_.randomness, round_.number)
-        if found is not None:
-            self.record_attack(kind, f"claimed that client {found} of batch {round_.batches.of[found]} dropped out")
-        return found
+        victim = drawn_victim(self, kind, survivors[sizes[survivors] > 1], round_)
+        if victim is None:
+            return survivors
+        self.record_attack(kind, f"claimed that client {victim} of batch {round_.batches.of[victim]} dropped out")
+        others: Ids = survivors[survivors != victim]
+        return others
 
 
 class BreakBatchOfLightSecAgg(_LeavesOneOut, LightSecAgg):
@@ -48,8 +46,7 @@ class BreakBatchOfLightSecAgg(_LeavesOneOut, LightSecAgg):
     async def collect_masked_inputs(self, state: LightSecAggRound) -> None:
         """As the honest server's, without the victim."""
         await super().collect_masked_inputs(state)
-        victim = self.victim(state.start, state.survivors, BreakBatchOfLightSecAgg)
-        state.survivors = np.setdiff1d(state.survivors, [] if victim is None else [victim])
+        state.survivors = self.without_victim(BreakBatchOfLightSecAgg, state.survivors, state.start)
 
 
 class BreakBatchOfFlamingo(_LeavesOneOut, Flamingo):
@@ -60,9 +57,7 @@ class BreakBatchOfFlamingo(_LeavesOneOut, Flamingo):
 
     def choose_online(self, state: FlamingoRound, arrived: Ids) -> Ids:
         """As the honest server's, without the victim."""
-        online = super().choose_online(state, arrived)
-        victim = self.victim(state.start, online, BreakBatchOfFlamingo)
-        return np.setdiff1d(online, [] if victim is None else [victim])
+        return self.without_victim(BreakBatchOfFlamingo, super().choose_online(state, arrived), state.start)
 
 
 class BreakBatchOfOneShot(_LeavesOneOut, OneShot):
@@ -74,8 +69,7 @@ class BreakBatchOfOneShot(_LeavesOneOut, OneShot):
     async def collect_submissions(self, state: OneShotRound) -> None:
         """As the honest server's, without the victim."""
         await super().collect_submissions(state)
-        victim = self.victim(state.start, state.survivors, BreakBatchOfOneShot)
-        state.survivors = np.setdiff1d(state.survivors, [] if victim is None else [victim])
+        state.survivors = self.without_victim(BreakBatchOfOneShot, state.survivors, state.start)
 
 
 class BreakBatchOfPine(_LeavesOneOut, Pine):
@@ -86,6 +80,4 @@ class BreakBatchOfPine(_LeavesOneOut, Pine):
 
     def survivors(self, state: PineRound) -> Ids:
         """As the honest server's, without the victim."""
-        honest = super().survivors(state)
-        victim = self.victim(state.start, honest, BreakBatchOfPine)
-        return np.setdiff1d(honest, [] if victim is None else [victim])
+        return self.without_victim(BreakBatchOfPine, super().survivors(state), state.start)

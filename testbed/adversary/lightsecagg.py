@@ -11,16 +11,15 @@ Nor does anybody see a list of keys but those who are shown it. So each U - x ho
 accomplices alone, and are summed apart from the others (`ParallelGroups`): by U <= N / 2 without accomplices.
 """
 
-import re
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
-from testbed.adversary.secagg.parallel_sums import each_sum, mean_over, rounds_of_lists, sums_made
+from testbed.adversary.secagg.parallel_sums import rounds_of_lists, summed_apart
 from testbed.adversary.selection.lists import LISTS, ListsOptions, ParallelLists
-from testbed.adversary.victims import VictimOptions, drawn_victim, recovery_told
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim, recovery_told
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
 from testbed.aggregation.lightsecagg.messages import (
@@ -34,7 +33,7 @@ from testbed.arrays import Ids
 from testbed.crypto.prime_field import Elements, difference, elements_to_bytes, total
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
-from testbed.parties.client import RoleSpec, Row, StageTable, handles
+from testbed.parties.client import Row, StageTable, handles
 
 _ORDER = "lightsecagg.out-of-order"
 _ALWAYS = {"new", "advertised", "shared", "masked", "summed", "refused"}
@@ -68,17 +67,13 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
     name: ClassVar[str] = "contradict-dropouts"
     applies_to: ClassVar[tuple[str, ...]] = ("lightsecagg",)
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
-    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
-
-    @property
-    def roles(self) -> list[RoleSpec]:
-        """Those of the honest server, and the accomplices."""
-        return [*super().roles, RoleSpec(LightSecAggAccomplice, self.parameters, self.dishonest)]
+    update_recovered = VICTIM_RECONSTRUCTED
+    accomplice_roles = (LightSecAggAccomplice,)
 
     async def unmasked_sum(self, state: LightSecAggRound) -> Elements:
         """See `LightSecAgg.unmasked_sum`; beside it the sum without the victim, as far as it can be had."""
-        victim = self._victim(state)
-        if not self.attacking or victim is None:
+        victim = drawn_victim(self, ContradictSurvivors, state.survivors, state.start)
+        if victim is None:
             return await super().unmasked_sum(state)
         needed = state.announced.threshold
         accomplices = np.intersect1d(state.arrived, sorted(self.dishonest))
@@ -113,12 +108,6 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
         update = difference(summed, await self.without_masks(state, others, of_others))
         return recovery_told(counted, update, elements_to_bytes(update), self.parameters.quantisation)
 
-    def _victim(self, state: LightSecAggRound) -> int | None:
-        """An honest survivor: the one that the experiment names, or the server's draw; None: it is not there."""
-        named: int | None = self.context.options_of(ContradictSurvivors).victim
-        start = state.start
-        return drawn_victim(named, state.survivors.tolist(), self.dishonest, start.randomness, start.number)
-
 
 class ParallelGroups(AggregationMisbehaviour, LightSecAgg):
     """Sums over each of several groups by itself, with the accomplices in all of them; the model gets their mean.
@@ -130,32 +119,22 @@ class ParallelGroups(AggregationMisbehaviour, LightSecAgg):
     name: ClassVar[str] = ParallelLists.name
     applies_to: ClassVar[tuple[str, ...]] = ("lightsecagg",)
     Options = ListsOptions
-
-    @property
-    def roles(self) -> list[RoleSpec]:
-        """Those of the honest server, and the accomplices."""
-        return [*super().roles, RoleSpec(LightSecAggAccomplice, self.parameters, self.dishonest)]
+    accomplice_roles = (LightSecAggAccomplice,)
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. Raises `RoundAborted` when no sum comes about."""
+        """Sum over each list. Raises `RoundAborted` when no sum comes about."""
         parts = rounds_of_lists(round_)
-        if len(parts) < 2:
-            return await super().aggregate(round_)
-        made, end = await each_sum(parts, super().aggregate)
-        self.record_attack(ParallelGroups, sums_made(made, self.dishonest))
-        return mean_over(made, end)
+        return await summed_apart(self, ParallelGroups, parts or [round_], super().aggregate)
 
     async def summed(self, state: LightSecAggRound) -> Aggregate:
-        """See `LightSecAgg.summed`; each group is shown its own members' keys."""
+        """Sum over each group, which is shown the keys of its own members."""
         groups = self.groups(state) if self.attacking and LISTS not in state.start.memory else []
         if len(groups) < 2:
             return await super().summed(state)
         parts = [
             replace(state, adverts={client: state.adverts[client] for client in group}, sealed={}) for group in groups
         ]
-        made, end = await each_sum(parts, super().summed)
-        self.record_attack(ParallelGroups, sums_made(made, self.dishonest))
-        return mean_over(made, end)
+        return await summed_apart(self, ParallelGroups, parts, super().summed)
 
     def groups(self, state: LightSecAggRound) -> list[list[int]]:
         """The members of each group, sorted: every honest client in one of them, the accomplices in all."""

@@ -108,17 +108,16 @@ class Misbehaviour:
 class ServerMisbehaviour(Misbehaviour):
     """Mixed into the server side of a protocol, which then overrides some decisions; one of the three kinds below.
 
-    What the dishonest clients do along with it is a role in `roles` (a property of every server side), after those of
-    the honest server: ``[*super().roles, RoleSpec(Accomplice, self.parameters, self.dishonest)]``.
-
     Attributes:
         overrides: whose decisions.
+        accomplice_roles: roles that the dishonest clients play along with it, after those of the honest server.
         attacking: whether the round under way is attacked; where not, a misbehaviour leaves everything to `super()`.
         network: the round's, for `record_attack`.
         at_stage: of what `record_attack` records, where decisions are made before it begins; None: the one under way.
     """
 
     overrides: ClassVar[type]
+    accomplice_roles: ClassVar[tuple[type[Role], ...]] = ()
     at_stage: ClassVar[str | None] = None
     attacking: bool = False
     network: Network
@@ -195,7 +194,20 @@ class ClientMisbehaviour(Misbehaviour, Role):
 # -- how they are put together ----------------------------------------------------------------------------------------
 
 
-class _Selecting(SelectionMisbehaviour):
+class _WithAccomplices(ServerMisbehaviour):
+    """Outermost in a malicious server side that has roles."""
+
+    if TYPE_CHECKING:
+        parameters: Any
+
+    @property
+    def roles(self) -> list[RoleSpec]:
+        """The roles of the honest server and of the accomplices."""
+        roles: list[RoleSpec] = super().roles  # type: ignore[misc]
+        return [*roles, *(RoleSpec(role, self.parameters, self.dishonest) for role in self.accomplice_roles)]
+
+
+class _Selecting(_WithAccomplices, SelectionMisbehaviour):
     """Outermost in a malicious selection: knows when a round begins."""
 
     async def select(self, round_: SelectionRound) -> Selection:
@@ -203,7 +215,7 @@ class _Selecting(SelectionMisbehaviour):
         return await super().select(round_)
 
 
-class _Aggregating(AggregationMisbehaviour):
+class _Aggregating(_WithAccomplices, AggregationMisbehaviour):
     """Outermost in a malicious aggregation: knows when a round begins."""
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
@@ -232,7 +244,9 @@ def malicious_server(honest: type, kinds: Sequence[type[ServerMisbehaviour]], co
     if not kinds:
         return honest
     (outermost,) = {outer for base, outer in SERVER_KINDS.items() for kind in kinds if issubclass(kind, base)}
-    return type(f"Malicious{honest.__name__}", (outermost, *kinds, honest), {"context": context})
+    roles = tuple(dict.fromkeys(role for kind in reversed(kinds) for role in kind.accomplice_roles))
+    own = {"context": context, "accomplice_roles": roles}
+    return type(f"Malicious{honest.__name__}", (outermost, *kinds, honest), own)
 
 
 def dishonest_role(honest: type[Role], kinds: Sequence[type[ClientMisbehaviour]], context: AttackContext) -> type[Role]:

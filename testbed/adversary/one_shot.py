@@ -5,7 +5,6 @@ of them have signed: with c accomplices among N members, who sign and sum whatev
 c) honest ones, so c >= 2 U - N, which is more than the T that the protocol is for.
 """
 
-import re
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
-from testbed.adversary.victims import VictimOptions, drawn_victim, recovery_told
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim, recovery_told
 from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.member import INCONSISTENT, OneShotMember
@@ -31,7 +30,7 @@ from testbed.crypto.prime_field import Elements, elements_to_bytes, uniform
 from testbed.crypto.share_test import ShareTest
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
-from testbed.parties.client import Role, RoleSpec, Row, StageTable, handles
+from testbed.parties.client import Role, Row, StageTable, handles
 
 _ALWAYS = {"new", "opened", "signed", "summed", "refused"}
 
@@ -65,37 +64,31 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
     name: ClassVar[str] = "contradict-dropouts"
     applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
-    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
-
-    @property
-    def roles(self) -> list[RoleSpec]:
-        """Those of the honest server, and the accomplices."""
-        return [*super().roles, RoleSpec(OneShotAccomplice, self.parameters, self.dishonest)]
+    update_recovered = VICTIM_RECONSTRUCTED
+    accomplice_roles = (OneShotAccomplice,)
 
     async def summed_key(self, state: OneShotRound) -> npt.NDArray[np.int64]:
         """See `OneShot.summed_key`; beside it the sum without the victim, as far as it can be had."""
-        victim = self._victim(state)
-        if not self.attacking or victim is None:
+        victim = drawn_victim(self, ContradictCommittee, state.survivors, state.start)
+        if victim is None:
             return await super().summed_key(state)
         needed = state.code.needed
         accomplices = np.intersect1d(state.members, sorted(self.dishonest))
         honest = np.setdiff1d(state.members, accomplices)
         told_all = np.union1d(honest[: max(0, needed - len(accomplices))], accomplices)
+        told_others = np.union1d(np.setdiff1d(state.members, told_all), accomplices)
         others = ids(state.survivors[state.survivors != victim])
         with_it, signed = await self._key(state, told_all, state.survivors)
-        without, signed_without = await self._key(state, np.setdiff1d(state.members, told_all), others, accomplices)
+        without, signed_without = await self._key(state, told_others, others)
         counted = f"victim {victim}: {signed} and {signed_without} of {needed} signatures with it and without it"
         self.record_attack(ContradictCommittee, await self._told(state, counted, with_it, others, without))
         if with_it is None:
             raise RoundAborted("below-threshold", counted)
         return with_it
 
-    async def _key(
-        self, state: OneShotRound, members: Ids, survivors: Ids, more: Ids | None = None
-    ) -> tuple[npt.NDArray[np.int64] | None, int]:
-        """The sum of these survivors' keys, None where it is not to be had; and how many have signed them."""
-        asked = members if more is None else np.union1d(members, more)
-        _, signatures = await self.signatures(state, asked, survivors)
+    async def _key(self, state: OneShotRound, members: Ids, survivors: Ids) -> tuple[npt.NDArray[np.int64] | None, int]:
+        """Return the sum of these survivors' keys (None: too few members sum it), and the number of signatures."""
+        _, signatures = await self.signatures(state, members, survivors)
         _, held = await self.summed_shares(state, ids(list(signatures)), signatures)
         if len(held) < state.code.needed:
             return None, len(signatures)
@@ -118,12 +111,6 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
         except RoundAborted as failed:
             return f"{counted}; failed: {failed.detail}"
         return recovery_told(counted, update, elements_to_bytes(update.astype(np.uint32)), self.parameters.quantisation)
-
-    def _victim(self, state: OneShotRound) -> int | None:
-        """An honest survivor: the one that the experiment names, or the server's draw; None: it is not there."""
-        named: int | None = self.context.options_of(ContradictCommittee).victim
-        start = state.start
-        return drawn_victim(named, state.survivors.tolist(), self.dishonest, start.randomness, start.number)
 
 
 class DealOptions(MisbehaviourOptions):

@@ -7,7 +7,6 @@ no longer than what the other one can rule out.
 """
 
 import hashlib
-import re
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
-from testbed.adversary.victims import VictimOptions, drawn_victim
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim
 from testbed.aggregation.pine.client import PineClient
 from testbed.aggregation.pine.messages import AggregateShare, SumReports
 from testbed.aggregation.pine.second_aggregator import PineHelper
@@ -27,7 +26,7 @@ from testbed.crypto.pine import PineVdaf, Report
 from testbed.crypto.xof import XofHmacSha256Aes128, elements
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
-from testbed.parties.client import Role, RoleSpec, Row, StageTable, handles
+from testbed.parties.client import Role, Row, StageTable, handles
 
 _PINE = ("pine",)
 
@@ -136,20 +135,14 @@ class ContradictHelper(AggregationMisbehaviour, Pine):
     name: ClassVar[str] = "contradict-dropouts"
     applies_to: ClassVar[tuple[str, ...]] = _PINE
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
-    update_recovered: ClassVar[re.Pattern[str] | None] = re.compile(r"^victim \d+\b.*\breconstructed\b")
-
-    @property
-    def roles(self) -> list[RoleSpec]:
-        """Those of the honest server, and the helper if it is an accomplice."""
-        return [*super().roles, RoleSpec(PineAccomplice, self.parameters, self.dishonest)]
+    update_recovered = VICTIM_RECONSTRUCTED
+    accomplice_roles = (PineAccomplice,)
 
     async def helpers_share(self, state: PineRound, survivors: Ids) -> Elements:
         """See `Pine.helpers_share`; beside it the helper's share of the victim's update, if it can be had."""
         share = await super().helpers_share(state, survivors)
-        named: int | None = self.context.options_of(ContradictHelper).victim
-        start = state.start
-        victim = drawn_victim(named, survivors.tolist(), self.dishonest, start.randomness, start.number)
-        if self.attacking and victim is not None:
+        victim = drawn_victim(self, ContradictHelper, survivors, state.start)
+        if victim is not None:
             self.record_attack(ContradictHelper, await self._told(state, survivors, share, victim))
         return share
 
@@ -176,10 +169,8 @@ class ShrinkReports(AggregationMisbehaviour, Pine):
     def survivors(self, state: PineRound) -> Ids:
         """The victim, and those whose updates it can subtract."""
         honest = super().survivors(state)
-        named: int | None = self.context.options_of(ShrinkReports).victim
-        start = state.start
-        victim = drawn_victim(named, honest.tolist(), self.dishonest, start.randomness, start.number)
-        if not self.attacking or victim is None:
+        victim = drawn_victim(self, ShrinkReports, honest, state.start)
+        if victim is None:
             return honest
         few = ids([victim, *sorted(self.dishonest & set(honest.tolist()))])
         self.record_attack(ShrinkReports, f"asked for the sum of client {victim} and {len(few) - 1} accomplices")

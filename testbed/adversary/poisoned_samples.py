@@ -116,12 +116,10 @@ class FlipLabels(PoisonedSamples):
     Options: ClassVar[type[MisbehaviourOptions]] = LabelOptions
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
-        """See `Trainer.learn`."""
         return self.learned(FlipLabels, super().learn, workload, message)
 
     @classmethod
     def poisoned(cls, samples: Samples, classes: int, options: Any) -> Samples:
-        """See `PoisonedSamples.poisoned`."""
         inputs, labels = samples
         if options.source is None:
             return inputs, classes - 1 - labels
@@ -152,7 +150,6 @@ class Backdoor(PoisonedSamples):
     Options: ClassVar[type[MisbehaviourOptions]] = BackdoorOptions
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
-        """See `Trainer.learn`."""
         return self.learned(Backdoor, super().learn, workload, message)
 
     @classmethod

@@ -56,7 +56,6 @@ class ScaleUpdate(ClientMisbehaviour, Trainer):
     Options: ClassVar[type[MisbehaviourOptions]] = ScaleOptions
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
-        """See `Trainer.learn`."""
         honest = super().learn(workload, message)
         if not self.attacks(message.round):
             return honest
@@ -81,7 +80,6 @@ class FlipSign(ClientMisbehaviour, Trainer):
     Options: ClassVar[type[MisbehaviourOptions]] = FlipOptions
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
-        """See `Trainer.learn`."""
         honest = super().learn(workload, message)
         if not self.attacks(message.round):
             return honest
@@ -167,7 +165,6 @@ class LittleIsEnough(Colluder):
     Options: ClassVar[type[MisbehaviourOptions]] = LittleOptions
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
-        """See `Trainer.learn`."""
         return self.agreed(LittleIsEnough, super().learn(workload, message), workload, message)
 
     def crafted(self, updates: Floats) -> Floats:
@@ -189,7 +186,6 @@ class MinMax(Colluder):
     Options: ClassVar[type[MisbehaviourOptions]] = CollusionOptions
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
-        """See `Trainer.learn`."""
         return self.agreed(MinMax, super().learn(workload, message), workload, message)
 
     def crafted(self, updates: Floats) -> Floats:

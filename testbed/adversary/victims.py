@@ -1,16 +1,22 @@
-"""Whom a malicious server attacks, where that is one client; and what it says once it has that client's update."""
+"""The victim of a malicious server that attacks one client, and the record of an update that it has recovered."""
 
 import hashlib
-from collections.abc import Iterable, Set
+import re
+from collections.abc import Set
 from typing import Any
 
 import numpy.typing as npt
 from pydantic import Field
 
-from testbed.adversary.misbehaviour import MisbehaviourOptions
+from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
+from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.arrays import Ids
 from testbed.errors import RoundAborted
-from testbed.randomness import Randomness
+from testbed.training import TrainingRound
+
+VICTIM_RECONSTRUCTED = re.compile(r"^victim \d+\b.*\breconstructed\b")
+"""Matches the record of an attack that has had a single client's update (`Misbehaviour.update_recovered`)."""
 
 
 class VictimOptions(MisbehaviourOptions):
@@ -31,23 +37,26 @@ class VictimOptions(MisbehaviourOptions):
 
 
 def drawn_victim(
-    named: int | None, among: Iterable[int], dishonest: Set[int], randomness: Randomness | None, round_number: int
+    server: ServerMisbehaviour, kind: type[ServerMisbehaviour], among: Ids, round_: AggregationRound | TrainingRound
 ) -> int | None:
-    """One of these clients that is honest: the named one, or the server's draw; None: it, or every such one, is absent.
+    """Return the honest client that is attacked: the client that the experiment names, or the server's draw.
 
     Args:
-        named: by the experiment; None: the server draws.
+        server: the malicious server.
+        kind: the misbehaviour, with `VictimOptions`.
         among: clients, in an order that does not depend on the hosts.
-        dishonest: the server's accomplices.
-        randomness: for the draw; None: nobody is drawn.
-        round_number: of the draw.
+        round_: the round, with the randomness of the draw.
+
+    Returns:
+        None where the round is not attacked, the named client is absent or no client is honest.
     """
-    honest = [client for client in among if client not in dishonest]
+    honest = [client for client in among.tolist() if client not in server.dishonest]
+    named: int | None = server.context.options_of(kind).victim
     if named is not None:
-        return named if named in honest else None
-    if randomness is None or not honest:
+        return named if server.attacking and named in honest else None
+    if round_.randomness is None or not honest or not server.attacking:
         return None
-    return int(randomness.generator("server", round_number, "victim").choice(honest))
+    return int(round_.randomness.generator("server", round_.number, "victim").choice(honest))
 
 
 def recovery_told(

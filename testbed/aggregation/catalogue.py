@@ -2,6 +2,8 @@
 
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipation, RandomParticipationParameters
+from testbed.aggregation.e_seafl.parameters import ESeaflParameters
+from testbed.aggregation.e_seafl.server import ESeafl
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.flamingo.server import Flamingo
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
@@ -24,6 +26,7 @@ PROTOCOLS: dict[type[AggregationParameters], type[AggregationProtocol]] = {
     FlamingoParameters: Flamingo,
     OneShotParameters: OneShot,
     PineParameters: Pine,
+    ESeaflParameters: ESeafl,
     RandomParticipationParameters: RandomParticipation,
 }
 """The server of each class of parameters, whose default for ``protocol`` is the name in an experiment."""

@@ -12,7 +12,7 @@ from testbed.cli.invocation import Invocation, examples, option, report_error
 from testbed.cli.terminal import echo
 from testbed.cli.verbs import Verbs
 from testbed.plugins.classes import importing_classes
-from testbed.signals import stopping_on_signals
+from testbed.signals import STOP_CODES, stop_code, stopping_on_signals
 from testbed.version import VERSION
 
 _EPILOG = examples(
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end_sooner() -> None:
-    """Python need not look through torch for circles: half a second. What is left then, triton calls a leak."""
+    """Skip the final garbage collection, which costs 0.5 s with torch. Not with triton: it would report leaks."""
     if "triton" not in sys.modules:
         gc.freeze()
 
@@ -79,4 +79,6 @@ def _invoked(invocation: Invocation) -> int:
         sys.stdout.flush()
     except SystemExit as end:  # typer's, when the reader of our output has gone
         return end.code if isinstance(end.code, int) else 1
+    if code == STOP_CODES[0]:  # typer's answer to KeyboardInterrupt, whichever signal has raised it
+        return stop_code()
     return code if isinstance(code, int) else 0

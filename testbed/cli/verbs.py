@@ -15,6 +15,7 @@ from typer.main import get_command
 from testbed.cli.invocation import Verb
 from testbed.errors import InstallationError, reason
 from testbed.plugins.entry_points import all_points, own_object, own_points, owner
+from testbed.signals import raise_if_stopped
 
 GROUP = "sortition_testbed.commands"
 
@@ -88,7 +89,8 @@ def _foreign(name: str, points: list[EntryPoint]) -> Any:
         return _refusing(name, f"offered by {' and '.join(sorted(origins))}; uninstall all but one")
     try:
         return _command(name, points[0].load())
-    except (Exception, SystemExit) as error:  # a stranger's module raises whatever comes
+    except BaseException as error:  # a foreign module raises anything, KeyboardInterrupt among it
+        raise_if_stopped()
         why = f"of {origins[0]}, cannot be imported: {type(error).__name__}: {reason(str(error))}"
         return _refusing(name, why)
 

@@ -28,7 +28,6 @@ from testbed.engine.training_checks import check_training
 from testbed.errors import ExperimentError, excludes
 from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import Experiment, check_schedule, check_stages
-from testbed.former_names import check_overrides
 from testbed.network.contract import Timing
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.participation import OwnParticipation, ParticipationLog
@@ -90,12 +89,6 @@ class Plan:
             self.adversary.check_used(self.roles)
             self.adversary.check_learning(experiment.workload)
             self._check_broadcast()
-        for kind in (
-            *(spec.role for spec in self.roles),
-            type(self.selection.parameters),
-            type(self.aggregation.parameters),
-        ):
-            check_overrides(kind)
         check_stages(experiment, self.stages)
         self.aggregation_parameters: AggregationParameters = self.aggregation.parameters
         self.server_optimizer = server_optimizer(self.aggregation_parameters.server_optimizer)

@@ -9,9 +9,8 @@ from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationParameters, AggregationProtocol
 from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.errors import ExperimentError
-from testbed.former_names import CONTRACT, check_overrides
 from testbed.plugins import options as plugin_options
-from testbed.plugins.classes import check_former_names, check_subclass, plugin_class
+from testbed.plugins.classes import check_subclass, plugin_class
 from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionParameters, SelectionProtocol
 
@@ -78,7 +77,6 @@ def _declared(kind: Any, base: type[Any]) -> type[Any] | None:
     for ancestor in kind.__mro__:
         found = vars(ancestor).get("Parameters", of_built_in.get(ancestor))
         if isinstance(found, type) and issubclass(found, base):
-            check_former_names(found, base, f"{kind.__module__}:{kind.__name__}.Parameters")
             return found
         if "Parameters" in vars(ancestor):
             raise ExperimentError(
@@ -91,9 +89,7 @@ def _server(section: str, parameters: Any, known: Mapping[Any, Any], with_attack
     """A user-defined class counts as the built-in protocols, too, that it derives from."""
     name: str = parameters.protocol
     if type(parameters) in known:
-        kind = with_attacks(known[type(parameters)], {name})
-        check_overrides(kind)  # a misbehaviour may be user-defined
-        return kind(parameters, *arguments)
+        return with_attacks(known[type(parameters)], {name})(parameters, *arguments)
     honest = plugin_protocol(section, name)
     given, keywords = plugin_parameters(section, parameters, honest)
     if section == "selection":  # the aggregation's are checked for as many participants as there may be
@@ -103,9 +99,7 @@ def _server(section: str, parameters: Any, known: Mapping[Any, Any], with_attack
             raise ExperimentError(f"{section}.{error}") from None
     names = {name, *(str(kind.model_fields["protocol"].default) for kind in known if issubclass(honest, known[kind]))}
     plugin_options.bind(honest, name, f"{section}.protocol", (given, *arguments), keywords)
-    kind = with_attacks(honest, names)
-    check_overrides(kind)
-    made = kind(given, *arguments, **keywords)
+    made = with_attacks(honest, names)(given, *arguments, **keywords)
     _check_made(
         made, SelectionParameters if section == "selection" else AggregationParameters, f"{section}.protocol: {name}"
     )
@@ -125,6 +119,3 @@ def _check_made(made: Any, parameters: type[BaseModel], where: str) -> None:
             f"{where}: participants add noise (aggregation.noise), and it does not say what that costs: override "
             "accountant, or inherit from testbed.NoisyProtocol"
         )
-    for one in vars(made):
-        if one in CONTRACT:
-            raise ExperimentError(f"{where}: {one} is now called {CONTRACT[one]}")

@@ -101,8 +101,8 @@ def parsed(text: str, where: str) -> Any:
 def apply_override(data: dict[str, Any], override: str) -> None:
     """Set what ``key=value`` says in `data`; raises `ExperimentError`.
 
-    A mapping is merged into the section; ``{}`` empties it. A mapping for ``sweep`` replaces the sweep, and
-    ``sweep.KEY=[...]`` adds a key to it, or replaces the values of one.
+    A mapping is merged into the section; ``{}`` empties it. A mapping for ``sweep`` replaces the sweep, ``null`` drops
+    it, and ``sweep.KEY=[...]`` adds a key to it, or replaces the values of one.
     """
     where = f"--set {override if override.isprintable() else repr(override)}"
     key, equals, text = override.partition("=")
@@ -113,8 +113,9 @@ def apply_override(data: dict[str, Any], override: str) -> None:
     if sweep == _SWEEP and dot and swept:  # its keys are dotted names themselves
         set_key(data, _SWEEP, {swept: value}, where)
         return
-    if value == {} or (key == _SWEEP and isinstance(value, dict)):  # the section is emptied, the sweep is another one
+    if value == {} or (key == _SWEEP and isinstance(value, dict | None)):  # an empty section, another sweep or none
         set_key(data, key, None, where)
+        value = value or {}
     set_key(data, key, value, where)
 
 

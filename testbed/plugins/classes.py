@@ -10,7 +10,6 @@ from typing import Any
 
 from testbed.errors import ExperimentError, TestbedError, reason
 from testbed.extras import extra_of, install_command
-from testbed.former_names import CONTRACT
 from testbed.plugins import installed, sources
 from testbed.spelling import question, similar
 
@@ -169,20 +168,12 @@ def check_subclass(found: Any, base: type, name: str, key: str) -> None:
         raise ExperimentError(f"{key}: {name}: must be a class that inherits from {base.__module__}.{base.__name__}")
     if lacking := sorted(getattr(found, "__abstractmethods__", ())):
         raise ExperimentError(f"{key}: {name}: lacks {', '.join(lacking)}; see {base.__module__}.{base.__name__}")
-    check_former_names(found, base, f"{key}: {name}")
     hooks = [one for one in dir(base) if not one.startswith("_")]
     own = _names_below(found, base)
     for one in own:
         close = similar(one, (hook for hook in hooks if hook not in own), cutoff=_ALIKE)
         if one not in hooks and close:
             raise ExperimentError(f"{key}: {name}: {one} has no effect; {question(close).rstrip()}")
-
-
-def check_former_names(found: type, base: type, where: str) -> None:
-    """Raise `ExperimentError` where a class derived from `base` still uses a name that the contract no longer has."""
-    for one in _names_below(found, base):
-        if now := CONTRACT.get(one):
-            raise ExperimentError(f"{where}: {one} is now called {now}; see {base.__module__}.{base.__name__}")
 
 
 def _names_below(found: type, base: type) -> list[str]:

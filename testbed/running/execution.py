@@ -146,6 +146,9 @@ def run_all(
         runs = planned(all_points, out, resume=resume, accept_changed_code=accept_changed_code)
         check_extras([run.point.experiment for run in runs if not run.rounds_finished], where)
         watching.planned(runs)
+        for run in runs:
+            if run.note:
+                watching.warned(run, run.note)
         with WorkerPool(watching) as pool:
             unfinished = [run for run in runs if not run.rounds_finished]
             if unfinished:

@@ -40,6 +40,7 @@ class PlannedRun:
         modules: digests of the user's own modules as they are now (`testbed.plugins.sources.digests`).
         changed: those of them that are not what the run has recorded, and with which it resumes all the same.
         has_more_rounds: whether the experiment has more rounds than the run has recorded in its ``experiment.yaml``.
+        note: how the run departs from the given experiment, in one line; empty where it does not.
     """
 
     point: Point
@@ -52,6 +53,7 @@ class PlannedRun:
     modules: Mapping[str, str] = field(default_factory=dict)
     changed: tuple[str, ...] = ()
     has_more_rounds: bool = False
+    note: str = ""
 
     @property
     def label(self) -> str:
@@ -139,7 +141,9 @@ def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun
     file = path / "experiment.yaml"
     stored = validated(read_yaml(file), str(file))
     rounds = recorded_rounds(stored, point.experiment)
+    note = ""
     if rounds != point.experiment.rounds:
+        note = f"rounds: {point.experiment.rounds}: this run was given {rounds} rounds since and keeps them"
         plain = point.experiment.model_dump(mode="json", exclude_unset=True)
         point = replace(point, experiment=validated({**plain, "rounds": rounds}, str(file)))
     experiment = point.experiment
@@ -171,7 +175,7 @@ def _existing(point: Point, path: Path, accept_changed_code: bool) -> PlannedRun
     if more and done == stored.rounds:
         check_not_ended(experiment, records, path)
     complete = (done >= experiment.rounds or bool(why)) and merged
-    return PlannedRun(point, path, seed, True, done, complete, why, modules, changed, more)
+    return PlannedRun(point, path, seed, True, done, complete, why, modules, changed, more, note)
 
 
 def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

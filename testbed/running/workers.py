@@ -162,7 +162,6 @@ class PointWorker(ABC):
         self._observer.progressed(run, progress)
 
     def close(self) -> None:
-        """See `testbed.running.workers.Worker`."""
         self._closed.set()
 
     @abstractmethod

@@ -11,6 +11,7 @@ import typer.main
 import yaml
 
 from testbed.cli import main
+from tests.finished_runs import FinishedRuns
 from tests.former_defaults import with_former_defaults
 
 SMALL: dict[str, Any] = with_former_defaults(
@@ -42,6 +43,13 @@ class Ended:
         """The lines on standard error."""
         return self.err.splitlines()
 
+    def line(self, code: int, out: str | None = None) -> str:
+        """The only line on standard error of a call that ended with `code` and printed `out` (None: anything)."""
+        assert self.code == code, self.err
+        assert out is None or self.out == out
+        (line,) = self.errors
+        return line
+
 
 @pytest.fixture(autouse=True, scope="package")
 def _commands_built_once() -> Iterator[None]:
@@ -62,6 +70,24 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
         return Ended(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def ran(
+    written: Callable[..., Path], finished_runs: FinishedRuns, call: Callable[..., Ended], tmp_path: Path
+) -> Callable[..., Path]:
+    """Copy a finished run of the small experiment with other values for some keys; returns the copy's directory."""
+
+    def ran(name: str = "run", code: int = 0, **changes: Any) -> Path:
+        file = written(**changes)
+
+        def run(path: Path) -> None:
+            ended = call("run", file, "--out", path, "--quiet")
+            assert ended.code == code, ended.err
+
+        return finished_runs.copy(file.read_text(), tmp_path / name, run)
+
+    return ran
 
 
 @pytest.fixture

@@ -284,23 +284,3 @@ def test_mistakes_are_one_line(call: Callable[..., Any], arguments: str, complai
     assert (ended.code, ended.out) == (2, "")
     assert len(ended.errors) == 1
     assert ended.errors[0].startswith(f"error: {complaint}")
-
-
-@pytest.mark.parametrize(
-    "command", ["bound", "plan", "bound lotto", "bound lotto-dp", "plan lotto", "plan batch-partition"]
-)
-def test_examples_of_the_help_run(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 400)  # an example on one line
-    ended = call(*command.split(), "--help")
-    lines = [line.strip() for line in ended.out.splitlines()]
-    shown = [line.removeprefix("$ testbed ") for line in lines if line.startswith("$ testbed ")]
-    assert len(shown) == (2 if command in ("bound lotto-dp", "plan batch-partition") else 3)
-    for line in shown:
-        assert call(*line.split()).code == 0
-
-
-def test_a_group_alone_shows_its_help(call: Callable[..., Any]) -> None:
-    for group in ("bound", "plan"):
-        ended = call(group)
-        assert ended.code == 2
-        assert f"testbed {group} [OPTIONS] COMMAND" in ended.out

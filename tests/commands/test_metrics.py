@@ -14,26 +14,6 @@ from analysis.comparison.summary import summarise
 from analysis.multi_round import report
 from analysis.multi_round.participation import participation_matrix
 from testbed.records import RunRecords
-from tests.finished_runs import FinishedRuns
-
-
-@pytest.fixture
-def ran(
-    call: Callable[..., Any], written: Callable[..., Path], tmp_path: Path, finished_runs: FinishedRuns
-) -> Callable[..., Path]:
-    """Runs the small experiment; returns the run's directory."""
-
-    def ran(name: str = "run", code: int = 0, **changes: Any) -> Path:
-        file = written(**changes)
-
-        def run(path: Path) -> None:
-            ended = call("run", file, "--out", path, "--quiet")
-            assert ended.code == code, ended.err
-
-        return finished_runs.copy(file.read_text(), tmp_path / name, run)
-
-    return ran
-
 
 SIX_ROUNDS = {"rounds": 6, "availability": {"model": "bernoulli", "unavailable": 0.2}}
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from testbed import run
-from testbed.engine.federation import Progress
 from testbed.records import find_runs
-from testbed.running import Observer, PlannedRun
+from tests.observers import StopIn
 
 Call = Callable[..., Any]
 Written = Callable[..., Path]
@@ -56,15 +55,6 @@ def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     sys.modules.pop("own_net", None)
 
 
-class StopInTheSecondRound(Observer):
-    """As if somebody had pressed Ctrl-C."""
-
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
-        if progress.round_number == 2:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -91,7 +81,7 @@ def test_it_runs_and_resumes_to_the_same_model(changes: dict[str, Any], call: Ca
     ended = call("run", file, "--out", tmp_path / "whole", "--quiet")
     assert ended.code == 0, ended.err
     with pytest.raises(KeyboardInterrupt):
-        run(file, out=tmp_path / "parts", observer=StopInTheSecondRound())
+        run(file, out=tmp_path / "parts", observer=StopIn(2))
     run(file, out=tmp_path / "parts", resume=True)
     whole, parts = (find_runs(tmp_path / out)[0] for out in ("whole", "parts"))
     assert np.array_equal(whole.model, parts.model)

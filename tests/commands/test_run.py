@@ -31,9 +31,9 @@ def test_a_run_is_the_directory_itself(call: Call, written: Written, tmp_path: P
     assert [line.split(",")[0].split()[2] for line in rounds] == ["1/3", "2/3", "3/3"]
 
 
-def test_what_experiment_yaml_says(call: Call, written: Written, tmp_path: Path) -> None:
-    assert call("run", written(sweep=SWEEP), "--out", tmp_path / "out").code == 0
-    stored = yaml.safe_load((tmp_path / "out" / "batch-partition" / "experiment.yaml").read_text())
+def test_what_experiment_yaml_says(call: Call, ran: Written, tmp_path: Path) -> None:
+    first = ran(sweep=SWEEP) / "batch-partition"
+    stored = yaml.safe_load((first / "experiment.yaml").read_text())
     assert stored["selection"]["privacy"] == 2
     assert stored["links"]  # defaults are written out
     origin = stored["provenance"]
@@ -47,11 +47,6 @@ def test_what_experiment_yaml_says(call: Call, written: Written, tmp_path: Path)
     assert set(origin) == {
         *("label", "point", "sweep", "written", "secrets", "versions", "git_commit", "machine", "started", "id")
     }
-
-
-def test_a_resolved_experiment_can_be_run_again(call: Call, written: Written, tmp_path: Path) -> None:
-    assert call("run", written(sweep=SWEEP), "--out", tmp_path / "out").code == 0
-    first = tmp_path / "out" / "batch-partition"
     ended = call("run", first / "experiment.yaml", "--out", tmp_path / "again")
     assert ended.code == 0, ended.err
     assert fingerprint(tmp_path / "again") == fingerprint(first)
@@ -89,14 +84,12 @@ def test_where_records_go_by_default(
     assert (tmp_path / "chosen" / "summary.json").is_file()
 
 
-def test_an_existing_run_is_left_alone(call: Call, written: Written, tmp_path: Path) -> None:
-    assert call("run", written(), "--out", tmp_path / "out").code == 0
-    before = fingerprint(tmp_path / "out")
-    ended = call("run", written(seed=4), "--out", tmp_path / "out")
-    assert ended.code == 3
-    (line,) = ended.errors
+def test_an_existing_run_is_left_alone(call: Call, written: Written, ran: Written) -> None:
+    out = ran()
+    before = fingerprint(out)
+    line = call("run", written(seed=4), "--out", out).line(3)
     assert "already holds a run" in line
-    assert fingerprint(tmp_path / "out") == before
+    assert fingerprint(out) == before
 
 
 def test_no_point_runs_when_the_directory_of_a_later_one_exists(call: Call, written: Written, tmp_path: Path) -> None:
@@ -109,9 +102,11 @@ def test_no_point_runs_when_the_directory_of_a_later_one_exists(call: Call, writ
     assert not (tmp_path / "out" / "random").exists()
 
 
-def test_a_sweep_does_not_go_into_a_run_nor_a_run_into_a_sweep(call: Call, written: Written, tmp_path: Path) -> None:
-    assert call("run", written(rounds=1), "--out", tmp_path / "run").code == 0
-    assert call("run", written(rounds=1, sweep=SWEEP), "--out", tmp_path / "sweep").code == 0
+def test_a_sweep_does_not_go_into_a_run_nor_a_run_into_a_sweep(
+    call: Call, written: Written, ran: Written, tmp_path: Path
+) -> None:
+    ran("run")
+    ran("sweep", sweep=SWEEP)
     for flags in ([], ["--resume"]):
         assert "holds a single run" in call("run", written(sweep=SWEEP), "--out", tmp_path / "run", *flags).err
         assert "holds the runs of a sweep" in call("run", written(), "--out", tmp_path / "sweep", *flags).err
@@ -130,9 +125,7 @@ def test_what_only_the_data_can_tell_is_told_before_anything_runs(
     changes: dict[str, Any], said: str, call: Call, written: Written, tmp_path: Path
 ) -> None:
     file = written(**changes)
-    ended = call("run", file, "--out", tmp_path / "out", "--quiet")
-    assert ended.code == 2
-    (line,) = ended.errors
+    line = call("run", file, "--out", tmp_path / "out", "--quiet").line(2)
     assert line.startswith(f"error: {file}: ")
     assert said in line
     assert not (tmp_path / "out").exists()
@@ -163,17 +156,16 @@ def test_without_an_obvious_baseline_the_runs_are_still_done(
 
 def test_nobody_answers_at_the_address(call: Call, written: Written, tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    ended = call("run", written(cluster={}), "--out", tmp_path / "out", "--address", "no-such-host.invalid:6379", "-q")
-    assert ended.code == 3
-    (line,) = ended.errors
+    file = written(cluster={"address": "no-such-host.invalid:6379"})
+    line = call("run", file, "--out", tmp_path / "out", "--quiet").line(3)
     assert line.startswith("error: no Ray cluster at 'no-such-host.invalid:6379'")
 
 
-def test_the_notebook_does_the_same(call: Call, written: Written, tmp_path: Path) -> None:
+def test_the_notebook_does_the_same(ran: Written, written: Written, tmp_path: Path) -> None:
     from testbed import compare, run
 
+    ran("command", sweep=SWEEP)
     file = written(sweep=SWEEP)
-    assert call("run", file, "--out", tmp_path / "command").code == 0
     directory = run(Experiment.load(file), out=tmp_path / "notebook", network="in-process")
     assert directory == tmp_path / "notebook"
     for point in ("random", "batch-partition"):
@@ -184,19 +176,8 @@ def test_the_notebook_does_the_same(call: Call, written: Written, tmp_path: Path
     assert frame.loc[frame["is_baseline"], "label"].tolist() == ["batch-partition"]
 
 
-def test_a_notebook_has_an_event_loop_already(written: Written, tmp_path: Path) -> None:
-    import asyncio
-
-    from testbed import run
-
-    async def cell() -> Path:
-        return run(written(), out=tmp_path / "inside")
-
-    assert fingerprint(asyncio.run(cell())) == fingerprint(run(written(), out=tmp_path / "outside"))
-
-
-def test_compare_and_plot(call: Call, written: Written, tmp_path: Path) -> None:
-    assert call("run", written(sweep=SWEEP), "--out", tmp_path / "out", "--quiet").code == 0
+def test_compare_and_plot(call: Call, ran: Written, tmp_path: Path) -> None:
+    ran("out", sweep=SWEEP)
     found = json.loads(call("compare", tmp_path / "out", "--baseline", "batch-partition", "--format", "json").out)
     assert found["baseline"] == "batch-partition"
     assert {row["label"] for row in found["rows"]} == {"random", "batch-partition"}

@@ -21,6 +21,7 @@ from testbed.records.log import RunLog
 from testbed.records.writer import held, is_held
 from testbed.running import Observer, PlannedRun
 from testbed.running.status import RunsAt, statuses
+from tests.finished_runs import FinishedRuns
 
 Call = Callable[..., Any]
 Written = Callable[..., Path]
@@ -34,7 +35,6 @@ class Stopping(Observer):
         self.action = action
 
     def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
         if progress.round_number == self.round_number and progress.stage == "train":
             if self.action is None:
                 raise KeyboardInterrupt
@@ -50,25 +50,32 @@ def only(call: Call, *arguments: object) -> dict[str, Any]:
 
 
 @pytest.fixture
-def stopped(written: Written, tmp_path: Path) -> Path:
+def stopped(written: Written, finished_runs: FinishedRuns, tmp_path: Path) -> Path:
     """A run that was stopped in its third round."""
-    with pytest.raises(KeyboardInterrupt):
-        run(written(), out=tmp_path / "stopped", observer=Stopping(3))
-    return tmp_path / "stopped"
+
+    def stop(out: Path) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            run(written(), out=out, observer=Stopping(3))
+
+    written()
+    return finished_runs.copy("stopped in its third round", tmp_path / "stopped", stop)
 
 
-def test_a_finished_run(call: Call, written: Written, tmp_path: Path) -> None:
-    run(written(), out=tmp_path / "out")
-    found, records = only(call, tmp_path / "out"), RunRecords(tmp_path / "out")
+def test_a_finished_run(call: Call, ran: Written) -> None:
+    out = ran()
+    found, records = only(call, out), RunRecords(out)
     assert (found["state"], found["rounds_done"], found["rounds"]) == ("finished", 3, 3)
     assert found["outcomes"] == records.rounds["outcome"].value_counts().to_dict()
     assert found["accuracy"] == records.rounds["accuracy"].dropna().iloc[-1]
     assert found["now_s"] == records.rounds["ended_s"].iloc[-1]
     assert found["wall_s"] == records.wall_s
     assert found["left_s"] == 0
-    text = call("status", tmp_path / "out").out
+    text = call("status", out).out
     assert "finished" in text
     assert "--resume" not in text
+    (out / "exchanges.parquet").write_bytes(b"not a table")  # neither exchanges nor the model are read
+    (out / "participation.parquet").unlink()
+    assert only(call, out) | {"seen_s": 0} == found | {"seen_s": 0}
 
 
 def test_a_stopped_run_says_how_to_go_on(call: Call, stopped: Path) -> None:
@@ -199,15 +206,6 @@ def test_restarts_and_clients_left_out(call: Call, stopped: Path) -> None:
     assert "coordinator restarted" in text  # among the last events
 
 
-def test_neither_exchanges_nor_the_model_are_read(call: Call, written: Written, tmp_path: Path) -> None:
-    run(written(), out=tmp_path / "out")
-    before = only(call, tmp_path / "out")
-    (tmp_path / "out" / "exchanges.parquet").write_bytes(b"not a table")
-    (tmp_path / "out" / "participation.parquet").unlink()
-    after = only(call, tmp_path / "out")
-    assert after | {"seen_s": 0} == before | {"seen_s": 0}
-
-
 def test_a_copy_of_what_is_written_elsewhere_is_unclear(call: Call, stopped: Path) -> None:
     """Nobody holds a copy, so its lock tells nothing: only a log that says how it ended does."""
     (stopped / ".mirror").write_text("")
@@ -244,9 +242,7 @@ def test_follow_ends_with_the_runs(
 def test_a_damaged_run_is_one_line(damage: str, call: Call, stopped: Path) -> None:
     (stopped / damage).write_bytes(b"PK\x03\x04 and: then: nothing")
     (stopped / "checkpoint-previous.npz").unlink()
-    ended = call("status", stopped)
-    assert ended.code == 3
-    (line,) = ended.errors
+    line = call("status", stopped).line(3)
     assert line.startswith(f"error: {stopped}")
     assert "damaged" in line
 

@@ -37,9 +37,7 @@ def test_the_file_lies_in_the_run_unless_it_is_named(call: Call, run: Path, tmp_
     ],
 )
 def test_bad_input_is_one_line(call: Call, run: Path, options: list[str], said: str) -> None:
-    ended = call("timeline", run, *options)
-    assert ended.code == 2
-    (line,) = ended.errors
+    line = call("timeline", run, *options).line(2)
     assert said in line
 
 

@@ -35,23 +35,6 @@ def phones(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", ["", "convert", "inspect", "synthesize", "record"])
-def test_help_ends_in_examples_with_known_options(command: str, call: Call) -> None:
-    ended = call("trace", *command.split(), "--help")
-    assert ended.code == 0
-    options, _, shown = ended.out.partition("Examples")
-    assert f"$ testbed trace {command}".strip() in shown
-    if command not in ("", "record"):
-        used = {word for line in shown.split("$")[1:] for word in line.split() if word.startswith("--")}
-        assert not {option for option in used if option not in options}
-
-
-def test_without_a_subcommand_it_prints_its_help(call: Call) -> None:
-    ended = call("trace")
-    assert ended.code == 2
-    assert "Examples" in ended.out
-
-
 # -- convert --------------------------------------------------------------------------------------------------------
 
 

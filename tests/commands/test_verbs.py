@@ -1,5 +1,6 @@
 """Verbs of `testbed` are entry points: of this project, imported when they are called, and of other packages."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -9,11 +10,12 @@ from typing import Any
 
 import pytest
 import typer.main
+import yaml
 
 from testbed.cli.verbs import GROUP, OTHERS, PANELS
 from testbed.extras import PROJECT
 from testbed.plugins.entry_points import own_points
-from tests.commands.conftest import Ended
+from tests.commands.conftest import SMALL, Ended
 from tests.repository import ROOT
 
 Call = Callable[..., Ended]
@@ -97,14 +99,38 @@ def test_a_name_of_ours_stays_ours(install: Install, call: Call) -> None:
     assert call("schema").code == 0
 
 
-def test_a_verb_that_cannot_be_imported_spoils_no_other(install: Install, call: Call) -> None:
-    install("broken", {"broken": "broken_module:verb"}, broken_module="raise RuntimeError('no licence')")
-    why = "of broken 1.5, cannot be imported: RuntimeError: no licence"
+@pytest.mark.parametrize("error", ["RuntimeError", "SystemExit", "KeyboardInterrupt"])
+def test_a_verb_that_cannot_be_imported_spoils_no_other(error: str, install: Install, call: Call) -> None:
+    install("broken", {"broken": "broken_module:verb"}, broken_module=f"raise {error}('no licence')")
+    why = f"of broken 1.5, cannot be imported: {error}: no licence"
     assert call("broken").errors == [f"error: testbed broken: {why}"]
     assert call("broken").code == 3
     ended = call("--help")
     assert ended.code == 0
     assert "Not usable: of broken 1.5" in ended.out
+
+
+def test_a_damaged_package_of_others_spoils_no_verb(install: Install, tmp_path: Path) -> None:
+    install("damaged", {})
+    site = tmp_path / "site-damaged"
+    (site / "damaged-1.5.dist-info" / "entry_points.txt").write_text("[console_scripts]\nno equals sign\n")
+    experiment = tmp_path / "small.yaml"
+    experiment.write_text(yaml.safe_dump(SMALL | {"rounds": 1}))
+    arguments = ["run", str(experiment), "--out", str(tmp_path / "run"), "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed", *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_stop_while_a_verb_is_imported_stops(install: Install, call: Call) -> None:
+    stop = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+    install("slow", {"slow": "slow_module:verb"}, slow_module=stop)
+    assert call("slow").code == 143
 
 
 def test_an_object_that_is_no_verb_is_refused(install: Install, call: Call) -> None:
@@ -125,9 +151,7 @@ def test_an_installation_older_than_the_code_is_a_line(install: Install, call: C
     install(PROJECT, {})
     assert metadata.version(PROJECT) == "1.5"
     for arguments in (["--help"], ["schema"], ["no-such-verb"]):
-        ended = call(*arguments)
-        assert ended.code == 3
-        (line,) = ended.errors
+        line = call(*arguments).line(3)
         assert line == (
             f"error: the installation of {PROJECT} is older than its code and lacks the entry points {GROUP}; "
             "install it again, e.g. `pip install --editable .` in its folder"
@@ -137,9 +161,7 @@ def test_an_installation_older_than_the_code_is_a_line(install: Install, call: C
 def test_an_installation_with_verbs_of_an_earlier_version_is_a_line(install: Install, call: Call) -> None:
     install(PROJECT, {"validate": "testbed.commands.validate:validate", "run": "testbed.cli.run:run_it"})
     for verb in ("validate", "run", "check"):
-        ended = call(verb, "mine.yaml")
-        assert ended.code == 3
-        (line,) = ended.errors
+        line = call(verb, "mine.yaml").line(3)
         assert line == (
             f"error: the installation of {PROJECT} is older than its code and lacks {verb} of {GROUP}; "
             "install it again, e.g. `pip install --editable .` in its folder"

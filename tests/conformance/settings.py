@@ -27,6 +27,7 @@ _AGGREGATIONS: dict[str, list[str]] = {
         "aggregation={weights: equal, levels_bits: 5, bits: 18, clip: 0.25}",
     ],
     "pine": ["aggregation={helper: 3, min_survivors: 3}", "population=6", "selection.participants=6"],
+    "e-seafl": ["aggregation={assisting_nodes: [2, 5], min_survivors: 4}"],
     "dp-sgd-random-participation": [
         "selection={protocol: bernoulli, client_rate: 0.6}",
         "aggregation={sample_rate: 0.3, sigma: 0}",

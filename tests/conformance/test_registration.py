@@ -1,6 +1,7 @@
 """Every built-in protocol has its colours, its misbehaviours and its place in the documentation."""
 
 import re
+import tomllib
 
 import pytest
 
@@ -48,3 +49,12 @@ def test_each_built_in_protocol_is_checked() -> None:
     checked = {type(one.experiment.aggregation) for one in AGGREGATIONS.values()}
     assert checked == set(aggregations.PROTOCOLS)
     assert {type(one.experiment.selection) for one in SELECTIONS.values()} == set(selections.PROTOCOLS)
+
+
+def test_the_lint_contract_of_the_engine_names_each_protocol() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (forbidden,) = [
+        one["forbidden_modules"] for one in contracts if one["name"].startswith("Engine, experiment and run")
+    ]
+    homes = {".".join(kind.__module__.split(".")[:3]) for kind in (*aggregations.PROTOCOLS, *selections.PROTOCOLS)}
+    assert homes == set(forbidden)

@@ -57,6 +57,11 @@ def test_an_empty_mapping_empties_a_section(overridden: Callable[..., Any]) -> N
     assert (time.stage_quorums, time.deadline_s) == ({}, 9)
 
 
+def test_null_drops_the_sweep(overridden: Callable[..., Any]) -> None:
+    assert overridden("sweep: {seed: [1, 2]}", "sweep=null").sweep == {}
+    assert overridden("sweep: {seed: [1, 2]}", "sweep=null", "sweep.rounds=[3]").sweep == {"rounds": [3]}
+
+
 def test_quorums_are_numbers_of_clients_or_shares(overridden: Callable[..., Any]) -> None:
     assert overridden("time: {stage_quorums: {train: 5, check-in: 0.5}}").time.stage_quorums["train"] == 5
     assert isinstance(overridden("time: {stage_quorums: {train: 1}}").time.stage_quorums["train"], int)

@@ -141,6 +141,7 @@ AGGREGATIONS = {
         ONE_SHOT | {"committee": {"selection": "lotto-server-centric", "size": 4, "threshold": 3, "over_selection": 2}}
     ),
     "pine": aggregated(PINE),
+    "e-seafl": aggregated({"protocol": "e-seafl", "assisting_nodes": [3, 5], "min_survivors": 4}),
     "dp-sgd": trained({"momentum": 0}, aggregation=DP_SGD, selection=BERNOULLI),
 }
 SELECTIONS = {

@@ -8,10 +8,10 @@ import pytest
 import workloads
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, points
-from testbed.running import Observer
 from testbed.running.data_checks import check_with_data, checked_on_ray
 from testbed.running.execution import run_all
 from testbed.running.preparation import planned
+from tests.observers import Warnings
 from tests.running.sweeps import small_sweep
 
 ON_RAY = {"network": "ray", "parallel_runs": 2, "hosts": 1}
@@ -59,12 +59,6 @@ def test_code_of_the_user_is_checked_here(tmp_path: Path) -> None:
 def test_runs_of_one_workload_are_checked_in_a_row(tmp_path: Path) -> None:
     """And warned of in the order of the sweep."""
 
-    class Warned(Observer):
-        lines: list[str]
-
-        def warned(self, run: Any, line: str) -> None:
-            self.lines.append(line)
-
     class Seeded:
         def __init__(self, seed: int) -> None:
             self.seed = seed
@@ -73,8 +67,7 @@ def test_runs_of_one_workload_are_checked_in_a_row(tmp_path: Path) -> None:
     runs = planned(list(points(sweep, "sweep.yaml")), tmp_path / "out", resume=False)
     plans: list[Any] = [Seeded(run.point.experiment.seed or 0) for run in runs]
     order: list[str] = []
-    watching = Warned()
-    watching.lines = []
+    watching = Warnings()
 
     def check(run: Any, plan: Any, name: str) -> list[str]:
         order.append(run.label)

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from testbed import run
-from testbed.engine.federation import Progress
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 from testbed.records.schemas import SCHEMAS
-from testbed.running import Observer, PlannedRun
+from testbed.running import Observer
+from tests.observers import StopIn, Warnings
 
 KEYS: dict[str, Any] = {
     "name": "more",
@@ -55,18 +55,6 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-class StopInRound(Observer):
-    """Interrupts in this round."""
-
-    def __init__(self, round_number: int) -> None:
-        self.round_number = round_number
-
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
-        if progress.round_number == self.round_number:
-            raise KeyboardInterrupt
-
-
 def started(path: Path, **keys: Any) -> Callable[..., RunRecords]:
     """Run an experiment there, and return what runs it again with other keys."""
 
@@ -104,14 +92,14 @@ def test_it_equals_one_also_when_it_is_killed_before_and_after(tmp_path: Path) -
     keys = KINDS["noise"]
     whole = started(tmp_path / "whole", **keys, rounds=6)(rounds=6)
     with pytest.raises(KeyboardInterrupt):
-        run(Experiment(**KEYS | keys), tmp_path / "parts", observer=StopInRound(3))
+        run(Experiment(**KEYS | keys), tmp_path / "parts", observer=StopIn(3))
     for round_number in (4, 6):
         with pytest.raises(KeyboardInterrupt):
             run(
                 Experiment(**KEYS | keys | {"rounds": 6}),
                 tmp_path / "parts",
                 resume=True,
-                observer=StopInRound(round_number),
+                observer=StopIn(round_number),
             )
     run(Experiment(**KEYS | keys | {"rounds": 6}), tmp_path / "parts", resume=True)
     assert_same(RunRecords(tmp_path / "parts"), whole)
@@ -122,9 +110,13 @@ def test_an_interrupted_one_is_resumed_without_naming_the_rounds_again(kind: str
     whole = started(tmp_path / "whole", **KINDS[kind], rounds=6)(rounds=6)
     again = started(tmp_path / "parts", **KINDS[kind])
     with pytest.raises(KeyboardInterrupt):
-        again(rounds=6, observer=StopInRound(5))
-    assert_same(again(), whole)
-    assert len(again().rounds) == 6
+        again(rounds=6, observer=StopIn(5))
+    warned = Warnings()
+    assert_same(again(observer=warned), whole)
+    kept = "rounds: 3: this run was given 6 rounds since and keeps them"
+    assert warned.lines[0] == kept
+    assert len(again(observer=warned).rounds) == 6
+    assert warned.lines.count(kept) == 2  # also where there is nothing left to run
     with pytest.raises(ExperimentError, match=r"rounds: 6, the experiment has 4; a run can be given more rounds"):
         again(rounds=4)
 

@@ -12,11 +12,10 @@ import pytest
 import yaml
 
 from testbed import run
-from testbed.engine.federation import Progress
 from testbed.errors import ExperimentError
 from testbed.plugins import sources as own_sources
 from testbed.records import RunRecords
-from testbed.running import Observer, PlannedRun
+from tests.observers import StopIn
 from tests.repository import ROOT
 
 SELECTION = """
@@ -50,18 +49,6 @@ EXPERIMENT = {
     "time": {"compute": "modelled"},
     "cluster": {"network": "in-process"},
 }  # fmt: skip
-
-
-class StopAfterRound(Observer):
-    """Interrupts in the round after this one."""
-
-    def __init__(self, rounds: int) -> None:
-        self.rounds = rounds
-
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
-        if progress.round_number > self.rounds:
-            raise KeyboardInterrupt
 
 
 def forget() -> None:
@@ -140,7 +127,7 @@ def test_what_has_changed_is_not_gone_on_with(
 ) -> None:
     file, out = written(tmp_path), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        run(file, out=out, observer=StopAfterRound(2))
+        run(file, out=out, observer=StopIn(3))
     another_process()
     if text is None:
         (library / name).unlink()
@@ -162,11 +149,11 @@ def test_what_has_changed_is_not_gone_on_with(
 def test_insisting_is_recorded(library: Path, tmp_path: Path, another_process: Callable[[], None]) -> None:
     file, out = written(tmp_path), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        run(file, out=out, observer=StopAfterRound(2))
+        run(file, out=out, observer=StopIn(3))
     another_process()
     (library / "their_lib/inner.py").write_text("def order(present):\n    return present[::-1][:4][::-1]\n")
     with pytest.raises(KeyboardInterrupt):
-        run(file, out=out, resume=True, accept_changed_code=True, observer=StopAfterRound(3))
+        run(file, out=out, resume=True, accept_changed_code=True, observer=StopIn(4))
     another_process()
     run(file, out=out, resume=True)  # nothing has changed since
     recorded = provenance(out)

@@ -10,7 +10,7 @@ import yaml
 from testbed import run
 from testbed.engine import plan
 from testbed.experiment.inputs import secrets_context
-from testbed.running import Observer
+from tests.observers import StopIn
 
 EXPERIMENT: dict[str, Any] = {
     "name": "files", "seed": 3, "rounds": 2, "population": 4,
@@ -23,15 +23,6 @@ EXPERIMENT: dict[str, Any] = {
 }  # fmt: skip
 MONDAY = "client,online_from_s,online_until_s\n" + "".join(f"{name},0,100000\n" for name in range(4))
 TUESDAY = MONDAY.replace("\n3,0", "\n3,1")
-
-
-class Interrupted(Observer):
-    """Interrupts in the second round."""
-
-    def progressed(self, run: Any, progress: Any) -> None:
-        """See `Observer`."""
-        if progress.round_number > 1:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -63,7 +54,7 @@ def test_another_trace_is_another_context(ran: Callable[..., bytes]) -> None:
 def test_a_resumed_run_has_the_same_context(ran: Callable[..., bytes], tmp_path: Path) -> None:
     whole = ran("whole", MONDAY)
     with pytest.raises(KeyboardInterrupt):
-        ran("stopped", MONDAY, observer=Interrupted())
+        ran("stopped", MONDAY, observer=StopIn(2))
     assert ran("stopped", MONDAY, resume=True) == whole
     tables = [(tmp_path / name / "out" / "rounds.parquet").read_bytes() for name in ("whole", "stopped")]
     assert tables[0] == tables[1]

@@ -21,6 +21,7 @@ from testbed.running.execution import requires_exclusive_access, run_all
 from testbed.running.observers import Serialised
 from testbed.running.preparation import planned
 from tests.fingerprints import fingerprint
+from tests.observers import StopIn
 from tests.running.sweeps import small_sweep
 
 POINTS = ("random", "batch-partition", "lotto-server-centric")
@@ -39,7 +40,6 @@ class Watching(Observer):
         self.threads: set[str] = set()
 
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
-        """See `Observer`."""
         assert run.label not in self.going
         self.heard.append(("started", run.label))
         self.going.add(run.label)
@@ -47,14 +47,12 @@ class Watching(Observer):
         self.threads.add(threading.current_thread().name)
 
     def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
         if progress.outcome:
             self.heard.append((f"round {progress.round_number}", run.label))
         if progress.outcome and progress.round_number == progress.rounds:
             self.going.discard(run.label)  # what is left is to summarise it, in the main thread
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
-        """See `Observer`."""
         self.heard.append(("ended", run.label))
         assert run.label not in self.going
         assert summary["label"] == run.label
@@ -134,14 +132,10 @@ def test_an_error_names_its_point_and_the_log_says_who_failed(tmp_path: Path) ->
 
 
 def test_a_run_that_is_stopped_and_resumed_says_so_in_its_log(tmp_path: Path) -> None:
-    class Stopping(Observer):
-        def progressed(self, run: PlannedRun, progress: Progress) -> None:
-            if progress.round_number == 2:
-                raise KeyboardInterrupt
 
     single, out = small_sweep(sweep={}, cluster={"network": "in-process"}), tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
-        run_all(single, out, where="test", observer=Stopping())
+        run_all(single, out, where="test", observer=StopIn(2))
     assert is_held(out) is False
     run_all(single, out, where="test", resume=True)
     told = [entry for entry in RunLog(out).read() if entry["event"].startswith("run-")]
@@ -230,7 +224,6 @@ class OnceBothGoOn(Watching):
         self.acted = ""
 
     def progressed(self, run: PlannedRun, progress: Progress) -> None:
-        """See `Observer`."""
         super().progressed(run, progress)
         if len(self.going) == 2 and (progress.outcome or progress.round_number > 1) and not self.acted:
             self.acted = run.label

@@ -1,9 +1,9 @@
 """Data sets, one module each, with its generated stand-in: whoever adds one adds a file here and nothing elsewhere.
 
-Every module of this package declares ``SPECS``, a tuple of `Dataset`: what an experiment may say of the data set, from
+Every module of this package declares ``SPECS``, a tuple of `Dataset`: the keys that an experiment may set, from
 which all checks of the ``workload`` section derive, and the function that loads it. The modules are imported whenever
-an experiment is checked, on machines without torch too: what is heavy is imported where it is used.
-What data sets are made of stands in a package, `workloads.data.clients`.
+an experiment is checked, on machines without torch too: heavy packages are imported where they are used.
+The parts that data sets share are in `workloads.data.clients`.
 """
 
 import pkgutil

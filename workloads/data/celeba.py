@@ -17,8 +17,8 @@ from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from testbed.workload.specs import Form
 from workloads.data.clients import owners
-from workloads.data.clients.contract import Batch, ClientImages, Dataset
-from workloads.data.clients.images import LabelledImages, photographs
+from workloads.data.clients.contract import Dataset
+from workloads.data.clients.images import LabelledImages, ScaledImages, photograph
 from workloads.data.clients.leaf import LeafFolder, LeafUsers
 from workloads.data.clients.owners import ClientDataCache, LabelledValues, OwnedSamples, joined
 
@@ -37,7 +37,7 @@ def named(x: Any, y: Any) -> LabelledValues:
         y: as many labels, 0 or 1 (LEAF writes them as 0.0 and 1.0).
 
     Raises:
-        ValueError: anything else; what is wrong and what to do.
+        ValueError: anything else; the message says the fault and the remedy.
     """
     if not isinstance(x, list) or not isinstance(y, list) or not x or len(x) != len(y):
         raise ValueError("x must be a list of names of images, y one label each; preprocess the data again")
@@ -49,7 +49,7 @@ def named(x: Any, y: Any) -> LabelledValues:
     return LabelledValues(np.array(x), np.array(y).astype(np.int64))
 
 
-class CelebA(ClientImages):
+class CelebA(ScaledImages):
     """Celebrities as clients.
 
     Args:
@@ -61,7 +61,7 @@ class CelebA(ClientImages):
             cannot be read is an error when its client first trains.
     """
 
-    classes, channels = CLASSES, 3
+    classes, channels, scaling = CLASSES, 3, None
 
     def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         folder = LeafFolder.needed(owners.folder(section.path, _NEEDED), _NEEDED)
@@ -92,25 +92,18 @@ class CelebA(ClientImages):
             )
 
     def _opened(self, samples: LabelledValues) -> LabelledImages:
-        files = [self._images / str(name) for name in samples.values]
-        return LabelledImages(photographs(files, self.height, _OTHERWISE), samples.labels)
+        images = [photograph(self._images / str(name), self.height, _OTHERWISE) for name in samples.values]
+        return LabelledImages(np.stack(images), samples.labels)
 
-    def shard(self, client: int) -> Batch:
-        """(n, 3, size, size) uint8, which the model scales, and (n,) int64."""
-        return _batch(self._cache(client))
+    def samples(self, client: int) -> LabelledImages:
+        return self._cache(client)
 
-    def held_out(self) -> Batch:
+    def held_out_samples(self) -> LabelledImages:
         """Of the test part, all or a seeded choice; its files are first read here."""
-        return _batch(self._opened(self._owned.held_out()))
+        return self._opened(self._owned.held_out())
 
     def label_counts(self) -> NDArray[np.int64]:
         return self._owned.label_counts(CLASSES)
-
-
-def _batch(samples: LabelledImages) -> Batch:
-    import torch  # here: data sets are described without it
-
-    return torch.from_numpy(samples.images), torch.from_numpy(samples.labels)
 
 
 SPECS = (

@@ -19,8 +19,8 @@ images of 32x32, as many of each class. Here, too; a class comes in six kinds, e
 image shows one of them, turned, mirrored, shifted and stretched, in a light of its own, before a smooth background that
 tells nothing, with noise. Accuracies say how well *this* task is learned and are not comparable with published ones.
 
-The data set is the same in every experiment, as a file would be: the seed decides who holds what, as with the real one.
-An image is made when it is first taken, and kept as bytes. Torch is imported where an image is drawn.
+The data set is the same in every experiment, as a file would be: the seed decides the clients' shares, as with the real
+one. An image is made when it is first taken, and kept as bytes. Torch is imported where an image is drawn.
 """
 
 import tarfile
@@ -56,7 +56,7 @@ class _Version:
     """One of the forms that a data set comes in.
 
     Attributes:
-        folder, archive: what they are called.
+        folder, archive: their names.
         train, test: the files of the parts.
         parse: from a file's content and the number of classes to (n, 3072) uint8 and (n,) int64.
     """
@@ -246,7 +246,7 @@ class GeneratedImages:
     Args:
         classes: number of labels; each has as many images as any other, to the nearest one.
         count: number of images.
-        purpose: whose choices these are: training and test images differ.
+        purpose: of the random stream: training and test images differ.
     """
 
     shape = (SIZE, SIZE, 3)
@@ -307,7 +307,7 @@ class GeneratedImages:
 def _placements(
     count: int, random: np.random.Generator, *, turn: float, width: tuple[float, float], shift: float
 ) -> NDArray[np.float32]:
-    """(count, 2, 3) float32: from image points (x, y, 1) to points of what is shown, both within [-1, 1]."""
+    """(count, 2, 3) float32: from image points (x, y, 1) to points of the picture, both within [-1, 1]."""
     angle = random.uniform(-turn, turn, count)
     across, along = random.uniform(*width, (2, count))
     across *= random.choice([-1.0, 1.0], count)  # mirrored
@@ -319,7 +319,7 @@ def _placements(
 
 
 def _sampled(picture: "Tensor", maps: NDArray[np.float32], padding_mode: str) -> "Tensor":
-    """(n, channels, 32, 32): what is seen at the image's points; `padding_mode` says what is outside."""
+    """(n, channels, 32, 32): the picture at the image's points; `padding_mode` says its continuation outside."""
     import torch
     from torch.nn.functional import grid_sample
 

@@ -1,7 +1,7 @@
 """FEMNIST from files that the user has: handwriting of 62 classes, 28x28, one writer per client. Nothing is downloaded.
 
-Caldas et al. 2018 (LEAF, arXiv 1812.01097). Three layouts, told apart by what is in the folder: LEAF's json files, the
-HDF5 of TensorFlow Federated and FedScale's mappings (see `workloads.data.clients.handwriting`).
+Caldas et al. 2018 (LEAF, arXiv 1812.01097). Three layouts, told apart by the files in the folder: LEAF's json files,
+the HDF5 of TensorFlow Federated and FedScale's mappings (see `workloads.data.clients.handwriting`).
 
 Images are kept as bytes and scaled as Lotto's authors do (mean 0.9637, deviation 0.1597); no augmentation.
 
@@ -33,9 +33,9 @@ from testbed.workload.section import WorkloadSection
 from testbed.workload.specs import Form
 from workloads.data.clients import handwriting, owners
 from workloads.data.clients.contract import Dataset
-from workloads.data.clients.images import LabelledImages, ScaledImages, Scaling, joined
+from workloads.data.clients.images import GeneratedOwners, OwnedImages, Scaling
 from workloads.data.clients.leaf import LeafUsers
-from workloads.data.clients.owners import ClientDataCache, OwnedSamples, class_counts, in_groups, sample_counts
+from workloads.data.clients.owners import sample_counts
 from workloads.determinism import Purpose, stream
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ CLASSES, SIZE = handwriting.CLASSES, handwriting.SIZE
 _SCALING = Scaling(mean=245.74, deviation=40.72)  # 0.9637 and 0.1597 of 255
 
 
-class Femnist(ScaledImages):
+class Femnist(OwnedImages):
     """FEMNIST's writers as clients.
 
     Args:
@@ -61,31 +61,17 @@ class Femnist(ScaledImages):
     def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         root = owners.folder(section.path, handwriting.NEEDED)
         files, layout = handwriting.read(root, population, seed, section.test_samples)
-        self._owned = OwnedSamples(files, joined, section, seed)
-        self.sample_counts = self._owned.counts
+        super().__init__(files, section, seed, in_memory=isinstance(files, LeafUsers))
         self.description = (
             f"FEMNIST ({layout}), 28x28, 62 classes, {population} writers with {self.sample_counts.sum()} images"
         )
-        in_memory = isinstance(files, LeafUsers)
-        self._of = self._owned.of if in_memory else ClientDataCache(self._owned.of)
-
-    def samples(self, client: int) -> LabelledImages:
-        return self._of(client)
-
-    def held_out_samples(self) -> LabelledImages:
-        """Of the test part, all or a seeded choice; its files are first read here."""
-        return self._owned.held_out()
-
-    def label_counts(self) -> NDArray[np.int64]:
-        return self._owned.label_counts(CLASSES)
 
 
 _GRID = 40  # resolution of the distance fields
 _EXTENT = 1.3  # they cover [-1.3, 1.3] in both directions; an image shows about [-1, 1]
-_TEST_SAMPLES, _SAMPLES_PER_TEST_WRITER = 2000, 20
+_TEST_SAMPLES = 2000
 # FEMNIST's "by class" shares: digits 0.495, capitals 0.27, small letters 0.235 of the images.
 _CLASS_SHARES = np.repeat([0.495 / 10, 0.270 / 26, 0.235 / 26], [10, 26, 26])
-_CONCENTRATION = 30.0  # of a writer's class mix around these shares
 _SYNTHETIC_SCALING = Scaling(mean=36.0, deviation=70.0)
 
 
@@ -114,7 +100,7 @@ def write(fields: "Tensor", labels: NDArray[np.int64], random: np.random.Generat
     """One writer's images of the given characters.
 
     Args:
-        fields: what `alphabet` gives.
+        fields: of `alphabet`.
         labels: (n,) int64.
         random: the writer's own stream: first the writer's style is drawn from it, then each image's
         variation.
@@ -157,7 +143,7 @@ def write(fields: "Tensor", labels: NDArray[np.int64], random: np.random.Generat
     return images
 
 
-class SyntheticFemnist(ScaledImages):
+class SyntheticFemnist(GeneratedOwners):
     """The handwriting of a population of writers, made as it is needed.
 
     Args:
@@ -166,44 +152,19 @@ class SyntheticFemnist(ScaledImages):
     """
 
     classes, height, width, scaling = CLASSES, SIZE, SIZE, _SYNTHETIC_SCALING
+    shares, concentration = _CLASS_SHARES, 30.0
+    purpose, test_purpose = Purpose.WRITER, Purpose.TEST_WRITER
+    description = "synthetic FEMNIST (generated; not the FEMNIST data), 28x28, 62 classes, a writer per client"
 
     def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
-        self._seed = seed
-        self._test_samples = section.test_samples or _TEST_SAMPLES
-        self.sample_counts = sample_counts(
+        counts = sample_counts(
             population, section.samples_per_client, seed, mean=225.0, deviation=89.0, minimum=10, maximum=600
         )
-        self.description = "synthetic FEMNIST (generated; not the FEMNIST data), 28x28, 62 classes, a writer per client"
+        super().__init__(counts, section.test_samples or _TEST_SAMPLES, seed)
         self._fields = alphabet()
-        self._cache = ClientDataCache(self.handwriting)
 
-    def _class_counts(self, client: int) -> NDArray[np.int64]:
-        """(62,) int64: training samples of each class at one client."""
-        return class_counts(_CONCENTRATION * _CLASS_SHARES, self.sample_counts[client], self._seed, client)
-
-    def label_counts(self) -> NDArray[np.int64]:
-        """(population, 62) int64; about 30 us and 496 bytes for each client, trained or not."""
-        counts = np.empty((len(self.sample_counts), CLASSES), dtype=np.int64)
-        for client in range(len(counts)):
-            counts[client] = self._class_counts(client)
-        return counts
-
-    def handwriting(self, client: int) -> LabelledImages:
-        """One client's images as bytes, sorted by label."""
-        labels = np.repeat(np.arange(CLASSES), self._class_counts(client))
-        return LabelledImages(write(self._fields, labels, stream(self._seed, Purpose.WRITER, client)), labels)
-
-    def samples(self, client: int) -> LabelledImages:
-        return self._cache(client)
-
-    def held_out_samples(self) -> LabelledImages:
-        """Images of other writers, who are no clients, 20 of each."""
-        parts = []
-        for writer, count in in_groups(self._test_samples, _SAMPLES_PER_TEST_WRITER):
-            random = stream(self._seed, Purpose.TEST_WRITER, writer)
-            drawn = random.choice(CLASSES, count, p=_CLASS_SHARES)
-            parts.append(LabelledImages(write(self._fields, drawn, random), drawn))
-        return joined(parts)
+    def draw(self, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
+        return write(self._fields, labels, random)
 
 
 SPECS = Dataset(

@@ -3,16 +3,11 @@
 MNIST: LeCun et al. 1998, 28x28. EMNIST: Cohen et al. 2017 (arXiv 1702.05373), 697,932 images for training and 116,323
 for testing, 28x28, of 62 classes in the order 0-9, A-Z, a-z: digits, upper- and lower-case letters. EMNIST's files hold
 every image with rows and columns exchanged; it is turned back here.
-
-The files are parsed by torchvision; it reads plain idx files only, so ``.gz`` files are unpacked first.
 """
 
 import gzip
-import tempfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,17 +21,12 @@ from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling, split_stratified
 from workloads.determinism import Purpose, stream
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 # Mean and standard deviation of the training pixels, in bytes: MNIST's (0.1307 and 0.3081 of 255), and those of EMNIST
 # ByClass as commonly given (0.1736 and 0.3317).
 _SCALING = Scaling(mean=33.3285, deviation=78.5655)
 _EMNIST_SCALING = Scaling(mean=44.268, deviation=84.5835)
 _EMNIST_CLASSES = 62
 _IMAGES, _LABELS = "{}-images-idx3-ubyte", "{}-labels-idx1-ubyte"
-# What torchvision's parser and gzip raise on a file that is cut short or is something else.
-_DAMAGE = (AssertionError, EOFError, KeyError, IndexError, OSError, RuntimeError, TypeError, ValueError, zlib.error)
 
 
 def _find(folders: list[Path], name: str) -> Path | None:
@@ -52,22 +42,16 @@ def _find(folders: list[Path], name: str) -> Path | None:
     return None
 
 
-def _parse(file: Path, parser: Callable[[str], "Tensor"]) -> NDArray[Any]:
+def _parse(file: Path, dimensions: int) -> NDArray[np.uint8]:
+    """The array in an idx file: two zeros, 8 for bytes, the number of dimensions, their sizes (uint32), the data."""
+    begin = 4 + 4 * dimensions
     try:
-        if file.suffix != ".gz":
-            limits.check_size(file, limits.IDX_BYTES)
-            return np.asarray(parser(str(file)))
-        with tempfile.TemporaryDirectory() as folder:
-            plain = Path(folder) / file.stem
-            with gzip.open(file, "rb") as packed, plain.open("wb") as unpacked:
-                left = limits.IDX_BYTES  # a gzip file can stand for a thousand times as much
-                while block := packed.read(1 << 20):
-                    left -= len(block)
-                    if left < 0:
-                        raise limits.TooLarge(f"larger than {limits.size(limits.IDX_BYTES)} when it is unpacked")
-                    unpacked.write(block)
-            return np.asarray(parser(str(plain)))
-    except _DAMAGE as error:
+        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as opened:
+            content = limits.read(opened, limits.IDX_BYTES)  # a gzip file can stand for a thousand times as much
+        if content[:4] != bytes([0, 0, 8, dimensions]):
+            raise ValueError(f"it does not begin as one of bytes in {dimensions} dimensions")
+        return np.frombuffer(content, np.uint8, offset=begin).reshape(np.frombuffer(content[:begin], ">u4", offset=4))
+    except (EOFError, OSError, ValueError, zlib.error) as error:
         raise ExperimentError(
             f"workload.path: {file} cannot be read as an idx file ({error or type(error).__name__}); "
             "replace it with an undamaged copy"
@@ -79,7 +63,7 @@ def read_idx(folders: list[Path], part: str) -> LabelledImages | None:
 
     Args:
         folders: where to look, plain or ``.gz``; the first is named in errors.
-        part: what the files' names begin with.
+        part: the beginning of the files' names.
 
     Raises:
         ExperimentError: one file without the other, damaged, or not as many 28x28 images as labels.
@@ -93,10 +77,7 @@ def read_idx(folders: list[Path], part: str) -> LabelledImages | None:
         raise ExperimentError(
             f"workload.path: {folders[0]} holds {image_file or label_file} but not {absent} (or {absent}.gz); add it"
         )
-    # Imported here: 160 MB and a second that other data sets need not pay in every process.
-    from torchvision.datasets.mnist import read_image_file, read_label_file
-
-    images, labels = _parse(image_file, read_image_file), _parse(label_file, read_label_file)
+    images, labels = _parse(image_file, 3), _parse(label_file, 1)
     if images.shape != (len(labels), 28, 28) or len(labels) == 0:
         raise ExperimentError(
             f"workload.path: {image_file} holds images of shape {images.shape} for the {len(labels)} labels "
@@ -142,7 +123,7 @@ def load(section: WorkloadSection, population: int, seed: int) -> PartitionedDat
 
 
 def load_emnist(section: WorkloadSection, population: int, seed: int) -> PartitionedDataset:
-    """EMNIST ByClass from ``workload.path``, spread over the clients; ``samples_per_client`` leaves out what is more.
+    """EMNIST ByClass from ``workload.path``, spread over the clients; ``samples_per_client`` leaves out surplus ones.
 
     The folder holds the four files ``emnist-byclass-train-images-idx3-ubyte`` and so on, plain or ``.gz``, or is
     torchvision's root with them in ``EMNIST/raw``, or the unpacked archive with them in ``gzip``.

@@ -8,7 +8,7 @@ Lai et al. 2022 (FedScale, arXiv 2105.11367). The folder holds::
     test/SAMPLE_PATH
 
 Images are opened when a client first trains, resized to a square and kept as bytes while memory allows. Labels come
-from the mapping, so that who holds what is known without opening an image.
+from the mapping, so that the clients' classes are known without opening an image.
 
 Synthetic OpenImage: generated colour images of the shapes of OpenImage's. **It is not OpenImage.**
 
@@ -17,6 +17,8 @@ its own and few favourite classes; an image is a class's pattern with noise, con
 smoothly enlarged. Accuracies say how well *this* task is learned and are not comparable with published ones.
 """
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,9 +26,9 @@ from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from testbed.workload.specs import Form
 from workloads.data.clients import fedscale, owners
-from workloads.data.clients.contract import Batch, ClientImages, Dataset
-from workloads.data.clients.images import photographs
-from workloads.data.clients.owners import ClientDataCache, class_counts, in_groups, sample_counts
+from workloads.data.clients.contract import Dataset
+from workloads.data.clients.images import GeneratedOwners, OwnedImages, photograph
+from workloads.data.clients.owners import sample_counts
 from workloads.determinism import Purpose, stream
 
 CLASSES = 596
@@ -35,7 +37,7 @@ IMAGE_SIZE = 256
 _NEEDED = f"{fedscale.NEEDED}, train and test"
 
 
-class OpenImage(ClientImages):
+class OpenImage(OwnedImages):
     """OpenImage's photographers as clients.
 
     Args:
@@ -47,69 +49,36 @@ class OpenImage(ClientImages):
             be read is an error when its client first trains.
     """
 
-    channels = 3
+    channels, scaling = 3, None
 
     def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
         root = owners.folder(section.path, _NEEDED)
-        self._folders = {part: root / part for part in ("train", "test")}
-        for folder in self._folders.values():
+        folders = root / "train", root / "test"
+        for folder in folders:
             if not folder.is_dir():
                 raise ExperimentError(f"workload.path: {root} has no folder {folder.name}; put its images there")
         self.height = self.width = section.image_size or IMAGE_SIZE
-        train_file, test_file = (root / "client_data_mapping" / f"{part}.csv" for part in self._folders)
-        of_client = fedscale.of_clients(train_file)
-        names = owners.choose(of_client, population, seed, "photographer", train_file)
-        self._train = []
-        for number, name in enumerate(names):
-            rows = of_client[name]
-            own = owners.own_samples(len(rows), section.samples_per_client, seed, number)
-            self._train.append([rows[place] for place in own])
-        held_out = fedscale.held_out(test_file)
-        self._test = [held_out[place] for place in owners.test_subset(len(held_out), section.test_samples, seed)]
-        labels = [label for rows in (*of_client.values(), held_out) for _, label in rows]
-        self.classes = max(CLASSES, max(labels) + 1)
-        self.sample_counts = np.array([len(rows) for rows in self._train], dtype=np.int64)
+        files = fedscale.MappedImages(
+            root, folders, self._photograph, "photographer", population, seed, section.test_samples
+        )
+        super().__init__(files, section, seed)
+        self.classes = max(CLASSES, files.largest_label + 1)
         self.description = (
             f"OpenImage (FedScale's layout), {self.height}x{self.width}, {self.classes} classes, {population} "
-            f"photographers with {self.sample_counts.sum()} images, {len(self._test)} held out"
+            f"photographers with {self.sample_counts.sum()} images, {files.test_count} held out"
         )
-        self._cache = ClientDataCache(self._images)
 
-    def _images(self, client: int) -> NDArray[np.uint8]:
-        return self._opened("train", self._train[client])
-
-    def _opened(self, part: str, rows: list[tuple[str, int]]) -> NDArray[np.uint8]:
-        return photographs([self._folders[part] / path for path, _ in rows], self.height, fedscale.OTHERWISE)
-
-    def shard(self, client: int) -> Batch:
-        """(n, 3, size, size) uint8, which the model scales, and (n,) int64."""
-        return _batch(self._cache(client), self._train[client])
-
-    def held_out(self) -> Batch:
-        return _batch(self._opened("test", self._test), self._test)
-
-    def label_counts(self) -> NDArray[np.int64]:
-        rows = [np.bincount(_labels(rows), minlength=self.classes) for rows in self._train]
-        return np.stack(rows).astype(np.int64)
-
-
-def _labels(rows: list[tuple[str, int]]) -> NDArray[np.int64]:
-    return np.array([label for _, label in rows], dtype=np.int64)
-
-
-def _batch(images: NDArray[np.uint8], rows: list[tuple[str, int]]) -> Batch:
-    import torch  # here: data sets are described without it
-
-    return torch.from_numpy(images), torch.from_numpy(_labels(rows))
+    def _photograph(self, file: Path) -> NDArray[np.uint8]:
+        return photograph(file, self.height, fedscale.OTHERWISE)
 
 
 _GRID = 6  # cells of a pattern in each direction
 _AT_ONCE = 32  # images that are enlarged together
-_CONCENTRATION = 5.0  # of a photographer's class mix around the classes' shares
-_TEST_IMAGES, _OF_EACH_TEST_PHOTOGRAPHER = 500, 20
+_TEST_IMAGES = 500
+_FREQUENCIES = 1.0 / np.arange(1, CLASSES + 1)
 
 
-class SyntheticOpenImage(ClientImages):
+class SyntheticOpenImage(GeneratedOwners):
     """The images of a population of photographers, made as they are needed.
 
     Args:
@@ -117,35 +86,23 @@ class SyntheticOpenImage(ClientImages):
         population, seed: of the experiment. A photographer depends on the seed, not on the population.
     """
 
-    classes, channels = CLASSES, 3
+    classes, channels, scaling = CLASSES, 3, None
+    shares, concentration = _FREQUENCIES / _FREQUENCIES.sum(), 5.0
+    purpose, test_purpose = Purpose.PHOTOS, Purpose.TEST_PHOTOS
 
     def __init__(self, section: WorkloadSection, population: int, seed: int) -> None:
-        self._seed = seed
-        self._test_images = section.test_samples or _TEST_IMAGES
-        self.height = self.width = section.image_size or IMAGE_SIZE
-        self.sample_counts = sample_counts(
+        counts = sample_counts(
             population, section.samples_per_client, seed, mean=100.0, deviation=60.0, minimum=10, maximum=600
         )
+        super().__init__(counts, section.test_samples or _TEST_IMAGES, seed)
+        self.height = self.width = section.image_size or IMAGE_SIZE
         self.description = (
             f"synthetic OpenImage (generated images; not OpenImage's), {self.height}x{self.width}, {CLASSES} classes"
         )
-        shares = 1.0 / np.arange(1, CLASSES + 1)
-        self._shares = shares / shares.sum()
         shape = (CLASSES, 3, _GRID, _GRID)
         self._patterns = stream(0, Purpose.TEXTURES).random(shape, dtype=np.float32)
-        self._cache = ClientDataCache(self._own)
 
-    def _class_counts(self, client: int) -> NDArray[np.int64]:
-        """(596,) int64: training samples of each class at one client."""
-        return class_counts(_CONCENTRATION * self._shares, self.sample_counts[client], self._seed, client)
-
-    def _labels(self, client: int) -> NDArray[np.int64]:
-        return np.repeat(np.arange(CLASSES), self._class_counts(client))
-
-    def _own(self, client: int) -> NDArray[np.uint8]:
-        return self._photographs(self._labels(client), stream(self._seed, Purpose.PHOTOS, client))
-
-    def _photographs(self, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
+    def draw(self, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
         """(n, 3, size, size) uint8: one photographer's images of the given classes."""
         import torch
         from torch.nn.functional import interpolate
@@ -162,27 +119,6 @@ class SyntheticOpenImage(ClientImages):
             fine = interpolate(part, size=(self.height, self.width), mode="bilinear", align_corners=True)
             images[start : start + _AT_ONCE] = fine.mul_(255.0).clamp_(0.0, 255.0).to(torch.uint8)
         return images.numpy()
-
-    def shard(self, client: int) -> Batch:
-        """(n, 3, size, size) uint8, which the model scales, and (n,) int64."""
-        import torch
-
-        return torch.from_numpy(self._cache(client)), torch.from_numpy(self._labels(client))
-
-    def held_out(self) -> Batch:
-        """Images of other photographers, who are no clients, 20 of each."""
-        import torch
-
-        images, labels = [], []
-        for person, count in in_groups(self._test_images, _OF_EACH_TEST_PHOTOGRAPHER):
-            random = stream(self._seed, Purpose.TEST_PHOTOS, person)
-            labels.append(random.choice(CLASSES, count, p=self._shares))
-            images.append(self._photographs(labels[-1], random))
-        return torch.from_numpy(np.concatenate(images)), torch.from_numpy(np.concatenate(labels))
-
-    def label_counts(self) -> NDArray[np.int64]:
-        """(population, 596) int64."""
-        return np.stack([self._class_counts(client) for client in range(len(self.sample_counts))])
 
 
 SPECS = Dataset(

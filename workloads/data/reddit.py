@@ -4,7 +4,7 @@ Nothing is downloaded. The folder has ``train`` and ``test``, in one of two layo
 
 - LEAF's json files (Caldas et al. 2018, arXiv 1812.01097; see `workloads.data.clients.leaf_json`): a user's ``x`` is a
   list of comments, each a list of sequences of words, with ``<BOS>``, ``<EOS>`` and padding ``<PAD>`` (a list of words
-  without sequences is taken, too); ``y`` is not needed, as the words themselves say what follows;
+  without sequences is taken, too); ``y`` is not needed, as the words themselves say the next word;
 - one text file for each user, as FedScale (arXiv 2105.11367) keeps its text: words are what white space separates.
   FedScale and Lotto cut words into ALBERT's pieces with a tokenizer that is not here, so numbers are not comparable.
 
@@ -191,7 +191,7 @@ class SyntheticReddit(ClientText):
         return text.samples(self._cache(client))
 
     def held_out(self) -> Batch:
-        """Sequences of other users, who are no clients, 20 of each."""
+        """Sequences of other users, 20 of each."""
         parts = [
             self._sequences(count, Purpose.TEST_TEXT, user)
             for user, count in in_groups(self._test_sequences, _OF_EACH_TEST_USER)

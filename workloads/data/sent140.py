@@ -43,7 +43,7 @@ def tweets(x: Any, y: Any, length: int, number: Callable[[list[str]], NDArray[np
         number: from words to their numbers, none of which is that of the padding.
 
     Raises:
-        ValueError: anything else; what is wrong and what to do.
+        ValueError: anything else; the message says the fault and the remedy.
     """
     if not isinstance(x, list) or not isinstance(y, list) or not x or len(x) != len(y):
         raise ValueError("x must be a list of tweets, y one label each; preprocess the data again")

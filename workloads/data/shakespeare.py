@@ -39,7 +39,7 @@ def numbers(text: str) -> NDArray[np.uint8]:
 
 
 def windows(x: Any, y: Any, length: int) -> LabelledValues:
-    """A role's windows and what follows them.
+    """A role's windows and the next characters.
 
     Args:
         x: a list of texts of `length` characters.
@@ -47,7 +47,7 @@ def windows(x: Any, y: Any, length: int) -> LabelledValues:
         length: of a window.
 
     Raises:
-        ValueError: anything else; what is wrong and what to do.
+        ValueError: anything else; the message says the fault and the remedy.
     """
     if not all(isinstance(part, list) and all(isinstance(text, str) for text in part) for part in (x, y)):
         raise ValueError("x and y must be lists of texts; preprocess the data again")

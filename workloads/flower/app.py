@@ -231,7 +231,6 @@ class FlowerWorkload:
 
     @property
     def notes(self) -> list[str]:
-        """See `testbed.workload.contract.NotedWorkload`."""
         lines, strategy = list(self.description["notes"]), self.description["strategy"]
         if strategy not in ("", "FedAvg"):
             lines.append(f"the app's strategy, {strategy}, is not run; selection and aggregation are this experiment's")
@@ -240,7 +239,6 @@ class FlowerWorkload:
         return [f"workload.flower: {line}" for line in lines]
 
     def initial_model(self) -> NDArray[np.float32]:
-        """See `Workload.initial_model`."""
         return np.array(self._process.initial)
 
     def train(self, client: int, model: NDArray[np.float32], round_number: int) -> LocalUpdate:

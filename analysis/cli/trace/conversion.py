@@ -40,6 +40,7 @@ CONVERT_EPILOG = examples(
 )
 
 _FORMATS = tuple(AVAILABILITY)
+_OF_ALL = ("source", "out", "kind", "format", "force", "debug")  # parameters that every format has
 _UNITS = "s, ms, us, min, h; bit/s, kbit/s, Mbit/s, Gbit/s, B/s, kB/s, MB/s; s, ms, us; probability, percent"
 
 
@@ -107,16 +108,16 @@ def convert(
         ),
     ] = None,
     skip_incomplete: Annotated[
-        bool, flag("Leave out rows without a client or a time, and count them. (csv)", "--skip-incomplete")
-    ] = False,
+        bool | None, flag("Leave out rows without a client or a time, and count them. (csv)", "--skip-incomplete")
+    ] = None,
     split_column: Annotated[
         str | None,
         option("NAME", "Make a trace for each value of this column: a run, a client, a carrier. (csv, other kinds)"),
     ] = None,
     average_repeated: Annotated[
-        bool,
+        bool | None,
         flag("Average rows with one time, however many there are. (csv, other kinds)", "--average-repeated"),
-    ] = False,
+    ] = None,
     rows: Annotated[
         Literal["until-next", "interval-before"] | None,
         typer.Option(
@@ -124,7 +125,9 @@ def convert(
             "and in logs of bytes. (csv, other kinds)  \\[default: until-next]"
         ),
     ] = None,
-    round_trip: Annotated[bool, flag("Latencies are there and back; half of each is written.", "--round-trip")] = False,
+    round_trip: Annotated[
+        bool | None, flag("Latencies are there and back; half of each is written.", "--round-trip")
+    ] = None,
     bin: Annotated[
         str | None, option("DURATION", "Packets are counted in steps of this length; default: 100ms. (mahimahi)")
     ] = None,
@@ -136,29 +139,7 @@ def convert(
 
     FedScale's file of device capacities becomes a table for the `devices` and `links` of experiments.
     """
-    given = {
-        "--outside": outside,
-        "--round-seconds": round_seconds,
-        "--timers": timers,
-        "--client-column": client_column,
-        "--from-column": from_column,
-        "--until-column": until_column,
-        "--recorded-from-column": recorded_from_column,
-        "--recorded-until-column": recorded_until_column,
-        "--time-column": time_column,
-        "--value-column": value_column,
-        "--unit": unit,
-        "--time-unit": time_unit,
-        "--header": header,
-        "--decimal": decimal,
-        "--skip-incomplete": skip_incomplete or None,
-        "--split-column": split_column,
-        "--average-repeated": average_repeated or None,
-        "--rows": rows,
-        "--round-trip": round_trip or None,
-        "--bin": bin,
-        "--match": match,
-    }
+    given = {f"--{name.replace('_', '-')}": value for name, value in locals().items() if name not in _OF_ALL}
     if kind != "availability":
         _refuse_availability(source, kind, has_columns=time_column is not None or value_column is not None)
         convert_series(source, kind, format, given, out, force)
@@ -189,7 +170,7 @@ def _refuse_availability(source: Path, kind: str, *, has_columns: bool) -> None:
 
     Args:
         source: the file or folder.
-        kind: what is to be converted.
+        kind: of the conversion.
         has_columns: whether columns are chosen; then a text is a table like any other.
     """
     if not source.is_file() or (has_columns and source.suffix != ".parquet"):

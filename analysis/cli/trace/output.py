@@ -1,4 +1,4 @@
-"""What the commands about traces share: durations as arguments, the file that is written, and what is said of it."""
+"""The common parts of the commands about traces: durations as arguments, the output file, and its summary."""
 
 import math
 import re
@@ -76,7 +76,7 @@ def make_folder(folder: Path) -> None:
 
 
 def summarise(written: "AvailabilityTrace", out: Path) -> None:
-    """Say what was written, and what the file has no place for."""
+    """Print a summary of the written file, and a note on facts that CSV has no place for."""
     if out.suffix == ".csv":
         never = len(written.never_online)
         lost = [f"the {never} clients that are never online"] if never else []

@@ -1,4 +1,4 @@
-"""``testbed trace convert --kind bandwidth``, ``latency``, ``loss``: what is one number over time."""
+"""``testbed trace convert --kind bandwidth``, ``latency``, ``loss``: one number over time."""
 
 from collections.abc import Mapping
 from pathlib import Path

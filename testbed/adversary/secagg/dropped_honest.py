@@ -28,9 +28,8 @@ class DropHonest(AggregationMisbehaviour, SecAgg):
     def choose_survivors(self, state: SecAggRound) -> Ids:
         """As the honest server's, without the honest clients that are not needed; without a victim all of them."""
         survivors, round_ = super().choose_survivors(state), state.start
-        named: int | None = self.context.options_of(DropHonest).victim
-        victim = drawn_victim(named, survivors.tolist(), self.dishonest, round_.randomness, round_.number)
-        if not self.attacking or victim is None:
+        victim = drawn_victim(self, DropHonest, survivors, round_)
+        if victim is None:
             return survivors
         kept = survivors
         for client in survivors.tolist():

@@ -1,12 +1,12 @@
 """Secure aggregation for each of several participant lists of one round (`ParallelLists`)."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from testbed.adversary.misbehaviour import AggregationMisbehaviour
+from testbed.adversary.misbehaviour import AggregationMisbehaviour, ServerMisbehaviour
 from testbed.adversary.secagg.dishonest_clients import SecAggAccomplice, SecAggPlusAccomplice
 from testbed.adversary.selection.lists import LISTS, ListsOptions, ParallelLists
 from testbed.aggregation.contract import Aggregate, AggregationRound
@@ -30,36 +30,43 @@ class ParallelSums(AggregationMisbehaviour, SecAgg):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """Those of the honest server, and the accomplices."""
+        """The roles of the honest server and of the accomplices."""
         kind = SecAggPlusAccomplice if isinstance(self, SecAggPlus) else SecAggAccomplice
         return [*super().roles, RoleSpec(kind, self.parameters, self.dishonest)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. Raises `RoundAborted` when no sum comes about."""
+        """Sum over each list. Raises `RoundAborted` when no sum comes about."""
         parts = rounds_of_lists(round_)
-        if len(parts) < 2:
-            return await super().aggregate(round_)
-        made, end = await each_sum(parts, super().aggregate)
-        self.record_attack(ParallelSums, sums_made(made, self.dishonest))
-        return mean_over(made, end)
+        return await summed_apart(self, ParallelSums, parts or [round_], super().aggregate)
 
 
 def rounds_of_lists(round_: AggregationRound) -> list[AggregationRound]:
-    """An aggregation for each list that was agreed on; none where the server has not made several."""
+    """Return an aggregation for each list that was agreed on; empty where the server has not made several."""
     parts = []
     for row in round_.memory.get(LISTS, ()):
         members = ids(row[row >= 0])
         parts.append(replace(round_, participants=members, trained=np.intersect1d(round_.trained, members)))
-    return parts
+    return parts if len(parts) > 1 else []
 
 
 Part = TypeVar("Part")
 
 
-async def each_sum(
-    parts: Iterable[Part], summed: Callable[[Part], Awaitable[Aggregate]]
-) -> tuple[list[Aggregate], RoundAborted | None]:
-    """The sums over each of these, one after the other, and how the last one ended that did not come about."""
+async def summed_apart(
+    server: ServerMisbehaviour,
+    kind: type[ServerMisbehaviour],
+    parts: Sequence[Part],
+    summed: Callable[[Part], Awaitable[Aggregate]],
+) -> Aggregate:
+    """Sum over each part, one after the other, and return the weighted mean of the sums that come about.
+
+    A single part is summed as the honest server does, and nothing is recorded.
+
+    Raises:
+        RoundAborted: no sum comes about.
+    """
+    if len(parts) == 1:
+        return await summed(parts[0])
     made: list[Aggregate] = []
     end: RoundAborted | None = None
     for part in parts:
@@ -67,17 +74,9 @@ async def each_sum(
             made.append(await summed(part))
         except RoundAborted as failed:
             end = failed
-    return made, end
-
-
-def sums_made(made: Sequence[Aggregate], dishonest: Set[int]) -> str:
-    """What came of it, in one line."""
-    over = ", ".join(str(sum(client not in dishonest for client in one.survivors.tolist())) for one in made)
-    return f"{len(made)} sums in one round, over {over} honest clients" if made else "no sum came about"
-
-
-def mean_over(made: Sequence[Aggregate], end: RoundAborted | None) -> Aggregate:
-    """All sums as one; raises `end` where there is none."""
+    over = ", ".join(str(int((~np.isin(one.survivors, list(server.dishonest))).sum())) for one in made)
+    said = f"{len(made)} sums in one round, over {over} honest clients" if made else "no sum came about"
+    server.record_attack(kind, said)
     if not made:
         assert end is not None
         raise end

@@ -30,7 +30,6 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
 from testbed.network.sums import add_masks_in_threads
-from testbed.parties.client import RoleSpec
 
 
 @dataclass(frozen=True)
@@ -65,16 +64,12 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
     misbehaviour: ClassVar[type["Contradicting"]]
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
     applies_to: ClassVar[tuple[str, ...]] = ("secagg",)
+    accomplice_roles = (SecAggAccomplice,)
     attempt: Attempt | None = None
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):  # not so of what it is mixed into
             cls.misbehaviour = cls
-
-    @property
-    def roles(self) -> list[RoleSpec]:
-        """Accomplices sign and give whatever they are asked for."""
-        return [*super().roles, RoleSpec(SecAggAccomplice, self.parameters, self.dishonest)]
 
     # -- who is there ---------------------------------------------------------------------------------------------
 

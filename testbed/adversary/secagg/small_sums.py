@@ -134,9 +134,8 @@ class BreakBatch(AggregationMisbehaviour, SecAgg):
     def choose_survivors(self, state: SecAggRound) -> Ids:
         """As the honest server's, without the victim; in a round without batches, or without the victim, no other."""
         survivors, round_ = super().choose_survivors(state), state.start
-        named: int | None = self.context.options_of(BreakBatch).victim
-        victim = drawn_victim(named, survivors.tolist(), self.dishonest, round_.randomness, round_.number)
-        if not self.attacking or round_.batches is None or victim is None:
+        victim = drawn_victim(self, BreakBatch, survivors, round_)
+        if round_.batches is None or victim is None:
             return survivors
         self.record_attack(BreakBatch, f"claimed that client {victim} of batch {round_.batches.of[victim]} dropped out")
         others: Ids = survivors[survivors != victim]

@@ -150,7 +150,6 @@ class ForgeBatch(BatchStuffing):
     name: ClassVar[str] = "forge-output"
 
     async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
-        """See `LottoServer.agree`."""
         if self.attacking and _others(stuffed := self.stuffed(entries, round_), entries):
             self.record_attack(ForgeBatch, "made up the numbers of batches that were not drawn")
             entries = stuffed
@@ -179,7 +178,6 @@ class CopyBatch(BatchStuffing):
     name: ClassVar[str] = "copy-output"
 
     async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
-        """See `LottoServer.agree`."""
         if self.attacking and _others(stuffed := self.stuffed(entries, round_), entries):
             self.record_attack(CopyBatch, "copied the rows of a batch to others")
             entries = stuffed
@@ -202,7 +200,6 @@ class SplitBatch(BatchMisbehaviour):
     name: ClassVar[str] = "split-batch"
 
     async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
-        """See `LottoServer.agree`."""
         victim = next((entry for entry in entries if entry.client not in self.dishonest), None)
         if self.attacking and victim is not None:
             self.record_attack(SplitBatch, f"client {victim.client} is not in the list, its batch is")

@@ -191,7 +191,6 @@ class SmallerPopulationOptions(PopulationOptions):
     """As `PopulationOptions`, for what takes a population below the true one."""
 
     def check(self, population: int, dishonest: Set[int]) -> None:
-        """See `MisbehaviourOptions.check`."""
         if self.to is not None and _number_of(self.to, population) >= population:
             raise ValueError(f"to: {self.to} of a population of {population}; must be fewer clients than that")
 

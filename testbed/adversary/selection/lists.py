@@ -66,7 +66,6 @@ class ForgeOutput(ListStuffing):
     name: ClassVar[str] = "forge-output"
 
     async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
-        """See `LottoServer.agree`."""
         if self.attacking:
             true, entries = entries, self.stuffed(entries, round_)
             self.record_attack(ForgeOutput, f"made up {_changed(true, entries)} of {len(entries)} rows of the list")
@@ -86,7 +85,6 @@ class CopyOutput(ListStuffing):
     name: ClassVar[str] = "copy-output"
 
     async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
-        """See `LottoServer.agree`."""
         if self.attacking:
             true, entries = entries, self.stuffed(entries, round_)
             self.record_attack(CopyOutput, f"copied one row to {_changed(true, entries)} others of {len(entries)}")
@@ -104,7 +102,6 @@ class ListTwice(LottoMisbehaviour):
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
 
     async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
-        """See `LottoServer.agree`."""
         if self.attacking:
             twice = next((entry for entry in entries if entry.client in self.dishonest), entries[0])
             *others, gone = [entry for entry in entries if entry is not twice]
@@ -196,7 +193,6 @@ class ParallelLists(LottoMisbehaviour):
     _first: ListRegistration | None
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
         self._lists, self._first = [], None
         round_.memory.pop(LISTS, None)
         return await super().select(round_)

@@ -24,7 +24,7 @@ from testbed.errors import RoundAborted, RoundSkipped
 from testbed.messages import Message, RoundNumber, Signature64
 from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
-from testbed.parties.client import Role, RoleSpec, handles
+from testbed.parties.client import Role, handles
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.messages import selection_input, which_stand
@@ -58,7 +58,6 @@ class ReuseRound(LottoMisbehaviour):
     Options: ClassVar[type[MisbehaviourOptions]] = ReuseOptions
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
         number = self.context.options_of(ReuseRound).round
         if not self.attacking or round_.number <= number:
             return await super().select(round_)
@@ -86,7 +85,6 @@ class GrindRound(LottoMisbehaviour):
     Options: ClassVar[type[MisbehaviourOptions]] = GrindOptions
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
         if not self.attacking:
             return await super().select(round_)
         number, found = self._most_favourable(round_)
@@ -166,15 +164,11 @@ class SkipRounds(LottoMisbehaviour):
     """
 
     added_stages = (LookAhead.stage,)
+    accomplice_roles = (LooksAhead,)
     name: ClassVar[str] = "skip-rounds"
     depends_on_rounds: ClassVar[bool] = True
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
     Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
-
-    @property
-    def roles(self) -> list[RoleSpec]:
-        """The accomplices look ahead, too."""
-        return [*super().roles, RoleSpec(LooksAhead, self.parameters, self.dishonest)]
 
     async def select(self, round_: SelectionRound) -> Selection:
         """As the honest server, for another round; training and aggregation then have its number, too."""

@@ -95,7 +95,6 @@ class AlternatingAvailability:
         self._asked_s = -math.inf
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
-        """See `Availability.presence`; the round and the stage play no part."""
         if now_s < self._asked_s:
             self._restart()
         self._asked_s = now_s
@@ -231,7 +230,6 @@ class TracedAvailability:
         self._end_s = trace.recorded_until_s[device_of]
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
-        """See `Availability.presence`; the round and the stage play no part."""
         trace, device, begin, end = self._trace, self._device_of[clients], self._begin_s[clients], self._end_s[clients]
         period, ahead = end - begin, self._ahead_s[clients] - (begin - trace.horizon[0])
         if now_s >= self._over_s:

@@ -75,7 +75,6 @@ class AlwaysAvailable:
     comes_back = False
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
-        """See `Availability.presence`."""
         return Presence.of(np.ones(len(clients), np.bool_))
 
 
@@ -95,7 +94,6 @@ class RoundwiseAvailability:
         self._drawn_for: int | None = None
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
-        """See `Availability.presence`; the same in all stages of a round."""
         if self._drawn_for != round_number:
             # One draw per client and round, for everybody, so that no client's fate depends on who is asked.
             generator = self._randomness.generator("availability", round_number, "present")
@@ -182,7 +180,6 @@ class ScheduledAvailability:
         self._place = np.where(known, places, np.where(took_part, float(after), _THROUGHOUT))
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
-        """See `Availability.presence`; the time plays no part."""
         here = self._order.get(stage, self._before_training)
         start, end = np.searchsorted(self._round, (round_number, round_number + 1))
         part = slice(start, end)
@@ -234,7 +231,6 @@ class DroppingAvailability:
         self._round: int | None = None
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
-        """See `Availability.presence`."""
         there = self._model.presence(round_number, stage, now_s, clients)
         if self._round != round_number:
             self._round = round_number
@@ -294,7 +290,6 @@ class CheckedAvailability:
         return ExperimentError(f"availability.model: {self._name}: {problem}")
 
     def presence(self, round_number: int, stage: str, now_s: float, clients: Ids) -> Presence:
-        """See `Availability.presence`."""
         answer = self._model.presence(round_number, stage, now_s, clients)
         if not isinstance(answer, Presence):
             raise self._error(f"presence() must return a Presence, not {type(answer).__name__}")

@@ -111,7 +111,6 @@ class Bernoulli(AvailabilityModel):
         return self
 
     def per_client(self) -> dict[str, float | list[float]]:
-        """See `AvailabilityModel.per_client`."""
         return {"unavailable": self.unavailable, **super().per_client()}
 
 

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.emulation.traces.series import BANDWIDTH, Rows, Series, read_series
+from testbed.emulation.traces.series import Series
 
 BYTES_PER_MBIT = 1e6 / 8
 
@@ -102,19 +101,6 @@ class BandwidthTraces:
             raise ValueError("a period must be finite and later than the trace's last step")
         if not ((self.rate_bytes_s >= 0) & (self.rate_bytes_s < np.inf)).all():
             raise ValueError("a rate must be a finite number of bytes per second, at least 0")
-
-
-def read_bandwidth(path: Path, rows: Rows = "until-next") -> BandwidthTraces:
-    """The bandwidth trace in a file, or those in a directory, sorted by the names of the files.
-
-    Args:
-        path: the file or directory, as `read_series` describes them; Mbit/s.
-        rows: what a row means.
-
-    Raises:
-        TraceError: as `read_series`.
-    """
-    return bandwidth_of(read_series(path, BANDWIDTH, rows))
 
 
 def bandwidth_of(series: Series) -> BandwidthTraces:

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.emulation.traces.interval_files import row_error
+from testbed.emulation.traces.text_files import check_not_empty, reading, shown
 from testbed.errors import TraceError, reason
 from testbed.files import limits
 
 _SUFFIXES = (".csv", ".parquet", ".json")
 _NAMES_SHOWN = 20
-_LONGEST_SHOWN = 40
 
 Row = Sequence[Any]
 
@@ -57,8 +57,8 @@ def read_columns(path: Path, names: Sequence[str]) -> Columns:
     there, rows = _opened(path)
     for name in names:
         if name not in there:
-            shown = [_shown(other) for other in there[:_NAMES_SHOWN]] + (["…"] if len(there) > _NAMES_SHOWN else [])
-            raise TraceError(f"{path}: no column {_shown(name)}; there are {', '.join(shown) or 'none'}")
+            others = [*map(shown, there[:_NAMES_SHOWN]), *(["…"] if len(there) > _NAMES_SHOWN else [])]
+            raise TraceError(f"{path}: no column {shown(name)}; there are {', '.join(others) or 'none'}")
     places = [there.index(name) for name in names]
     kept: list[list[float]] = []
     numbers: list[int] = []
@@ -69,33 +69,21 @@ def read_columns(path: Path, names: Sequence[str]) -> Columns:
         kept.append([_number(path, count, name, cell) for name, cell in zip(names, cells, strict=True)])
         numbers.append(count)
     if not kept:
-        raise TraceError(f"{path}: no row has a value in {', '.join(map(_shown, names))}; the table needs at least one")
+        raise TraceError(f"{path}: no row has a value in {', '.join(map(shown, names))}; the table needs at least one")
     return Columns(np.array(kept, np.float64).T.copy(), np.array(numbers, np.int64))
 
 
 def _opened(path: Path) -> tuple[list[str], Iterable[Row]]:
     if path.suffix not in _SUFFIXES:
         raise TraceError(f"{path}: a table of devices is a file that ends in {', '.join(_SUFFIXES)}")
-    try:
-        limits.check_regular(path)
-        with open(path, "rb") as file:
-            if not file.read(1):
-                raise TraceError(f"{path}: the file is empty; it needs a row per device")
+    with reading(path, "a table of devices was expected"):
+        check_not_empty(path, "a row per device")
         return {".csv": _csv_rows, ".parquet": _parquet_rows, ".json": _json_rows}[path.suffix](path)
-    except UnicodeDecodeError:
-        raise TraceError(f"{path}: not a text file (UTF-8)") from None
-    except limits.TooLarge as why:
-        raise TraceError(f"{path}: {why}; split it") from None
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
 
 
 def _csv_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            names, *rows = [cells for cells in csv.reader(limits.lines(file, limits.TRACE_BYTES)) if cells] or [[]]
-    except csv.Error as error:
-        raise TraceError(f"{path}: not CSV: {error}") from None
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        names, *rows = [cells for cells in csv.reader(limits.lines(file, limits.TRACE_BYTES)) if cells] or [[]]
     for number, cells in enumerate(rows, start=1):
         if len(cells) != len(names):
             raise row_error(str(path), number, f"{len(cells)} values; the header has {len(names)}")
@@ -117,13 +105,10 @@ def _parquet_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
 
 
 def _json_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
+    text = limits.text(path, limits.TRACE_BYTES, "utf-8-sig")
     try:
-        data = json.loads(limits.text(path, limits.TRACE_BYTES, "utf-8-sig"))
-    except limits.TooLarge:
-        raise
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise
         raise TraceError(f"{path}: not JSON, or truncated: {reason(error)}") from None
     records = list(data.values()) if isinstance(data, dict) else data
     if not isinstance(records, list):
@@ -138,7 +123,7 @@ def _json_rows(path: Path) -> tuple[list[str], Iterable[Row]]:
 def _distinct(path: Path, names: list[str]) -> list[str]:
     for place, name in enumerate(names):
         if name in names[:place]:
-            raise TraceError(f"{path}: the column {_shown(name)} stands twice")
+            raise TraceError(f"{path}: the column {shown(name)} stands twice")
     return names
 
 
@@ -151,10 +136,5 @@ def _number(path: Path, row: int, name: str, cell: Any) -> float:
         except (ValueError, OverflowError):
             number = math.nan
     if not math.isfinite(number):
-        raise row_error(str(path), row, f"{name} is {_shown(cell)}; it must be a finite number")
+        raise row_error(str(path), row, f"{name} is {shown(cell)}; it must be a finite number")
     return number
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

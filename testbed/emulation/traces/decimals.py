@@ -6,10 +6,9 @@ spreadsheets write where the comma is the decimal mark, unless another number sh
 """
 
 import re
-from typing import Literal, get_args
+from typing import Literal
 
 Decimal = Literal["comma", "point"]
-DECIMALS: tuple[Decimal, ...] = get_args(Decimal)
 
 _WITH_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _WITH_POINT = re.compile(r"[+-]?(\d+\.\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -31,10 +30,10 @@ class DecimalMarks:
         self._point_is_certain = False
 
     def plain(self, cell: str) -> str:
-        """The cell as Python reads numbers; what is no number is returned as it is.
+        """The cell as Python reads numbers; a cell that is no number is returned unchanged.
 
         Raises:
-            ValueError: what is wrong, and the option that settles it.
+            ValueError: the fault, and the option that settles it.
         """
         if "," not in cell and "." not in cell:
             return cell

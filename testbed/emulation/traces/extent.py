@@ -1,11 +1,11 @@
-"""What the rows of an availability trace do not say: the horizon, the recordings of its clients, and their names.
+"""Facts beside the rows of an availability trace: the horizon, the recordings of its clients, and their names.
 
 Parquet keeps it in its metadata:
 
 - ``testbed.horizon_s``: when the trace begins and ends, in seconds;
 - ``testbed.never_online``: clients that were watched and never online;
 - ``testbed.recorded_s``: clients that were watched for a part of the horizon only, from when until when;
-- ``testbed.names``: what clients are called where the trace comes from.
+- ``testbed.names``: names of clients in the source of the trace.
 """
 
 import json
@@ -44,7 +44,7 @@ class Recordings:
 
 @dataclass(frozen=True, eq=False)
 class Extent:
-    """What stands beside the rows.
+    """The facts beside the rows.
 
     Attributes:
         horizon: begin and end in seconds; None: from the first beginning to the last end.
@@ -70,7 +70,7 @@ class Extent:
 
 
 def of_metadata(metadata: Mapping[bytes, bytes], path: Path) -> Extent:
-    """What the metadata of a file says; raises `TraceError` where that cannot be."""
+    """The facts in the metadata of a file; raises `TraceError` where these cannot be."""
     try:
         horizon = json.loads(metadata.get(_HORIZON, b"null"))
         if horizon is not None:

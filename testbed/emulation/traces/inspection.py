@@ -27,9 +27,9 @@ Facts = dict[str, float | int]
 def describe(trace: AvailabilityTrace) -> Facts:
     """A trace in numbers.
 
-    A *stretch* is what is left of intervals when those that touch are joined. Offline stretches are those between
-    two online stretches of the same client; what lies before the first and after the last is not counted, because
-    nobody knows how long it went on. `online_fraction_least` and `..._most` are over the moments of a grid of 1000
+    A *stretch* is an interval after joining all intervals that touch. Offline stretches are those between
+    two online stretches of the same client; the time before the first and after the last is not counted, because its
+    length is unknown. `online_fraction_least` and `..._most` are over the moments of a grid of 1000
     equal steps, the mean is exact.
 
     Shares are those of a device's own recording; over the moments of the grid, recordings that are shorter than the
@@ -157,7 +157,7 @@ def open_trace(path: Path, rows: Rows = "until-next") -> Traced:
 
     Args:
         path: the file or directory.
-        rows: what a row of bandwidth, latency or loss means.
+        rows: the meaning of a row of bandwidth, latency or loss.
 
     Raises:
         TraceError: it is none of these, or damaged; the message is that of the kind it looks like.
@@ -198,7 +198,7 @@ def facts(traced: Traced) -> Facts:
 
 
 def names_of(traced: Traced) -> dict[int, str]:
-    """What a trace's clients, or the traces of a folder, are called, by their numbers; empty where nobody has said."""
+    """The names of a trace's clients, or of the traces of a folder, by their numbers; empty where there are none."""
     if isinstance(traced, AvailabilityTrace):
         return dict(sorted(traced.names.items()))
     return dict(enumerate(traced.names)) if isinstance(traced, Series) and len(traced) > 1 else {}

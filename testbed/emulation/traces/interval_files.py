@@ -19,6 +19,7 @@ import pyarrow.csv
 
 from testbed.arrays import Floats, Ids
 from testbed.emulation.traces.extent import Extent, of_metadata
+from testbed.emulation.traces.text_files import check_not_empty, reading, shown
 from testbed.errors import TraceError, reason
 from testbed.files import limits
 from testbed.files import parquet as parquet_files
@@ -31,7 +32,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """What `RowCheck` makes of the rows: k clients, their intervals one after the other.
+    """The result of `RowCheck`: k clients, their intervals one after the other.
 
     Attributes:
         clients: `(k,)` int64 ascending.
@@ -53,7 +54,7 @@ class RowCheck:
     memory as a whole with all its columns.
 
     Args:
-        where: what the messages call the source, e.g. the file's name.
+        where: name of the source in messages, e.g. the file's.
     """
 
     def __init__(self, where: str) -> None:
@@ -185,7 +186,7 @@ def check_suffix(path: Path) -> None:
 
 
 def read_extent(path: Path) -> Extent:
-    """What the metadata of a file says beyond its rows; nothing for CSV. Raises `TraceError`."""
+    """The facts in the metadata of a file; none for CSV. Raises `TraceError`."""
     _check_readable(path)
     if path.suffix == ".csv":
         return Extent()
@@ -206,22 +207,16 @@ def read_batches(path: Path) -> Iterator[Columns]:
 
 def _check_readable(path: Path) -> None:
     check_suffix(path)
-    try:
-        limits.check_regular(path)
-        with open(path, "rb") as file:
-            empty = not file.read(1)
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    if empty:
-        raise TraceError(f"{path}: the file is empty; it needs the columns {', '.join(COLUMNS)}")
+    with reading(path, "an availability trace was expected"):
+        check_not_empty(path, f"the columns {', '.join(COLUMNS)}")
 
 
 def _check_names(path: Path, names: Iterable[str]) -> None:
     names = list(names)
     if sorted(names) != sorted(COLUMNS):
-        shown = [name if len(name) <= 40 else f"{name[:40]}…" for name in map(repr, names[:8])]
         more = ", …" if len(names) > 8 else ""
-        raise TraceError(f"{path}: the columns must be {', '.join(COLUMNS)}; found {', '.join(shown)}{more}")
+        found = ", ".join(map(shown, names[:8])) + more
+        raise TraceError(f"{path}: the columns must be {', '.join(COLUMNS)}; found {found}")
 
 
 @contextlib.contextmanager
@@ -288,7 +283,8 @@ def _rows_before_fault(path: Path, begin: int) -> Iterator[Columns]:
     good: list[tuple[int, float, float]] = []
     fault: TraceError | None = None
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
+        unreadable = reading(path, "write the trace as CSV again, or as .parquet")
+        with unreadable, open(path, encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(_lines(file))
             names = next(lines, [])
             _check_names(path, names)
@@ -302,10 +298,6 @@ def _rows_before_fault(path: Path, begin: int) -> Iterator[Columns]:
                 if len(good) == BATCH_ROWS:
                     yield _columns(good)
                     good.clear()
-    except UnicodeDecodeError:
-        fault = TraceError(f"{path}: not a text file (UTF-8); write the trace as CSV again, or as .parquet")
-    except csv.Error as error:
-        fault = TraceError(f"{path}: not CSV: {error}")
     except TraceError as error:
         fault = error
     if good:
@@ -321,15 +313,14 @@ def _columns(rows: list[tuple[int, float, float]]) -> Columns:
 
 def _numbers(path: Path, row: int, cells: list[str]) -> tuple[int, float, float]:
     for name, cell in zip(COLUMNS, cells, strict=True):
-        shown = repr(cell if len(cell) <= 40 else f"{cell[:40]}…")
         if not cell.strip():
             raise row_error(str(path), row, f"{name} is missing")
         if name == "client" and not _WHOLE.fullmatch(cell):
-            raise row_error(str(path), row, f"client {shown} is not a whole number")
+            raise row_error(str(path), row, f"client {shown(cell)} is not a whole number")
         try:
             float(cell)
         except ValueError:
-            raise row_error(str(path), row, f"{name} {shown} is not a number") from None
+            raise row_error(str(path), row, f"{name} {shown(cell)} is not a number") from None
     if abs(float(cells[0])) >= 2.0**63:
         raise row_error(str(path), row, f"client {cells[0].strip()[:40]} is too large a number")
     return int(cells[0]), float(cells[1]), float(cells[2])

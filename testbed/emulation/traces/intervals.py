@@ -99,7 +99,7 @@ class AvailabilityTrace:
             client: `(m,)` whole numbers, at least 0.
             online_from_s: `(m,)` seconds.
             online_until_s: `(m,)` seconds.
-            where: what an error calls the source.
+            where: name of the source in errors.
             horizon: (begin, end) in seconds; None: from the first beginning to the last end.
             clients: further clients that were watched; those without rows are devices that are never online.
             recorded: when each of `clients` was watched, from and until, `(j,)` seconds each; all others, and without
@@ -186,7 +186,7 @@ class AvailabilityTrace:
     def laid_out(self, where: str = "trace") -> "AvailabilityTrace":
         """The same over the horizon, with all recordings repeated that are shorter: each is then the whole of it.
 
-        Raises `TraceError` when that makes too many intervals; `where` is what it calls the source.
+        Raises `TraceError` when that makes too many intervals; `where` names the source in the message.
         """
         if not self.has_own_recordings:
             return self

@@ -7,7 +7,7 @@ names of the columns and at most one column of text::
     bergen,6.5,19.0
     lisboa,31.0,24.5
 
-What has no name is called by its number, from 0.
+Rows and columns without a name are called by their number, from 0.
 """
 
 import csv
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from testbed.arrays import Floats
 from testbed.emulation.traces.interval_files import row_error
-from testbed.emulation.traces.text_files import is_number, shown
+from testbed.emulation.traces.text_files import check_not_empty, is_number, reading, shown
 from testbed.errors import TraceError, reason
 from testbed.files import limits
 from testbed.files import parquet as parquet_files
@@ -52,14 +52,9 @@ def read_latency_matrix(path: Path) -> Matrix:
     readers = {".csv": _read_csv, ".parquet": _read_parquet, ".npy": _read_npy}
     if path.suffix not in readers:
         raise TraceError(f"{path}: a latency matrix is a file that ends in {', '.join(readers)}")
-    try:
-        limits.check_regular(path)
-        with open(path, "rb") as file:
-            if not file.read(1):
-                raise TraceError(f"{path}: the file is empty; it needs a matrix of delays in ms")
+    with reading(path, "a matrix of delays was expected", "give it as .npy"):
+        check_not_empty(path, "a matrix of delays in ms")
         values, rows, columns = readers[path.suffix](path)
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
     if not values.size:
         raise TraceError(f"{path}: no delays; the file needs a row per client and a column per server")
     bad = ~((values >= 0) & (values < np.inf))
@@ -79,15 +74,8 @@ def _numbered(count: int) -> Names:
 
 
 def _read_csv(path: Path) -> Matrix:
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            return _matrix_in(path, (cells for cells in csv.reader(limits.lines(file, limits.TRACE_BYTES)) if cells))
-    except UnicodeDecodeError:
-        raise TraceError(f"{path}: not a text file (UTF-8)") from None
-    except limits.TooLarge as why:
-        raise TraceError(f"{path}: {why}; give it as .npy") from None
-    except csv.Error as error:
-        raise TraceError(f"{path}: not CSV: {error}") from None
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        return _matrix_in(path, (cells for cells in csv.reader(limits.lines(file, limits.TRACE_BYTES)) if cells))
 
 
 def _matrix_in(path: Path, lines: Iterator[list[str]]) -> Matrix:

@@ -1,4 +1,4 @@
-"""Recordings laid end to end: what a device did in its own recording, over a longer time."""
+"""Recordings laid end to end: the own recording of each device, over a longer time."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def repeated(
     recorded: tuple[Floats, Floats],
     span: tuple[float, float],
 ) -> tuple[Ids, Floats, Floats]:
-    """Each recording end to end over a span; what reaches beyond it is cut off.
+    """Each recording end to end over a span; the parts beyond the span are cut off.
 
     Args:
         where: the source, for messages.

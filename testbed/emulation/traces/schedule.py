@@ -35,7 +35,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from testbed.arrays import Ids
-from testbed.errors import TraceError
+from testbed.emulation.traces.text_files import reading, shown
+from testbed.errors import TraceError, reason
 from testbed.files import limits
 from testbed.files import parquet as parquet_files
 from testbed.files.atomic import atomic_write
@@ -97,18 +98,10 @@ class Schedule:
         path = Path(path)
         rows = _reader(path)
         try:
-            limits.check_regular(path)
-            return cls.from_rows(rows(path), str(path))
-        except OSError as error:
-            raise TraceError(f"{path}: cannot be read: {_reason(error)}") from None
-        except UnicodeDecodeError:
-            raise TraceError(f"{path}: not a text file; a schedule in CSV begins with {','.join(COLUMNS)}") from None
-        except limits.TooLarge as why:
-            raise TraceError(f"{path}: {why}; split it") from None
-        except csv.Error as error:
-            raise TraceError(f"{path}: not CSV: {error}") from None
+            with reading(path, f"a schedule in CSV begins with {','.join(COLUMNS)}"):
+                return cls.from_rows(rows(path), str(path))
         except pa.ArrowException as error:
-            raise TraceError(f"{path}: not a Parquet file, or truncated: {_reason(error)}") from None
+            raise TraceError(f"{path}: not a Parquet file, or truncated: {reason(error)}") from None
 
     def write(self, path: Path) -> None:
         """Write a ``.csv`` or ``.parquet`` file under a temporary name, and rename it when it is complete.
@@ -180,11 +173,11 @@ class _Reading:
         stage = "" if stage is None else str(stage).strip()
         fate = "" if fate is None else str(fate).strip()
         if fate not in FATES:
-            raise self.error(at, f"unknown fate {_shown(fate)}; allowed: {', '.join(FATES)}")
+            raise self.error(at, f"unknown fate {shown(fate)}; allowed: {', '.join(FATES)}")
         if len(stage) > _LONGEST_NAME or not stage.isprintable():
-            raise self.error(at, f"{_shown(stage)} cannot be the name of a stage")
+            raise self.error(at, f"{shown(stage)} cannot be the name of a stage")
         if fate == "participant" and stage:
-            raise self.error(at, f"a participant has no stage, not {_shown(stage)}; leave the column empty")
+            raise self.error(at, f"a participant has no stage, not {shown(stage)}; leave the column empty")
         if fate == "dropped" and not stage:
             raise self.error(at, "dropped at no stage; name it, or write 'offline' for the whole round")
         if len(self._stages) > 1000 and stage not in self._stages:
@@ -197,9 +190,9 @@ class _Reading:
         try:
             number = int(text)
         except ValueError:
-            raise self.error(row, f"{column} {_shown(text)} is not a whole number") from None
+            raise self.error(row, f"{column} {shown(text)} is not a whole number") from None
         if not least <= number <= _LARGEST[column]:
-            raise self.error(row, f"{column} {_shown(text)}; it must be from {least} to {_LARGEST[column]}")
+            raise self.error(row, f"{column} {shown(text)}; it must be from {least} to {_LARGEST[column]}")
         return number
 
     def schedule(self) -> Schedule:
@@ -252,14 +245,5 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
 
 def _check_columns(path: Path, names: tuple[str, ...]) -> None:
     if sorted(names) != sorted(COLUMNS):
-        found = ", ".join(map(_shown, names[:8])) or "none (an empty file?)"
+        found = ", ".join(map(shown, names[:8])) or "none (an empty file?)"
         raise TraceError(f"{path}: the columns must be {','.join(COLUMNS)}; found {found}")
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:40]}…")
-
-
-def _reason(error: Exception) -> str:
-    said = error.strerror if isinstance(error, OSError) else None
-    return said or " ".join(str(error).split())

@@ -7,17 +7,17 @@ are skipped (row numbers in messages count every line); a file that ends in ``.g
     1.0     1.5
     2.0     3.0
 
-What a row means is the reader's to say (`Rows`), because files do not:
+The user states the meaning of a row (`Rows`), because files do not:
 
 - ``until-next``: the number holds from its time until the next row's; the last one for the median step of its file;
-- ``interval-before``: the number is what was measured since the row before; the first one for the median step. That is
+- ``interval-before``: the number was measured since the row before; the first one for the median step. That is
   how loggers write ("bytes since the last line"), and how Pensieve's simulator (`sim/fixed_env.py`) reads its files of
   two columns: Norway, FCC, Oboe, Puffer.
 
 Then the trace begins again. The first time, or where its interval begins, is taken as 0. Rows with one and the same
 time become one with their mean, and are counted.
 
-What `testbed trace convert` writes begins with lines that say what it is, and when the last row ends::
+The files of `testbed trace convert` begin with lines that name the kind, and the time at which the last row ends::
 
     # testbed trace: bandwidth, seconds and Mbit/s, each row until the next
     # period_s: 120.5
@@ -46,13 +46,13 @@ ROWS_NOTE = (
     "each row was taken to hold until the next; if it was measured since the row before, as in Pensieve's files "
     "(Norway, FCC, Oboe, Puffer), say {}"
 )
-"""What people should know of bandwidth whose rows nobody has explained; `{}` is how to do so."""
+"""A note on bandwidth for which nobody has explained the rows; `{}` is the way to explain them."""
 CONVERTER = "`testbed trace convert --kind {}` reads other formats"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is traced.
+    """The quantity that is traced.
 
     Attributes:
         name: also of ``--kind``.
@@ -68,7 +68,7 @@ class Kind:
 
     @property
     def needed(self) -> str:
-        """What a row must be."""
+        """The demand on a row, for messages."""
         return f"each line needs two numbers, seconds and {self.unit}; {CONVERTER.format(self.name)}"
 
 
@@ -86,8 +86,8 @@ class Steps:
         time_s: `(m,)` float64 seconds, ascending from 0, at which each step begins.
         value: `(m,)` float64, in the kind's unit.
         period_s: when the trace begins again, later than the last step.
-        repeated: rows whose time was that of the row before; they are part of its mean.
-        says_rows: whether the file says what its rows mean, as those of `testbed trace convert` do.
+        repeated: rows with the time of the row before; they are part of its mean.
+        says_rows: whether the file states the meaning of its rows, as those of `testbed trace convert` do.
     """
 
     time_s: Floats
@@ -102,7 +102,7 @@ class Series:
     """The traces of a file or folder.
 
     Attributes:
-        kind: what they are traces of.
+        kind: of the trace.
         names: of the files, in the order of the traces.
         steps: the traces.
     """
@@ -136,12 +136,12 @@ class Series:
 
     @property
     def repeated(self) -> Ids:
-        """`(k,)` int64 rows of each file whose time was that of the row before."""
+        """`(k,)` int64 rows of each file with the time of the row before."""
         return np.array([one.repeated for one in self.steps], np.int64)
 
     @property
     def needs_rows(self) -> bool:
-        """Whether somebody has to say what rows mean: rates are often of the time before, and a file does not say."""
+        """Whether the user must state the meaning of rows: rates are often of the time before, and no file says so."""
         return self.kind is BANDWIDTH and not all(one.says_rows for one in self.steps)
 
 
@@ -152,7 +152,7 @@ def shaped(where: str, times: Floats, values: Floats, rows: Rows, first_s: float
         where: the source, for messages.
         times: `(m,)` seconds, never descending.
         values: `(m,)`.
-        rows: what a row means.
+        rows: the meaning of a row.
         first_s: length of the first row's interval in seconds, if it is known (``interval-before``).
 
     Raises:
@@ -184,8 +184,8 @@ def read_series(path: Path, kind: Kind, rows: Rows = "until-next") -> Series:
 
     Args:
         path: the file or directory.
-        kind: what it is a trace of.
-        rows: what a row means; files of `testbed trace convert` are ``until-next``.
+        kind: of the trace.
+        rows: the meaning of a row; files of `testbed trace convert` are ``until-next``.
 
     Raises:
         TraceError: one line with file and row: no such file, no traces in the directory, not text, a line without
@@ -230,7 +230,7 @@ def is_trace_file(name: Path) -> bool:
 
 
 def kind_of(path: Path) -> Kind | None:
-    """What the first line of a file, or of the first file of a folder, says that it is; None if it says nothing."""
+    """The kind by the first line of a file, or of the first file of a folder; None if the line names none."""
     return declared_kind(series_files(path, BANDWIDTH)[0])
 
 
@@ -252,7 +252,7 @@ def write_series(path: Path, kind: Kind, steps: Steps, remark: str = "") -> None
 
     Args:
         path: the file, written under a temporary name and then renamed.
-        kind: what it is a trace of.
+        kind: of the trace.
         steps: the trace.
         remark: one line on where it comes from.
 
@@ -304,7 +304,7 @@ def _read_file(path: Path, kind: Kind, rows: Rows) -> Steps:
 
 
 def _directive(path: Path, row: int, line: str, kind: Kind, rows: Rows, period_s: float | None) -> float | None:
-    """What a comment says of the trace: its period, once it is known."""
+    """Read a comment: return the period of the trace, once it is known."""
     if head := _HEAD.match(line):
         if head[1] != kind.name:
             raise TraceError(f"{path}: a trace of {head[1]}; here one of {kind.name} is needed, in {kind.unit}")

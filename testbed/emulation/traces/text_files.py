@@ -16,35 +16,54 @@ _LONGEST_LINE = 1 << 20
 _JSON = re.compile(r"\s*(\{\s*(\"|\}|$)|\[\s*([\[{\"\d\]-]|$))")
 
 MISSING = frozenset({"", "-", "--", "na", "n/a", "nan", "null", "none", "\\n"})
-"""What stands in a cell, in lower case, for nothing that was measured; ``\\N`` is how databases export it."""
+"""Cells, in lower case, that stand for a missing measurement; ``\\N`` is the export of databases."""
 
 
 @contextlib.contextmanager
-def text_lines(path: Path, what: str) -> Iterator[Iterator[str]]:
-    """The lines of a text file, or of one in gzip (`.gz`), while it is open; what goes wrong becomes a `TraceError`.
+def reading(path: Path, what: str, advice: str = "split it") -> Iterator[None]:
+    """Turn the errors of reading a file into a `TraceError` of one line; refuse pipes and devices.
 
     Args:
         path: the file.
-        what: what it should be, for messages.
-
-    Raises:
-        TraceError: one line: the file cannot be read, is not text, too large, or JSON.
+        what: the expected content, for messages.
+        advice: for a file that is too large.
     """
     try:
         limits.check_regular(path)
-        opened = gzip.open if path.suffix == ".gz" else open
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-            yield _bounded(path, cast("IO[str]", file), what)
+        yield
     except UnicodeDecodeError:
-        raise TraceError(f"{path}: not text (UTF-8); {what}") from None
+        raise TraceError(f"{path}: not a text file (UTF-8); {what}") from None
     except limits.TooLarge as why:
-        raise TraceError(f"{path}: {why}; split it") from None
+        raise TraceError(f"{path}: {why}; {advice}") from None
     except csv.Error as error:
         raise TraceError(f"{path}: not CSV: {reason(error)}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise TraceError(f"{path}: not gzip, or truncated; {what}") from None
     except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+        raise TraceError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
+
+
+def check_not_empty(path: Path, needed: str) -> None:
+    """Raise `TraceError`, with what is `needed`, for a file without a byte; OSError as `open` does."""
+    with open(path, "rb") as file:
+        if not file.read(1):
+            raise TraceError(f"{path}: the file is empty; it needs {needed}")
+
+
+@contextlib.contextmanager
+def text_lines(path: Path, what: str) -> Iterator[Iterator[str]]:
+    """The lines of a text file, or of one in gzip (`.gz`), while it is open; errors become a `TraceError`.
+
+    Args:
+        path: the file.
+        what: the expected content, for messages.
+
+    Raises:
+        TraceError: one line: the file cannot be read, is not text, too large, or JSON.
+    """
+    opened = gzip.open if path.suffix == ".gz" else open
+    with reading(path, what), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        yield _bounded(path, cast("IO[str]", file), what)
 
 
 def _bounded(path: Path, file: IO[str], what: str) -> Iterator[str]:
@@ -73,6 +92,10 @@ def is_number(cell: str) -> bool:
     return True
 
 
-def shown(cell: str) -> str:
-    """A cell or a name for a message, however long."""
-    return repr(cell if len(cell) <= 40 else f"{cell[:40]}…")
+def shown(value: object) -> str:
+    """A value or a name for a message, however long; a container by its type alone."""
+    if not isinstance(value, str | int | float):
+        return f"a {type(value).__name__}"
+    if isinstance(value, int) and value.bit_length() >= 200:
+        return "a huge number"
+    return repr(value if not isinstance(value, str) or len(value) <= 40 else f"{value[:40]}…")

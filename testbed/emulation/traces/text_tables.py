@@ -20,7 +20,7 @@ _NAMES_SHOWN = 8
 
 @dataclass(frozen=True)
 class TableForm:
-    """What people say of a table that its file does not.
+    """Facts about a table that its file does not state.
 
     Attributes:
         header: whether the first row holds names; None: as the module's docstring says.
@@ -40,7 +40,7 @@ class TextTable:
         names: of the columns; empty if the first row is data.
         width: number of columns.
         rows: their numbers, from 1 without the line of names, and their cells, all as many.
-        form: what was said of the table.
+        form: facts about the table that the user gives.
     """
 
     where: str
@@ -103,7 +103,7 @@ def table_of(
         lines: of the file.
         measured: the columns that will be asked for and hold times or numbers, by name or number from 1.
         others: the other columns that will be asked for.
-        form: what people say of the table.
+        form: facts about the table that the user gives.
 
     Raises:
         TraceError: an empty file, a first row that can be names or data, a name that stands twice, rows that differ

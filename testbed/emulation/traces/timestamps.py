@@ -1,4 +1,4 @@
-"""Moments as files write them: numbers of some unit, ISO 8601 with or without a zone, and what loggers of phones write.
+"""Moments as files write them: numbers of some unit, ISO 8601 with or without a zone, and the format of phone loggers.
 
 - `2019-11-26T13:20:43.5+01:00`, `2019-11-26 13:20:43Z`: ISO 8601; without a zone it is taken as UTC. One file must not
   mix the two.
@@ -38,7 +38,7 @@ class Timestamps:
         option: of the command line that sets the unit, for messages.
 
     Attributes:
-        form: what the moments are: ``"numbers"``, ``"dates"``, ``"dates with a zone"``; None before the first.
+        form: kind of the moments: ``"numbers"``, ``"dates"``, ``"dates with a zone"``; None before the first.
     """
 
     def __init__(self, unit: str | None = None, option: str = "--time-unit") -> None:

@@ -135,7 +135,6 @@ class Cubic(CongestionControl):
         return slow
 
     def avoid_congestion(self, senders: Senders, path: Path, acknowledged: Floats) -> Floats:
-        """See `CongestionControl.avoid_congestion`."""
         peak, window = senders.peak_window, senders.window
         first = window + acknowledged * CUBIC_FIRST_GROWTH
         until_peak_s = np.cbrt(peak * (1 - self.beta) / CUBIC_C)

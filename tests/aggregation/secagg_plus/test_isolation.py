@@ -59,11 +59,8 @@ class Isolate(Contradicting, SecAggPlus):
 
     name = "isolate"
     applies_to = ("secagg-plus",)
+    accomplice_roles = (Accomplice,)
     plan: Plan | None = None
-
-    @property
-    def roles(self) -> list[RoleSpec]:
-        return [*SecAggPlus.roles.fget(self), RoleSpec(Accomplice, self.parameters, self.dishonest)]  # type: ignore[attr-defined]
 
     def begin(self, round_: Any) -> SecAggRound:
         """Without the honest server's check that everybody has masked with all neighbours."""

@@ -99,7 +99,7 @@ def test_an_unfinished_search_is_not_certified(make_run: MakeRun, monkeypatch: p
 
     def unfinished(matrix: Any, time_limit_s: float) -> WeakPrivacy:
         limits.append(time_limit_s)
-        return WeakPrivacy(value=4, lower_bound=2, certified=False, combination=None)
+        return WeakPrivacy(value=4, lower_bound=2)
 
     monkeypatch.setattr(analysis.multi_round.kept, "weak_privacy", unfinished)
     summary = summarise(make_run("run"), privacy_time_limit_s=0.5)

@@ -10,7 +10,7 @@ import pytest
 
 import analysis.multi_round.kept as kept
 from analysis.comparison.overhead import compare
-from analysis.multi_round.kept import FILE, KeptPrivacy, weak_privacy_of
+from analysis.multi_round.kept import FILE, weak_privacy_of
 from analysis.multi_round.over_rounds import WeakPrivacy, weak_privacy
 from analysis.multi_round.participation import participation_matrix
 from testbed.records import RunRecords
@@ -22,7 +22,7 @@ class Search:
     """Stands in for the search: says what it is told to, and counts how often it was asked."""
 
     def __init__(self, value: int = 4, lower_bound: int = 4) -> None:
-        self.found = WeakPrivacy(value, lower_bound, value == lower_bound, None)
+        self.found = WeakPrivacy(value, lower_bound)
         self.asked = 0
 
     def __call__(self, matrix: object, time_limit_s: float) -> WeakPrivacy:
@@ -42,19 +42,19 @@ def search(monkeypatch: pytest.MonkeyPatch) -> Search:
     return stands_in
 
 
-def ask(run: RunRecords, time_limit_s: float = 5.0) -> KeptPrivacy:
+def ask(run: RunRecords, time_limit_s: float = 5.0) -> WeakPrivacy:
     return weak_privacy_of(run, participation_matrix(run, compact=True), time_limit_s)
 
 
 def test_what_is_kept_is_what_the_search_finds(run: RunRecords) -> None:
     matrix = participation_matrix(run, compact=True)
     found = weak_privacy(matrix, time_limit_s=5.0)
-    assert ask(run) == ask(run) == KeptPrivacy(found.value, found.lower_bound)
+    assert ask(run) == ask(run) == WeakPrivacy(found.value, found.lower_bound)
     assert json.loads((run.path / FILE).read_text())["value"] == found.value
 
 
 def test_a_certified_value_is_searched_for_once(run: RunRecords, search: Search) -> None:
-    assert [ask(run), ask(run), ask(RunRecords(run.path), 0.1)] == [KeptPrivacy(4, 4)] * 3
+    assert [ask(run), ask(run), ask(RunRecords(run.path), 0.1)] == [WeakPrivacy(4, 4)] * 3
     assert search.asked == 1
 
 
@@ -64,7 +64,7 @@ def test_compare_searches_once(run: RunRecords, search: Search) -> None:
 
 
 def test_a_bound_is_kept_for_its_time_limit_alone(run: RunRecords, search: Search) -> None:
-    search.found = WeakPrivacy(3, 2, False, None)
+    search.found = WeakPrivacy(3, 2)
     assert not ask(run, 1.0).certified
     ask(run, 1.0)
     assert search.asked == 1
@@ -121,7 +121,7 @@ def test_each_source_of_the_search_tells_it_from_others(monkeypatch: pytest.Monk
 def test_a_damaged_file_is_as_good_as_none(run: RunRecords, search: Search, change: Callable[..., str]) -> None:
     ask(run)
     (run.path / FILE).write_text(change(json.loads((run.path / FILE).read_text())))
-    assert ask(run) == KeptPrivacy(4, 4)
+    assert ask(run) == WeakPrivacy(4, 4)
     assert search.asked == 2
     ask(run)
     assert search.asked == 2  # it has been replaced
@@ -129,6 +129,6 @@ def test_a_damaged_file_is_as_good_as_none(run: RunRecords, search: Search, chan
 
 def test_where_nothing_can_be_written_it_is_searched_each_time(run: RunRecords, search: Search) -> None:
     (run.path / FILE).mkdir()
-    assert [ask(run), ask(run)] == [KeptPrivacy(4, 4)] * 2
+    assert [ask(run), ask(run)] == [WeakPrivacy(4, 4)] * 2
     assert search.asked == 2
     assert sorted(path.name for path in run.path.iterdir() if "writing" in path.name) == []

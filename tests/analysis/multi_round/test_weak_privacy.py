@@ -159,7 +159,7 @@ def test_a_quick_start_experiment_is_settled() -> None:
 @pytest.mark.parametrize("rounds", [0, 3])
 def test_nothing_happened(rounds: int) -> None:
     nothing = np.zeros((rounds, 4), dtype=bool)
-    assert weak_privacy(nothing) == WeakPrivacy(4, 4, True, None)
+    assert weak_privacy(nothing) == WeakPrivacy(4, 4)
     assert strong_privacy(nothing) == 4
     assert fairness_gap(nothing) == 0
     assert aggregation_cardinality(nothing) == 0

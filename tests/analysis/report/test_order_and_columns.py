@@ -258,6 +258,22 @@ def test_files_by_relative_paths_are_read_where_they_are(
     assert all(command.startswith("cd .. && testbed run runs/") for command in commands)
 
 
+def test_files_by_relative_paths_are_looked_for_above_the_run(
+    written_runs: list[RunRecords], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in ("traces/phones.csv", "mine.py"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for made in written_runs:
+        made.experiment["provenance"]["files"] = {"traces/phones.csv": "0" * 64}
+        made.experiment["provenance"]["modules"] = {"mine.py": "0" * 64, "torch": "version 2.14"}
+    page = write(written_runs, tmp_path / "elsewhere" / "report.html")
+    commands = [one["command"] for one in facts_of(page.read_text(encoding="utf-8"))["provenance"]["runs"]]
+    assert all(command.startswith("cd .. && testbed run runs/") for command in commands)
+
+
 def test_a_run_without_a_seed_is_not_called_repeatable(make_run: MakeRun, tmp_path: Path) -> None:
     runs = [make_run("seeded", seed=1, rounds=1), make_run("unseeded", seed=None, rounds=1)]
     assert [one["repeatable"] for one in facts_from(runs, tmp_path)["provenance"]["runs"]] == [True, False]

@@ -14,10 +14,11 @@ import pytest
 import yaml
 
 from cluster.jobs import package
-from cluster.jobs.package import EXPERIMENT, METADATA, PACKAGES, Packed, own_modules, pack, pack_code
+from cluster.jobs.package import EXPERIMENT, METADATA, Packed, own_modules, pack, pack_code
 from testbed.errors import ExperimentError
 from testbed.experiment import load
 from testbed.experiment.inputs import digests
+from testbed.plugins.sources import PRODUCT
 
 TRACE = "client,start_s,end_s\na,0,1000\nb,0,2000\n"
 
@@ -167,6 +168,14 @@ def test_own_misbehaviours_come_too(tmp_path: Path, packed: Callable[..., Packed
         assert sorted(packed(file).files) == sorted(named)
 
 
+def test_own_losses_and_metrics_come_too(tmp_path: Path, packed: Callable[..., Packed]) -> None:
+    workload = {"dataset": "own:load", "model": "logistic", "loss": "losses:Huber", "metrics": ["scores:f1"]}
+    file = folder(tmp_path, "mine", workload=workload)
+    for name in ("own", "losses", "scores"):
+        (file.parent / f"{name}.py").write_text("")
+    assert sorted(packed(file).files) == ["losses.py", "own.py", "scores.py"]
+
+
 def test_own_classes_that_are_not_here_are_named(tmp_path: Path) -> None:
     found, missing = own_modules(["elsewhere.module:Name", "workloads.contract:X"], [tmp_path])
     assert found == {}
@@ -184,7 +193,7 @@ def test_the_code_runs_from_the_zip_with_its_own_entry_points(tmp_path: Path) ->
     with zipfile.ZipFile(pack_code(tmp_path)) as archive:
         names = archive.namelist()
         archive.extractall(tmp_path / "code")
-    assert {name.partition("/")[0] for name in names} == {*PACKAGES, METADATA}
+    assert {name.partition("/")[0] for name in names} == {*PRODUCT, METADATA}
     assert not [name for name in names if "__pycache__" in name]
     done = subprocess.run(
         [sys.executable, "-m", "testbed", "schema"],  # verbs and data sets are entry points

@@ -1,4 +1,4 @@
-"""What tests of converters ask: the rows of a trace, and the one line of a refusal."""
+"""Questions of the tests of readers and converters: the rows of a trace, and the one line of a refusal."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ def rows(trace: AvailabilityTrace) -> list[tuple[int, float, float]]:
     return list(zip(client.tolist(), trace.online_from_s.tolist(), trace.online_until_s.tolist(), strict=True))
 
 
-def refused(convert: Any, *arguments: Any) -> str:
-    """What a converter says of what it refuses; one line."""
+def refused(read: Any, *arguments: Any, **options: Any) -> str:
+    """The one line with which a reader refuses a file."""
     with pytest.raises(TraceError) as raised:
-        convert(*arguments)
+        read(*arguments, **options)
     (line,) = str(raised.value).splitlines()
     return line

@@ -8,16 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.emulation.traces.bandwidth import read_bandwidth
-from testbed.errors import TraceError
+from testbed.emulation.traces.bandwidth import BandwidthTraces, bandwidth_of
+from testbed.emulation.traces.series import BANDWIDTH, read_series
+from tests.emulation.traces.conversions import refused
 
 
-def refused(path: Path) -> str:
-    with pytest.raises(TraceError) as raised:
-        read_bandwidth(path)
-    message = str(raised.value)
-    assert "\n" not in message
-    return message
+def read_bandwidth(path: Path) -> BandwidthTraces:
+    return bandwidth_of(read_series(path, BANDWIDTH))
 
 
 @pytest.mark.parametrize("separator", [" ", "\t", ",", ", ", "   "])
@@ -86,14 +83,17 @@ def test_a_bad_file_is_named_with_its_row(tmp_path: Path, text: str, message: st
     (tmp_path / "a.log").write_text("0 1\n1 1\n")
     (tmp_path / "b.log").write_text(text)
     for path in (tmp_path / "b.log", tmp_path):
-        assert refused(path).startswith(f"{tmp_path / 'b.log'}: {message}")
+        assert refused(read_bandwidth, path).startswith(f"{tmp_path / 'b.log'}: {message}")
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    assert refused(tmp_path).startswith(f"{tmp_path}: no bandwidth traces in this directory")
-    assert refused(tmp_path / "a.log") == f"{tmp_path / 'a.log'}: cannot be read: No such file or directory"
+    assert refused(read_bandwidth, tmp_path).startswith(f"{tmp_path}: no bandwidth traces in this directory")
+    assert (
+        refused(read_bandwidth, tmp_path / "a.log")
+        == f"{tmp_path / 'a.log'}: cannot be read: No such file or directory"
+    )
     (tmp_path / "a.log").write_bytes(b"\xff\xfe\x00\x01" * 1000)
-    assert refused(tmp_path / "a.log").startswith(f"{tmp_path / 'a.log'}: not text (UTF-8)")
+    assert refused(read_bandwidth, tmp_path / "a.log").startswith(f"{tmp_path / 'a.log'}: not a text file (UTF-8)")
 
 
 def test_the_published_3g_traces(shared: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.emulation.traces.bandwidth import read_bandwidth
 from testbed.emulation.traces.columns import column_names
 from testbed.emulation.traces.conversion import (
     csv_intervals,
@@ -21,13 +20,13 @@ from testbed.emulation.traces.conversion.json_documents import read_object
 from testbed.emulation.traces.interval_files import read_batches
 from testbed.emulation.traces.latency import read_latency_matrix
 from testbed.emulation.traces.schedule import Schedule
-from testbed.emulation.traces.series import BANDWIDTH
+from testbed.emulation.traces.series import BANDWIDTH, read_series
 from testbed.emulation.traces.text_tables import TableForm
 from testbed.errors import TraceError
 from testbed.files import limits
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "bandwidth.txt": read_bandwidth,
+    "bandwidth.txt": lambda path: read_series(path, BANDWIDTH),
     "table.csv": column_names,
     "table.json": column_names,
     "object.json": lambda path: read_object(path, "an object"),

@@ -87,7 +87,7 @@ def test_scores_with_footnotes(tmp_path: Path) -> None:
         ("t.json", b"[{\"a\": 1}, 2]", "row 2: not an object; a table in JSON has an object for each device"),
         ("t.json", b"[{\"a\": NaN}]", "row 1: a is nan; it must be a finite number"),
         ("t.json", b"[{\"a\": true}]", "row 1: a is True; it must be a finite number"),
-        ("t.json", b"[{\"a\": [1]}]", "row 1: a is [1]; it must be a finite number"),
+        ("t.json", b"[{\"a\": [1]}]", "row 1: a is a list; it must be a finite number"),
         ("t.json", b"[{\"a\": 1" + b"0" * 400 + b"}]", "it must be a finite number"),
         ("t.json", b"[]", "no column 'a'; there are none"),
         ("t.json", b"\xff\xfe\x00", "not a text file (UTF-8)"),

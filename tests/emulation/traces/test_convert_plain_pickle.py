@@ -174,17 +174,17 @@ def test_other_types_are_refused_by_name(value: Any, name: str, protocol: int, f
 
 
 def test_persistent_objects_and_extensions_are_refused(folder: Path, tmp_path: Path) -> None:
-    for protocol, said in ((0, "from-elsewhere"), (4, "persistent object")):
+    for protocol in (0, 4):
         with open(tmp_path / "p", "wb") as file:
             Persistent(file, protocol).dump({"x": [1]})
-        assert said in refused((tmp_path / "p").read_bytes(), folder)
+        assert "persistent object" in refused((tmp_path / "p").read_bytes(), folder)
     module = os.system.__module__
     for code, opcode in ((240, "EXT1"), (0xF000, "EXT2"), (0x7FFF0000, "EXT4")):
         copyreg.add_extension(module, "system", code)
         try:
             data = pickle.dumps(os.system, 2)
             assert pickle.loads(data) is os.system  # noqa: S301  (now the extension is in Python's cache)
-            assert f"extension {code} ({opcode})" in refused(data, folder)
+            assert f"extension ({opcode})" in refused(data, folder)
         finally:
             copyreg.remove_extension(module, "system", code)
 
@@ -192,15 +192,15 @@ def test_persistent_objects_and_extensions_are_refused(folder: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"cos\nsystem\n(S'true'\ntR.", "os.system (GLOBAL)"),
-        (b"(S'true'\nios\nsystem\n.", "os.system (INST)"),
-        (b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R.", "os.system (STACK_GLOBAL)"),
-        (b"\x80\x04]\x8c\x06system\x93.", "an import (STACK_GLOBAL)"),
-        (b"\x93.", "a value is missing"),
-        (b"\x82\x07.", "extension 7 (EXT1)"),
-        (b"\x83\x07\x01.", "extension 263 (EXT2)"),
-        (b"\x84\x07\x00\x00\x00.", "extension 7 (EXT4)"),
-        (b"Psomewhere\n.", "somewhere (PERSID)"),
+        (b"cos\nsystem\n(S'true'\ntR.", "asks for os.system;"),
+        (b"(S'true'\nios\nsystem\n.", "asks for os.system;"),
+        (b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R.", "asks for os.system;"),
+        (b"\x80\x04]\x8c\x06system\x93.", "damaged"),
+        (b"\x93.", "damaged"),
+        (b"\x82\x07.", "extension (EXT1)"),
+        (b"\x83\x07\x01.", "extension (EXT2)"),
+        (b"\x84\x07\x00\x00\x00.", "extension (EXT4)"),
+        (b"Psomewhere\n.", "a persistent object (PERSID)"),
         (b"K\x01Q.", "BINPERSID"),
         (b"K\x01)R.", "a call (REDUCE)"),
         (b"(K\x01o.", "a call (OBJ)"),
@@ -208,8 +208,8 @@ def test_persistent_objects_and_extensions_are_refused(folder: Path, tmp_path: P
         (b"K\x01)}\x92.", "a call (NEWOBJ_EX)"),
         (b"}}b.", "a call (BUILD)"),
         (b"\x97.", "buffer"),
-        (b"ca\x00\x1b[2J\nb\n.", "GLOBAL"),
-        (b"c" + b"x" * 10_000 + b"\nb\n.", "GLOBAL"),
+        (b"ca\x00\x1b[2J\nb\n.", "asks for a??[2J.b;"),
+        (b"c" + b"x" * 10_000 + b"\nb\n.", "asks for xxx"),
     ],
 )
 def test_handwritten_opcodes_are_refused(data: bytes, said: str, folder: Path) -> None:
@@ -276,8 +276,8 @@ def test_a_truncated_pickle_is_refused(value: Any, cut: int, folder: Path) -> No
 def test_the_memo_takes_no_more_than_it_holds(folder: Path) -> None:
     """LONG_BINPUT names any of 2**32 places; reserving them would take gigabytes."""
     assert "memorised" in refused(b"Nr\xff\xff\xff\xff.", folder)
-    assert "memorised" in refused(b"Np-1\n.", folder)
-    assert "not memorised" in refused(b"Nr\x09\x00\x00\x00g8\n.", folder)  # a hole
+    assert "damaged" in refused(b"Np-1\n.", folder)
+    assert "damaged" in refused(b"Nr\x09\x00\x00\x00g8\n.", folder)  # a hole
     assert read(b"Nr\x09\x00\x00\x000g9\n.", folder) is None
 
 
@@ -297,9 +297,9 @@ def test_nested_doubling_stays_small_and_hashes_nothing(folder: Path) -> None:
         ({(1, 2): 1}, "a tuple as the key of a dict"),
         ({1.0: 1}, "a float as the key of a dict"),
         ({True: 1}, "a bool as the key of a dict"),
-        ({1: 1, "1": 2}, "numbers and others as the keys of one dict"),
-        (dict.fromkeys([*range(2000), "1"]), "numbers and others as the keys of one dict"),
-        (dict.fromkeys([*map(str, range(2000)), 1]), "numbers and others as the keys of one dict"),
+        ({1: 1, "1": 2}, "two keys of one dict are the same"),
+        (dict.fromkeys([*range(2000), "1"]), "two keys of one dict are the same"),
+        (dict.fromkeys([*map(str, range(2000)), 1]), "two keys of one dict are the same"),
     ],
     ids=["65 bits", "negative", "colliding", "tuple", "float", "bool", "mixed", "mixed later", "mixed before"],
 )
@@ -320,22 +320,26 @@ def test_numbers_as_keys_are_hashed_as_text(folder: Path) -> None:
     assert list(read(colliding(keys), folder)) == list(map(str, keys))
 
 
-def test_an_id_that_is_used_again_is_another_dict(folder: Path) -> None:
-    """A dict with numbers as keys is dropped; the next one may lie at its place in memory."""
-    data = b"".join(b"}K\x01Ns0" + b"}X\x01\x00\x00\x00aNs0" for _ in range(50))
-    assert read(data + b"N.", folder) is None
-
-
 def test_deep_nesting_needs_no_recursion(folder: Path) -> None:
     value = read(b"]" * 100_000 + b"a" * 99_999 + b".", folder)
     assert isinstance(value, list)
+    assert "nested deeper than 1000" in refused(b"(" * 100_000, folder)
+
+
+def test_a_length_that_the_file_does_not_have_reserves_nothing(folder: Path) -> None:
+    """Strings, bytes, integers and frames say how long they are: up to 2**63 bytes."""
+    for opcode in (b"\x8d", b"\x8e", b"\x95"):
+        assert "damaged" in refused(opcode + struct.pack("<Q", 2**62), folder)
+    assert "a bytearray" in refused(b"\x96" + struct.pack("<Q", 2**62), folder)
+    for opcode in (b"X", b"B", b"T", b"\x8b"):
+        assert "damaged" in refused(opcode + struct.pack("<I", 2**31 - 1), folder)
 
 
 def test_the_number_of_containers_and_memorised_values_is_limited(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plain_pickle, "_MOST_CONTAINERS", 1000)
-    monkeypatch.setattr(plain_pickle, "_MOST_REMEMBERED", 1000)
+    monkeypatch.setattr(plain_pickle, "_MOST_MEMORISED", 1000)
     assert len(read(b"]" + b"(" + b"}" * 999 + b"e.", folder)) == 999
     assert "more than 1000 dicts" in refused(b"]" + b"(" + b"}" * 1000 + b"e.", folder)
     puts = b"".join(b"r" + struct.pack("<I", place) for place in range(1001))

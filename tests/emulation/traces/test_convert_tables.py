@@ -127,7 +127,7 @@ def test_long_matrices_are_read_in_batches(tmp_path: Path) -> None:
         ("m.csv", b"1,0\n1\n", "row 2: 1 values, not 2"),
         ("m.csv", b"", "nobody is ever there"),
         ("m.csv", b"0,0\n", "nobody is ever there"),
-        ("m.csv", b"\xff\xfe", "not a .csv file"),
+        ("m.csv", b"\xff\xfe", "not a text file"),
         ("m.npy", b"", "not a .npy file"),
         ("m.npy", b"\x93NUMPY\x01\x00", "not a .npy file"),
         ("m.npy", pickle.dumps([1, 0]), "not a .npy file"),
@@ -225,7 +225,7 @@ def test_a_file_that_is_no_csv_is_one_line(tmp_path: Path) -> None:
     source.write_text("")
     assert "no rows; the file is empty" in refused(csv_intervals.convert, source, *COLUMNS)
     source.write_bytes(b"\xff\xfe\x00")
-    assert "not text (UTF-8)" in refused(csv_intervals.convert, source, *COLUMNS)
+    assert "not a text file (UTF-8)" in refused(csv_intervals.convert, source, *COLUMNS)
     source.write_text("phone,begin,end\n" + "a" * 200_000 + ",1,2\n")
     assert "not CSV" in refused(csv_intervals.convert, source, *COLUMNS)
     for path in (tmp_path, tmp_path / "absent"):
@@ -265,6 +265,10 @@ def pickled(path: Path, value: Any, protocol: int = 3) -> Path:
     return path
 
 
+def behaviour(path: Path, outside: Any = "repeat") -> Any:
+    return fedscale.behaviour(fedscale.read(path), str(path), outside)
+
+
 def was_active(entry: dict[str, Any], now: float) -> bool:
     """FedScale's `is_active` without its pointer: within one of the intervals, modulo finish_time."""
     now %= entry["finish_time"]
@@ -275,7 +279,7 @@ def was_active(entry: dict[str, Any], now: float) -> bool:
 def test_behaviour_as_fedscale_reads_it(protocol: int, tmp_path: Path) -> None:
     short = REAL | {"active": [5, 60], "inactive": [10, 100], "finish_time": 150_000.0}
     clients = {3834: REAL, 2: short}
-    trace, counts = fedscale.convert(pickled(tmp_path / "behave", clients, protocol))
+    trace, counts = behaviour(pickled(tmp_path / "behave", clients, protocol))
     assert trace.horizon == (0, 518400)
     assert trace.clients.tolist() == [2, 3834]
     assert counts["devices_kept"] == 2
@@ -284,7 +288,7 @@ def test_behaviour_as_fedscale_reads_it(protocol: int, tmp_path: Path) -> None:
     for now in np.random.default_rng(1).uniform(0, 518400, 300):
         expected = [was_active(clients[number], now) for number in (2, 3834)]
         assert (trace.online_until(np.arange(2), now) > -np.inf).tolist() == expected
-    trace, _ = fedscale.convert(pickled(tmp_path / "behave", clients, protocol), "offline")
+    trace, _ = behaviour(pickled(tmp_path / "behave", clients, protocol), "offline")
     assert not (trace.online_until(np.array([0]), 150_007.0) > -np.inf).item()
 
 
@@ -297,7 +301,7 @@ def test_behaviour_that_cannot_be_used_is_counted(tmp_path: Path) -> None:
         5: REAL | {"active": [], "inactive": []},
         6: REAL | {"active": [5, 3, 9], "inactive": [6, 4, 8]},
     }
-    trace, counts = fedscale.convert(pickled(tmp_path / "behave", clients))
+    trace, counts = behaviour(pickled(tmp_path / "behave", clients))
     assert trace.clients.tolist() == [1, 4, 5, 6]
     assert trace.never_online.tolist() == [5]
     assert counts["devices_unusable"] == 2
@@ -353,7 +357,7 @@ NESTED.append(NESTED)
     ],
 )
 def test_other_pickles_are_one_line(value: Any, said: str, tmp_path: Path) -> None:
-    line = refused(fedscale.convert, pickled(tmp_path / "some", value))
+    line = refused(behaviour, pickled(tmp_path / "some", value))
     assert said in line
     assert len(line) < 500
 

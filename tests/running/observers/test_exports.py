@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +24,8 @@ from testbed.running.observers import Exporter
 from testbed.running.observers.catalogue import made
 from testbed.running.observers.csv_rounds import CsvRounds
 from testbed.running.observers.export import COLUMNS, identity
+from testbed.running.observers.mlflow_runs import MlflowRuns
+from tests.observers import StopIn, Warnings
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -145,6 +147,24 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     return written
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _tables_of_mlflow_made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """MLflow takes seconds to make the tables of a new store: the first one is kept, and copied for the others."""
+    empty, client = tmp_path_factory.mktemp("mlflow") / "empty.db", MlflowRuns._client
+
+    def with_tables(self: MlflowRuns, uri: str) -> Any:
+        file = Path(uri.removeprefix("sqlite:///"))
+        if not empty.exists():
+            client(MlflowRuns(), f"sqlite:///{empty}").search_experiments()
+        if not file.exists():
+            shutil.copyfile(empty, file)
+        return client(self, uri)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MlflowRuns, "_client", with_tables)
+        yield
+
+
 def check(name: str, directory: Path) -> Points:
     """Each recorded round once, with what the records say."""
     rows, rounds = READERS[name](directory), RunRecords(directory).rounds
@@ -159,17 +179,6 @@ def check(name: str, directory: Path) -> Points:
     return rows
 
 
-class StopsAt(Observer):
-    """Ends all runs when a round has ended."""
-
-    def __init__(self, round_number: int) -> None:
-        self.round_number = round_number
-
-    def progressed(self, run: Any, progress: Any) -> None:
-        if progress.outcome and progress.round_number == self.round_number:
-            raise KeyboardInterrupt
-
-
 def test_every_round_is_written_once(name: str, experiment: Callable[..., Path], tmp_path: Path) -> None:
     file = experiment(workload=SMALL["workload"] | {"evaluate_every": 2})
     assert main(["run", str(file), "--out", "runs/one", "--quiet", "--observe", name]) == 0
@@ -182,7 +191,7 @@ def test_what_is_stopped_and_resumed_has_no_row_twice(
     file = experiment(output={"observers": [name]})
     directory = tmp_path / "runs" / "one"
     with pytest.raises(KeyboardInterrupt):
-        run(file, directory, observer=StopsAt(2))
+        run(file, directory, observer=StopIn(2, ended=True))
     assert [row["round"] for row in READERS[name](directory)] == [1, 2]
     run(file, directory, resume=True)
     check(name, directory)
@@ -195,7 +204,7 @@ def test_what_ran_without_it_is_written_when_it_is_resumed(
 ) -> None:
     file = experiment()
     with pytest.raises(KeyboardInterrupt):
-        run(file, tmp_path / "runs" / "stopped", observer=StopsAt(3))
+        run(file, tmp_path / "runs" / "stopped", observer=StopIn(3, ended=True))
     run(file, tmp_path / "runs" / "ended")
     for directory in (tmp_path / "runs" / "stopped", tmp_path / "runs" / "ended"):
         assert main(["run", str(file), "--out", str(directory), "--quiet", "--resume", "--observe", name]) == 0
@@ -227,7 +236,7 @@ def test_a_half_written_end_is_no_round(name: str, experiment: Callable[..., Pat
     file = experiment(output={"observers": [name]})
     directory = tmp_path / "one"
     with pytest.raises(KeyboardInterrupt):
-        run(file, directory, observer=StopsAt(3))
+        run(file, directory, observer=StopIn(3, ended=True))
     files = {"csv": "rounds.csv", "tensorboard": "tensorboard/*", "wandb": "wandb/*run-*/*.wandb", "mlflow": "none"}
     for one in directory.glob(files[name]):
         os.truncate(one, one.stat().st_size - cut)
@@ -243,7 +252,7 @@ def test_a_half_written_end_is_no_round(name: str, experiment: Callable[..., Pat
 def test_epsilon_is_the_largest_so_far_also_across_a_stop(experiment: Callable[..., Path], tmp_path: Path) -> None:
     file = experiment(**NOISE, output={"observers": ["csv"]})
     with pytest.raises(KeyboardInterrupt):
-        run(file, tmp_path / "one", observer=StopsAt(2))
+        run(file, tmp_path / "one", observer=StopIn(2, ended=True))
     run(file, tmp_path / "one", resume=True)
     found = RunRecords(tmp_path / "one").frame("privacy")
     expected = found.groupby("round")["epsilon"].max().cummax()
@@ -256,7 +265,7 @@ def test_mlflow_has_parameters_tags_and_how_it_ended(experiment: Callable[..., P
     pytest.importorskip("mlflow")
     file = experiment(output={"observers": [{"name": "mlflow", "experiment": "comparison"}]})
     with pytest.raises(KeyboardInterrupt):
-        run(file, tmp_path / "one", observer=StopsAt(2))
+        run(file, tmp_path / "one", observer=StopIn(2, ended=True))
     assert mlflow_run(tmp_path / "one")[1].info.status == "KILLED"
     run(file, tmp_path / "one", resume=True)
     client, found = mlflow_run(tmp_path / "one")
@@ -293,7 +302,7 @@ def test_a_run_that_is_moved_stays_itself_and_a_copy_of_its_file_does_not_collid
 ) -> None:
     file = experiment(output={"observers": [{"name": "csv", "directory": "all"}]})
     with pytest.raises(KeyboardInterrupt):
-        run(file, tmp_path / "one", observer=StopsAt(2))
+        run(file, tmp_path / "one", observer=StopIn(2, ended=True))
     shutil.move(tmp_path / "one", tmp_path / "moved")
     run(file, tmp_path / "moved", resume=True)
     run(file, tmp_path / "two")
@@ -340,14 +349,6 @@ class Failing(Exporter):
 SEEN: list[int] = []
 
 
-class Warned(Observer):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def warned(self, run: Any, line: str) -> None:
-        self.lines.append(line)
-
-
 def test_an_exporter_that_fails_loses_no_run_and_no_round(
     experiment: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,7 +356,7 @@ def test_an_exporter_that_fails_loses_no_run_and_no_round(
     monkeypatch.syspath_prepend(str(tmp_path))
     import failing  # type: ignore[import-not-found]
 
-    warned = Warned()
+    warned = Warnings()
     run(experiment(output={"observers": ["failing:Failing", "csv"]}), tmp_path / "one", observer=warned)
     assert failing.SEEN == [1, 2, 2, 3, 3, 4]
     assert warned.lines == [

@@ -181,6 +181,10 @@ def test_nothing_in_a_pickle_is_executed(tmp_path: Path) -> None:
         (b"cnumpy\nload\n(S'x'\ntR.", r"numpy\.load"),
         (b"cnumpy\nndarray\n(S'x'\ntR.", "calls something else"),
         (encode, "calls something else"),
+        (b"cnumpy\nndarray\n}b.", "an object that CIFAR's do not"),  # the state of a function
+        (b"cnumpy\ndtype\n(N}tb.", "an object that CIFAR's do not"),  # attributes of a class
+        (b"K\x01)R.", "damaged"),  # a call of a number
+        (b"cnumpy\ndtype\n)\x81.", r"a call \(NEWOBJ\)"),
         (pickle.dumps({b"data": np.array([object()]), b"labels": [1]}, 2), r"__builtin__\.object"),
     ):
         write(tmp_path, files | {"data_batch_3": attack})

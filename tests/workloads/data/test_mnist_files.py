@@ -115,7 +115,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch:
         write_part(tmp_path, part, 20, packed=True)
     monkeypatch.setattr(limits, "IDX_BYTES", 1_000_000)
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(3_000_000)))
-    with pytest.raises(ExperimentError, match=r"train-images.* cannot be read .*larger than .* when it is unpacked"):
+    with pytest.raises(ExperimentError, match=r"train-images.* cannot be read .*larger than"):
         open_mnist(tmp_path)
     (tmp_path / "train-images-idx3-ubyte.gz").unlink()
     (tmp_path / "train-images-idx3-ubyte").write_bytes(bytes(3_000_000))

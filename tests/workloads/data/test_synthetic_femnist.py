@@ -5,24 +5,12 @@ import pytest
 import torch
 
 from testbed.workload.section import WorkloadSection
-from workloads.data.clients.owners import ClientDataCache
 from workloads.data.femnist import CLASSES, SyntheticFemnist, alphabet, write
 from workloads.registry import built_in
 
 
 def data(population: int = 20, seed: int = 1, **keys: object) -> SyntheticFemnist:
     return SyntheticFemnist(WorkloadSection(dataset="synthetic-femnist", **keys), population, seed)
-
-
-def test_a_writer_depends_on_seed_and_number_not_on_population_or_order() -> None:
-    few, many = data(population=10), data(population=1000)
-    for client in (3, 7):
-        many.shard(client + 1)
-        for ours, theirs in zip(few.shard(client), many.shard(client), strict=True):
-            assert torch.equal(ours, theirs)
-    other = data(population=10, seed=2)
-    assert other.sample_counts.tolist() != few.sample_counts.tolist()
-    assert not torch.equal(data(samples_per_client=30).shard(3)[0], data(samples_per_client=30, seed=2).shard(3)[0])
 
 
 def test_sample_counts() -> None:
@@ -57,21 +45,6 @@ def test_a_million_writers_cost_nothing_until_they_train() -> None:
     update = workload.train(999_999, workload.initial_model(), 1)
     assert update.samples == 20
     assert list(workload.data._cache._data) == [999_999]
-
-
-def test_memory_of_writers_is_bounded_and_forgetting_changes_nothing() -> None:
-    made = data(samples_per_client=10)
-    one = made.handwriting(0).nbytes
-    cache = made._cache = ClientDataCache(made.handwriting, capacity=3 * one)
-    first = made.shard(0)[0]
-    for client in range(1, 12):
-        made.shard(client)
-        assert cache.nbytes == sum(images.nbytes for images in cache._data.values()) <= 3 * one
-    assert list(cache._data) == [9, 10, 11]
-    made.shard(9)
-    made.shard(0)
-    assert list(cache._data) == [11, 9, 0]  # the least recently used went
-    assert torch.equal(made.shard(0)[0], first)
 
 
 def test_held_out_writers_are_no_clients() -> None:

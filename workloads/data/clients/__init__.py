@@ -1,1 +1,1 @@
-"""What the clients hold of a data set: images or text, who owns which of them, and how many."""
+"""The clients' parts of a data set: images or text, their owners, and their numbers."""

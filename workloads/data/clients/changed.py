@@ -1,4 +1,4 @@
-"""Data whose samples are not what they were: those of dishonest clients."""
+"""Changed samples: the data of dishonest clients."""
 
 from collections.abc import Callable
 

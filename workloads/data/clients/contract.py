@@ -1,4 +1,4 @@
-"""What a data set gives: the samples of a population of clients, with a held-out part."""
+"""The contract of a data set: the samples of a population of clients, with a held-out part."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ class ClientData(ABC):
     Attributes:
         description: one line for a person.
         sample_counts: (population,) int64, the training samples of each client.
-        notes: lines on what is odd in the data, for people.
+        notes: lines on oddities of the data, for people.
         facts: the same for the records, as plain data.
     """
 

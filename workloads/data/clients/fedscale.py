@@ -1,4 +1,4 @@
-"""FedScale's mappings: which file is whose image, and of which class.
+"""FedScale's mappings: the owner and the class of each image.
 
 Lai et al. 2022 (arXiv 2105.11367). A mapping is a CSV file; in the authors' words its columns are
 ``client_id,sample_path,label_name,label_id``. As their loader does, the first line is skipped, whatever the columns are
@@ -7,12 +7,18 @@ called there; the first column is the client, the second the file, the last one 
 
 import csv
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from testbed.errors import ExperimentError
 from testbed.files import limits
+from workloads.data.clients import owners
+from workloads.data.clients.images import LabelledImages
 
+MAPPINGS = "client_data_mapping"
 NEEDED = "FedScale's folder with client_data_mapping"
 OTHERWISE = "take its row out of the mapping"
 _COLUMNS = "client_id,sample_path,label_name,label_id"
@@ -47,43 +53,85 @@ def mapping(file: Path, classes: int = _MOST_CLASSES) -> Iterator[Row]:
         ) from None
 
 
-def of_clients(file: Path, classes: int = _MOST_CLASSES) -> dict[str, list[tuple[str, int]]]:
-    """(file, label) of each client's images, in the order of the mapping; raises as `mapping`."""
-    found: dict[str, list[tuple[str, int]]] = {}
-    for client, path, label in mapping(file, classes):
-        found.setdefault(client, []).append((path, label))
-    return found
-
-
-def held_out(file: Path, classes: int = _MOST_CLASSES) -> list[tuple[str, int]]:
-    """(file, label) of each held-out image; raises as `mapping`, and where there is none."""
-    found = [(path, label) for _, path, label in mapping(file, classes)]
-    if not found:
-        raise ExperimentError(f"workload.path: {file} has no rows; the held-out images are needed")
-    return found
-
-
-def check_there(root: Path, files: Iterable[str], part: str) -> None:
-    """Raise `ExperimentError` for images that are not below a folder: folders are listed, and no image is opened.
+class MappedImages:
+    """Images of the owners who are clients: labels in memory, an image when it is needed.
 
     Args:
-        root: the folder that the mapping's paths are from.
-        files: the mapping's paths.
-        part: whose they are, for the error.
+        root: the folder with `MAPPINGS`.
+        folders: those from which the paths of the two mappings are, for training and held out.
+        opened: gives the pixels of a file.
+        owner: word for an owner in errors.
+        population, seed: of the experiment; fewer clients than owners are a choice by the seed.
+        test_samples: held-out images that are needed; None: all.
+        classes: more than any label.
+
+    Attributes:
+        counts: the training samples of each client.
+        test_count: number of held-out images.
+        largest_label: of all owners' images and the held-out ones.
+
+    Raises:
+        ExperimentError: as `mapping`, and for too few owners.
     """
-    listed: dict[Path, set[str]] = {}
-    lacking = []
-    for file in files:
-        folder = (root / file).parent
-        if folder not in listed:
-            listed[folder] = set(os.listdir(folder)) if folder.is_dir() else set()
-        if Path(file).name not in listed[folder]:
-            lacking.append(file)
-    if lacking:
-        raise ExperimentError(
-            f"workload.path: {root} lacks {len(lacking)} of {part} images, the first {lacking[0]}; add them or take "
-            "their rows out of the mapping"
-        )
+
+    _AT_ONCE = 1000
+
+    def __init__(
+        self,
+        root: Path,
+        folders: tuple[Path, Path],
+        opened: Callable[[Path], NDArray[np.uint8]],
+        owner: str,
+        population: int,
+        seed: int,
+        test_samples: int | None,
+        classes: int = _MOST_CLASSES,
+    ) -> None:
+        self._train, self._test = folders
+        self._opened = opened
+        train, test = (root / MAPPINGS / f"{part}.csv" for part in ("train", "test"))
+        rows: dict[str, list[tuple[str, int]]] = {}
+        for client, path, label in mapping(train, classes):
+            rows.setdefault(client, []).append((path, label))
+        self._rows = [rows[name] for name in owners.choose(rows, population, seed, owner, train)]
+        held_out = [(path, label) for _, path, label in mapping(test, classes)]
+        if not held_out:
+            raise ExperimentError(f"workload.path: {test} has no rows; the held-out images are needed")
+        self._test_rows = [held_out[place] for place in owners.test_subset(len(held_out), test_samples, seed)]
+        self.largest_label = max(label for images in (*rows.values(), held_out) for _, label in images)
+        self.counts, self.test_count = [len(images) for images in self._rows], len(self._test_rows)
+
+    def check_there(self) -> None:
+        """Raise `ExperimentError` for images that are absent: folders are listed, and no image is opened."""
+        listed: dict[Path, set[str]] = {}
+        rows = [row for images in self._rows for row in images]
+        for root, part, needed in ((self._train, "the clients'", rows), (self._test, "the held-out", self._test_rows)):
+            lacking = []
+            for file, _ in needed:
+                folder = (root / file).parent
+                if folder not in listed:
+                    listed[folder] = set(os.listdir(folder)) if folder.is_dir() else set()
+                if Path(file).name not in listed[folder]:
+                    lacking.append(file)
+            if lacking:
+                raise ExperimentError(
+                    f"workload.path: {root} lacks {len(lacking)} of {part} images, the first {lacking[0]}; add them or "
+                    "take their rows out of the mapping"
+                )
+
+    def labels(self, client: int) -> NDArray[np.int64]:
+        return np.array([label for _, label in self._rows[client]], dtype=np.int64)
+
+    def of(self, client: int, numbers: NDArray[np.int64]) -> LabelledImages:
+        return self._images(self._train, [self._rows[client][number] for number in numbers])
+
+    def test_parts(self) -> Iterator[LabelledImages]:
+        for start in range(0, len(self._test_rows), self._AT_ONCE):
+            yield self._images(self._test, self._test_rows[start : start + self._AT_ONCE])
+
+    def _images(self, folder: Path, rows: list[tuple[str, int]]) -> LabelledImages:
+        images = np.stack([self._opened(folder / path) for path, _ in rows])
+        return LabelledImages(images, np.array([label for _, label in rows], dtype=np.int64))
 
 
 def _columns(heading: list[str], file: Path) -> int:

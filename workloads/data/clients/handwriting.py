@@ -26,7 +26,6 @@ from workloads.data.clients.owners import OwnerFiles
 CLASSES = 62
 SIZE = 28
 TRAIN, TEST = "fed_emnist_train.h5", "fed_emnist_test.h5"
-MAPPINGS = "client_data_mapping"
 NEEDED = (
     "the folder with LEAF's json files, TensorFlow Federated's fed_emnist_train.h5 or FedScale's client_data_mapping"
 )
@@ -35,7 +34,7 @@ NEEDED = (
 def read(
     root: Path, population: int, seed: int, test_samples: int | None = None
 ) -> tuple[OwnerFiles[LabelledImages], str]:
-    """The writers of a folder, whatever its layout, and what that is called.
+    """The writers of a folder, whatever its layout, and the name of the layout.
 
     Args:
         root: a folder.
@@ -47,8 +46,10 @@ def read(
     """
     if (root / TRAIN).is_file():
         return _Hdf5(root, population, seed), "TensorFlow Federated HDF5"
-    if (root / MAPPINGS).is_dir():
-        return _FedScale(root, population, seed, test_samples), "FedScale's mapping"
+    if (root / fedscale.MAPPINGS).is_dir():
+        mapped = fedscale.MappedImages(root, (root, root), _grey, "writer", population, seed, test_samples, CLASSES)
+        mapped.check_there()
+        return mapped, "FedScale's mapping"
     found = LeafFolder.found(root)
     if found is None:
         raise ExperimentError(
@@ -66,7 +67,7 @@ def labelled(pixels: ArrayLike, labels: ArrayLike) -> LabelledImages:
         labels: (n,) integers from 0 to 61.
 
     Raises:
-        ValueError: anything else; what is wrong and what to do.
+        ValueError: anything else; the message says the fault and the remedy.
     """
     try:
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and beyond 0 to 1
@@ -116,35 +117,8 @@ class _Hdf5:
                 yield _read(examples, writer, self._test)
 
 
-class _FedScale:
-    """FedScale's files: labels in memory, an image when it is needed."""
-
-    _AT_ONCE = 1000
-
-    def __init__(self, root: Path, population: int, seed: int, test_samples: int | None) -> None:
-        self._root = root
-        train, test = (root / MAPPINGS / f"{part}.csv" for part in ("train", "test"))
-        rows = fedscale.of_clients(train, CLASSES)
-        self._rows = [rows[name] for name in owners.choose(rows, population, seed, "writer", train)]
-        held_out = fedscale.held_out(test, CLASSES)
-        self._test = [held_out[place] for place in owners.test_subset(len(held_out), test_samples, seed)]
-        fedscale.check_there(root, (path for rows in self._rows for path, _ in rows), "the clients'")
-        fedscale.check_there(root, (path for path, _ in self._test), "the held-out")
-        self.counts = [len(rows) for rows in self._rows]
-
-    def labels(self, client: int) -> NDArray[np.int64]:
-        return np.array([label for _, label in self._rows[client]], dtype=np.int64)
-
-    def of(self, client: int, numbers: NDArray[np.int64]) -> LabelledImages:
-        return self._images([self._rows[client][number] for number in numbers])
-
-    def test_parts(self) -> Iterator[LabelledImages]:
-        for start in range(0, len(self._test), self._AT_ONCE):
-            yield self._images(self._test[start : start + self._AT_ONCE])
-
-    def _images(self, rows: list[tuple[str, int]]) -> LabelledImages:
-        images = [opened(self._root / path, SIZE, fedscale.OTHERWISE, grey=True) for path, _ in rows]
-        return LabelledImages(np.stack(images), np.array([label for _, label in rows], dtype=np.int64))
+def _grey(file: Path) -> NDArray[np.uint8]:
+    return opened(file, SIZE, fedscale.OTHERWISE, grey=True)
 
 
 def _opened(path: Path) -> Any:

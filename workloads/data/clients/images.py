@@ -12,10 +12,14 @@ from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from workloads.data.clients import partition
 from workloads.data.clients.contract import Batch, ClientImages
+from workloads.data.clients.owners import ClientDataCache, OwnedSamples, OwnerFiles, class_counts, in_groups
 from workloads.determinism import Purpose, stream
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+_SAMPLES_PER_TEST_OWNER = 20
 
 
 class Samples(Protocol):
@@ -40,7 +44,7 @@ class LabelledImages:
     """Images as bytes, the form in which they take the least memory.
 
     Attributes:
-        images: (n, height, width) or (n, height, width, 3) uint8.
+        images: (n, height, width) or (n, height, width, 3) uint8; (n, 3, height, width) for models that scale bytes.
         labels: (n,) int64.
     """
 
@@ -94,7 +98,7 @@ def opened(file: Path, size: int, otherwise: str, grey: bool = False) -> NDArray
     Args:
         file: jpg, png or whatever Pillow reads.
         size: in pixels.
-        otherwise: what to do about an image that cannot be read, beside adding it.
+        otherwise: the remedy for an image that cannot be read, beside adding it.
 
     Raises:
         ExperimentError: it cannot be read as an image.
@@ -113,9 +117,9 @@ def opened(file: Path, size: int, otherwise: str, grey: bool = False) -> NDArray
     return np.asarray(square)
 
 
-def photographs(files: list[Path], size: int, otherwise: str) -> NDArray[np.uint8]:
-    """(n, 3, size, size) uint8: at least one image in colour, as models take them that scale bytes; see `opened`."""
-    return np.stack([np.ascontiguousarray(opened(file, size, otherwise).transpose(2, 0, 1)) for file in files])
+def photograph(file: Path, size: int, otherwise: str) -> NDArray[np.uint8]:
+    """(3, size, size) uint8: an image in colour, as models take it that scale bytes; see `opened`."""
+    return np.ascontiguousarray(opened(file, size, otherwise).transpose(2, 0, 1))
 
 
 def joined(parts: list[LabelledImages]) -> LabelledImages:
@@ -134,13 +138,13 @@ def split_stratified(
 
 
 class ScaledImages(ClientImages):
-    """Images that are bytes until a client trains: what `samples` and `held_out_samples` give is scaled here.
+    """Images that are bytes until a client trains, and are scaled here.
 
     Attributes:
-        scaling: from bytes to model input.
+        scaling: from bytes to model input; None: the model itself scales bytes.
     """
 
-    scaling: Scaling
+    scaling: Scaling | None
 
     @abstractmethod
     def samples(self, client: int) -> LabelledImages:
@@ -159,7 +163,83 @@ class ScaledImages(ClientImages):
     def _scaled(self, samples: LabelledImages) -> Batch:
         import torch  # here: data sets are described without it
 
-        return self.scaling(samples.images), torch.from_numpy(samples.labels)
+        images = torch.from_numpy(samples.images) if self.scaling is None else self.scaling(samples.images)
+        return images, torch.from_numpy(samples.labels)
+
+
+class OwnedImages(ScaledImages):
+    """Images that come with their owners; each owner is a client. Kept while memory allows.
+
+    Args: see `OwnedSamples`; `in_memory`: the files keep the images themselves.
+    """
+
+    def __init__(
+        self, files: OwnerFiles[LabelledImages], section: WorkloadSection, seed: int, *, in_memory: bool = False
+    ) -> None:
+        self._owned = OwnedSamples(files, joined, section, seed)
+        self.sample_counts = self._owned.counts
+        self._of = self._owned.of if in_memory else ClientDataCache(self._owned.of)
+
+    def samples(self, client: int) -> LabelledImages:
+        return self._of(client)
+
+    def held_out_samples(self) -> LabelledImages:
+        """Of the test part, all or a seeded choice; its files are first read here."""
+        return self._owned.held_out()
+
+    def label_counts(self) -> NDArray[np.int64]:
+        return self._owned.label_counts(self.classes)
+
+
+class GeneratedOwners(ScaledImages):
+    """Generated images of owners, made when they are needed. An owner depends on the seed, not on the population.
+
+    Attributes:
+        shares: (classes,) float64 of the images, over all owners.
+        concentration: of an owner's class mix around these shares (Dirichlet).
+        purpose, test_purpose: of the random streams of clients, and of the owners of the held-out images.
+    """
+
+    shares: NDArray[np.float64]
+    concentration: float
+    purpose: Purpose
+    test_purpose: Purpose
+
+    def __init__(self, sample_counts: NDArray[np.int64], test_samples: int, seed: int) -> None:
+        self.sample_counts, self._test_samples, self._seed = sample_counts, test_samples, seed
+        self._cache = ClientDataCache(self.generate)
+
+    @abstractmethod
+    def draw(self, labels: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.uint8]:
+        """One owner's images of the given classes; the owner's style is drawn from `random` first."""
+
+    def _class_counts(self, client: int) -> NDArray[np.int64]:
+        """(classes,) int64: training samples of each class at one client."""
+        return class_counts(self.concentration * self.shares, self.sample_counts[client], self._seed, client)
+
+    def label_counts(self) -> NDArray[np.int64]:
+        """(population, classes) int64; about 30 us and 8 bytes per class for each client, trained or not."""
+        counts = np.empty((len(self.sample_counts), self.classes), dtype=np.int64)  # not a list of 10**6 arrays
+        for client in range(len(counts)):
+            counts[client] = self._class_counts(client)
+        return counts
+
+    def generate(self, client: int) -> LabelledImages:
+        """One client's images as bytes, sorted by label."""
+        labels = np.repeat(np.arange(self.classes), self._class_counts(client))
+        return LabelledImages(self.draw(labels, stream(self._seed, self.purpose, client)), labels)
+
+    def samples(self, client: int) -> LabelledImages:
+        return self._cache(client)
+
+    def held_out_samples(self) -> LabelledImages:
+        """Images of other owners."""
+        parts = []
+        for owner, count in in_groups(self._test_samples, _SAMPLES_PER_TEST_OWNER):
+            random = stream(self._seed, self.test_purpose, owner)
+            labels = random.choice(self.classes, count, p=self.shares)
+            parts.append(LabelledImages(self.draw(labels, random), labels))
+        return joined(parts)
 
 
 class PartitionedDataset(ScaledImages):

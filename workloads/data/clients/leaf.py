@@ -71,7 +71,7 @@ class LeafFolder:
     """Where the parts of a data set lie.
 
     Attributes:
-        root: what LEAF calls ``data``, in which ``raw`` may be, too.
+        root: LEAF's ``data``, in which ``raw`` may be, too.
         train: the folder with the users' files.
         test: the folder with those for the test; None: the data are not split.
     """
@@ -121,7 +121,7 @@ class LeafUsers(Generic[Samples]):
         folder: where the files lie.
         convert: from a user's ``x`` and ``y`` to samples; raises ValueError with what is wrong and what to do.
         population, seed: of the experiment; fewer clients than users are a choice by the seed.
-        owner: what a user is called in errors.
+        owner: word for a user in errors.
 
     Attributes:
         counts: the training samples of each client.
@@ -168,7 +168,7 @@ class LeafUsers(Generic[Samples]):
         return self._clients[client].take(self._own[client])
 
     def map(self, change: Callable[[Samples], Samples]) -> None:
-        """Replace every client's samples by what `change` makes of them."""
+        """Replace every client's samples by the results of `change`."""
         for client, samples in enumerate(self._clients):
             self._clients[client] = change(samples)
 

@@ -4,7 +4,7 @@ A file has some of a data set's users::
 
     {"users": ["f0001_41", ...], "num_samples": [226, ...], "user_data": {"f0001_41": {"x": [...], "y": [...]}, ...}}
 
-``num_samples`` may be left out; where it is there, it must be what the data hold. Beside it there may be
+``num_samples`` may be left out; where it is there, it must agree with the data. Beside it there may be
 ``hierarchies``, and in a user's data ``raw``; neither is read. Files have hundreds of MB: of a
 file's text there are never more than a stretch, and the user who is being read. LEAF's split by sample leaves users
 with one sample in ``user_data``, with empty lists and without a place in ``users``: these are nobody.
@@ -31,10 +31,10 @@ _FORM = "{users: [...], num_samples: [...], user_data: {...}}"
 
 @dataclass(frozen=True)
 class _Made(Generic[Data]):
-    """What became of one user's data.
+    """The outcome of one user's data.
 
     Attributes:
-        data: what was made of them; None: nothing, see `problem`.
+        data: the converted data; None: nothing, see `problem`.
         problem: why.
         is_empty: whether there is no sample.
         samples: number of labels.
@@ -54,7 +54,7 @@ def users_of(
     Args:
         file: of LEAF's form; where ``users`` comes before ``user_data``, as LEAF writes it, nobody is kept waiting.
         convert: from a user's ``x`` and ``y`` to what is kept; raises ValueError with what is wrong and what to do.
-        counts_hold: whether ``num_samples`` must be what the data hold.
+        counts_hold: whether ``num_samples`` must agree with the data.
 
     Raises:
         ExperimentError: a file that is damaged or lacks a key, a user without data or who is there twice, numbers of
@@ -129,7 +129,7 @@ def _users(
 
 
 def _check_announced(announced: Any, names: list[str], samples: dict[str, int], where: str) -> None:
-    """Raise `ExperimentError` unless ``num_samples`` says of each user what ``user_data`` holds."""
+    """Raise `ExperimentError` unless ``num_samples`` agrees with ``user_data`` for each user."""
     remedy = "preprocess the data again, or take num_samples out of the file"
     if not isinstance(announced, list) or len(announced) != len(names):
         count = len(announced) if isinstance(announced, list) else "no list of"
@@ -142,7 +142,7 @@ def _check_announced(announced: Any, names: list[str], samples: dict[str, int], 
 
 
 def _none(_: Any) -> Iterator[str]:
-    """No keys: what is there is no object."""
+    """No keys: the value is no object."""
     return iter(())
 
 
@@ -261,7 +261,7 @@ class _Reader:
         return error.msg.startswith("Unterminated string") or len(self._text) - error.pos < _LONGEST_WORD
 
     def _read_on(self) -> bool:
-        """Drop what was read, and have at least twice as much as was left; whether there was more."""
+        """Drop the text that was read, and read at least twice the rest; return whether there was more."""
         left, found = self._text[self._at :], []
         wanted = max(1, len(left))
         while wanted > 0 and (piece := next(self._pieces, None)) is not None:

@@ -90,7 +90,7 @@ class OwnerFiles(Protocol[_Given]):
 
 
 class OwnedSamples(Generic[Samples]):
-    """What each client holds of its owner's files, and what is held out.
+    """Each client's samples of its owner's files, and the held-out samples.
 
     Args:
         files: with the owners who are clients.
@@ -143,7 +143,7 @@ class OwnerSelection(Generic[Data]):
 
     Args:
         population, seed: of the experiment.
-        owner: what an owner is called in errors.
+        owner: word for an owner in errors.
         where: the file or folder, for errors.
     """
 
@@ -205,7 +205,7 @@ def folder(path: Path | None, needed: str) -> Path:
     """``workload.path`` as a folder that is there.
 
     Raises:
-        ExperimentError: it is not; `needed` says what it must be.
+        ExperimentError: it is not; the message names the `needed` folder.
     """
     root = (path or Path()).expanduser()
     if path is None or not root.is_dir():
@@ -249,11 +249,11 @@ _Data = TypeVar("_Data", bound=_Sized)
 
 
 class ClientDataCache(Generic[_Data]):
-    """What `make` gives for each client, the last used ones from memory; safe to call from several threads.
+    """A cache of `make`: each client's data, the last used ones from memory; safe to call from several threads.
 
     Args:
         make: from a client to its data, always the same.
-        capacity: bytes to keep; a client whose data are larger is made each time.
+        capacity: bytes to keep; larger data of a client are made each time.
 
     Attributes:
         nbytes: of all data that are kept.

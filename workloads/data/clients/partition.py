@@ -128,7 +128,7 @@ def dirichlet(
     random: np.random.Generator,
     sizes: NDArray[np.int64] | None = None,
 ) -> Assignment:
-    """Shares whose class mix is drawn for each client from Dir(alpha * class frequencies).
+    """Shares with a class mix that is drawn for each client from Dir(alpha * class frequencies).
 
     Hsu, Qi and Brown 2019 (arXiv 1909.06335), section 2. Samples are drawn without replacement: where a
     client's mix asks for a class that is used up, the draw is repeated among the classes that are left.
@@ -201,7 +201,7 @@ def by_column(values: NDArray[Any], population: int, name: str, random: np.rando
     """One client for each value, in their order; of more values than clients, random ones are put together.
 
     Args:
-        values: (samples,) whose each sample is.
+        values: (samples,) the owner of each sample.
         population: number of clients.
         name: of the column, for the error.
 
@@ -273,7 +273,7 @@ def assign(
         population: number of clients.
         section: ``workload.partition``.
         limit: ``workload.samples_per_client``, or None.
-        columns: what else is known of the samples, (samples,) each by name, for partitioners that go by it.
+        columns: further facts about the samples, (samples,) each by name, for partitioners that go by it.
 
     Raises:
         ExperimentError: clients would hold fewer samples than ``minimum_samples``, or there is no such column.

@@ -19,7 +19,7 @@ from testbed.plugins.classes import plugin_class
 from testbed.workload.partition import Partition
 
 EXTRA = "flower-datasets"
-"""The extra that installs what this needs."""
+"""The extra that installs the needed packages."""
 _NUMBER = "testbed_sample"  # the column that says which sample a row is
 
 
@@ -36,8 +36,8 @@ def parts(
         random: of the experiment's seed.
 
     Raises:
-        ExperimentError: what it needs is not installed, it does not take its options, it makes another number of parts,
-            or gives a sample to two clients.
+        ExperimentError: a needed package is not installed, it does not take its options, it makes another number of
+            parts, or gives a sample to two clients.
     """
     name, where = section.scheme, "workload.partition.scheme"
     dataset = _dataset({**columns, _NUMBER: np.arange(len(columns["label"]))})

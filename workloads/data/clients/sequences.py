@@ -9,7 +9,7 @@ from workloads.data.clients.owners import LabelledValues, OwnedSamples, OwnerFil
 
 
 class OwnedSequences(ClientSequences):
-    """The sequences of owners, each of whom is a client.
+    """The sequences of owners; each owner is a client.
 
     Args:
         files: with the owners who are clients.

@@ -39,7 +39,7 @@ def blocks(words: NDArray[np.int32], length: int) -> NDArray[np.int32]:
 
 
 def samples(cut: NDArray[np.int32]) -> Batch:
-    """Words and the words that follow, both (n, length) int64; what follows is `IGNORED` where it is padding."""
+    """Words and the words that follow, both (n, length) int64; padding that follows is `IGNORED`."""
     import torch  # here: data sets are described without it
 
     words = torch.from_numpy(cut.astype(np.int64))

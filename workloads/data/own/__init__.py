@@ -1,1 +1,1 @@
-"""Data of the user's own: what a function named in the experiment gives, as arrays, spread over the clients."""
+"""Data of the user's own: the result of a function named in the experiment, as arrays, spread over the clients."""

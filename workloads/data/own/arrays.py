@@ -16,7 +16,7 @@ from workloads.data.own.scale import unscaled_feature
 from workloads.determinism import Purpose, stream
 
 _TEST_SHARE = 0.2
-_MOST_CLASSES = 1_000_000  # what a client holds is counted by class
+_MOST_CLASSES = 1_000_000  # each client's samples are counted by class
 _BY_LABEL = ("dirichlet", "label-shards")
 
 
@@ -114,7 +114,7 @@ class ClientArrays(ClientData):
         return (train, test) if len(test) else (train[1:], train[:1])
 
     def _columns(self, others: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
-        """What partitions go by: labels, as classes or as values, by their name, and the other columns."""
+        """The columns that partitions go by: labels, as classes or as values, by their name, and the other columns."""
         if self.classes is not None:
             return {**others, name: self._classed}
         if self._labels.ndim > 1:
@@ -172,7 +172,7 @@ def _tensors(inputs: NDArray[Any], labels: NDArray[Any]) -> Batch:
 
 
 def _inputs(given: NDArray[Any]) -> NDArray[Any]:
-    """Floats as 32-bit ones, bytes as they are, other whole numbers as int64: what layers and embeddings take."""
+    """Floats as 32-bit ones, bytes as they are, other whole numbers as int64, as layers and embeddings take them."""
     if given.dtype.kind == "f":
         return given.astype(np.float32, copy=False)
     return given if given.dtype == np.uint8 else given.astype(np.int64, copy=False)

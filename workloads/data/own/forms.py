@@ -1,6 +1,6 @@
 """The forms in which people have data, as arrays: ``(x, y)``, mappings, frames, torch's and Hugging Face's datasets.
 
-What is not ours is told by what it can do, so that none of these libraries is imported here.
+Objects of other libraries are recognised by their methods, so that none of these libraries is imported here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _TRAIN, _TEST = ("train",), ("test", "validation", "val")
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a table are what.
+    """The columns of a table by their use.
 
     Attributes:
         label: the one with the labels.
@@ -40,9 +40,9 @@ class Table:
     """Samples as arrays, as they were given.
 
     Attributes:
-        inputs: (n, ...) what a model takes.
+        inputs: (n, ...) of a model.
         labels: (n, ...).
-        columns: what else is known of the samples, (n,) each by name.
+        columns: further facts about the samples, (n,) each by name.
         features: names of the columns that the inputs are, in their order; empty: they have none.
     """
 
@@ -64,7 +64,7 @@ def tables(given: Any, columns: Columns, where: str) -> tuple[Table, Table | Non
     """A training part, and a test part where there is one.
 
     Args:
-        given: what a loader has given.
+        given: the result of a loader.
         columns: for data with named columns.
         where: begins the lines of errors.
 
@@ -137,7 +137,7 @@ def _is_array(given: Any) -> bool:
 
 
 def _is_dataset(given: Any) -> bool:
-    """Torch's, by what it is and not by its class: any sequence of samples."""
+    """Torch's, by its methods and not by its class: any sequence of samples."""
     if _is_array(given) or isinstance(given, str | bytes | tuple | Mapping):
         return False
     return hasattr(given, "__getitem__") and hasattr(given, "__len__")
@@ -185,12 +185,12 @@ def _told(given: Any) -> str:
 
 
 def _array(given: Any) -> NDArray[Any]:
-    """As numpy's; what lies on another device, or has a gradient, is copied."""
+    """As numpy's; tensors on another device, or with a gradient, are copied."""
     if hasattr(given, "detach"):
         given = given.detach().cpu()
         given = (given.float() if str(given.dtype) == "torch.bfloat16" else given).numpy()  # numpy has no bfloat16
     if np.ma.is_masked(given):
-        given = given.astype(np.float64).filled(np.nan)  # what is masked is not there, and said to be lacking
+        given = given.astype(np.float64).filled(np.nan)  # masked values are reported as missing
     if _is_frame(given):
         given = given.to_numpy()
         return np.asarray(given[:, 0] if given.shape[1] == 1 else given)
@@ -307,7 +307,7 @@ def _checked(table: Table, where: str) -> Table:
     if inputs.dtype.kind not in "biuf":
         raise ExperimentError(f"{where}: samples are {_kind(inputs)}; let the loader turn them into numbers")
     if inputs.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # what 32-bit floats cannot hold becomes infinite
+        with np.errstate(over="ignore"):  # beyond the range of 32-bit floats: infinite
             finite = np.isfinite(inputs.reshape(len(inputs), -1).astype(np.float32, copy=False)).all(axis=1)
         if not finite.all():
             raise ExperimentError(
@@ -330,5 +330,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def label_kind(array: NDArray[Any]) -> str:
-    """What labels are, for an error."""
+    """The kind of labels, for an error."""
     return _kind(array)

@@ -15,7 +15,7 @@ _WORKLOAD = ("section", "population", "seed")
 
 
 def is_loader(found: Any) -> bool:
-    """Whether what ``workload.dataset`` names gives data when it is called, and is no workload.
+    """Whether the object that ``workload.dataset`` names gives data when it is called, and is no workload.
 
     A class is a workload, unless it is a sequence of samples, as a torch Dataset is. A function gives data, unless it
     is called as a workload is: with a section, a population and a seed.
@@ -43,16 +43,16 @@ def check(load: Any, section: WorkloadSection) -> Mapping[str, Any]:
 
 
 def client_arrays(load: Any, section: WorkloadSection, population: int, seed: int) -> ClientArrays:
-    """What `load` gives, spread over the clients.
+    """The data of `load`, spread over the clients.
 
     Args:
-        load: called with the experiment's options; what it draws from global generators is the same in every process.
+        load: called with the experiment's options; its draws from global generators are the same in every process.
         section: names it, and says how its data are spread.
         population, seed: of the experiment.
 
     Raises:
-        ExperimentError: it needs what is not installed, gives something else than data, or a client would hold too few
-            samples. Its own errors are passed on unchanged.
+        ExperimentError: it needs a package that is not installed, gives something else than data, or a client would
+            hold too few samples. Its own errors are passed on unchanged.
     """
     where = f"workload.dataset: {section.dataset}"
     given = check(load, section)

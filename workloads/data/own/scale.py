@@ -1,4 +1,4 @@
-"""Whether the features of tabular data are scaled alike: what local training at one learning rate takes for granted."""
+"""Whether the features of tabular data are scaled alike, as local training at one learning rate assumes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +17,8 @@ _MOST_ROWS = 20_000
 def unscaled_feature(samples: NDArray[Any], names: Sequence[str] = ()) -> dict[str, Any] | None:
     """The feature that is far larger than the others; None: there is none, or the samples are no rows of a table.
 
-    The root mean square of a feature is what its weight's gradient grows with: a feature that is a hundred times as
-    large as the median one needs a learning rate that is ten thousand times as small.
+    The gradient of a feature's weight grows with the root mean square of the feature: a feature that is a hundred times
+    as large as the median one needs a learning rate that is ten thousand times as small.
 
     Args:
         samples: `(n, features)` numbers; of more than 20,000 rows so many are looked at, evenly spread. Other shapes,

@@ -1,4 +1,4 @@
-"""What all converters share: intervals of named devices become one validated trace, and everything dropped is counted.
+"""The common part of converters: intervals of named devices become one validated trace, everything dropped is counted.
 
 A recording rarely covers the whole time span of its data set: of the phones of FLASH, most were observed for one to
 seven days out of thirteen. Outside its own recording a device is either
@@ -19,6 +19,7 @@ import numpy as np
 from testbed.arrays import Floats, Ids
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.repetition import repeated
+from testbed.emulation.traces.text_files import shown
 from testbed.errors import TraceError
 
 Counts = dict[str, int]
@@ -27,7 +28,6 @@ Name = str | int
 
 DAY_S = 86_400.0
 _LARGEST_ID = 2**62
-_SHOWN = 40
 
 
 class Collected:
@@ -38,7 +38,7 @@ class Collected:
         by_place: clients have the numbers of their places, even if all names are numbers.
 
     Attributes:
-        counts: what was seen, kept and dropped; converters add their own lines.
+        counts: numbers of devices and intervals seen, kept and dropped; converters add their own lines.
     """
 
     def __init__(self, where: str, *, by_place: bool = False) -> None:
@@ -95,10 +95,10 @@ class Collected:
         """The trace, and the counts.
 
         Args:
-            outside: what a device is outside its own recording.
+            outside: the state of a device outside its own recording.
             origin_s: the source's time that becomes 0.
             horizon_s: the trace's horizon is [0, horizon_s); None: from the first interval to the last, or recording.
-            keep_recordings: what is repeated is kept as it is, with the time of each device's recording.
+            keep_recordings: keep repeated recordings as they are, with the time of each device's recording.
 
         Raises:
             TraceError: a time is not a number, no device is ever online, or repeating makes too many intervals.
@@ -209,14 +209,6 @@ def whole_number(name: Name) -> int | None:
             return None
         name = int(name)
     return name if not isinstance(name, bool) and 0 <= name < _LARGEST_ID else None
-
-
-def shown(value: Any) -> str:
-    """A name or a number for a message, however long; anything else by its type alone."""
-    if not isinstance(value, str | int | float):
-        return f"a {type(value).__name__}"
-    text = repr(value) if not isinstance(value, int) or value.bit_length() < 200 else "a huge number"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def seconds(value: Any) -> float:

@@ -42,9 +42,9 @@ def convert(
         client_column, from_column, until_column: the columns, by name or by number from 1.
         unit: of times that are numbers; None: seconds, as nobody has said.
         recorded_columns: those that say from when until when the row's client was watched, likewise.
-        outside: what a client is outside of its own recording, which without `recorded_columns` goes from its first
+        outside: the state of a client outside its own recording, which without `recorded_columns` goes from its first
             interval to its last. None: as recorded again if there are such columns, else offline.
-        form: what people say of the table.
+        form: facts about the table that the user gives.
         skip_incomplete: leave out rows without a client or a time, and count them; else they are refused.
 
     Returns:

@@ -37,7 +37,7 @@ UNITS = {
     LATENCY.name: {"s": 1e3, "ms": 1.0, "us": 1e-3},
     LOSS.name: {"probability": 1.0, "percent": 1e-2},
 }
-"""What a number of each unit is in the kind's own; k, M and G are powers of 1000."""
+"""Factors from each unit to the unit of the kind; k, M and G are powers of 1000."""
 
 MOST_REPEATED, FEW_REPEATED = 0.2, 2
 """The largest share of rows with the time of the row before that is averaged without being asked, or their number.
@@ -57,11 +57,11 @@ class SeriesColumns:
         time, value: the columns' names, or numbers from 1.
         unit: of the values, one of `UNITS`.
         time_unit: of times that are numbers; None: seconds, as nobody has said.
-        rows: what a row means.
+        rows: the meaning of a row.
         round_trip: latencies are there and back; half of them is one way.
         split: the column whose values tell runs or clients apart; None: there is one.
         average_repeated: take the mean of rows with one time, however many they are.
-        form: what people say of the table.
+        form: facts about the table that the user gives.
     """
 
     time: str
@@ -104,7 +104,7 @@ class _Readings:
 def convert(path: Path, kind: Kind, columns: SeriesColumns) -> tuple[dict[str, Steps], Counts]:
     """The traces in two columns of a text table; also `.gz`.
 
-    A row without a value is left out: what holds before it goes on. Rows with one time become one with their mean.
+    A row without a value is left out: the value before it goes on. Rows with one time become one with their mean.
 
     Returns:
         The steps in the kind's unit, by the value of the column that tells traces apart (without one: by ""), and the
@@ -177,7 +177,7 @@ def _read(
 
 
 def _check_order(where: str, one: _Readings, columns: SeriesColumns) -> None:
-    """Raise `TraceError` for times that go back, with what the table seems to hold."""
+    """Raise `TraceError` for times that go back, with a guess at the content of the table."""
     if not one.descents:
         return
     several = "--split-column NAME makes a trace of each"

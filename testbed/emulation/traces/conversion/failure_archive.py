@@ -48,7 +48,7 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
 
     Args:
         path: the file, also `.gz`, or its folder.
-        outside: what a node is outside its own recording.
+        outside: the state of a node outside its own recording.
 
     Returns:
         The trace, its time 0 the midnight (UTC) before the first event, and the counts: events, those of other types,

@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from testbed.emulation.traces.conversion.collector import Collected, Counts, Outside, seconds, shown, whole_number
+from testbed.emulation.traces.conversion.collector import Collected, Counts, Outside, seconds, whole_number
 from testbed.emulation.traces.conversion.plain_pickle import read_plain_pickle
 from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.text_files import shown
 from testbed.errors import TraceError
 
 _BEHAVIOUR, _CAPACITY = ("active", "inactive", "finish_time"), ("computation", "communication")
@@ -62,12 +63,15 @@ def is_capacity(clients: dict[str, dict[str, Any]]) -> bool:
     return "computation" in next(iter(clients.values()))
 
 
-def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace, Counts]:
-    """The trace in a `client_behave_trace`; its horizon is the longest `finish_time`.
+def behaviour(
+    clients: dict[str, dict[str, Any]], where: str, outside: Outside = "repeat"
+) -> tuple[AvailabilityTrace, Counts]:
+    """The trace of `client_behave_trace`, as `read` has read it; its horizon is the longest `finish_time`.
 
     Args:
-        path: the pickle.
-        outside: what a client with a shorter `finish_time` is after it.
+        clients: by number or name.
+        where: the file, for messages.
+        outside: the state of a client with a shorter `finish_time` after it.
 
     Returns:
         the trace, its clients numbered as in the file, and the counts: devices seen, unusable and why, never online,
@@ -76,13 +80,6 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
     Raises:
         TraceError: not such a file, or nothing in it is usable.
     """
-    return behaviour(read(path), str(path), outside)
-
-
-def behaviour(
-    clients: dict[str, dict[str, Any]], where: str, outside: Outside = "repeat"
-) -> tuple[AvailabilityTrace, Counts]:
-    """As `convert`, of what `read` has read."""
     collected = Collected(where)
     longest = 0.0
     for name, entry in clients.items():

@@ -17,9 +17,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from testbed.emulation.traces.conversion.collector import DAY_S, Collected, Counts, Outside, seconds, shown
+from testbed.emulation.traces.conversion.collector import DAY_S, Collected, Counts, Outside, seconds
 from testbed.emulation.traces.conversion.json_documents import read_object
 from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.text_files import shown
 from testbed.errors import TraceError
 
 _TIMERS = "phone intervals are {device: {isSuccess, trace_start, trace_end, ready_time: [[from, until], ...]}}"
@@ -53,7 +54,7 @@ def convert_timers(path: Path, outside: Outside = "repeat") -> tuple[Availabilit
 
     Args:
         path: the file.
-        outside: what a phone is outside its own recording.
+        outside: the state of a phone outside its own recording.
 
     Returns:
         the trace, its clients numbered as the devices are (in order of appearance if a name is not a number), and
@@ -138,8 +139,8 @@ def convert_events(path: Path, outside: Outside = "repeat") -> tuple[Availabilit
 
     Args:
         path: the file.
-        outside: what a phone is outside its own recording, which goes from its first event to its last; it is repeated
-            after a whole number of days.
+        outside: the state of a phone outside its own recording, which goes from its first event to its last; it is
+            repeated after a whole number of days.
 
     Returns:
         the trace, its clients numbered as the devices are (in order of appearance if a name is not a number), and

@@ -12,9 +12,10 @@ github.com/Carkham/FLHetBench, `bench/cached_sample_data/state`.
 from pathlib import Path
 
 from testbed.emulation.traces.conversion import flash
-from testbed.emulation.traces.conversion.collector import Collected, Counts, Outside, shown
+from testbed.emulation.traces.conversion.collector import Collected, Counts, Outside
 from testbed.emulation.traces.conversion.json_documents import read_json
 from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.text_files import shown
 from testbed.errors import TraceError
 
 _WHAT = 'a state case is a list of phones, ["37", "576", ...]'
@@ -26,7 +27,7 @@ def convert(path: Path, timers: Path, outside: Outside = "repeat") -> tuple[Avai
     Args:
         path: the case.
         timers: the `cached_timers.json` with the phones.
-        outside: what a phone is outside its own recording.
+        outside: the state of a phone outside its own recording.
 
     Returns:
         The trace, time 0 being the midnight before the first recording begins, and the counts.

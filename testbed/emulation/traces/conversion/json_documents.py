@@ -1,10 +1,10 @@
-"""JSON files of other projects, read as a whole: what cannot be becomes one line."""
+"""JSON files of other projects, read as a whole; a file that cannot be read is refused in one line."""
 
 import json
 from pathlib import Path
 from typing import Any, NoReturn
 
-from testbed.emulation.traces.conversion.collector import shown
+from testbed.emulation.traces.text_files import reading, shown
 from testbed.errors import TraceError
 from testbed.files import limits
 
@@ -14,7 +14,7 @@ def read_json(path: Path, what: str) -> Any:
 
     Args:
         path: the file; it is read as a whole.
-        what: what the file should be, for messages.
+        what: the expected content, for messages.
 
     Raises:
         TraceError: the file cannot be read, is not JSON, or holds NaN or Infinity.
@@ -23,14 +23,10 @@ def read_json(path: Path, what: str) -> Any:
     def no_number(text: str) -> NoReturn:
         raise TraceError(f"{path}: {text} is not a number in JSON; correct it")
 
+    with reading(path, what):
+        text = limits.text(path, limits.TRACE_BYTES, "utf-8-sig")
     try:
-        return json.loads(limits.text(path, limits.TRACE_BYTES, "utf-8-sig"), parse_constant=no_number)
-    except limits.TooLarge as why:
-        raise TraceError(f"{path}: {why}; split it") from None
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise TraceError(f"{path}: not a text file; {what}") from None
+        return json.loads(text, parse_constant=no_number)
     except json.JSONDecodeError as error:
         raise TraceError(f"{path}: not JSON (line {error.lineno}: {error.msg}); {what}") from None
     except (RecursionError, ValueError):  # nested too deep; a number of thousands of digits

@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testbed.emulation.traces.conversion.collector import Counts, shown
+from testbed.emulation.traces.conversion.collector import Counts
 from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.text_files import reading, shown
 from testbed.errors import TraceError
 from testbed.files import limits
 from testbed.files import parquet as parquet_files
@@ -51,12 +52,9 @@ def convert(path: Path, round_seconds: float) -> tuple[AvailabilityTrace, Counts
     if not 0 < round_seconds < math.inf:
         raise TraceError(f"{path}: rounds of {round_seconds:g} s; give a positive length (--round-seconds)")
     try:
-        names, index, matrix = _without_index(path, *_reader(path)(path))
-    except limits.TooLarge as why:
-        raise TraceError(f"{path}: {why}; split it") from None
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (UnicodeDecodeError, csv.Error, pa.ArrowException):
+        with reading(path, _WHAT):
+            names, index, matrix = _without_index(path, *_reader(path)(path))
+    except pa.ArrowException:
         raise TraceError(f"{path}: not a {path.suffix} file, or truncated; {_WHAT}") from None
     rounds, clients = matrix.shape
     if not rounds or not clients or not matrix.any():
@@ -101,7 +99,7 @@ Read = tuple[list[str], Cells, Presence]  # the columns' names (none: empty), th
 
 
 def _without_index(path: Path, names: list[str], first: Cells, rest: Presence) -> tuple[list[str], str, Presence]:
-    """The names of the clients, what the index is called ("" if there is none), and the matrix."""
+    """The names of the clients, the name of the index ("" if there is none), and the matrix."""
     called = names[0] if names else "1"
     if len(first) and _is_index(called if names else None, first):
         return names[1:], repr(called or "1"), rest

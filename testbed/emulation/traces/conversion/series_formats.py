@@ -46,7 +46,7 @@ def refuse_traces(source: Path, match: str | None, kind: Kind, *, has_columns: b
     Args:
         source: a file or a folder.
         match: of a folder, only the files that this pattern fits.
-        kind: what the traces are of.
+        kind: of the traces.
         has_columns: whether somebody has said which columns hold times and values; then two numbers in each row are
             a table like any other.
     """
@@ -86,7 +86,7 @@ def _as_it_is(source: Path, kind: str) -> str:
 def converter(
     kind: Kind, format: SeriesFormat, columns: csv_series.SeriesColumns | None = None, bin_s: float | None = None
 ) -> Convert:
-    """What converts one file of a format; `columns` are for ``csv``, `bin_s` is for ``mahimahi``."""
+    """Return the converter of one file of a format; `columns` are for ``csv``, `bin_s` is for ``mahimahi``."""
     if format == "mahimahi":
         return lambda path: _alone(mahimahi.convert(path) if bin_s is None else mahimahi.convert(path, bin_s))
     if format == "3g-log":
@@ -112,7 +112,7 @@ def convert_all(
         source: the file or folder.
         match: of a folder, only the files that this pattern fits, e.g. ``*.down``; None: all.
         out: the file or folder to write.
-        kind: what the traces are of.
+        kind: of the traces.
         convert: one file.
         into_folder: `out` is a folder even if `source` is a file.
 

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from testbed.emulation.traces.conversion.collector import Collected, Counts, Outside, seconds, shown
+from testbed.emulation.traces.conversion.collector import Collected, Counts, Outside, seconds
 from testbed.emulation.traces.conversion.json_documents import read_json
 from testbed.emulation.traces.intervals import AvailabilityTrace
+from testbed.emulation.traces.text_files import shown
 from testbed.errors import TraceError
 
 _WHAT = 'a spot trace is {"metadata": {"gap_seconds": ...}, "data": [...]}'
@@ -31,7 +32,7 @@ def convert(path: Path, outside: Outside = "repeat") -> tuple[AvailabilityTrace,
 
     Args:
         path: the file or folder; devices are called by the files' paths in it, without the suffix.
-        outside: what a device is outside its own recording.
+        outside: the state of a device outside its own recording.
 
     Returns:
         The trace, its horizon from 0 to the end of the longest recording, and the counts.

@@ -1,0 +1,148 @@
+"""Misbehaviours of the server and the assisting nodes of `e-seafl`.
+
+The masks of an update are known to its client and, one each, to the assisting nodes. A server that colludes with all
+nodes has every update. With one honest node it has one sum per round, over clients that have signed the round and at
+least `min_survivors` of them. An assisting node that adds to its sum of masks moves the model by as much.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from testbed.adversary.misbehaviour import (
+    AggregationMisbehaviour,
+    ClientMisbehaviour,
+    MisbehaviourOptions,
+)
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim, recovery_told
+from testbed.aggregation.e_seafl.assisting_node import AssistingNode
+from testbed.aggregation.e_seafl.messages import SumMasks
+from testbed.aggregation.e_seafl.server import ESeafl, ESeaflRound
+from testbed.arrays import Ids
+from testbed.errors import ProtocolError, RoundAborted
+from testbed.messages import Vector
+from testbed.network.contract import ids
+from testbed.parties.client import Role, Row, StageTable
+
+_E_SEAFL = ("e-seafl",)
+
+
+class NodeAccomplice(AssistingNode):
+    """An assisting node that sums masks for the server as often, and over as few clients, as the server asks."""
+
+    STAGES: ClassVar[StageTable] = AssistingNode.STAGES.extended(
+        {SumMasks: Row(after={"new", "summed"}, then="summed", check="e-seafl.out-of-order", begins=True)}
+    )
+
+    def check_not_served(self, round_number: int) -> None:
+        """Serve again."""
+
+    def check_survivors(self, message: SumMasks) -> None:
+        """Accept any survivors."""
+
+    def check_signatures_of(self, message: SumMasks, context: bytes) -> None:
+        """Accept survivors that have signed something else."""
+
+
+class WrongSumOptions(MisbehaviourOptions):
+    """The error of the sum."""
+
+    by: float | None = Field(
+        None, description="Added to each coordinate of the sum, in units of an update's; none: uniform elements"
+    )
+
+
+class AnswerWrongMasks(ClientMisbehaviour, AssistingNode):
+    """Answer, as an assisting node, with another sum of masks than its own."""
+
+    name: ClassVar[str] = "answer-wrong-sum"
+    applies_to: ClassVar[tuple[str, ...]] = _E_SEAFL
+    extends: ClassVar[type[Role]] = AssistingNode
+    Options: ClassVar[type[MisbehaviourOptions]] = WrongSumOptions
+
+    def summed_masks(self, message: SumMasks, context: bytes) -> Vector:
+        """Return uniform elements, or its own sum less the error that the experiment asks for."""
+        honest = super().summed_masks(message, context)
+        if not self.attacks(self.round):
+            return honest
+        by = self.context.options_of(AnswerWrongMasks).by
+        if by is None:
+            self.record_attack(AnswerWrongMasks, f"a sum of {len(honest)} elements that it has made up")
+            made_up = np.frombuffer(
+                np.random.default_rng(list(self.secret("wrong sum"))).bytes(honest.values.nbytes), honest.values.dtype
+            )
+            return Vector(made_up & _largest(honest), honest.bits)
+        self.record_attack(AnswerWrongMasks, f"a sum of masks with {by:g} less in each coordinate")
+        quantisation = self.parameters.quantisation
+        wrong = honest.values.copy()
+        wrong[:-1] -= wrong.dtype.type(round(by * quantisation.highest / (2 * quantisation.clip)))
+        return Vector(wrong & _largest(honest), honest.bits)
+
+
+def _largest(vector: Vector) -> np.unsignedinteger:
+    largest: np.unsignedinteger = vector.values.dtype.type(2**vector.bits - 1)
+    return largest
+
+
+class ContradictNodes(AggregationMisbehaviour, ESeafl):
+    """Ask the nodes for the masks of all survivors, and then of all but the victim; the round is completed."""
+
+    name: ClassVar[str] = "contradict-dropouts"
+    applies_to: ClassVar[tuple[str, ...]] = _E_SEAFL
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
+    update_recovered = VICTIM_RECONSTRUCTED
+    accomplice_roles = (NodeAccomplice,)
+
+    async def summed_masks(self, state: ESeaflRound, survivors: Ids) -> npt.NDArray[np.unsignedinteger]:
+        """See `ESeafl.summed_masks`; the difference of two sums is the victim's masks."""
+        masks = await super().summed_masks(state, survivors)
+        victim = drawn_victim(self, ContradictNodes, survivors, state.start)
+        if victim is not None:
+            self.record_attack(ContradictNodes, await self._outcome(state, masks, survivors, victim))
+        return masks
+
+    async def _outcome(
+        self, state: ESeaflRound, masks: npt.NDArray[np.unsignedinteger], survivors: Ids, victim: int
+    ) -> str:
+        try:
+            others = await super().summed_masks(state, survivors[survivors != victim])
+        except RoundAborted as refused:
+            return f"victim {victim}: failed: {refused.detail}"
+        update = await self.unmasked(state, masks - others, ids([victim]))
+        return recovery_told(f"victim {victim}", update, update.tobytes(), self.parameters.quantisation)
+
+
+class ShrinkSurvivors(AggregationMisbehaviour, ESeafl):
+    """Ask the nodes for the masks of the victim and the accomplices alone."""
+
+    name: ClassVar[str] = "shrink-the-sum"
+    applies_to: ClassVar[tuple[str, ...]] = _E_SEAFL
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
+
+    def choose_survivors(self, state: ESeaflRound) -> Ids:
+        """Return the victim, and the clients whose updates the server can subtract."""
+        honest = super().choose_survivors(state)
+        victim = drawn_victim(self, ShrinkSurvivors, honest, state.start)
+        if victim is None:
+            return honest
+        few = ids([victim, *sorted(self.dishonest & set(honest.tolist()))])
+        self.record_attack(ShrinkSurvivors, f"asked for the sum of client {victim} and {len(few) - 1} accomplices")
+        return few
+
+
+class PassOnAllInputs(AggregationMisbehaviour, ESeafl):
+    """Pass on the signatures of clients that were sent another model, which an honest server leaves out."""
+
+    name: ClassVar[str] = "send-different-models"
+    applies_to: ClassVar[tuple[str, ...]] = _E_SEAFL
+    Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
+
+    def check_signature(self, state: ESeaflRound, client: int, context: bytes, signature: bytes) -> None:
+        """Accept any signature."""
+        try:
+            super().check_signature(state, client, context, signature)
+        except ProtocolError:
+            if not self.attacking:
+                raise

@@ -1,0 +1,91 @@
+"""The assisting node of `e-seafl`: sum the masks of one set of participants per round."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from testbed.aggregation.e_seafl.messages import (
+    MASK_PURPOSE,
+    PARTICIPATION_DOMAIN,
+    SumMasks,
+    SummedMasks,
+    context_digest,
+    mask_seed,
+)
+from testbed.aggregation.e_seafl.parameters import ESeaflParameters
+from testbed.aggregation.kit.participant import row
+from testbed.aggregation.kit.serving import ServingClient
+from testbed.crypto.masks import add_masks, word_dtype
+from testbed.emulation.compute.cost import meter
+from testbed.errors import Refusal
+from testbed.messages import Vector
+from testbed.parties.client import StageTable, handles
+
+
+class AssistingNode(ServingClient):
+    """One assisting node in one round. It need be no participant of the round."""
+
+    PROTOCOL: ClassVar[str] = "e-seafl"
+    UNBOUND: ClassVar[str] = "the masks are not bound to the training task of the participants"
+    STAGES: ClassVar[StageTable] = StageTable(
+        start="new", rows={SumMasks: row("new", "summed", "e-seafl.out-of-order")}
+    )
+    parameters: ESeaflParameters
+
+    @handles(SumMasks)
+    def on_sum_masks(self, message: SumMasks) -> SummedMasks:
+        """Sum the masks of enough clients that have signed this round; serve once per round.
+
+        The difference of two sums would be one client's mask, and with the other nodes' masks its update.
+        """
+        with self.progress.answering(message, message.round):
+            if self.number not in self.parameters.assisting_nodes:
+                raise Refusal("e-seafl.not-a-node", "asked to be an assisting node, which it is not")
+            self.check_not_served(message.round)
+            self.check_told(message)
+            self.serve(message.round)
+            self.check_survivors(message)
+            context = context_digest(
+                self.environment.experiment_id, self.round, message.participants, message.training, message.agreed,
+                message.length, self.parameters,
+            )  # fmt: skip
+            self.check_signatures_of(message, context)
+            return SummedMasks(self.summed_masks(message, context))
+
+    def check_survivors(self, message: SumMasks) -> None:
+        """Refuse survivors that no honest server names."""
+        clients, fewest = {row.client for row in message.survivors}, self.parameters.fewest(message.participants)
+        if len(clients) != len(message.survivors) or max(clients, default=0) >= self.environment.population:
+            raise Refusal("e-seafl.foreign-survivor", "a survivor twice, or one that is no client")
+        if message.agreed and not clients <= set(message.agreed):
+            raise Refusal("e-seafl.foreign-survivor", "a survivor that is not on the agreed list")
+        if not fewest <= len(clients) <= message.participants:
+            detail = f"{len(clients)} of {message.participants} survive, never fewer than {fewest}"
+            raise Refusal("e-seafl.too-few", detail)
+        self.parameters.batch_policy(self.environment.batches).check_survivors(sorted(clients))
+        if message.length < 2:
+            raise Refusal("e-seafl.wrong-size", "updates of no parameters")
+
+    def check_signatures_of(self, message: SumMasks, context: bytes) -> None:
+        """Refuse unless every survivor has signed that it takes part in this round, told the same as this node."""
+
+        def unsigned(client: int) -> Refusal:
+            return Refusal("e-seafl.unsigned", f"client {client} has not signed that it takes part in this round")
+
+        self.environment.look_up(row.client for row in message.survivors)
+        self.check_same_signed(PARTICIPATION_DOMAIN, context, message.survivors, unsigned, shown_to_all=True)
+
+    def summed_masks(self, message: SumMasks, context: bytes) -> Vector:
+        """Return the sum of the masks shared with the survivors, `(length,)`."""
+        total = np.zeros(message.length, word_dtype(self.parameters.bits))
+        clients = [row.client for row in message.survivors]
+        meter("x25519.agree", len(clients))
+        meter("hmac", len(clients))
+        meter("mask.element", len(clients) * len(total))
+        seeds = [mask_seed(self.shared_key(one, MASK_PURPOSE), one, self.number, context) for one in clients]
+        add_masks(total, seeds, [1] * len(seeds), self.parameters.bits)
+        return Vector(total, self.parameters.bits)
+
+    def registered(self, client: int) -> bytes:
+        """Return the signing key of a participant, as the PKI has it: the node need be no participant."""
+        return self.environment.directory.signing_key(client)

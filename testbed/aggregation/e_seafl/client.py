@@ -1,0 +1,55 @@
+"""The participant of `e-seafl`: one masked update per round."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from testbed.aggregation.e_seafl.messages import (
+    MASK_PURPOSE,
+    PARTICIPATION_DOMAIN,
+    MaskedInput,
+    MaskInput,
+    context_digest,
+    mask_seed,
+)
+from testbed.aggregation.e_seafl.parameters import ESeaflParameters
+from testbed.aggregation.kit.participant import Participant, row
+from testbed.crypto.masks import add_masks
+from testbed.emulation.compute.cost import meter
+from testbed.messages import Vector
+from testbed.parties.client import StageTable, handles
+from testbed.training import trained_update
+
+
+class ESeaflClient(Participant):
+    """One participant of one round."""
+
+    STAGES: ClassVar[StageTable] = StageTable(
+        start="new", rows={MaskInput: row("new", "masked", "e-seafl.out-of-order")}
+    )
+    parameters: ESeaflParameters
+
+    @handles(MaskInput)
+    def on_mask_input(self, message: MaskInput) -> MaskedInput:
+        """Mask the update for all assisting nodes, and sign that it takes part."""
+        with self.progress.answering(message, message.round):
+            self.check_size(message.participants)
+            update = trained_update(self, message.round)
+            self.round = message.round
+            elements = np.asarray(self.quantised_update(update))
+            context = context_digest(
+                self.environment.experiment_id, self.round, message.participants, self.digest_of_training(update),
+                self.client.agreed_participants or (), len(elements), self.parameters,
+            )  # fmt: skip
+            seeds = self.mask_seeds(context)
+            meter("mask.element", len(seeds) * len(elements))
+            add_masks(elements, seeds, [1] * len(seeds), self.parameters.bits)
+            return MaskedInput(Vector(elements, self.parameters.bits), self.sign(PARTICIPATION_DOMAIN, context))
+
+    def mask_seeds(self, context: bytes) -> list[bytes]:
+        """Return the seeds of this round's masks, one per assisting node."""
+        nodes = self.parameters.assisting_nodes
+        self.environment.look_up(nodes)
+        meter("x25519.agree", len(nodes))
+        meter("hmac", len(nodes))
+        return [mask_seed(self.shared_key(node, MASK_PURPOSE), self.number, node, context) for node in nodes]
