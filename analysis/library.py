@@ -4,9 +4,9 @@
 seconds to import (pandas, matplotlib) are imported when a function is called.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from testbed.records.mirror import runs_below
 
@@ -88,8 +88,12 @@ def findings(
     return found_in(below, baseline, group_by=group_by, targets=targets)
 
 
-def table_of(runs: "Sequence[RunRecords]") -> str:
+def table_of(runs: "Sequence[RunRecords]", summaries: Mapping[Path, Mapping[str, Any]]) -> str:
     """The overhead table of some runs with its findings, as text for a terminal.
+
+    Args:
+        runs: the records.
+        summaries: by directory, of the runs that are summarised already.
 
     Raises:
         TestbedError: no table can be made of them, e.g. because the baseline is not clear.
@@ -99,5 +103,5 @@ def table_of(runs: "Sequence[RunRecords]") -> str:
     from analysis.findings import findings as found_in
     from analysis.findings import render
 
-    frame, (targets, _) = overhead.compare(list(runs)), targets_beside(list(runs))
+    frame, (targets, _) = overhead.compare(list(runs), summaries=summaries), targets_beside(list(runs))
     return render(frame, found_in(list(runs), targets=targets), targets=targets)

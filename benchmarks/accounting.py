@@ -12,8 +12,8 @@ from statistics import median
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
 from analysis.bounds.random_participation import Participation
+from analysis.bounds.random_participation_analyses import ANALYSES
 from analysis.bounds.random_participation_composed import INTERVAL
-from analysis.bounds.random_participation_report import ANALYSES
 from benchmarks.report import arguments, emit
 
 LIMITS = {"wcs": 5.0, "theorem_4_1": 30.0, "theorem_4_1_recentred": 30.0, "orthogonal_pair": 30.0}

@@ -42,7 +42,8 @@ class TakingTurns(SelectionProtocol):
         present = await check_in(round_)
         wanted, start = self.parameters.participants, self.parameters.start
         if len(present) < wanted:
-            raise RoundSkipped("too-few-available", f"{len(present)} available, {wanted} wanted")
+            detail = f"{len(present)} available, {wanted} wanted"
+            raise RoundSkipped("too-few-available", detail, candidates=len(present))
         next_turn = (start + (round_.number - 1) * wanted) % round_.population
         order = np.argsort((present - next_turn) % round_.population)
         return Selection(np.sort(present[order[:wanted]]), len(present))

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from testbed.aggregation.contract import AggregationProtocol as AggregationProtocol
     from testbed.aggregation.contract import AggregationRound as AggregationRound
     from testbed.aggregation.contract import of_shape as of_shape
-    from testbed.aggregation.kit.quantisation import Quantisation as Quantisation
     from testbed.aggregation.kit.ring_elements import NoisyParameters as NoisyParameters
     from testbed.aggregation.kit.ring_elements import NoisyProtocol as NoisyProtocol
     from testbed.aggregation.kit.ring_elements import NoisyRole as NoisyRole
+    from testbed.aggregation.quantisation import Quantisation as Quantisation
     from testbed.aggregation.robust_rules import Combined as Combined
     from testbed.aggregation.robust_rules import RobustRule as RobustRule
     from testbed.aggregation.server_optimizers import ServerOptimizer as ServerOptimizer
@@ -99,7 +99,7 @@ _NAMES = {
         "AggregationMisbehaviour ClientMisbehaviour MisbehaviourOptions SelectionMisbehaviour TrainingMisbehaviour"
     ),
     "testbed.aggregation.contract": ("Aggregate AggregationParameters AggregationProtocol AggregationRound of_shape"),
-    "testbed.aggregation.kit.quantisation": "Quantisation",
+    "testbed.aggregation.quantisation": "Quantisation",
     "testbed.aggregation.kit.ring_elements": "NoisyParameters NoisyProtocol NoisyRole",
     "testbed.aggregation.robust_rules": "Combined RobustRule",
     "testbed.aggregation.server_optimizers": "ServerOptimizer",

@@ -70,7 +70,7 @@ class Crash:
         """The error that ends the run."""
         lost = "on_crash: drop would count such clients as lost"
         line = f"client {self.client} crashed in round {round_number} at {stage}: {self.error}{_place(self)}"
-        return CodeCrashed(f"{line}; fix it and rerun with --resume ({lost})", self.trace)
+        return CodeCrashed(line, self.trace, f"; fix it and rerun with --resume ({lost})")
 
 
 def is_crash(error: BaseException) -> bool:
@@ -106,7 +106,7 @@ def locating_crashes(what: str, then: str = "; fix it and rerun with --resume") 
         if not is_crash(error) or _own_frame(error) is None:
             raise
         crash = Crash.of(-1, error)
-        raise CodeCrashed(f"{what} crashed: {crash.error}{_place(crash)}{then}", crash.trace) from error
+        raise CodeCrashed(f"{what} crashed: {crash.error}{_place(crash)}", crash.trace, then) from error
 
 
 def _place(crash: Crash) -> str:

@@ -5,6 +5,7 @@ Each message says what was wrong, where, and what to do; the command line prints
 
 import os
 import traceback
+from typing import Any
 
 
 def reason(error: Exception | str, longest: int = 200) -> str:
@@ -50,15 +51,17 @@ class RunError(TestbedError):
 
 
 class CodeCrashed(RunError):
-    """Code of the user's own (or a client's, whose ever it is) raised what it should not: a bug, and where it is.
+    """User code, or a client's handler, raised an unexpected exception.
 
     Args:
-        message: one line with file and line.
+        line: one line with file and line.
         trace: the traceback as text, also of another process.
+        advice: end of the message, e.g. how to resume the run.
     """
 
-    def __init__(self, message: str, trace: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, line: str, trace: str = "", advice: str = "") -> None:
+        super().__init__(f"{line}{advice}")
+        self.line = line
         self.trace = trace
 
 
@@ -75,7 +78,14 @@ class InstallationError(TestbedError):
 
 
 class ProtocolError(TestbedError):
-    """A message that does not decode, or a step taken out of order."""
+    """A message that does not decode, or a step taken out of order.
+
+    Attributes:
+        candidates, participants: of the selection that the error has ended, for the record of the round; None: unknown.
+    """
+
+    candidates: int | None = None
+    participants: Any = None
 
 
 class Refusal(ProtocolError):
@@ -100,12 +110,14 @@ class RoundAborted(ProtocolError):
     Args:
         reason: short machine-readable reason, e.g. ``"too-few-candidates"``.
         detail: one line for a person.
+        candidates: clients that stood for selection, where a selection ends the round; None: unknown.
     """
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(self, reason: str, detail: str = "", *, candidates: int | None = None) -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
         self.reason = reason
         self.detail = detail
+        self.candidates = candidates
 
 
 class RoundSkipped(RoundAborted):

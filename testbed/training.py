@@ -15,6 +15,7 @@ from testbed.messages import Count, Message, RoundNumber, Vector, content_digest
 from testbed.network.contract import Network
 from testbed.parties.client import Client, Environment, Role, handles
 from testbed.randomness import Randomness
+from testbed.records.vocabulary import DIVERGED
 from testbed.workload.client_algorithm import LocalTask
 from testbed.workload.contract import BatchedWorkload, LocalUpdate, PartlyFrozenWorkload, Workload
 
@@ -42,10 +43,6 @@ class Train(Message, frozen=True):
 
     round: RoundNumber
     model: Vector
-
-
-DIVERGED = "train.diverged"
-"""Refusal of a client whose update is not finite: no sign of dishonesty, mostly of a learning rate that is too high."""
 
 
 class OwnState(Message, frozen=True):

@@ -37,7 +37,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtr, ndtri
 
-from analysis.bounds.rows import require_at_least, require_inside, require_positive
+from analysis.bounds.checks import require_at_least, require_inside, require_positive
 from testbed.arrays import Floats
 
 _TRIES = 10
@@ -261,20 +261,8 @@ class BallsInBins:
 # -- the means --------------------------------------------------------------------------------------------------------
 
 
-def bin_means(strategy: npt.NDArray[np.floating], bins: int) -> Floats:
-    """`(b, n)` the m_i of a strategy matrix C `(n, n)`; raises `ValueError` unless it is lower triangular, and none of
-    its entries negative.
-    """
-    if strategy.ndim != 2 or strategy.shape[0] != strategy.shape[1] or np.triu(strategy, 1).any():
-        raise ValueError("strategy: C must be square and lower triangular")
-    if (strategy < 0).any():
-        raise ValueError("strategy: C has a negative entry; what is proven needs none")
-    _check_bins(bins, len(strategy))
-    return np.stack([strategy[:, first::bins].sum(axis=1) for first in range(bins)])
-
-
 def toeplitz_means(coefficients: Sequence[float], rounds: int, bins: int) -> Floats:
-    """`(b, n)` the m_i of the lower triangular Toeplitz matrix with this first column, zeros below; no matrix is made.
+    """`(b, n)` the m_i of the lower triangular Toeplitz matrix C with this first column, padded with zeros.
 
     Args:
         coefficients: c_0, c_1, ..., none negative and c_0 above 0; ``[1.0]`` is independent noise.

@@ -25,7 +25,7 @@ from math import comb, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from analysis.bounds.rows import require_at_least
+from analysis.bounds.checks import require_at_least
 from analysis.bounds.tails import cdf, survival
 from analysis.multi_round.row_spaces import reduced
 from analysis.statistics import Proportion

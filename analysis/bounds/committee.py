@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.bounds import lotto, tails
+from analysis.bounds.checks import require_at_least, require_inside
 from analysis.bounds.lotto_rounds import at_least_one
-from analysis.bounds.rows import require_at_least, require_inside
 from testbed.committee.parameters import MOST_MEMBERS, OVER_SELECTION, CommitteeSection
 
 Selection = Literal["public-seed", "lotto-client-centric", "lotto-server-centric"]

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
-from analysis.bounds.rows import require_at_least, require_positive
+from analysis.bounds.checks import require_at_least, require_positive
 from testbed.arrays import Floats
 
 _LEAST_CONVEXITY = 1e-12  # of the smoothness
@@ -68,10 +68,6 @@ class Problem:
     def gamma(self, local_steps: int) -> float:
         """max(8 rho / mu, E)."""
         return max(8 * self.smoothness / self.convexity, float(local_steps))
-
-    def learning_rate(self, step: int, local_steps: int) -> float:
-        """Of local step j = 0, 1, ..., counted over all completed rounds: the one that the theorem is proven for."""
-        return 2 / (self.convexity * (self.gamma(local_steps) + step))
 
 
 def printed(problem: Problem, users: int, selected: int, local_steps: int, completed: float, rounds: int) -> float:

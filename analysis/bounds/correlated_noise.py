@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.tables import Table, render
 from testbed.arrays import Floats
 from testbed.privacy.matrix import banded
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
@@ -114,24 +113,3 @@ def noise_multiplier(rounds: int, participations: int, epsilon: float, delta: fl
     return noise_multiplier_for(
         lambda multiplier: CorrelatedAccountant(multiplier, identity, 1, participations), epsilon, delta, participations
     )
-
-
-def text(rows: list[StrategyError], multiplier: float | None) -> str:
-    """As a table for a terminal; with a noise multiplier also the error in clips that it makes."""
-    least = rows[0].mean_error
-    heads = ["strategy", "vectors kept", "sensitivity", "mean error", "largest error", "mean, of identity's"]
-    cells = [
-        [
-            row.strategy,
-            f"{row.vectors}",
-            f"{row.sensitivity:.4g}",
-            f"{row.mean_error:.4g}",
-            f"{row.max_error:.4g}",
-            f"{row.mean_error / least:.3f}",
-        ]
-        for row in rows
-    ]
-    if multiplier is not None:
-        heads.append("mean error [clips]")
-        cells = [[*cell, f"{multiplier * row.mean_error:.4g}"] for cell, row in zip(cells, rows, strict=True)]
-    return render(Table(heads, cells), "text")

@@ -15,7 +15,7 @@ from numbers import Integral
 import numpy as np
 from scipy.stats import binom
 
-from analysis.bounds.rows import require_at_least, require_inside
+from analysis.bounds.checks import require_at_least, require_inside
 from analysis.bounds.tails import survival
 
 

@@ -32,8 +32,8 @@ from typing import Literal
 
 import numpy as np
 
+from analysis.bounds.checks import require_at_least, require_inside
 from analysis.bounds.lotto import selection_probability, smallest, threshold_of, tolerated
-from analysis.bounds.rows import require_at_least, require_inside
 from analysis.bounds.tails import log10_survival, survival, survivals, survivals_over_trials
 from testbed.privacy.accounting import Skellam, epsilon
 

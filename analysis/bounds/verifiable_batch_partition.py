@@ -21,6 +21,8 @@ Chances = npt.NDArray[np.float64]
 
 WORK = 4 * 10**8  # elementary steps of the two exact sums: a few seconds; beyond, they are not attempted
 _SMALLEST = 1e-290  # below, doubles lose digits, and a bound must not
+_MOST_DISHONEST = 100_000
+_MOST_WORK = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,17 @@ class Setting:
     def p(self) -> Fraction:
         """A batch's chance to be a candidate, at most."""
         return selection_probability(self.participants, self.over_selection, self.least)
+
+
+def check_work(setting: Setting) -> None:
+    """Raise `ValueError` for numbers with which the bounds take minutes."""
+    if setting.dishonest > _MOST_DISHONEST:
+        raise ValueError(f"dishonest: {setting.dishonest}; at most {_MOST_DISHONEST}, beyond which this takes minutes")
+    if setting.dishonest * setting.participants > _MOST_WORK:
+        raise ValueError(
+            f"participants: {setting.participants} with {setting.dishonest} dishonest; a product up to {_MOST_WORK}, "
+            "beyond which this takes minutes"
+        )
 
 
 def candidates_suffice(setting: Setting, dropout: float | Fraction = 0.0, withheld: int = 0) -> float:

@@ -65,7 +65,7 @@ def _serve(directories: list[str], out: Path | None, targets: Sequence[str], bas
         raise ExperimentError("--serve shows the page and --out writes it: give one of them")
     if uris := [directory for directory in directories if is_uri(directory)]:
         raise ExperimentError(f"{uris[0]}: --serve reads directories of this machine; `testbed report` reads URIs once")
-    from analysis.report.server import ReportServer
+    from analysis.live.server import ReportServer
 
     server = ReportServer(directories, targets, baseline, port)
     echo(server.address)

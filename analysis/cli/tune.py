@@ -1,7 +1,9 @@
 """``testbed tune``: the values of a grid compared by accuracy, and the experiment with the best of them."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -21,6 +23,9 @@ from testbed.cli.invocation import (
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
 from testbed.signals import stop_code
+
+if TYPE_CHECKING:
+    from testbed.experiment import Experiment
 
 TUNE_EPILOG = examples(
     "testbed tune experiment.yaml --grid workload.learning_rate=0.1,0.03,0.01,0.003,0.001,0.0003,0.0001",
@@ -100,6 +105,24 @@ def tune(
         console.print()
     echo(tuning.render(frame, keys, format), nl=False)
     if write is not None:
-        tuning.write(plain, tuning.best_values(frame, keys), write)
+        _write(plain, tuning.best_values(frame, keys), write)
         console.print(f"\nwritten: {write}")
     console.print(f"\nrecords: {directory}")
+
+
+def _write(experiment: "Experiment", values: Mapping[str, Any], file: Path) -> None:
+    """Write the experiment with these values to a file; raise `ExperimentError` where they do not fit."""
+    import yaml
+
+    from testbed.experiment.reading import set_key
+    from testbed.experiment.schema import validated
+    from testbed.files.atomic import atomic_write
+
+    data = experiment.model_dump(mode="json", exclude_unset=True)
+    for key, value in values.items():
+        set_key(data, key, value, str(file))
+    validated(data, str(file))
+    chosen = ", ".join(f"{key}: {json.dumps(value)}" for key, value in values.items())
+    text = f"# Chosen by `testbed tune`: {chosen}\n{yaml.safe_dump(data, sort_keys=False, allow_unicode=True)}"
+    with atomic_write(file, lambda why: ExperimentError(f"--write {file}: cannot be written: {why}")) as written:
+        written.write(text.encode())

@@ -45,78 +45,56 @@ _SHOWN = {
     "final_client_accuracy_std": (100.0, "{:.1f}"),
 }
 
-Columns = dict[str, list[str]]
-"""Cells by heading."""
-
 Rows = list[tuple[str, str, str]]
-"""Mean, half-width and ratio of each row; empty where there is none."""
+"""Mean, half-width, and the ratio with × (or a p-value) of each row; empty where there is none."""
 
 
 @dataclass(frozen=True)
-class CostColumn:
-    """A measured column in one unit for all rows.
+class Column:
+    """A column as people read it, in one unit for all rows.
 
     Attributes:
-        heading: e.g. ``"Round time [s]"``.
-        symbol: of the unit.
-        cells: mean, half-width and what stands behind them (the ratio with ×, or a p-value) of each row; empty where
-            there is none.
+        heading: a noun with its unit, e.g. ``"Round time [s]"``.
+        rows: see `Rows`.
+        name: of `analysis.comparison.columns.COLUMNS`, or empty.
+        is_text: whether it is aligned to the left.
     """
 
     heading: str
-    symbol: str
-    cells: list[tuple[str, str, str]]
+    rows: Rows
+    name: str = ""
+    is_text: bool = False
+
+    @classmethod
+    def of(cls, heading: str, cells: Iterable[str], name: str = "", *, is_text: bool = False) -> "Column":
+        """A column of cells without half-widths and ratios."""
+        return cls(heading, [(cell, "", "") for cell in cells], name, is_text)
 
     def in_columns(self) -> list[str]:
         """Means, half-widths and ratios one below the other."""
-        rows = [(mean, f"±{half}" if half else "", ratio) for mean, half, ratio in self.cells]
+        rows = [(mean, f"±{half}" if half else "", ratio) for mean, half, ratio in self.rows]
         widths = [max(map(len, part)) for part in zip(*rows, strict=True)]
-        return [" ".join(part.rjust(width) for part, width in zip(row, widths, strict=True) if width) for row in rows]
+        cells = [" ".join(part.rjust(width) for part, width in zip(row, widths, strict=True) if width) for row in rows]
+        return [cell.ljust(len(self.heading)) for cell in cells] if self.is_text else cells
 
     def in_cells(self) -> list[str]:
         """E.g. ``1.17 ± 0.02 (1.190×)``."""
         return [
-            mean + (f" ± {half}" if half else "") + (f" ({ratio})" if ratio else "") for mean, half, ratio in self.cells
+            mean + (f" ± {half}" if half else "") + (f" ({ratio})" if ratio else "") for mean, half, ratio in self.rows
         ]
 
 
-@dataclass(frozen=True)
-class ShownColumn:
-    """A column as it is printed.
-
-    Attributes:
-        name: of `analysis.comparison.columns.COLUMNS`, or empty.
-        heading: a noun with its unit.
-        rows: mean, half-width and ratio of each row; empty where there is none.
-        is_text: whether it is aligned to the left.
-    """
-
-    name: str
-    heading: str
-    rows: Rows
-    is_text: bool = False
-
-    def in_columns(self) -> list[str]:
-        """Means, half-widths and ratios one below the other."""
-        return CostColumn(self.heading, "", self.rows).in_columns()
-
-    def in_cells(self) -> list[str]:
-        """E.g. ``1.17 ± 0.02 (1.190×)``."""
-        return CostColumn(self.heading, "", self.rows).in_cells()
-
-
-def costs(frame: pd.DataFrame, names: Iterable[str]) -> list[CostColumn]:
+def costs(frame: pd.DataFrame, names: Iterable[str]) -> list[Column]:
     """The columns `names` of the frame: keys of `COSTS`, `COSTS_PER_UPDATE` or `TRANSPORT`."""
-    found = []
+    columns = []
     for name in names:
         unit = _unit(frame, name)
         cells = [
             (MISSING if pd.isna(mean) else unit.number(mean), "" if pd.isna(half) else unit.number(half), ratio)
             for mean, half, ratio in zip(frame[name], frame[f"{name}_half_width"], _ratios(frame, name), strict=True)
         ]
-        heading = ALL_COSTS[name]
-        found.append(CostColumn(f"{heading} [{unit.symbol}]", unit.symbol, cells))
-    return found
+        columns.append(Column(f"{ALL_COSTS[name]} [{unit.symbol}]", cells, name))
+    return columns
 
 
 def _unit(frame: pd.DataFrame, name: str) -> Unit:
@@ -144,14 +122,14 @@ def has_ratios(frame: pd.DataFrame) -> bool:
     return not frame["is_baseline"].all()
 
 
-def differences(frame: pd.DataFrame) -> list[CostColumn]:
+def differences(frame: pd.DataFrame) -> list[Column]:
     """The differences of a frame of `analysis.comparison.seed_pairs.compare_seeds`; none of others.
 
     Behind each are its p-value and, where a measure is missing in some, of how many seeds it is.
     """
     if not has_seed_pairs(frame):
         return []
-    found = []
+    columns = []
     for name, heading in (COSTS | QUALITY).items():
         values = frame[f"{name}_difference"]
         if values.isna().all():
@@ -168,8 +146,8 @@ def differences(frame: pd.DataFrame) -> list[CostColumn]:
             )
             for mean, half, p in rows
         ]
-        found.append(CostColumn(f"{heading} [{unit.symbol}]" if unit.symbol else heading, unit.symbol, cells))
-    return found
+        columns.append(Column(f"{heading} [{unit.symbol}]" if unit.symbol else heading, cells))
+    return columns
 
 
 _SMALLEST_P = 0.001
@@ -189,15 +167,15 @@ def has_seed_pairs(frame: pd.DataFrame) -> bool:
     return "seed_pairs" in frame
 
 
-def pairs(frame: pd.DataFrame) -> Columns:
+def pairs(frame: pd.DataFrame) -> list[Column]:
     """How many rounds (in how many of them the same happened to the same) or seeds were paired; empty without pairs."""
     if has_seed_pairs(frame):
         counts = zip(frame["seed_pairs"], frame["is_baseline"], strict=True)
-        return {"Seed pairs": [MISSING if base else str(count) for count, base in counts]}
+        return [Column.of("Seed pairs", (MISSING if base else str(count) for count, base in counts))]
     if not is_paired(frame):
-        return {}
+        return []
     identical = [f"{same}/{pairs}" for same, pairs in zip(frame["pairs_identical"], frame["pairs"], strict=True)]
-    return {"Pairs": frame["pairs"].astype(str).tolist(), "Identical": identical}
+    return [Column.of("Pairs", frame["pairs"].astype(str)), Column.of("Identical", identical)]
 
 
 def result_costs(frame: pd.DataFrame) -> list[str]:
@@ -211,30 +189,26 @@ def has_failures(frame: pd.DataFrame) -> bool:
     return not is_paired(frame) and bool((frame[["rounds_skipped", "rounds_aborted"]] > 0).any(axis=None))
 
 
-def quality(frame: pd.DataFrame, *, aligned: bool = False, short: bool = True) -> Columns:
-    """Accuracy, perplexity (where a language model was measured), attack success (where samples were poisoned for a
-    target), F, C and T by heading.
+def quality(frame: pd.DataFrame, *, short: bool = True) -> list[Column]:
+    """Accuracy, perplexity of language models, attack success of poisoned samples, and F, C and T.
 
     Args:
         frame: the table.
-        aligned: means and half-widths one below the other, for text.
         short: F, C and T are called by their letters.
     """
-    found: Columns = {}
-    for name in _SHOWN:
-        if name in CLIENT_ACCURACY or (name != "final_accuracy" and frame[name].isna().all()):
-            continue
-        column = CostColumn(QUALITY[name], "", quality_rows(frame, name))
-        found[QUALITY[name]] = column.in_columns() if aligned else column.in_cells()
+    names = [name for name in _SHOWN if name not in CLIENT_ACCURACY]
+    names = [name for name in names if name == "final_accuracy" or frame[name].notna().any()]
     metrics = {
         "F": formatted(frame["fairness_gap"], "{:.3f}"),
         "C": formatted(frame["aggregation_cardinality"], "{:.2f}"),
         "T": privacy(frame),
     }
-    return found | {letter if short else METRICS[letter]: column for letter, column in metrics.items()}
+    return [Column(QUALITY[name], quality_rows(frame, name), name) for name in names] + [
+        Column.of(letter if short else METRICS[letter], cells) for letter, cells in metrics.items()
+    ]
 
 
-def quality_rows(frame: pd.DataFrame, name: str) -> list[tuple[str, str, str]]:
+def quality_rows(frame: pd.DataFrame, name: str) -> Rows:
     """Mean and half-width of a key of `QUALITY` in each row, and nothing for the ratio."""
     scale, form = _SHOWN[name]
     halves = [f"{scale * half:.1f}" if pd.notna(half) else "" for half in frame[f"{name}_half_width"]]

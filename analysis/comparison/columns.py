@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.comparison import cells, target_table
-from analysis.comparison.cells import Rows, ShownColumn
+from analysis.comparison.cells import Column
 from testbed.errors import ExperimentError
 from testbed.records.targets import Target
 from testbed.spelling import did_you_mean
@@ -87,13 +87,13 @@ def of_interest(frame: pd.DataFrame, targets: pd.DataFrame | None, *, narrow: bo
     return [*costs, *(["rounds"] if failed else []), *results, *([] if narrow else metrics), *time]
 
 
-def shown(frame: pd.DataFrame, targets: pd.DataFrame | None, names: Sequence[str]) -> list[ShownColumn]:
+def shown(frame: pd.DataFrame, targets: pd.DataFrame | None, names: Sequence[str]) -> list[Column]:
     """The columns `names`, those of targets once for each target.
 
     Raises:
         ExperimentError: a column of targets, and no target was measured.
     """
-    found: list[ShownColumn] = []
+    found: list[Column] = []
     for name in names:
         if name in TARGET_COLUMNS:
             if targets is None:
@@ -102,27 +102,26 @@ def shown(frame: pd.DataFrame, targets: pd.DataFrame | None, names: Sequence[str
         elif name in cells.ALL_COSTS:
             if name not in frame:
                 raise ExperimentError(f"--columns {name}: not measured round by round (--paired)")
-            (cost,) = cells.costs(frame, [name])
-            found.append(ShownColumn(name, cost.heading, cost.cells))
+            found += cells.costs(frame, [name])
         else:
             found.append(_plain(frame, name))
     return found
 
 
-def _plain(frame: pd.DataFrame, name: str) -> ShownColumn:
+def _plain(frame: pd.DataFrame, name: str) -> Column:
     """A column without a ratio."""
     if name in cells.QUALITY:
-        return ShownColumn(name, cells.QUALITY[name], cells.quality_rows(frame, name))
+        return Column(cells.QUALITY[name], cells.quality_rows(frame, name), name)
     if name in _FORMS:
         heading, form = _FORMS[name]
-        return ShownColumn(name, heading, _rows(cells.formatted(frame[name], form)))
+        return Column.of(heading, cells.formatted(frame[name], form), name)
     if name == "rounds":
         counts = cells.round_counts(frame)
-        return ShownColumn(name, "Rounds", _rows(counts if cells.has_failures(frame) else _completed(counts)))
+        return Column.of("Rounds", counts if cells.has_failures(frame) else _completed(counts), name)
     if name == "multi_round_privacy_weak":
-        return ShownColumn(name, "Privacy T", _rows(cells.privacy(frame)))
+        return Column.of("Privacy T", cells.privacy(frame), name)
     values = [cells.MISSING if pd.isna(value) else str(value) for value in frame[name]]
-    return ShownColumn(name, _COUNTED[name], _rows(values), is_text=name == "aggregation")
+    return Column.of(_COUNTED[name], values, name, is_text=name == "aggregation")
 
 
 def _completed(counts: Sequence[str]) -> list[str]:
@@ -130,7 +129,7 @@ def _completed(counts: Sequence[str]) -> list[str]:
     return [count.replace("/0/0", "") for count in counts]
 
 
-def _of_targets(frame: pd.DataFrame, targets: pd.DataFrame, name: str) -> list[ShownColumn]:
+def _of_targets(frame: pd.DataFrame, targets: pd.DataFrame, name: str) -> list[Column]:
     found = []
     for _, part in targets.groupby(["target", "is_default"], sort=False):
         at = {(row["setting"], row["label"]): place for place, row in enumerate(part.to_dict("records"))}
@@ -138,16 +137,12 @@ def _of_targets(frame: pd.DataFrame, targets: pd.DataFrame, name: str) -> list[S
         part = part.iloc[order]
         label = Target(part["metric"].iloc[0], part["threshold"].iloc[0]).label
         if name == "reached":
-            found.append(ShownColumn(name, f"Reached {label}", _rows(target_table.reached_of(part))))
+            found.append(Column.of(f"Reached {label}", target_table.reached_of(part), name))
             continue
         unit = target_table.unit_of(part, name)
         heading = f"{target_table.HEADS[name]} to {label}" + (f" [{unit.symbol}]" if unit.symbol else "")
-        found.append(ShownColumn(name, heading, target_table.cells_of(part, name, unit, ratio_intervals=False)))
+        found.append(Column(heading, target_table.cells_of(part, name, unit, ratio_intervals=False), name))
     return found
-
-
-def _rows(values: Sequence[str]) -> Rows:
-    return [(value, "", "") for value in values]
 
 
 def for_programs(frame: pd.DataFrame, targets: pd.DataFrame | None, names: Sequence[str]) -> pd.DataFrame:

@@ -8,8 +8,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.comparison.differences import differing_keys
 from analysis.tables import protocol_name
+from testbed.flattening import flattened
 from testbed.records import RunRecords
 from testbed.records.point_names import canonical, leaves_of, value_names
 
@@ -26,18 +26,22 @@ __all__ = [
 ]
 
 _SELECTION = "selection"
+_ASIDE = ("seed", "provenance", "output", "sweep", "cluster", "targets", "name")
+_ABSENT = "\0"
 _LONGEST_SETTING = 40  # characters of the values of a run that has not swept a section
 _MOST_DIFFERENCES = 2  # keys that tell runs with the same label apart, before their directories do
 
 
 def sweep_of(run: RunRecords) -> dict[str, Any]:
     """The swept keys of a run and their values."""
-    return (run.experiment.get("provenance") or {}).get("sweep") or {}
+    swept: dict[str, Any] = run.value("provenance.sweep", {})
+    return swept
 
 
 def names_of(run: RunRecords) -> dict[str, str]:
     """The swept keys of a run whose values have a name, and these names."""
-    return (run.experiment.get("provenance") or {}).get("sweep_labels") or {}
+    names: dict[str, str] = run.value("provenance.sweep_labels", {})
+    return names
 
 
 def has_key(run: RunRecords, key: str) -> bool:
@@ -225,3 +229,23 @@ def _tails(paths: Sequence[Path]) -> list[str]:
         if len(set(tails)) == len(tails):
             break
     return tails
+
+
+def differing_keys(experiments: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The dotted keys in which experiments differ, without those that say where and how often they run.
+
+    Where the protocol of a section differs (or another key that names an alternative), the keys that only one of the
+    alternatives has follow from that, and are left out.
+    """
+    flat = [
+        dict(flattened({key: value for key, value in experiment.items() if key not in _ASIDE}))
+        for experiment in experiments
+    ]
+    keys = list(dict.fromkeys(key for one in flat for key in one))
+    differing = [key for key in keys if len({canonical(one.get(key, _ABSENT)) for one in flat}) > 1]
+    sections = {key.rpartition(".")[0] for key in differing if key.rpartition(".")[2] in ("protocol", "model")}
+    return [
+        key
+        for key in differing
+        if all(key in one for one in flat) or not any(key.startswith(f"{section}.") for section in sections)
+    ]

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from testbed.network.in_flight import STAGES
 from testbed.records import RunRecords
+from testbed.records.vocabulary import IN_FLIGHT_STAGES
 
 OUTCOMES = ("completed", "skipped", "aborted")
 FAILED = "skipped and aborted rounds"
@@ -105,9 +105,9 @@ def by_stage(run: RunRecords) -> pd.DataFrame:
 
 def _of_buffers(stages: pd.DataFrame) -> pd.DataFrame:
     """Stages of asynchronous rounds, with all that clients did on their own at the round's beginning, training last."""
-    on_their_own = stages["stage"].isin(STAGES)
+    on_their_own = stages["stage"].isin(IN_FLIGHT_STAGES)
     begins = stages["started_s"].where(on_their_own, stages["sent_s"])
-    order = (on_their_own & (stages["stage"] == STAGES[0])).to_numpy().argsort(kind="stable")
+    order = (on_their_own & (stages["stage"] == IN_FLIGHT_STAGES[0])).to_numpy().argsort(kind="stable")
     return stages.assign(sent_s=begins, place=np.arange(len(stages))).iloc[order]
 
 
@@ -148,13 +148,12 @@ def stage_order(orders: Sequence[Sequence[str]]) -> list[str]:
     return merged
 
 
-def by_outcome(run: RunRecords) -> pd.DataFrame:
-    """What rounds of each outcome took: index completed, skipped, aborted; columns rounds, seconds, bytes (server)."""
-    return outcomes_of(per_round(run))
-
-
 def outcomes_of(rounds: pd.DataFrame) -> pd.DataFrame:
-    """`by_outcome` of the frame that `per_round` has made."""
+    """What rounds of each outcome took: index completed, skipped, aborted; columns rounds, seconds, bytes (server).
+
+    Args:
+        rounds: the frame that `per_round` has made.
+    """
     grouped = rounds.groupby("outcome").agg(
         rounds=("round", "size"), seconds=("round_s", "sum"), bytes=("server_bytes", "sum")
     )

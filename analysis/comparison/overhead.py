@@ -12,8 +12,9 @@ server has to wait for, cancels out. That needs the same drop-outs in both runs,
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,9 @@ from analysis.comparison.measures import per_round
 from analysis.comparison.rows import Row, baseline_names, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S, summarise
 from analysis.statistics import Interval, mean_interval, ratio_interval
-from testbed.emulation.traces.schedule import FATES
 from testbed.records import RunRecords
 from testbed.records.reader import recorded_schedule, summed_up
+from testbed.records.vocabulary import FATES
 
 # Column of the table: key of `analysis.comparison.summary`.
 COSTS = {
@@ -61,6 +62,7 @@ def compare(
     *,
     group_by: Sequence[str] = (),
     privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
+    summaries: Mapping[Path, Mapping[str, Any]] | None = None,
 ) -> pd.DataFrame:
     """The overhead table: one row per protocol and setting, in the order of the runs.
 
@@ -91,20 +93,29 @@ def compare(
         baseline: see `analysis.comparison.rows.baselines_of`, which also says what it raises.
         group_by: keys that make the settings, see `analysis.comparison.rows.rows_of`.
         privacy_time_limit_s: for each run's T, see `analysis.comparison.summary.summarise`.
+        summaries: by directory, of the runs that are summarised already.
     """
     rows = rows_of(runs, group_by)
-    return compared(rows, baselines_of(rows, baseline), summaries_of(rows, privacy_time_limit_s))
+    return compared(rows, baselines_of(rows, baseline), summaries_of(rows, privacy_time_limit_s, summaries))
 
 
-Summaries = dict[int, list[dict[str, Any]]]
-"""By the `id` of a row, what `summarise` says of each of its runs."""
+Summaries = dict[int, list[Mapping[str, Any]]]
+"""By the `id` of a row, the summary of each of its runs."""
 
 
-def summaries_of(rows: Sequence[Row], privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S) -> Summaries:
-    """The summaries of all runs of some rows."""
-    # Of copies: what they read of the exchanges goes with them, so that a hundred runs need the memory of one.
+def summaries_of(
+    rows: Sequence[Row],
+    privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
+    known: Mapping[Path, Mapping[str, Any]] | None = None,
+) -> Summaries:
+    """Summarise all runs of some rows, except those whose summaries are known."""
+    known = known or {}
+    # The copies keep the exchanges that they read, and go: a hundred runs need the memory of one.
     return {
-        id(row): [summarise(copy(run), privacy_time_limit_s=privacy_time_limit_s) for run in row.runs] for row in rows
+        id(row): [
+            known.get(run.path) or summarise(copy(run), privacy_time_limit_s=privacy_time_limit_s) for run in row.runs
+        ]
+        for row in rows
     }
 
 
@@ -124,7 +135,7 @@ def compared(rows: Sequence[Row], baselines: Sequence[Row | None], summaries: Su
     return pd.DataFrame(records).astype(_TYPES)
 
 
-def _measured(row: Row, summaries: list[dict[str, Any]]) -> dict[str, Any]:
+def _measured(row: Row, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The row; what depends on the baseline is still to come."""
 
     def said(key: str) -> list[str]:
@@ -170,11 +181,11 @@ def _measured(row: Row, summaries: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _values(summaries: list[dict[str, Any]], key: str) -> list[float]:
+def _values(summaries: Sequence[Mapping[str, Any]], key: str) -> list[float]:
     return [summary[key] for summary in summaries if summary[key] is not None]
 
 
-def _privacy(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+def _privacy(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """T over the seeds: the smallest group found, the smallest bound, and whether they meet."""
     found = _values(summaries, _PRIVACY)
     bounds = _values(summaries, f"{_PRIVACY}_lower_bound")
@@ -271,7 +282,7 @@ def _seed_of(run: RunRecords) -> tuple[str, Any]:
     """The seed of the experiment, or the random one that stood in for it; else the run itself, as nobody knows it."""
     seed = run.experiment.get("seed")
     if seed is None:
-        seed = (run.experiment.get("provenance") or {}).get("simulation_seed")
+        seed = run.value("provenance.simulation_seed")
     return ("seed", seed) if seed is not None else ("path", run.path)
 
 

@@ -4,28 +4,16 @@ Text, Markdown and LaTeX are for people: scaled units, the per-update columns on
 JSON are for programs: every column of `analysis.comparison.overhead.compare`, in seconds and bytes.
 """
 
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from analysis.comparison import cells, latex_parts, target_table
-from analysis.comparison.cells import Columns, CostColumn, ShownColumn
+from analysis.comparison import cells, layout, target_table
+from analysis.comparison.cells import Column
 from analysis.comparison.columns import TARGET_COLUMNS, for_programs, of_interest, shown
 from analysis.comparison.notes import notes
-from analysis.tables import (
-    WIDTH,
-    Table,
-    csv,
-    latex_float,
-    longest_word,
-    markdown,
-    require_format,
-    to_json,
-)
-from analysis.tables import render as render_table
-from testbed.display import visible
+from analysis.tables import WIDTH, csv, latex_float, markdown, require_format, to_json
 
 __all__ = ["notes", "render"]
 
@@ -78,72 +66,28 @@ def render(
 
 
 def _text(frame: pd.DataFrame, findings: Findings) -> str:
-    first = _in_columns(cells.costs(frame, cells.COSTS))
-    counts = {**cells.pairs(frame), "Done/skip/abort": cells.round_counts(frame)}
-    results = _in_columns(cells.costs(frame, cells.result_costs(frame)))
-    quality = cells.quality(frame, aligned=True)
-    labels = list(map(visible, frame["label"]))
-    width = _label_width(labels, _width(first))
-    together = {**counts, **results, **cells.quality(frame, aligned=True, short=False)}
-    if _width(together) > WIDTH - width:
-        together = {**counts, **results, **quality}
-    seconds = [together] if _width(together) <= WIDTH - width else [counts | quality, results]
-    groups = [part for group in (first, *seconds) for part in _fitting(group, WIDTH - width)]
-    differences = list(_fitting(_in_columns(cells.differences(frame)), WIDTH - width))
-    titled = [*((columns, "") for columns in groups), *((columns, cells.DIFFERENCES) for columns in differences)]
-    tables = [_text_table(frame, labels, columns, width, title) for columns, title in titled]
-    return "\n".join([*(render_table(table, "text") for table in tables), *_wrapped(notes(frame, findings))]) + "\n"
-
-
-def _label_width(labels: Sequence[str], others: int) -> int:
-    """The width of the labels' column beside columns of a width: labels are wrapped, but not within a word."""
-    word = max(map(longest_word, labels), default=0)
-    return min(max(map(len, ["Protocol", *labels])), max(_SHORTEST_LABEL, word, WIDTH - others))
-
-
-def _in_columns(costs: Sequence[CostColumn]) -> Columns:
-    return {cost.heading: cost.in_columns() for cost in costs}
-
-
-def _widest(head: str, column: Sequence[str]) -> int:
-    return max(map(len, [head, *column]))
-
-
-def _width(columns: Columns) -> int:
-    """Of the columns, and the gap before each."""
-    return sum(_widest(head, column) + 2 for head, column in columns.items())
-
-
-def _fitting(columns: Columns, room: int) -> Iterator[Columns]:
-    """The columns in as many tables as they need."""
-    part: Columns = {}
-    for head, column in columns.items():
-        if part and _width(part | {head: column}) > room:
-            yield part
-            part = {}
-        part[head] = column
-    if part:
-        yield part
+    first = cells.costs(frame, cells.COSTS)
+    counts = [*cells.pairs(frame), Column.of("Done/skip/abort", cells.round_counts(frame))]
+    results = cells.costs(frame, cells.result_costs(frame))
+    label_width = layout.label_width(frame, layout.width_of(first), _SHORTEST_LABEL)
+    room = WIDTH - label_width
+    together = [*counts, *results, *cells.quality(frame, short=False)]
+    if layout.width_of(together) > room:
+        together = [*counts, *results, *cells.quality(frame)]
+    seconds = [together] if layout.width_of(together) <= room else [[*counts, *cells.quality(frame)], results]
+    titled = [(part, "") for group in (first, *seconds) for part in layout.fitting(group, room)]
+    titled += [(part, cells.DIFFERENCES) for part in layout.fitting(cells.differences(frame), room)]
+    tables = [layout.text_table(frame, part, label_width, title) for part, title in titled]
+    return "\n".join([*tables, *layout.wrapped(notes(frame, findings))]) + "\n"
 
 
 def _markdown(frame: pd.DataFrame, findings: Findings) -> str:
-    found = cells.costs(frame, [*cells.COSTS, *cells.result_costs(frame)])
-    columns = {cost.heading: cost.in_cells() for cost in found} | cells.pairs(frame)
-    columns |= {"Done/skipped/aborted": cells.round_counts(frame), **cells.quality(frame, short=False)}
-    tables = [_markdown_table(frame, columns)]
+    columns = cells.costs(frame, [*cells.COSTS, *cells.result_costs(frame)]) + cells.pairs(frame)
+    columns += [Column.of("Done/skipped/aborted", cells.round_counts(frame)), *cells.quality(frame, short=False)]
+    tables = [layout.markdown_table(frame, columns)]
     if differences := cells.differences(frame):
-        more = {cost.heading: cost.in_cells() for cost in differences}
-        tables.append(_markdown_table(frame, more, cells.DIFFERENCES))
+        tables.append(layout.markdown_table(frame, differences, cells.DIFFERENCES))
     return "\n".join([*tables, markdown(" ".join(notes(frame, findings)))]) + "\n"
-
-
-def _markdown_table(frame: pd.DataFrame, columns: Columns, title: str = "") -> str:
-    several = frame["setting"].ne("").any()
-    left: Columns = {"Setting": frame["setting"].tolist()} if several else {}
-    left["Protocol"] = frame["label"].tolist()
-    columns = left | columns
-    rows = list(zip(*columns.values(), strict=True))
-    return render_table(Table(list(columns), rows, left=range(len(left)), title=title), "markdown")
 
 
 def _baseline(frame: pd.DataFrame) -> Any:
@@ -159,13 +103,8 @@ def _json(frame: pd.DataFrame, targets: pd.DataFrame | None, findings: Findings)
 
 def _latex(frame: pd.DataFrame, findings: Findings) -> str:
     """The columns that vary or matter, two columns of a page wide."""
-    columns = [*_pairs(frame), *shown(frame, None, of_interest(frame, None))]
+    columns = [*cells.pairs(frame), *shown(frame, None, of_interest(frame, None))]
     return _latex_of(frame, columns, None, findings, narrow=False)
-
-
-def _pairs(frame: pd.DataFrame) -> list[ShownColumn]:
-    """The numbers of pairs, where rounds or seeds are paired."""
-    return [ShownColumn("", head, [(cell, "", "") for cell in column]) for head, column in cells.pairs(frame).items()]
 
 
 def _chosen(
@@ -178,7 +117,7 @@ def _chosen(
     narrow: bool,
 ) -> str:
     """The table with the columns that somebody chose, or those of a narrow table."""
-    pairs = _pairs(frame) if names is None else []
+    pairs = cells.pairs(frame) if names is None else []
     names = of_interest(frame, targets, narrow=narrow) if names is None else names
     if format in ("csv", "json"):
         found = for_programs(frame, targets, names)
@@ -192,23 +131,16 @@ def _chosen(
         return _latex_of(frame, columns, targets, findings, narrow=narrow)
     said = _notes_of(frame, columns, targets, findings)
     if format == "markdown":
-        return (
-            _markdown_table(frame, {one.heading: one.in_cells() for one in columns}) + f"\n{markdown(' '.join(said))}\n"
-        )
-    cells_of = {
-        one.heading: [cell.ljust(width) for cell in column] if one.is_text else column
-        for one in columns
-        for column, width in [(one.in_columns(), len(one.heading))]
-    }
-    labels = list(map(visible, frame["label"]))
-    width = _label_width(labels, min(_width(cells_of), WIDTH // 2))
-    tables = [_text_table(frame, labels, part, width) for part in _fitting(cells_of, WIDTH - width)]
-    return "\n".join([*(render_table(table, "text") for table in tables), *_wrapped(said)]) + "\n"
+        return layout.markdown_table(frame, columns) + f"\n{markdown(' '.join(said))}\n"
+    label_width = layout.label_width(frame, min(layout.width_of(columns), WIDTH // 2), _SHORTEST_LABEL)
+    parts = layout.fitting(columns, WIDTH - label_width)
+    tables = [layout.text_table(frame, part, label_width) for part in parts]
+    return "\n".join([*tables, *layout.wrapped(said)]) + "\n"
 
 
 def _notes_of(
     frame: pd.DataFrame,
-    columns: Sequence[ShownColumn],
+    columns: Sequence[Column],
     targets: pd.DataFrame | None,
     findings: Findings,
     *,
@@ -222,39 +154,22 @@ def _notes_of(
     return said
 
 
-def _text_table(frame: pd.DataFrame, labels: Sequence[str], columns: Columns, width: int, title: str = "") -> Table:
-    return Table(
-        heads=["Protocol", *columns],
-        rows=list(zip(labels, *columns.values(), strict=True)),
-        left=[0],
-        title=title,
-        sections=cells.settings(frame),
-        widths=[width, *(_widest(head, column) for head, column in columns.items())],
-    )
-
-
-def _wrapped(said: Sequence[str]) -> list[str]:
-    return [line for note in said for line in textwrap.wrap(visible(note), WIDTH, break_on_hyphens=False)]
-
-
 _CAPTION = "What a round costs and what the rounds gave"
 
 
 def _latex_of(
     frame: pd.DataFrame,
-    columns: Sequence[ShownColumn],
+    columns: Sequence[Column],
     targets: pd.DataFrame | None,
     findings: Findings,
     *,
     narrow: bool,
 ) -> str:
     """The columns in as many tables, one below the other, as the width needs."""
-    labels, sections = frame["label"].tolist(), cells.settings(frame)
-    tabulars = latex_parts.tabulars(labels, columns, sections, narrow=narrow)
+    tabulars = layout.tabulars(frame, columns, narrow=narrow)
     said = _notes_of(frame, columns, targets, findings, captioned=True)
     if differences := cells.differences(frame):
-        more = [ShownColumn("", cost.heading, cost.cells) for cost in differences]
-        tabulars += latex_parts.tabulars(labels, more, sections, cells.DIFFERENCES, narrow=narrow)
+        tabulars += layout.tabulars(frame, differences, cells.DIFFERENCES, narrow=narrow)
     return latex_float(_caption(frame), "tab:overhead", tabulars, said, narrow=narrow)
 
 

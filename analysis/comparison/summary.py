@@ -15,11 +15,9 @@ from analysis.multi_round.kept import weak_privacy_of
 from analysis.multi_round.participation import participation_matrix
 from analysis.statistics import mean_interval, per_update_interval
 from analysis.tables import plain, protocol_name
-from testbed.privacy.section import caveats
 from testbed.records import RunRecords
 from testbed.records.reader import counted, refusals_told, summed_up
-from testbed.training import DIVERGED
-from testbed.workload.specs import is_language
+from testbed.records.vocabulary import DIVERGED, is_language, privacy_caveats
 
 PRIVACY_TIME_LIMIT_S = 5.0
 
@@ -105,15 +103,15 @@ def summarise(run: RunRecords, *, privacy_time_limit_s: float = PRIVACY_TIME_LIM
         **_behind(run),
         "final_accuracy": measured.iloc[-1] if len(measured) else None,
         "best_accuracy": measured.max() if len(measured) else None,
-        **_perplexity(experiment, rounds["loss"].dropna()),
+        **_perplexity(run, rounds["loss"].dropna()),
         "final_attack_success": poisoned.iloc[-1] if len(poisoned) else None,
         **_client_accuracy(run.rounds),
-        "training": (experiment.get("workload") or {}).get("training", "real"),
+        "training": run.value("workload.training", "real"),
         **_multi_round(run, privacy_time_limit_s),
         **_spending(run),
         **_targets(run),
         "stopped": run.why_stopped or None,
-        "clock": (run.experiment.get("time") or {}).get("clock", "virtual"),
+        "clock": run.value("time.clock", "virtual"),
         "virtual_s": rounds["ended_s"].iloc[-1] if len(rounds) else 0.0,
         "wall_s": run.wall_s,
     }
@@ -152,16 +150,16 @@ def diverged(run: RunRecords) -> str:
     first, last, count = refusals["round"].min(), refusals["round"].max(), refusals["round"].nunique()
     among = "" if count == last - first + 1 else f"{count} of "
     rounds = f"round {first}" if first == last else f"{among}rounds {first} to {last}"
-    rate = (run.experiment.get("workload") or {}).get("learning_rate")
+    rate = run.value("workload.learning_rate")
     key = "" if rate is None else f" (workload.learning_rate is {rate:g})"
     return (
         f"{len(clients)} of {len(taking_part)} clients' update was not finite in {rounds}; lower the learning rate{key}"
     )
 
 
-def _perplexity(experiment: Mapping[str, Any], losses: pd.Series) -> dict[str, Any]:
+def _perplexity(run: RunRecords, losses: pd.Series) -> dict[str, Any]:
     """exp(mean loss of a word); None where nothing was measured or the task is not to predict words."""
-    predicts_words = is_language(str((experiment.get("workload") or {}).get("dataset")))
+    predicts_words = is_language(str(run.value("workload.dataset")))
     known = predicts_words and len(losses) > 0
     return {
         "final_perplexity": np.exp(losses.iloc[-1]) if known else None,
@@ -207,12 +205,12 @@ def _spending(run: RunRecords) -> dict[str, Any]:
         return {}
     last = rows.groupby("client").last()
     return {
-        "noise_multiplier": (run.experiment.get("provenance") or {}).get("noise_multiplier"),
+        "noise_multiplier": run.value("provenance.noise_multiplier"),
         "privacy_delta": rows["delta"].iloc[0],
         "privacy_clients": len(last),
         "epsilon_max": last["epsilon"].max(),
         "epsilon_median": last["epsilon"].median(),
         "planned_epsilon_max": last["planned_epsilon"].max(),
         "colluding_epsilon_max": last["colluding_epsilon"].max(),
-        "privacy_caveats": "; ".join(caveats(run.experiment)) or None,
+        "privacy_caveats": "; ".join(privacy_caveats(run.experiment)) or None,
     }

@@ -3,29 +3,14 @@
 A sign before a number says that it is a bound, so that a run that did not reach the target cannot look fast.
 """
 
-import textwrap
 from collections.abc import Collection
 
 import pandas as pd
 
-from analysis.comparison import latex_parts
-from analysis.comparison.cells import Rows, ShownColumn, has_ratios, settings
+from analysis.comparison import layout
+from analysis.comparison.cells import MISSING, Column, Rows, has_ratios
 from analysis.comparison.time_to_target import MEDIAN, NOT_REACHED, RESTRICTED
-from analysis.tables import (
-    WIDTH,
-    Table,
-    Unit,
-    bytes_unit,
-    csv,
-    latex_float,
-    longest_word,
-    markdown,
-    require_format,
-    seconds_unit,
-    to_json,
-)
-from analysis.tables import render as render_table
-from testbed.display import visible
+from analysis.tables import Unit, bytes_unit, csv, latex_float, markdown, require_format, seconds_unit, to_json
 from testbed.records.targets import Target
 
 HEADS = {
@@ -35,7 +20,6 @@ HEADS = {
     "client_bytes_to_target": "Client traffic",
 }
 _SHORTEST_LABEL = 12
-_MISSING = "–"
 _BOUNDS = {RESTRICTED: "≥", NOT_REACHED: ">"}
 _RATIO_BOUNDS = {"at least": "≥", "at most": "≤"}
 
@@ -58,12 +42,15 @@ def render(frame: pd.DataFrame, format: str = "text") -> str:
     said = notes(frame)
     if format == "latex":
         caption = f"Time to accuracy: {said[0][0].lower()}{said[0][1:]}"
-        tables = [table for part in frames for table in _tabulars(part)]
+        tables = [
+            table
+            for part in frames
+            for table in layout.tabulars(part, _columns(part, all_intervals=True), title(part.iloc[0]), narrow=False)
+        ]
         return latex_float(caption, "tab:time-to-target", tables, said[1:], narrow=False)
     parts = [_of_target(part, format) for part in frames]
     if format == "text":
-        lines = [line for note in said for line in textwrap.wrap(visible(note), WIDTH, break_on_hyphens=False)]
-        return "\n".join([*parts, *lines]) + "\n"
+        return "\n".join([*parts, *layout.wrapped(said)]) + "\n"
     return "\n".join(parts) + f"\n{markdown(' '.join(said))}\n"
 
 
@@ -89,54 +76,26 @@ def title(row: pd.Series) -> str:
 
 
 def _of_target(frame: pd.DataFrame, format: str) -> str:
-    is_text = format == "text"
-    shown = _columns(frame, all_intervals=not is_text)
-    columns = {one.heading: one.in_columns() if is_text else one.in_cells() for one in shown}
-    labels, widths = frame["label"].tolist(), None
-    if format == "text":
-        room = WIDTH - sum(max(map(len, [head, *cells])) + 2 for head, cells in columns.items())
-        labels = list(map(visible, labels))
-        longest = max(map(len, ["Protocol", *labels]))
-        widths = [min(longest, max(room, _SHORTEST_LABEL, *map(longest_word, labels)))]
-        widths += [max(map(len, [head, *cells])) for head, cells in columns.items()]
-    columns = {"Protocol": labels, **columns}
-    if frame["setting"].ne("").any() and format == "markdown":
-        columns = {"Setting": frame["setting"].tolist(), **columns}
-    table = Table(
-        list(columns),
-        list(zip(*columns.values(), strict=True)),
-        left=[0, 1] if "Setting" in columns else [0],
-        title=title(frame.iloc[0]),
-        widths=widths,
-        sections=_sections(frame),
-    )
-    return render_table(table, format)
+    columns = _columns(frame, all_intervals=format != "text")
+    if format == "markdown":
+        return layout.markdown_table(frame, columns, title(frame.iloc[0]))
+    width = layout.label_width(frame, layout.width_of(columns), _SHORTEST_LABEL)
+    return layout.text_table(frame, columns, width, title(frame.iloc[0]))
 
 
-def _tabulars(frame: pd.DataFrame) -> list[str]:
-    """The table of one target in LaTeX, in as many tables as the width of a page needs."""
-    columns = _columns(frame, all_intervals=True)
-    return latex_parts.tabulars(frame["label"].tolist(), columns, _sections(frame), title(frame.iloc[0]), narrow=False)
-
-
-def _columns(frame: pd.DataFrame, *, all_intervals: bool) -> list[ShownColumn]:
+def _columns(frame: pd.DataFrame, *, all_intervals: bool) -> list[Column]:
     """The columns of one target's table; `all_intervals`: also of the ratios of rounds and traffic."""
-    columns = [ShownColumn("reached", "Reached", [(cell, "", "") for cell in reached_of(frame)])]
+    columns = [Column.of("Reached", reached_of(frame))]
     for measure in HEADS:
         unit = unit_of(frame, measure)
         head = f"{HEADS[measure]} [{unit.symbol}]" if unit.symbol else HEADS[measure]
         # A terminal has room for the interval of one ratio.
         cells = cells_of(frame, measure, unit, ratio_intervals=all_intervals or measure == "time_to_target_s")
-        columns.append(ShownColumn(measure, head, cells))
+        columns.append(Column(head, cells))
     if (frame["estimator"] == RESTRICTED).any():
-        medians = [_MISSING if pd.isna(value) else f"{value:.0f}" for value in frame[MEDIAN]]
-        columns.append(ShownColumn(MEDIAN, "Median", [(cell, "", "") for cell in medians]))
+        medians = [MISSING if pd.isna(value) else f"{value:.0f}" for value in frame[MEDIAN]]
+        columns.append(Column.of("Median", medians))
     return columns
-
-
-def _sections(frame: pd.DataFrame) -> dict[int, str]:
-    """The settings by the row at which each begins; empty where there is a single one without a name."""
-    return settings(frame) if frame["setting"].ne("").any() else {}
 
 
 def reached_of(frame: pd.DataFrame) -> list[str]:

@@ -11,7 +11,7 @@ from analysis.comparison.rows import Row
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from testbed.records.targets import METRICS, Metric, Target, measured, not_measured
-from testbed.workload.specs import is_language
+from testbed.records.vocabulary import is_language
 
 __all__ = ["BEST", "METRICS", "Metric", "Target"]
 

@@ -7,11 +7,9 @@ What the other swept keys say (a scheme, a partition) makes a setting, and each 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
-import yaml
 
 from analysis.comparison.measures import per_round
 from analysis.comparison.targets import model_changed
@@ -19,10 +17,6 @@ from analysis.statistics import Interval, mean_interval
 from analysis.tables import Table, data, markdown, require_format
 from analysis.tables import render as render_table
 from testbed.errors import ExperimentError
-from testbed.experiment import Experiment
-from testbed.experiment.reading import set_key
-from testbed.experiment.schema import validated
-from testbed.files.atomic import atomic_write
 from testbed.records import RunRecords
 
 By = Literal["final", "best"]
@@ -133,18 +127,3 @@ def _cell(accuracy: Interval) -> str:
     if accuracy.half_width is None or math.isnan(accuracy.half_width):
         return f"{100 * accuracy.mean:.1f}%"
     return f"{100 * accuracy.mean:.1f}% ±{100 * accuracy.half_width:.1f}"
-
-
-# -- the experiment with the best values ------------------------------------------------------------------------------
-
-
-def write(experiment: Experiment, values: Mapping[str, Any], file: Path) -> None:
-    """Write the experiment as it was given, but for these values; raises `ExperimentError`."""
-    data = experiment.model_dump(mode="json", exclude_unset=True)
-    for key, value in values.items():
-        set_key(data, key, value, str(file))
-    validated(data, str(file))
-    chosen = ", ".join(f"{key}: {json.dumps(value)}" for key, value in values.items())
-    text = f"# Chosen by `testbed tune`: {chosen}\n{yaml.safe_dump(data, sort_keys=False, allow_unicode=True)}"
-    with atomic_write(file, lambda why: ExperimentError(f"--write {file}: cannot be written: {why}")) as written:
-        written.write(text.encode())

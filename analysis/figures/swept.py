@@ -2,7 +2,7 @@
 
 import math
 import numbers
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,7 +16,6 @@ from analysis.comparison.targets import Target
 from analysis.comparison.time_to_target import MEAN, MEASURES, NOT_REACHED, compare_targets
 from analysis.figures.curves import Panel, grid_of
 from analysis.figures.elements import Drawn, fitted, interval_note
-from analysis.figures.key_titles import key_title
 from analysis.figures.points import (
     MARKERS,
     Look,
@@ -33,6 +32,7 @@ from analysis.statistics import Interval, mean_interval
 from analysis.style import SERIES_COLOURS, protocol_colours, width
 from analysis.tables import Unit, bytes_unit, seconds_unit
 from testbed.errors import ExperimentError
+from testbed.flattening import flattened
 from testbed.records import RunRecords
 from testbed.spelling import did_you_mean
 
@@ -51,6 +51,14 @@ _TITLES = {
     "final_client_accuracy_std": "Client accuracy, std. dev.",
 }
 _MOST_NAMES = 40
+_UNITS = {
+    "_mbit_s": "Mbit/s",
+    "_ms": "ms",
+    "_s": "s",
+    "_bytes": "bytes",
+}
+_COMPLETE = ("participants", "population", "rounds", "epochs", "bits", "seed")
+"""Last parts of a key that say enough by themselves, as do those of several words."""
 
 
 def swept(
@@ -105,20 +113,20 @@ def swept(
 # -- which points there are -------------------------------------------------------------------------------------------
 
 
-def _leaves(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Dotted keys of everything that is no mapping."""
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}"
+def _leaves(run: RunRecords) -> list[str]:
+    return [key for key, _ in flattened(run.experiment, keep_empty=True)]
 
 
 def _differing(rows: Sequence[Row]) -> list[str]:
     """Keys in which the rows differ: those that were swept first, then names of protocols and models."""
     firsts = [row.runs[0] for row in rows]
     keys = [key for run in firsts for key in sweep_of(run)]
-    leaves = [leaf for run in firsts for leaf in _leaves(run.experiment) if leaf.partition(".")[0] not in _ASIDE]
+    leaves = [
+        leaf
+        for run in firsts
+        for leaf, _ in flattened(run.experiment, keep_empty=True)
+        if leaf.partition(".")[0] not in _ASIDE
+    ]
     keys += sorted(dict.fromkeys(leaves), key=lambda leaf: leaf.rpartition(".")[2] not in ("protocol", "model"))
     return [key for key in dict.fromkeys(keys) if key != "seed" and len({_value(run, key) for run in firsts}) > 1]
 
@@ -134,7 +142,7 @@ def _check_x(rows: Sequence[Row], x: str) -> None:
     if x == "seed" or x.partition(".")[0] in _ASIDE:
         raise ExperimentError(f"--x {x}: makes no points: runs that differ in nothing else are repetitions; {there}")
     if not any(has_key(run, x) for run in runs):
-        known = dict.fromkeys([*differing, *(leaf for run in runs for leaf in _leaves(run.experiment))])
+        known = dict.fromkeys([*differing, *(leaf for run in runs for leaf in _leaves(run))])
         hint = did_you_mean(x, known, quoted=False)
         raise ExperimentError(f"--x {x}: no run here has this key; {hint}{there}")
     if len({_value(run, x) for run in runs}) == 1:
@@ -270,6 +278,22 @@ def _check_log(log: str, x: str, values: Sequence[float] | None, measured: Mappi
 
 
 # -- the picture ------------------------------------------------------------------------------------------------------
+
+
+def key_title(key: str) -> str:
+    """What a key is called beside an axis: ``links.up_mbit_s`` is ``Links up [Mbit/s]``.
+
+    Args:
+        key: dotted.
+    """
+    unit = next((suffix for suffix in _UNITS if key.endswith(suffix)), "")
+    parts = key.removesuffix(unit).split(".") if unit else key.split(".")
+    last = parts[-1].replace("_", " ")
+    above = parts[-2].replace("_", " ") if len(parts) > 1 else ""
+    says_enough = not above or last in _COMPLETE or " " in last
+    title = last if says_enough else f"{above} {last}"
+    title = title[:1].upper() + title[1:]
+    return f"{title} [{_UNITS[unit]}]" if unit else title
 
 
 def _figure(

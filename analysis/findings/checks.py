@@ -5,32 +5,21 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.comparison.rows import baselines_of, rows_of
-from analysis.findings import (
-    availability,
-    deadlines,
-    ended_early,
-    features,
-    intervals,
-    learning,
-    privacy,
-    steps,
-    transport,
-)
-from analysis.findings.compared import Check, ComparedRows
-from analysis.findings.finding import Finding
+from analysis.findings import ends, federation, intervals, learning, privacy
+from analysis.findings.compared import Check, ComparedRows, Finding
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
 CHECKS: tuple[Check, ...] = (
     learning.not_finite,
-    ended_early.ended_early,
+    ends.ended_early,
     learning.does_not_learn,
     privacy.more_than_planned,
-    deadlines.waited_for_deadlines,
-    transport.transport_differs,
-    features.unscaled,
-    steps.single_step,
-    availability.never_available,
+    ends.waited_for_deadlines,
+    federation.transport_differs,
+    federation.unscaled,
+    federation.single_step,
+    federation.never_available,
     intervals.cannot_be_ranked,
     privacy.less_than_planned,
 )

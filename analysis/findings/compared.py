@@ -1,15 +1,35 @@
-"""The rows that findings are looked for in, and what their checks share."""
+"""Findings, the rows in which they are looked for, and what the checks share."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pandas as pd
 
 from analysis.comparison.rows import Row
-from analysis.findings.finding import Finding
 from testbed.records import RunRecords
-from testbed.training import DIVERGED
+from testbed.records.vocabulary import DIVERGED
+
+MOST = 5
+"""Findings that are shown at most."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A reason not to take a row of a table at face value.
+
+    Attributes:
+        code: identifies the kind of finding, e.g. ``waited-for-deadline``; never changes its meaning.
+        text: one sentence with the numbers and their units, without the rows and the keys.
+        rows: labels of the rows that it holds for, in the order of the table; empty: of all rows.
+        keys: dotted keys of the experiment to change, the most useful first, e.g. ``time.deadline_s``.
+    """
+
+    code: str
+    text: str
+    rows: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
 
 Measured = TypeVar("Measured")
 
@@ -46,16 +66,6 @@ class ComparedRows:
 
 Check = Callable[[ComparedRows], list[Finding]]
 """Looks for one kind of finding, and merges it over the rows that it holds for."""
-
-
-def value_of(run: RunRecords, key: str, default: Any = None) -> Any:
-    """The value of a dotted key of a run's experiment; `default` where the key, or its section, is not there."""
-    found: Any = run.experiment
-    for part in key.split("."):
-        if not isinstance(found, Mapping) or part not in found:
-            return default
-        found = found[part]
-    return default if found is None else found
 
 
 def diverged_rounds(run: RunRecords) -> list[int]:

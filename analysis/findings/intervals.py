@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.rows import Row
-from analysis.findings.compared import ComparedRows, counted, span
-from analysis.findings.finding import Finding
+from analysis.findings.compared import ComparedRows, Finding, counted, span
 from analysis.statistics import mean_interval
 from testbed.records import RunRecords
 

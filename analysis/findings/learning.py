@@ -6,8 +6,7 @@ import numpy as np
 
 from analysis.comparison.rows import Row
 from analysis.comparison.targets import model_changed
-from analysis.findings.compared import ComparedRows, counted, diverged_events, span, value_of
-from analysis.findings.finding import Finding
+from analysis.findings.compared import ComparedRows, Finding, counted, diverged_events, span
 from testbed.records import RunRecords
 
 LEAST_REFUSED = 0.1
@@ -46,7 +45,7 @@ def not_finite(compared: ComparedRows) -> list[Finding]:
             clients += len(parties | {f"client:{client}" for client in run.participation["client"]})
             refusing += len(parties)
             numbers += events["round"].tolist()
-            if (rate := value_of(run, "workload.learning_rate")) is not None:
+            if (rate := run.value("workload.learning_rate")) is not None:
                 rates.append(float(rate))
     if not rows:
         return []
@@ -211,7 +210,7 @@ def _at_chance(compared: ComparedRows, found: list[tuple[Row, list[_Course]]]) -
     if losses:
         text += f"; loss {np.mean([one.loss[0] for one in losses]):.3g}, then {losses_end(losses):.3g}"
     rows = [row for row, _ in found]
-    noisy = any(value_of(run, "aggregation.noise") for row in rows for run in row.runs)
+    noisy = any(run.value("aggregation.noise") for row in rows for run in row.runs)
     keys = ("aggregation.noise", *_KEYS[:2]) if noisy else _KEYS
     return [Finding("does-not-learn", text, compared.labels(rows), keys)]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.comparison.rows import Row
-from analysis.findings.compared import ComparedRows, counted, diverged_rounds, failed_rounds, seconds, value_of
+from analysis.findings.compared import ComparedRows, counted, diverged_rounds, failed_rounds, seconds
 from testbed.records import RunRecords
 
 _COLUMNS = ["stage", "sent_s", "received_s", "outcome"]
@@ -79,11 +79,11 @@ def lost_answers(run: RunRecords) -> LostAnswers:
     lost = Counter[str]()
     rounds = run.rounds[~run.rounds["round"].isin(diverged_rounds(run))]
     found = Waits(rounds=len(rounds), total_s=float((rounds["ended_s"] - rounds["started_s"]).sum()))
-    may_wait = value_of(run, "asynchronous") is None and len(rounds) > 0
+    may_wait = run.value("asynchronous") is None and len(rounds) > 0
     if not may_wait and not len(failed):
         return LostAnswers(found, lost)
-    deadline_s = float(value_of(run, "time.deadline_s", _DEFAULT_DEADLINE_S))
-    of_stages = value_of(run, "time.stage_deadlines", {})
+    deadline_s = float(run.value("time.deadline_s", _DEFAULT_DEADLINE_S))
+    of_stages = run.value("time.stage_deadlines", {})
     ended_s = rounds.set_index("round")["ended_s"]
     for rows in run.exchanges_in_stretches(_COLUMNS, keep=False):
         outcome = rows["outcome"].astype(str)

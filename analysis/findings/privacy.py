@@ -1,8 +1,7 @@
 """Privacy that was planned and privacy that was spent."""
 
 from analysis.comparison.rows import Row
-from analysis.findings.compared import ComparedRows, span, value_of
-from analysis.findings.finding import Finding
+from analysis.findings.compared import ComparedRows, Finding, span
 from testbed.records import RunRecords
 
 SPENT_BELOW = 0.75
@@ -44,15 +43,15 @@ def less_than_planned(compared: ComparedRows) -> list[Finding]:
     """Rows with noise for an epsilon of which no client has spent three quarters, once all rounds are over."""
     rows, spent, planned, multipliers = list[Row](), list[float](), list[float](), list[float]()
     for row in compared.rows:
-        target = value_of(row.runs[0], "aggregation.noise.epsilon")
-        finished = all(len(run.rounds) >= int(value_of(run, "rounds", 0)) for run in row.runs)
+        target = row.runs[0].value("aggregation.noise.epsilon")
+        finished = all(len(run.rounds) >= int(run.value("rounds", 0)) for run in row.runs)
         largest = [pair[0] for run in row.runs if (pair := _largest(run)) is not None]
         if target is None or not finished or not largest or max(largest) >= SPENT_BELOW * float(target):
             continue
         rows.append(row)
         spent += largest
         planned.append(float(target))
-        if (multiplier := value_of(row.runs[0], "provenance.noise_multiplier")) is not None:
+        if (multiplier := row.runs[0].value("provenance.noise_multiplier")) is not None:
             multipliers.append(float(multiplier))
     if not rows:
         return []

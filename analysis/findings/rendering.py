@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparison import report
-from analysis.findings.finding import MOST, Finding
+from analysis.findings.compared import MOST, Finding
 from analysis.tables import WIDTH, markdown
 from testbed.display import visible
 

@@ -19,8 +19,9 @@ from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
 from testbed.plugins.classes import NotImportedError
 from testbed.privacy.noise_plan import NoisePlan
-from testbed.privacy.section import PrivacySection, caveats
+from testbed.privacy.section import PrivacySection
 from testbed.records import RunRecords
+from testbed.records.vocabulary import privacy_caveats
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Planned:
             "planned_rounds": experiment.rounds,
             "dishonest": len(self.plan.dishonest),
             "least_noise": self.noise.min_share,
-            "caveats": caveats(experiment.plain()),
+            "caveats": privacy_caveats(experiment.plain()),
         }
 
     def noise_line(self) -> str:
@@ -175,7 +176,7 @@ def _experiment(run: RunRecords) -> Experiment:
 
 
 def _seed(run: RunRecords) -> int:
-    return int((run.experiment.get("provenance") or {}).get("simulation_seed") or 0)
+    return int(run.value("provenance.simulation_seed") or 0)
 
 
 def of_run(run: RunRecords, spent: Spending) -> Planned | None:
@@ -213,7 +214,9 @@ def render(
         cells = [_row(spent, plan) for spent, plan in runs]
         cells += [(label, "no noise", *["–"] * (len(_HEADERS) - 2)) for label in without_noise]
         said = "".join(
-            f"\n{markdown(spent.label)}: {line}.\n" for spent, _ in runs for line in caveats(spent.run.experiment)
+            f"\n{markdown(spent.label)}: {line}.\n"
+            for spent, _ in runs
+            for line in privacy_caveats(spent.run.experiment)
         )
         return render_table(Table(_HEADERS, cells), format) + "".join(said)
     texts = [_text(spent, plan, every) for spent, plan in runs]
@@ -260,7 +263,7 @@ def _text(spent: Spending, plan: Planned | None, every: int | None) -> str:
         f"  {spent.rounds} of {rounds} rounds, {len(spent.clients)} of {population} clients charged\n"
     )
     text += _recorded_noise(spent.run.experiment) if plan is None else plan.noise_line()
-    text += "".join(f"  {line}\n" for line in caveats(spent.run.experiment))
+    text += "".join(f"  {line}\n" for line in privacy_caveats(spent.run.experiment))
     if spent.budget is not None:
         is_spent = spent.stopped.startswith("privacy budget")  # and no target has ended the run
         text += f"  budget {spent.budget:g}{', not spent' if not is_spent else ': ' + visible(spent.stopped)}\n"

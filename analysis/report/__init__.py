@@ -1,7 +1,7 @@
 """One page that says what runs have measured: a file that opens in a browser, without a network.
 
 `document` says what is on it, `render` makes the file: `page/` holds its template, style and scripts, and Plotly draws
-the curves. `analysis.report.server` shows the same page while runs go on.
+the curves. `analysis.live` shows the same page while runs go on.
 """
 
 from collections.abc import Sequence

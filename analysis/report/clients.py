@@ -4,9 +4,8 @@ from collections.abc import Collection, Sequence
 
 import pandas as pd
 
-from analysis.report.settings import value_text
+from analysis.report.settings import value_text, written_in
 from analysis.report.sheets import Cell, Sheet, number, words
-from testbed.experiment.written import written_in
 from testbed.flattening import flattened
 from testbed.records import RunRecords
 

@@ -12,7 +12,7 @@ from analysis.privacy.spent import spending
 from analysis.statistics import mean_interval
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
-from testbed.workload.specs import is_language
+from testbed.records.vocabulary import is_language
 
 POINTS = 400
 """Of a curve, at most: more are left out evenly."""
@@ -29,7 +29,7 @@ def over_rounds(run: RunRecords) -> pd.DataFrame:
     frame = per_round(run)
     frame = frame.assign(time_s=frame["ended_s"], round_bytes=frame["server_bytes"])
     frame["server_bytes"] = frame["round_bytes"].cumsum()
-    if is_language(str((run.experiment.get("workload") or {}).get("dataset"))):
+    if is_language(str(run.value("workload.dataset"))):
         frame["perplexity"] = np.exp(frame["loss"])
     return frame[["round", *_X, *[name for name in (*_MEASURES, "perplexity") if name in frame]]]
 

@@ -36,9 +36,9 @@ from analysis.report.settings import settings
 from analysis.report.sheets import Sheet
 from analysis.style import SERIES_COLOURS, protocol_colours, stage_colours
 from testbed.display import visible, visible_lines
-from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
 from testbed.records.targets import Target
+from testbed.records.vocabulary import OUTCOMES
 from testbed.version import VERSION
 
 DASHES = 3
@@ -288,7 +288,7 @@ def _runs(parts: Sequence[RunPart]) -> list[dict[str, Any]]:
             "rounds": len(part.run.rounds),
             "planned": int(part.run.experiment.get("rounds", 0)),
             "state": sheets.state(part.run),
-            "deadline_s": (part.run.experiment.get("time") or {}).get("deadline_s"),
+            "deadline_s": part.run.value("time.deadline_s"),
         }
         for part in parts
     ]

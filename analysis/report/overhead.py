@@ -6,17 +6,11 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparison import notes
-from analysis.comparison.cells import unfinished
+from analysis.comparison.cells import COSTS, ROUNDS, has_failures, unfinished
 from analysis.comparison.columns import of_interest
 from analysis.report.sheets import MISSING, Cell, Sheet, number, words
 from analysis.tables import bytes_unit, seconds_unit
 
-_COSTS = {
-    "round_s": "Round time",
-    "client_s": "Client time",
-    "server_bytes": "Server traffic",
-    "client_bytes": "Client traffic",
-}
 _PER_UPDATE = {"round_s_per_update": "Time per update", "server_bytes_per_update": "Traffic per update"}
 _TRANSPORT = {"transport_bytes": "Transport overhead"}
 _PERCENT = {"final_accuracy": "Accuracy", "final_attack_success": "Attack success"}
@@ -43,9 +37,8 @@ def overhead(frame: pd.DataFrame, findings: Sequence[Mapping[str, Any]] = ()) ->
     texts = len(columns)
     if (frame["seeds"] > 1).any():
         columns["seeds"] = "Seeds", [number(int(seeds)) for seeds in frame["seeds"]]
-    failed = bool((frame[["rounds_skipped", "rounds_aborted"]] > 0).any(axis=None))
     transport = _TRANSPORT if (frame["transport_bytes"] > 0).any() else {}
-    for name, head in (_COSTS | (_PER_UPDATE if failed else {}) | transport).items():
+    for name, head in (COSTS | (_PER_UPDATE if has_failures(frame) else {}) | transport).items():
         columns |= _cost(frame, name, head)
     columns["rounds_completed"] = "Completed", _completed(frame)
     for name in ("skipped", "aborted"):
@@ -104,7 +97,7 @@ def _cost(frame: pd.DataFrame, name: str, head: str) -> Columns:
 
 def _completed(frame: pd.DataFrame) -> list[Cell]:
     """Completed rounds, of how many in all: of those that were planned while a run is not finished."""
-    ended = frame[["rounds_completed", "rounds_skipped", "rounds_aborted"]].sum(axis=1)
+    ended = frame[ROUNDS].sum(axis=1)
     every = ended.where(~unfinished(frame), frame["rounds_planned"])
     return [(f"{done} of {count}", int(done)) for done, count in zip(frame["rounds_completed"], every, strict=True)]
 

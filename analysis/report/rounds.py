@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from testbed.display import visible_lines
-from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
+from testbed.records.vocabulary import OUTCOMES
 
 ROWS = 1_500_000
 """Exchanges in all runs of a page: about 10 MB."""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from analysis.report.sheets import Cell, Sheet, words
-from testbed.experiment.written import written_in
+from testbed.experiment.written import written_in as written_in
 from testbed.flattening import flattened
 from testbed.records import RunRecords
 
@@ -40,7 +40,7 @@ def settings(runs: Sequence[RunRecords]) -> tuple[Sheet, Sheet]:
     differing = [key for key in keys if len(set(values[key])) > 1]
     versions = {_version(run) for run in runs}
     listed = [key for key in differing if _is_listed(key, flat, written, len(versions) > 1)]
-    swept = {key for run in runs for key in ((run.experiment.get("provenance") or {}).get("sweep") or {})}
+    swept = {key for run in runs for key in run.value("provenance.sweep", {})}
     listed.sort(key=lambda key: not _is_among(key, swept))
     rows = [[words(run.label), *(_cell(one, key) for key in listed)] for run, one in zip(runs, flat, strict=True)]
     more = tuple(range(1 + MAIN_COLUMNS, 1 + len(listed)))
@@ -53,7 +53,7 @@ def _settings_of(run: RunRecords) -> dict[str, Any]:
     """The experiment by dotted keys, with the noise multiplier that was found for an epsilon."""
     plain = {key: part for key, part in run.experiment.items() if key not in _ASIDE}
     found = dict(flattened(plain, keep_empty=True))
-    multiplier = (run.experiment.get("provenance") or {}).get("noise_multiplier")
+    multiplier = run.value("provenance.noise_multiplier")
     return found if multiplier is None else found | {"noise multiplier": multiplier}
 
 

@@ -1,6 +1,5 @@
 """Rounds of a run as a trace that Perfetto and chrome://tracing show: `placed` in time, `events`, and the file."""
 
-from analysis.timeline.rounds import numbered
-from analysis.timeline.trace import Written, write
+from analysis.timeline.trace import Written, numbered, write
 
 __all__ = ["Written", "numbered", "write"]

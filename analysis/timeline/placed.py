@@ -22,9 +22,8 @@ import numpy as np
 import pandas as pd
 
 from testbed.arrays import Floats, Ids
-from testbed.emulation.links import BYTES_PER_MBIT
-from testbed.network.in_flight import STAGES
 from testbed.records import RunRecords
+from testbed.records.vocabulary import BYTES_PER_MBIT, IN_FLIGHT_STAGES
 
 _LONGEST_S = 1e9  # longer does not fit into nanoseconds
 PARTS = ("question", "compute", "key directory", "answer")
@@ -58,7 +57,7 @@ def placed(run: RunRecords, numbers: Iterable[int]) -> Placed:
     exchanges = pd.concat([rows for rows in chunks if len(rows)] or chunks[:1], ignore_index=True)
     exchanges["begin"] = _ns(exchanges["sent_s"])
     exchanges["complete"] = exchanges["received_s"].notna()
-    on_their_own = exchanges["stage"].isin(STAGES) & (run.experiment.get("asynchronous") is not None)
+    on_their_own = exchanges["stage"].isin(IN_FLIGHT_STAGES) & (run.experiment.get("asynchronous") is not None)
     stages = _stages(rounds, exchanges, on_their_own)
     end = np.where(exchanges["complete"], _ns(exchanges["received_s"].fillna(0.0)), 0)
     stage_end = stages["end"].to_numpy()[exchanges["of_stage"]]
@@ -84,7 +83,7 @@ def _stages(rounds: pd.DataFrame, exchanges: pd.DataFrame, on_their_own: "pd.Ser
     """
     key = exchanges[["round", "sent_s"]].assign(stage=exchanges["stage"].astype(str))
     key["sent_s"] = key["sent_s"].mask(on_their_own, -1.0)
-    key["stage"] = key["stage"].mask(on_their_own, STAGES[0])
+    key["stage"] = key["stage"].mask(on_their_own, IN_FLIGHT_STAGES[0])
     new = (key != key.shift()).any(axis=1).to_numpy()
     exchanges["of_stage"] = np.cumsum(new) - 1
     stages = exchanges.loc[new, ["round", "begin"]].assign(stage=key.loc[new, "stage"])

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,11 +13,11 @@ import numpy as np
 
 from analysis.timeline import events as told
 from analysis.timeline.placed import placed
-from analysis.timeline.rounds import chosen
-from testbed.errors import RunError
+from testbed.errors import ExperimentError, RunError
 from testbed.files.atomic import atomic_write
 from testbed.records import RunRecords
 
+_RANGE = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
 DERIVED = {
     "begin, end": "estimated: of an exchange, what is left beside the computing is shared by question, look-up at the "
     "key directory and answer as the time that each would take alone on the client's own link; without an answer they "
@@ -59,7 +60,7 @@ def write(run: RunRecords, rounds: str | Sequence[int] | None, out: Path) -> Wri
         ExperimentError: the run has no such round.
         RunError: the records are damaged, or the file cannot be written.
     """
-    numbers = chosen(rounds, [str(outcome) for outcome in run.rounds["outcome"]], str(run.path))
+    numbers = _chosen(rounds, [str(outcome) for outcome in run.rounds["outcome"]], str(run.path))
     count = 0
     with ExitStack() as stack:
         file: Any = stack.enter_context(atomic_write(out, lambda why: RunError(f"{out}: cannot be written: {why}")))
@@ -77,14 +78,13 @@ def write(run: RunRecords, rounds: str | Sequence[int] | None, out: Path) -> Wri
 
 def _about(run: RunRecords, numbers: Sequence[int]) -> dict[str, Any]:
     experiment = run.experiment
-    provenance = experiment.get("provenance") or {}
     return {
         "run": run.label,
         "experiment": experiment.get("name"),
         "seed": experiment.get("seed"),
         "rounds": list(numbers),
-        "clock": (experiment.get("time") or {}).get("clock", "virtual"),
-        "versions": provenance.get("versions") or {},
+        "clock": run.value("time.clock", "virtual"),
+        "versions": run.value("provenance.versions", {}),
         "derived": DERIVED,
     }
 
@@ -103,3 +103,41 @@ def _events(run: RunRecords, numbers: Sequence[int]) -> Iterator[list[str]]:
     for lines in told.losses(there, happened):
         yield lines.to_pylist()
     yield told.other_events(there, happened)
+
+
+def numbered(text: str) -> list[tuple[int, int]]:
+    """The ranges that `text` names, first and last round of each; raises `ExperimentError` when it names none."""
+    found = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None or int(match[1]) > int(match[2] or match[1]):
+            raise ExperimentError(f"--rounds {text!r}: give rounds as 3, 3-5 or 3,7-9")
+        found.append((int(match[1]), int(match[2] or match[1])))
+    return found
+
+
+def _chosen(wanted: str | Sequence[int] | None, outcomes: Sequence[str], where: str) -> list[int]:
+    """The numbers of the wanted rounds, in order.
+
+    Args:
+        wanted: as `numbered` takes it, or the numbers; None: the last completed round, or the last if none is.
+        outcomes: of the run's rounds, from round 1 on.
+        where: the run, for errors.
+
+    Raises:
+        ExperimentError: the run has no rounds, or lacks one of these.
+    """
+    last = len(outcomes)
+    if not last:
+        raise ExperimentError(f"{where}: no round has ended yet")
+    if wanted is None:
+        completed = [number for number, outcome in enumerate(outcomes, 1) if outcome == "completed"]
+        return [completed[-1] if completed else last]
+    ranges = numbered(wanted) if isinstance(wanted, str) else [(number, number) for number in wanted]
+    if not ranges:
+        raise ExperimentError(f"{where}: no rounds are named")
+    for lowest, highest in ranges:
+        if lowest < 1 or highest > last:
+            missing = lowest if not 1 <= lowest <= last else highest
+            raise ExperimentError(f"{where}: there is no round {missing}; it has rounds 1 to {last}")
+    return sorted({number for lowest, highest in ranges for number in range(lowest, highest + 1)})

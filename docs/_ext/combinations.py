@@ -5,7 +5,7 @@ from testbed.experiment.compatibility import EXCLUSIONS, Choice, Exclusion
 _HEAD = """# Options that exclude each other
 
 An experiment with both options of a row is refused in one line that names both keys, before anything runs. Options of
-one section that exclude each other are described with that section's [keys](configuration/index.md).
+an aggregation protocol that exclude each other are described with its [keys](configuration/index.md).
 
 | option | excludes | because |
 |---|---|---|

@@ -52,14 +52,15 @@ from testbed.aggregation.flamingo.set_up_messages import KeptService, StateOf
 from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.crypto import edwards25519, feldman, prf, threshold_elgamal
 from testbed.errors import RoundAborted
-from testbed.messages import ClientId, Key32, Message, RoundNumber, decode, encode, signed_content
+from testbed.memory import MessageName
+from testbed.messages import ClientId, Key32, Message, RoundNumber, signed_content
 from testbed.network import Replies
 from testbed.network.contract import ids
 from testbed.network.masked_vectors import Masks
 from testbed.parties.client import Role, Row, StageTable, handles
 
 _ALWAYS = {"idle", "ready", "labelled", "opened"}
-_EARLIER = "adversary/flamingo service"
+_EARLIER = MessageName("adversary/flamingo service", KeptService)
 
 
 class SignService(Message, frozen=True):
@@ -116,7 +117,7 @@ class AgainstOneVictim(AggregationMisbehaviour, Flamingo):
     applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
     update_recovered = VICTIM_RECONSTRUCTED
-    accomplice_roles = (FlamingoAccomplice,)
+    accomplice_roles: ClassVar[tuple[type[Role], ...]] = (FlamingoAccomplice,)
 
     def accomplices(self, state: FlamingoRound) -> list[int]:
         """The accomplices on the committee."""
@@ -326,12 +327,13 @@ class ReplayStates(AggregationMisbehaviour, Flamingo):
         """See `Flamingo.begin`; what was kept of the first service that ended is kept for good."""
         before = kept_service(round_)
         state = await super().begin(round_)
-        if before is not None and before.certificate != state.kept.certificate and _EARLIER not in round_.memory:
-            round_.memory[_EARLIER] = np.frombuffer(encode(before), np.uint8)
-        stored = round_.memory.get(_EARLIER)
+        stored = _EARLIER.load(round_.memory)
+        if before is not None and before.certificate != state.kept.certificate and stored is None:
+            _EARLIER.store(round_.memory, before)
+            stored = before
         if not self.attacking or stored is None:
             return state
-        earlier = {row.member: row for row in decode(KeptService, stored.tobytes()).states}
+        earlier = {row.member: row for row in stored.states}
         states = [earlier.get(row.member, row) for row in state.kept.states]
         again = [row.member for row in states if row.member in earlier]
         self.record_attack(ReplayStates, f"{len(again)} of {len(states)} members are handed back an old share")

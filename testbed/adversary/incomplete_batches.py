@@ -1,7 +1,7 @@
 """A malicious server that sums a batch without one of its members, under the aggregations that are no SecAgg.
 
 In the next round with the whole batch, the difference of the two sums would be that member's update: multi-round
-privacy would end (`testbed.aggregation.kit.batch_policy`). A client that holds shares of the others' masks sees the
+privacy would end (`testbed.aggregation.batch_policy`). A client that holds shares of the others' masks sees the
 survivors, and refuses: `secagg.partial-batch`. With ``batches: ignored`` nobody does.
 """
 

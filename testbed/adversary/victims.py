@@ -10,7 +10,7 @@ from pydantic import Field
 
 from testbed.adversary.misbehaviour import MisbehaviourOptions, ServerMisbehaviour
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.arrays import Ids
 from testbed.errors import RoundAborted
 from testbed.training import TrainingRound

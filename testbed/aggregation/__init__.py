@@ -1,4 +1,5 @@
-"""How updates become one: one module per published protocol, named as the field names it.
+"""Aggregation protocols: one module per published protocol, named as the field names it.
 
-`contract` holds what a protocol is given and what it returns; `ring_elements` how updates become such.
+`contract` holds the input and the result of a protocol. Beside it: `batch_policy` (the clients that may be summed
+together) and `quantisation` (the mapping from updates to elements that are summed). `kit` has what protocols share.
 """

@@ -10,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
+from testbed.aggregation.batch_policy import BatchPolicy, CompleteBatches
+from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.server_optimizers import ServerOptimizerSection
 from testbed.arrays import Ids
 from testbed.batches import Batches
+from testbed.memory import Memory
 from testbed.messages import Message, Vector
 from testbed.network import Network
 from testbed.parties.client import RoleSpec
@@ -31,7 +34,9 @@ class AggregationParameters(BaseModel):
     stages: ClassVar[tuple[str, ...]] = ()
     """Of a round of the built-in protocol, in order; empty: a user-defined class says them."""
     further_stages: ClassVar[tuple[str, ...]] = ()
-    """Those that other settings bring, or that only some rounds have."""
+    """Stages outside `stages` that some settings bring (see `stages_of_round`) or that some rounds alone have."""
+    occasional_stages: ClassVar[tuple[str, ...]] = ()
+    """The stages, of `stages` and `further_stages`, that a round may lack or have with the same settings."""
     keeps_masks: ClassVar[bool] = False
     """Whether clients mask with `testbed.network.masked_vectors`, and `masks` says how that is emulated."""
     asynchronous_buffer: ClassVar[Literal["server", "clients"] | None] = None
@@ -76,7 +81,7 @@ class AggregationParameters(BaseModel):
 
     def named_classes(self) -> list[tuple[str, str]]:
         """List the keys of this section that may name a class, with their values."""
-        return [("server_optimizer.name", getattr(self.server_optimizer, "name", ""))]
+        return [("server_optimizer.name", "" if self.server_optimizer is None else self.server_optimizer.name)]
 
     @property
     def draws_by_samples(self) -> bool:
@@ -88,6 +93,16 @@ class AggregationParameters(BaseModel):
         if self.batches == "ignored" or batches is None or batches.sizes.max(initial=1) == 1:
             return None
         return batches
+
+    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
+        """Return which clients may be summed together: by default whole batches, where `batches` says so."""
+        whole = self.atomic_batches(batches)
+        return BatchPolicy() if whole is None else CompleteBatches(whole)
+
+    @property
+    def quantisation(self) -> Quantisation | None:
+        """The mapping from updates to the elements that are summed; None: updates are not quantised."""
+        return None
 
     def fewest_survivors(self, participants: int) -> int:
         """How many of so many participants must stay to the end of the round; 1: the parameters do not say."""
@@ -175,7 +190,7 @@ class AggregationRound:
     batches: Batches | None = None
     client_rate: float | None = None
     available_samples: int | None = None
-    memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    memory: Memory = field(default_factory=dict)
     training: Train | None = None
     participants_agreed: bool = False
 

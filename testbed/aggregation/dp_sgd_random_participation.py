@@ -31,6 +31,7 @@ from testbed.aggregation.contract import (
 )
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted, RoundSkipped, RunError
+from testbed.memory import ArrayName
 from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.privacy.gaussian import SubsampledGaussianAccountant, coins, with_noise
@@ -39,12 +40,9 @@ from testbed.training import Train, Trained, Trainer, trained_update
 from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload
 
 _NAME = "dp-sgd-random-participation"
-_VELOCITY = "dp_sgd_velocity"
+_VELOCITY = ArrayName("dp_sgd_velocity")
 _UNREAD = (
-    "drift_correction",
-    "local_layers",
     "epochs",
-    "clients_at_once",
     "batch_size",
     "optimizer",
     "learning_rate",
@@ -137,8 +135,6 @@ class RandomParticipationParameters(AggregationParameters):
             )
         if not workload.is_built_in:
             return
-        if workload.training != "real":
-            raise ValueError(f"protocol: {_NAME} needs gradients; set workload.training to real")
         for key in _UNREAD:
             if not workload.has_default(key):
                 instead = f", and set aggregation.{key}" if key in ("learning_rate", "momentum") else ""
@@ -270,7 +266,7 @@ class RandomParticipation(AggregationProtocol):
         return SubsampledGaussianAccountant(noise_multiplier, given.sample_rate, rate)
 
     def noise_plan(self, smallest: int, largest: int, dimension: int, client_rate: float | None) -> NoisePlan | None:
-        """See `AggregationProtocol.noise_plan`; what an untrusted server gets has its noise from each client."""
+        """Each client adds the noise of its answer to an untrusted server."""
         plan = super().noise_plan(smallest, largest, dimension, client_rate)
         if plan is None or self.parameters.server == "trusted":
             return plan
@@ -278,11 +274,11 @@ class RandomParticipation(AggregationProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `AggregationProtocol.roles`; the first is played instead of `Trainer`."""
+        """Return both roles; clients play the first instead of `Trainer`."""
         return [RoleSpec(GradientTrainer, self.parameters), RoleSpec(GradientSender, self.parameters)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`; the mean is the server's step, the weight the expected batch size."""
+        """Return the server's step as the mean, and the expected batch size as the weight."""
         available, rate = round_.available_samples, round_.client_rate
         if round_.dimension is None or available is None or rate is None or round_.randomness is None:
             raise RoundAborted("nothing-known", "the model's size, who is available, or the client rate is not known")

@@ -162,7 +162,6 @@ class Plain(NoisyProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `AggregationProtocol.roles`."""
         return [RoleSpec(PlainClient, self.parameters)]
 
     def upload_question(self, round_number: int) -> Message:
@@ -170,8 +169,8 @@ class Plain(NoisyProtocol):
         return SendUpdate(round_number)
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. Updates without weight, or with more than one where all are equal, of
-        another shape or form are left out.
+        """Average the updates; those without weight, of another weight where all are equal, or of another shape are
+        left out.
 
         So are those of batches that are not whole (``batches: whole``): the server has seen them, but its sums are
         those of a `secagg` with which it is compared.

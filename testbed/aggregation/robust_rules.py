@@ -162,7 +162,6 @@ class Median(RobustRule):
     """Of each coordinate; of an even number of values the mean of the two in the middle (Yin et al., Definition 1)."""
 
     def combine(self, updates: Updates) -> Combined:
-        """See `RobustRule.combine`."""
         half = (len(updates) - 1) // 2
         return Combined(mean_of_middle(updates, half), _all(updates))
 
@@ -179,7 +178,6 @@ class TrimmedMean(RobustRule):
             raise ValueError(f"max_dishonest: {f} of {updates} updates at either end; at most {(updates - 1) // 2}")
 
     def combine(self, updates: Updates) -> Combined:
-        """See `RobustRule.combine`."""
         return Combined(mean_of_middle(updates, self.section.max_dishonest or 0), _all(updates))
 
 
@@ -208,7 +206,6 @@ class MultiKrum(RobustRule):
         return self.section.selected or updates - (self.section.max_dishonest or 0)
 
     def combine(self, updates: Updates) -> Combined:
-        """See `RobustRule.combine`."""
         scores = krum_scores(squared_distances(updates), self.section.max_dishonest or 0)
         used = np.sort(np.argsort(scores, kind="stable")[: self.count(len(updates))])
         weights = np.zeros(len(updates))
@@ -237,7 +234,6 @@ class GeometricMedian(RobustRule):
     """
 
     def combine(self, updates: Updates) -> Combined:
-        """See `RobustRule.combine`."""
         point, weights = Median(self.section).combine(updates).mean, np.zeros(len(updates))
         for _ in range(_WEISZFELD_STEPS):
             distances, before = distances_to(updates, point), weights
@@ -264,7 +260,6 @@ class NormBound(RobustRule):
     required = ("bound",)
 
     def combine(self, updates: Updates) -> Combined:
-        """See `RobustRule.combine`."""
         assert self.section.bound is not None
         # As float32: what the order of a sum decides lies below its last bit.
         norms = distances_to(updates, np.zeros(len(updates[0]))).astype(np.float32).astype(np.float64)

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
+from testbed.memory import ArrayGroup, Memory
 from testbed.plugins import options as plugin_options
 from testbed.plugins.classes import PLUGIN_NAME, check_subclass, plugin_class
 
@@ -27,7 +28,7 @@ KEY = "aggregation.server_optimizer"
 State = Mapping[str, npt.NDArray[Any]]
 """What an optimizer keeps from round to round, arrays by name; nothing before its first step."""
 
-_IN_MEMORY = "server_optimizer/"  # what these arrays are called among those of a run's memory, before their names
+_STATE = ArrayGroup("server_optimizer/")
 
 
 class ServerOptimizerSection(BaseModel):
@@ -246,7 +247,7 @@ def server_optimizer(section: ServerOptimizerSection | None) -> ServerOptimizer:
 
 def next_model(
     optimizer: ServerOptimizer,
-    memory: dict[str, npt.NDArray[Any]],
+    memory: Memory,
     model: npt.NDArray[np.float32],
     mean: Floats,
 ) -> npt.NDArray[np.float32]:
@@ -254,21 +255,19 @@ def next_model(
 
     Raises `ExperimentError` where a user-defined optimizer returns no such model and state.
     """
-    kept = {name.removeprefix(_IN_MEMORY): array for name, array in memory.items() if name.startswith(_IN_MEMORY)}
-    returned = optimizer.step(kept, model, mean)
+    returned = optimizer.step(_STATE.read(memory), model, mean)
     try:
         after, state = returned
         stepped = np.asarray(after).astype(np.float32)
-        moved = {f"{_IN_MEMORY}{name}": np.asarray(array) for name, array in state.items()}
+        moved = {str(name): np.asarray(array) for name, array in state.items()}
         if any(array.dtype.kind not in "biufc" for array in moved.values()):
             raise TypeError("a checkpoint holds numbers and booleans")
     except (TypeError, ValueError, AttributeError):
         raise _wrong(optimizer, f"not {type(returned).__name__}") from None
     if stepped.shape != model.shape:
         raise _wrong(optimizer, f"not a model of shape {stepped.shape}")
-    for name in kept:
-        del memory[_IN_MEMORY + name]
-    memory.update(moved)
+    _STATE.take(memory)
+    memory.update(_STATE.named(moved))
     return stepped
 
 

@@ -1,4 +1,4 @@
-"""``testbed check``: the properties that every protocol must have, asked of one class."""
+"""``testbed check``: the properties that every protocol or workload must have, asked of one class."""
 
 from typing import Annotated
 
@@ -23,20 +23,19 @@ def check(
     overrides: Overrides = None,
     debug: Debug = False,
 ) -> None:
-    """Check the properties that every selection or aggregation protocol must have, in small runs of this process.
+    """Check the properties that every selection protocol, aggregation protocol or workload must have, in small runs.
 
     One line for each property: passed, failed (what, where, and what to do), or not applicable with the reason.
     Nothing is written. The class is imported, which runs its code.
     """
-    from testbed.conformance.protocols import results_of
-    from testbed.conformance.subjects import subject
+    from testbed.conformance.process import results_apart
 
     verdicts = []
-    for result in results_of(subject(name, overrides or [])):
+    for result in results_apart(name, overrides or []):
         verdicts.append(result.verdict)
-        if context.obj.debug and result.cause is not None:
-            raise result.cause
         echo(f"{result.verdict:14}  {result.claim}: {result.detail}")
+        if context.obj.debug and result.trace:
+            echo(result.trace, err=True)
     if failed := verdicts.count("failed"):
         echo(f"{name}: lacks {failed} of {len(verdicts)} properties")
         raise typer.Exit(FAILED)

@@ -1,7 +1,8 @@
 """``testbed run``: an experiment file becomes run directories and the overhead table."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -130,7 +131,7 @@ def run(
         from testbed.running import runs_below
 
         runs = runs_below(paths)
-        _print_table(runs, where, console)
+        _print_table(runs, observer.summaries, where, console)
         _require_a_completed_round(runs, console)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
@@ -138,9 +139,12 @@ def run(
         raise typer.Exit(stop_code()) from None
 
 
-def _print_table(runs: "list[RunRecords]", where: str | Path, console: Console) -> None:
+def _print_table(
+    runs: "list[RunRecords]", summaries: Mapping[Path, Mapping[str, Any]], where: str | Path, console: Console
+) -> None:
+    """Print the overhead table; runs that have ended just now are not summarised again."""
     try:
-        echo(service("results.table")(runs), nl=False)
+        echo(service("results.table")(runs, summaries), nl=False)
     except TestbedError as error:  # the runs are all there; only which is the baseline may not be clear
         console.print(f"no table: {error}; see `testbed compare --help`")
     console.print(f"\nrecords: {where}")

@@ -81,6 +81,7 @@ class Display(Observer):
         self.clock = clock
         self.runs: list[PlannedRun] = []
         self.watched: dict[Path, Watched] = {}  # those that go on, in the order of their beginning
+        self.summaries: dict[Path, Mapping[str, Any]] = {}  # of the runs that have ended
         self.paces: dict[Path, Pace] = {}  # of those that have begun, ended ones too
         self.began_s = clock()
         self.most_at_once = 1
@@ -119,6 +120,7 @@ class Display(Observer):
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:
         self.watched.pop(run.path, None)
+        self.summaries[run.path] = summary
         self.runs_ended += 1
         self.rounds_ended += run.point.experiment.rounds
 

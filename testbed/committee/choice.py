@@ -1,7 +1,6 @@
 """Who serves: what the server does to find out (`chosen`), and what a client checks of it (`verified`)."""
 
 import hashlib
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +12,14 @@ from testbed.committee.sortition import check_beyond, check_members, sorted_out
 from testbed.crypto import prf
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
-from testbed.messages import decode, encode, signed_content
+from testbed.memory import Memory, MessageName
+from testbed.messages import signed_content
 from testbed.network import Network
 from testbed.parties.client import Environment
 from testbed.parties.pki import Directory
 
 _SEED_DOMAIN = b"testbed/committee/public-seed/v3"
-_KEPT = "committee: members"
+_KEPT = MessageName("committee: members", KeptList)
 
 
 async def chosen(
@@ -28,7 +28,7 @@ async def chosen(
     network: Network,
     directory: Directory,
     experiment_id: bytes,
-    memory: dict[str, npt.NDArray[Any]],
+    memory: Memory,
 ) -> CommitteeList:
     """The committee of a round; whoever is on it may be offline, and says nothing then.
 
@@ -48,15 +48,14 @@ async def chosen(
     if not section.by_sortition:
         members = _known_to_all(section, first, directory)
         return CommitteeList(first, [CommitteeMember(client) for client in members])
-    if _KEPT in memory:
-        kept = decode(KeptList, memory[_KEPT].tobytes())
-        if kept.committee.first_round == first:
-            if kept.drawn_by == _drawn_by(kept.committee, directory, experiment_id):
-                return kept.committee
-            network.record_event("server", "committee-lost", "a committee is drawn anew: its members have other keys")
+    kept = _KEPT.load(memory)
+    if kept is not None and kept.committee.first_round == first:
+        if kept.drawn_by == _drawn_by(kept.committee, directory, experiment_id):
+            return kept.committee
+        network.record_event("server", "committee-lost", "a committee is drawn anew: its members have other keys")
     drawn = CommitteeList(first, await sorted_out(section, round_number, network, directory, experiment_id))
     by = _drawn_by(drawn, directory, experiment_id)
-    memory[_KEPT] = np.frombuffer(encode(KeptList(drawn, by)), np.uint8)
+    _KEPT.store(memory, KeptList(drawn, by))
     return drawn
 
 

@@ -89,7 +89,7 @@ class SortitionRole(Role):
     def certain_answer(
         cls, message: Message, parameters: CommitteeSection, environment: Environment
     ) -> Callable[[bytes, bytes], bool] | None:
-        """See `Role.certain_answer`: whoever is certain not to be drawn says the same as all others who are."""
+        """Test whether a client is certainly not drawn: all such clients say the same."""
         if cls is not SortitionRole or not isinstance(message, Sortition):
             return None
         if parameters.selection == "lotto-server-centric":  # the few that are drawn are asked

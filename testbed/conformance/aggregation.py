@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationParameters
-from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.conformance.evidence import FIRST, SHARED_LAST, Evidence
 from testbed.conformance.federations import DIMENSION, DrawnUpdates, RoundFacts, Scenario, Trial
 from testbed.conformance.results import NotApplicable, Property, Violation
@@ -25,7 +25,7 @@ _MOST_RUN_AGAIN = 12  # rounds with other updates
 
 def aggregation_evidence(subject: Subject) -> Evidence:
     """Return the runs of an aggregation protocol."""
-    return Evidence(subject, list(_scenarios(subject.plan)))
+    return Evidence(subject, _scenarios)
 
 
 def _scenarios(plan: Plan) -> Iterator[Scenario]:
@@ -71,17 +71,26 @@ class Reference:
     weight: Callable[[Sequence[int]], float]
     is_exact: bool = False
 
+    def error(self, number: int, aggregate: Aggregate) -> float:
+        """Return the largest error of a coordinate of a round's mean; infinite for a mean of another shape."""
+        expected = self.mean(number, aggregate.survivors.tolist())
+        if aggregate.mean.shape != expected.shape:
+            return inf
+        return float(np.abs(aggregate.mean - expected).max())
+
+    def agrees(self, number: int, aggregate: Aggregate) -> bool:
+        """Return whether the mean of a round, whatever its weight, is that of the reference."""
+        return self.error(number, aggregate) <= (0 if self.is_exact else _TOLERANCE)
+
     def difference(self, number: int, aggregate: Aggregate) -> str:
         """Return the difference of a round's result from the reference; empty: there is none."""
         survivors = aggregate.survivors.tolist()
-        expected = self.mean(number, survivors)
-        if aggregate.mean.shape != expected.shape:
-            return f"has shape {aggregate.mean.shape}, {expected.shape} expected"
-        error = float(np.abs(aggregate.mean - expected).max())
-        if not error <= (0 if self.is_exact else _TOLERANCE):
-            return f"is off by {error:.2g}"
+        if not self.agrees(number, aggregate):
+            return f"is off by {self.error(number, aggregate):.2g}; it must be {self.name} of the survivors {survivors}"
         weight = self.weight(survivors)
-        return "" if aggregate.weight == weight else f"has weight {aggregate.weight:g}, {weight:g} expected"
+        if aggregate.weight == weight:
+            return ""
+        return f"has the weight {aggregate.weight:g}; the weights of the survivors {survivors} sum to {weight:g}"
 
 
 def references(plan: Plan, workload: DrawnUpdates) -> list[Reference]:
@@ -103,8 +112,7 @@ def references(plan: Plan, workload: DrawnUpdates) -> list[Reference]:
     by_samples = parameters.weights == "samples"
     usual = samples if by_samples else ones
     candidates = []
-    quantisation = getattr(parameters, "quantisation", None)
-    if isinstance(quantisation, Quantisation):
+    if (quantisation := parameters.quantisation) is not None:
 
         def quantised(number: int, survivors: Sequence[int]) -> npt.NDArray[np.float64]:
             total: Any = 0
@@ -153,25 +161,27 @@ def survivors_took_part(evidence: Evidence) -> str:
 def sum_is_that_of_survivors(evidence: Evidence) -> str:
     """Check the results of rounds with drop-outs against the updates of the survivors, added up one by one.
 
-    The reference is the one that rounds without drop-outs agree with.
+    The reference is the one whose mean rounds without drop-outs agree with.
     """
     plan = evidence.whole.plan
     if plan.noise_plan(DIMENSION) is not None:
         raise NotApplicable("it adds noise")
     rounds = list(_completed(evidence))
     complete = [(facts, aggregate) for facts, scenario, aggregate in rounds if scenario.is_complete]
-    for reference in references(plan, evidence.whole.workload):
-        if not any(reference.difference(facts.number, aggregate) for facts, aggregate in complete):
-            break
-    else:
-        raise NotApplicable("without drop-outs, too, its result is another one than the weighted mean of the updates")
+    candidates = references(plan, evidence.whole.workload)
+    errors = [max(one.error(facts.number, aggregate) for facts, aggregate in complete) for one in candidates]
+    fitting = [one for one in candidates if all(one.agrees(facts.number, aggregate) for facts, aggregate in complete)]
+    if not fitting:
+        nearest = min(range(len(errors)), key=errors.__getitem__)
+        raise NotApplicable(
+            f"its result is no weighted mean of the updates: without drop-outs it is off by {errors[nearest]:.2g} from "
+            f"{candidates[nearest].name}"
+        )
+    reference = fitting[0]
     stages: dict[str, int] = {}
     for facts, scenario, aggregate in rounds:
         if difference := reference.difference(facts.number, aggregate):
-            raise Violation(
-                f"round {facts.number}, {_description(scenario)}: the result {difference}; it must be "
-                f"{reference.name} of the survivors {aggregate.survivors.tolist()}"
-            )
+            raise Violation(f"round {facts.number}, {_description(scenario)}: the result {difference}")
         for stage in (stage for stage, clients in scenario.leaving.items() if clients):
             stages[stage] = stages.get(stage, 0) + 1
     if not stages:
@@ -227,11 +237,10 @@ def batches_are_summed_whole(evidence: Evidence) -> str:
             continue
         survivors = facts.outcome.survivors
         if len(broken := batches.broken(survivors.tolist())):
-            if not hasattr(parameters, "batch_policy"):
-                raise NotApplicable("it sums members of incomplete batches, and its parameters have no batch_policy")
             raise Violation(
                 f"round {facts.number}: members {batches.members(broken).tolist()} are a batch, and the survivors are "
-                f"{survivors.tolist()}; leave out batches that have lost a member (parameters.batch_policy)"
+                f"{survivors.tolist()}; leave out batches that have lost a member (parameters.batch_policy), or "
+                "declare the key batches: Literal['ignored'] = 'ignored'"
             )
         left_out += len(survivors) < len(facts.outcome.participants)
     if trial.rounds[-1].outcome.aggregate is None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from testbed.conformance.federations import RoundFacts, Scenario, Trial, first_d
 from testbed.conformance.results import NotApplicable, Property, Violation
 from testbed.conformance.subjects import Subject
 from testbed.conformance.traffic import Traffic, refusals_of_old_questions
+from testbed.engine.plan import Plan
 from testbed.records import RunDirectory
 
 ROUNDS_BEFORE_RESUMPTION = 2
@@ -22,12 +23,17 @@ class Evidence:
 
     Args:
         subject: the protocol and its experiment.
-        scenarios: the absent clients of each round.
+        scenarios_of: returns the absent clients of each round of a plan.
     """
 
-    def __init__(self, subject: Subject, scenarios: Sequence[Scenario]) -> None:
+    def __init__(self, subject: Subject, scenarios_of: Callable[[Plan], Iterable[Scenario]]) -> None:
         self.subject = subject
-        self.scenarios = scenarios
+        self._scenarios_of = scenarios_of
+
+    @cached_property
+    def scenarios(self) -> list[Scenario]:
+        """The absent clients of each round."""
+        return list(self._scenarios_of(self.subject.plan))
 
     @cached_property
     def whole(self) -> Trial:
@@ -188,11 +194,10 @@ def stages_are_those_asked(evidence: Evidence) -> str:
     """Check that every declared stage is asked, and every stage that is asked declared."""
     plan, declared = evidence.subject.plan, evidence.declared_stages
     asked = dict.fromkeys(stage for facts in evidence.rounds for stage in facts.stages)
-    server = plan.selection if evidence.subject.section == "selection" else plan.aggregation
-    further = server.parameters.further_stages  # those that not every round has
-    allowed = {*declared, *evidence.other_stages, *further}
+    occasional = () if evidence.subject.section == "selection" else plan.aggregation_parameters.occasional_stages
+    allowed = {*declared, *evidence.other_stages, *occasional}
     for stage in declared:
-        if stage not in asked and stage not in further:
+        if stage not in asked and stage not in occasional:
             raise Violation(
                 f"{stage} is declared in `stages` and asked in none of {len(evidence.rounds)} rounds; leave it out of "
                 "`stages`, or ask it"

@@ -1,16 +1,19 @@
-"""All properties of a selection or an aggregation protocol."""
+"""All properties of a protocol or a workload."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
-from testbed.conformance import aggregation, selection
+from testbed.conformance import aggregation, selection, workload
 from testbed.conformance.evidence import Evidence
 from testbed.conformance.results import Property, Result, results
-from testbed.conformance.subjects import SectionName, Subject
+from testbed.conformance.subjects import Subject
+from testbed.errors import CodeCrashed
 
-PROPERTIES: dict[SectionName, tuple[Property[Evidence], ...]] = {
+PROPERTIES: dict[str, tuple[Property[Evidence], ...]] = {
     "selection": selection.PROPERTIES,
     "aggregation": aggregation.PROPERTIES,
 }
+"""Those of protocols, by section."""
 
 
 def evidence_of(subject: Subject) -> Evidence:
@@ -21,5 +24,14 @@ def evidence_of(subject: Subject) -> Evidence:
 
 
 def results_of(subject: Subject) -> Iterator[Result]:
-    """Check the properties of a protocol, one after the other."""
-    return results(evidence_of(subject), PROPERTIES[subject.section])
+    """Check the properties of a protocol or a workload, one after the other.
+
+    Raises:
+        ExperimentError: the class does not keep its contract.
+    """
+    if subject.section == "workload":
+        yield from results(workload.WorkloadEvidence(subject), workload.PROPERTIES)
+        return
+    with suppress(CodeCrashed):  # the first property reports a class whose __init__ raises
+        _ = subject.plan
+    yield from results(evidence_of(subject), PROPERTIES[subject.section])

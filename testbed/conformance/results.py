@@ -1,10 +1,11 @@
 """Properties, and the result of checking one of them."""
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
-from testbed.errors import TestbedError, reason
+from testbed.errors import CodeCrashed, TestbedError, reason
 
 Evidence = TypeVar("Evidence")
 Verdict = Literal["passed", "failed", "not applicable"]
@@ -26,13 +27,13 @@ class Result:
         claim: the property in one sentence.
         verdict: whether the class has it.
         detail: the extent of the check; of a failure what, where and what to do; else the reason.
-        cause: the exception of a run that ended by one that the testbed does not raise itself.
+        trace: the traceback, as text, of an exception that the testbed does not raise itself; else empty.
     """
 
     claim: str
     verdict: Verdict
     detail: str
-    cause: Exception | None = field(default=None, compare=False, repr=False)
+    trace: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,13 @@ class Property(Generic[Evidence]):
             return Result(self.claim, "not applicable", str(error))
         except Violation as error:
             return Result(self.claim, "failed", str(error))
+        except CodeCrashed as error:
+            return Result(self.claim, "failed", f"{error.line}; --debug prints the traceback", error.trace)
         except TestbedError as error:
             return Result(self.claim, "failed", f"the run ended: {reason(error)}")
         except Exception as error:  # the class has returned a value of another type than its contract says
             line = f"the run ended: {type(error).__name__}: {reason(error)}; --debug prints the traceback"
-            return Result(self.claim, "failed", line, error)
+            return Result(self.claim, "failed", line, "".join(traceback.format_exception(error)))
 
 
 def results(evidence: Evidence, properties: Sequence[Property[Evidence]]) -> Iterator[Result]:

@@ -15,7 +15,7 @@ _AWAY_RATE = 0.15
 
 def selection_evidence(subject: Subject) -> Evidence:
     """Return the runs of a selection protocol."""
-    return Evidence(subject, list(_scenarios(subject.plan)))
+    return Evidence(subject, _scenarios)
 
 
 def _scenarios(plan: Plan) -> Iterator[Scenario]:

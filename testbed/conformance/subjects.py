@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationProtocol
+from testbed.crashes import locating_crashes
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError
 from testbed.experiment.reading import apply_override
@@ -19,22 +20,44 @@ from testbed.selection import catalogue as selections
 from testbed.selection.contract import SelectionProtocol
 from testbed.spelling import did_you_mean
 
-SectionName = Literal["selection", "aggregation"]
+SectionName = Literal["selection", "aggregation", "workload"]
 MOST_ROUNDS = 100
+_SEED = 1
 
 _EXPERIMENTS: dict[SectionName, dict[str, Any]] = {
     "aggregation": {"population": 10, "selection": {"protocol": "random"}},
     "selection": {"population": 30, "aggregation": {"protocol": "plain", "batches": "ignored"}},
+    "workload": {"population": 10},
 }
+_NAME_KEYS: dict[SectionName, str] = {"selection": "protocol", "aggregation": "protocol", "workload": "dataset"}
 """With the default number of participants, 10: everybody, or a third of all."""
+_COMMITTEE = "aggregation.committee={size: 6, threshold: 4, serves_rounds: 3}"
+_LOTTO = ("selection={participants: 6, over_selection: 2.0, signatures: 4}",)
+_KEYS: dict[str, tuple[str, ...]] = {
+    "secagg-plus": ("aggregation.dropouts=0.3",),
+    "flamingo": (_COMMITTEE, "aggregation.dropouts=0.5"),
+    "one-shot": (_COMMITTEE, "aggregation.max_colluders=1"),
+    "dp-sgd-random-participation": (
+        "selection={protocol: bernoulli, client_rate: 0.6}",
+        "aggregation={sample_rate: 0.3, sigma: 0}",
+    ),
+    "bernoulli": ("selection.client_rate=0.3",),
+    "batch-partition": ("selection.privacy=2",),
+    "lotto-client-centric": _LOTTO,
+    "lotto-server-centric": _LOTTO,
+    "verifiable-batch-partition": ("selection={participants: 4, privacy: 2, over_selection: 4.0, signatures: 3}",),
+    "min-separation": ("selection={participants: 4, separation: 2}",),
+    "balls-in-bins": ("selection.bins=3",),
+}
+"""Keys of built-in protocols without a default, or with one for larger federations, as `--set` takes them."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A protocol and the experiment that it is checked with.
+    """A protocol or workload, and the experiment that it is checked with.
 
     Attributes:
-        section: the section of an experiment that names the protocol.
+        section: the section of an experiment that names the class.
         name: its name there.
         experiment: the experiment.
     """
@@ -42,15 +65,22 @@ class Subject:
     section: SectionName
     name: str
     experiment: Experiment
+    seed: int = _SEED
 
     @cached_property
     def plan(self) -> Plan:
-        """The parts of the experiment; raises `ExperimentError` where the class does not keep its contract."""
-        return Plan(self.experiment, 0)
+        """The parts of the experiment.
+
+        Raises:
+            ExperimentError: the class does not keep its contract.
+            CodeCrashed: its ``__init__`` raises.
+        """
+        with locating_crashes(f"the construction of {self.name}", then=""):
+            return Plan(self.experiment, 0)
 
 
 def subject(name: str, overrides: Sequence[str] = ()) -> Subject:
-    """Return the protocol of a name with an experiment for it.
+    """Return the protocol or workload of a name with an experiment for it.
 
     Args:
         name: of a built-in protocol, of a plug-in of an installed package, or ``package.module:Name``.
@@ -60,13 +90,16 @@ def subject(name: str, overrides: Sequence[str] = ()) -> Subject:
         ExperimentError: no such protocol, or it does not take the keys.
     """
     section = _section(name)
-    data = {"name": "check", "seed": 1, "rounds": MOST_ROUNDS, **deepcopy(_EXPERIMENTS[section])}
-    data[section] = {**data.get(section, {}), "protocol": name}
-    for override in overrides:
+    key = _NAME_KEYS[section]
+    data = {"name": "check", "seed": _SEED, "rounds": MOST_ROUNDS, **deepcopy(_EXPERIMENTS[section])}
+    data[section] = {**data.get(section, {}), key: name}
+    for override in (*_KEYS.get(name, ()), *overrides):
         apply_override(data, override)
     experiment = validated(data, f"testbed check {name}")
-    if data[section].get("protocol") != name:
-        raise ExperimentError(f"--set {section}.protocol: {name} is checked, and no other protocol; leave the key out")
+    if data[section].get(key) != name:
+        raise ExperimentError(f"--set {section}.{key}: {name} is checked, and no other {key}; leave the key out")
+    if experiment.seed != _SEED:
+        raise ExperimentError(f"--set seed: checks have the seed {_SEED}; leave the key out")
     if experiment.rounds != MOST_ROUNDS:
         raise ExperimentError("--set rounds: the properties say how many rounds are run; leave the key out")
     if experiment.sweep:
@@ -85,9 +118,11 @@ def _section(name: str) -> SectionName:
             return "selection"
         if isinstance(kind, type) and issubclass(kind, AggregationProtocol):
             return "aggregation"
+        if callable(getattr(kind, "train", None)) and callable(getattr(kind, "initial_model", None)):
+            return "workload"
         raise ExperimentError(
             f"testbed check: {name}: inherits neither from testbed.SelectionProtocol nor from "
-            "testbed.AggregationProtocol, whose properties are checked"
+            "testbed.AggregationProtocol, and is no workload, which has initial_model and train"
         )
     names: dict[str, SectionName] = {
         **{str(kind.model_fields["protocol"].default): "selection" for kind in selections.PROTOCOLS},
@@ -95,7 +130,7 @@ def _section(name: str) -> SectionName:
     }
     if name in names:
         return names[name]
-    sections: tuple[SectionName, ...] = ("selection", "aggregation")
+    sections: tuple[Literal["selection", "aggregation"], ...] = ("selection", "aggregation")
     for section in sections:
         if installed.named(section, name, "testbed check") is not None:
             return section

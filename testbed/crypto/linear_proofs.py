@@ -62,7 +62,6 @@ class Products:
         self.arity = 2 * count
 
     def __call__(self, inputs: Elements) -> Elements:
-        """See `Gadget.__call__`."""
         return field64.total(field64.multiply(inputs[:, 0::2], inputs[:, 1::2]), axis=1)
 
 
@@ -77,7 +76,6 @@ class Squares:
         self.arity = count
 
     def __call__(self, inputs: Elements) -> Elements:
-        """See `Gadget.__call__`."""
         return field64.total(field64.multiply(inputs, inputs), axis=1)
 
 

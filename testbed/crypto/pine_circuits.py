@@ -39,12 +39,10 @@ class NormEquality:
 
     @cached_property
     def gadget(self) -> Squares:
-        """See `Circuit`."""
         return Squares(self.chunk)
 
     @property
     def calls(self) -> int:
-        """See `Circuit`."""
         return -(-self.dimension // self.chunk)
 
     @property
@@ -68,11 +66,9 @@ class NormEquality:
         return self.norm_bits_length + self.checks * (self.check_width + 1)
 
     def inputs(self, measurement: Elements, joint: Elements, shares: int) -> Elements:
-        """See `Circuit.inputs`."""
         return chunked(measurement[: self.dimension], self.chunk)
 
     def output(self, measurement: Elements, joint: Elements, outputs: Elements, shares: int) -> int:
-        """See `Circuit.output`."""
         first = self.dimension
         return (integer(measurement[first : first + self.norm_width]) - int(field64.total(outputs))) % PRIME
 
@@ -114,12 +110,10 @@ class RemainingChecks:
 
     @cached_property
     def gadget(self) -> Products:
-        """See `Circuit`."""
         return Products(self.chunk)
 
     @property
     def calls(self) -> int:
-        """See `Circuit`."""
         return self._calls_for_bits - (-self.norm.checks // self.chunk)
 
     @property
@@ -127,7 +121,6 @@ class RemainingChecks:
         return -(-self.norm.bits // self.chunk)
 
     def inputs(self, measurement: Elements, joint: Elements, shares: int) -> Elements:
-        """See `Circuit.inputs`."""
         norm, share = self.norm, pow(shares, -1, PRIME)
         bits = measurement[norm.dimension : norm.dimension + norm.bits]
         scaled = field64.multiply(field64.powers(int(joint[0]), len(bits)), bits)
@@ -143,7 +136,6 @@ class RemainingChecks:
         return np.concatenate([chunked(pairs.reshape(-1), wide) for pairs in (of_bits, of_checks)])
 
     def output(self, measurement: Elements, joint: Elements, outputs: Elements, shares: int) -> int:
-        """See `Circuit.output`."""
         norm, share, final = self.norm, pow(shares, -1, PRIME), int(joint[2])
         bits = measurement[norm.dimension : norm.dimension + norm.bits]
         both = integer(bits[: norm.norm_width]) + integer(bits[norm.norm_width : norm.norm_bits_length])

@@ -194,6 +194,23 @@ def all_verify(follows_from: bytes, signed: Callable[[], Iterable[Signed]]) -> b
     return results.of(("signatures", hashlib.sha256(follows_from).digest()), verified)
 
 
+def first_unverified(follows_from: bytes, signed: Sequence[Signed]) -> int | None:
+    """Return the place of the first of these signatures that does not verify; None: all do.
+
+    Args:
+        follows_from: as in `all_verify`.
+        signed: all of them.
+    """
+    if all_verify(follows_from, lambda: signed):
+        return None
+    for place, one in enumerate(signed):
+        try:
+            verify(*one)
+        except InvalidSignature:
+            return place
+    return None
+
+
 def share_among_all(secrets: Sequence[tuple[bytes, bytes]], threshold: int, points: Sequence[int]) -> list[list[bytes]]:
     """See `dealing.share_each`; for secrets that many share among the same holders."""
     return (share_each if _results.get() is None else share_to_many)(secrets, threshold, points)

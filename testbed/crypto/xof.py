@@ -47,7 +47,6 @@ class XofHmacSha256Aes128:
         self._stream = Cipher(algorithms.AES128(derived[:16]), modes.CTR(derived[16:])).encryptor()
 
     def read(self, count: int) -> bytearray:
-        """See `Xof.read`."""
         found, zeros = bytearray(count + 15), memoryview(_ZEROS)
         view = memoryview(found)
         for first in range(0, count, len(_ZEROS)):

@@ -15,30 +15,27 @@ its update, 4 bytes a parameter. Every round begins with what the checkpoint has
 """
 
 import math
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.buffered import Keep, Kept, Recall, recalls, staleness_weight
-from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.server_optimizers import next_model
 from testbed.arrays import Ids
-from testbed.engine.plan import Plan
-from testbed.engine.round import BufferedUpdates, Outcome
-from testbed.errors import Refusal, RoundAborted, RoundSkipped
+from testbed.engine.round import BufferedUpdates, Cohort, Server
+from testbed.errors import RoundSkipped
 from testbed.experiment.asynchronous import Asynchronous
-from testbed.messages import Vector
+from testbed.experiment.schema import Experiment
+from testbed.memory import ArrayGroup, Memory
+from testbed.messages import Message, Vector
 from testbed.network.asynchronous import AsynchronousNetwork
 from testbed.network.contract import EXCLUDED, ids, no_ids
 from testbed.network.in_flight import Flight, packed, unpacked
-from testbed.selection.contract import SelectionRound
+from testbed.selection.contract import SelectionRound, ending_with
 from testbed.training import Train
 
-_NAMES = ("drawn", "counts", "losses", "deltas", "flights", "legs")
-_KEPT = "buffered: "  # among the arrays of a run's memory, before the names of `Buffer`
+_BUFFER = ArrayGroup("buffered: ")
 
 
 @dataclass
@@ -68,8 +65,8 @@ class Buffer:
         drawn: `(n,)` how often each client was sent the model.
     """
 
-    def __init__(self, memory: MutableMapping[str, npt.NDArray[Any]], population: int) -> None:
-        saved = {name: memory.pop(_KEPT + name) for name in _NAMES if _KEPT + name in memory}
+    def __init__(self, memory: Memory, population: int) -> None:
+        saved = _BUFFER.take(memory)
         self.held: dict[int, Held] = {}
         self.drawn = saved.get("drawn", np.zeros(population, np.int64))
         if "deltas" in saved:
@@ -81,7 +78,7 @@ class Buffer:
         for flight in unpacked(saved) if "flights" in saved else ():
             self.held[flight.client].flight = flight
 
-    def keep_in(self, memory: MutableMapping[str, npt.NDArray[Any]]) -> None:
+    def keep_in(self, memory: Memory) -> None:
         """Put all of it into what is kept from round to round."""
         saved = {"drawn": self.drawn}
         if self.held:
@@ -91,7 +88,7 @@ class Buffer:
             saved["deltas"] = np.stack([one.delta.values for _, _, one in kept])
         if flights := [one.flight for one in self.held.values() if one.flight is not None]:
             saved |= packed(flights)
-        memory.update({_KEPT + name: array for name, array in saved.items()})
+        memory.update(_BUFFER.named(saved))
 
     @property
     def ready(self) -> list[int]:
@@ -101,32 +98,36 @@ class Buffer:
 
 
 class _Filling:
-    """Until the buffer is full: who is sent the model, and who has finished."""
+    """Sends the model to clients, and notes who has finished, until the buffer of one round is full."""
 
     def __init__(
         self,
         start: SelectionRound,
         network: AsynchronousNetwork,
-        plan: Plan,
+        experiment: Experiment,
+        upload: Message | None,
         model: npt.NDArray[np.float32],
         buffer: Buffer,
     ) -> None:
-        assert plan.experiment.asynchronous is not None
-        self._section: Asynchronous = plan.experiment.asynchronous
+        assert experiment.asynchronous is not None
+        self._section: Asynchronous = experiment.asynchronous
         self._start, self._network, self._model, self._buffer = start, network, model, buffer
-        self._upload = plan.aggregation.upload_question(start.number)
-        self._wanted = plan.experiment.selection.participants
-        self._evenly = plan.experiment.selection.draws_singly == "least-drawn"
+        self._upload = upload
+        self._wanted = experiment.selection.participants
+        self._evenly = experiment.selection.draws_singly == "least-drawn"
         self._asked: set[int] = set()  # in this round: a round's number serves a client once
         self._draws = 0
 
-    async def fill(self) -> list[int]:
-        """K clients that have finished, the first ones; raises `RoundSkipped` when there is nobody to wait for."""
-        network, comes_back = self._network, self._network.availability.comes_back
+    async def begin(self) -> int:
+        """Note who has finished while the last buffer was aggregated, and count the clients that can be asked."""
         for client in self._buffer.ready:
             self._throw_away_if_stale(client)
-        self._note(await network.wait(network.now_s))  # who has finished while the last buffer was aggregated
-        self._start.candidates = len(self._idle())
+        self._note(await self._network.wait(self._network.now_s))
+        return len(self._idle())
+
+    async def fill(self) -> list[int]:
+        """Return the first K clients that have finished; raises `RoundSkipped` when there is nobody to wait for."""
+        network, comes_back = self._network, self._network.availability.comes_back
         if self._upload is None:
             await self._send_model()  # nobody waits for the aggregation of those who have finished meanwhile
         while len(ready := self._usable()) < self._wanted:  # a full buffer's places are given the model that it makes
@@ -204,69 +205,49 @@ class _Filling:
         return np.sort(shuffled[np.argsort(self._buffer.drawn[shuffled], kind="stable")[:count]])
 
 
-async def run_buffered_round(
-    start: SelectionRound, network: AsynchronousNetwork, plan: Plan, model: npt.NDArray[np.float32]
-) -> Outcome:
-    """Fill a buffer and aggregate it; see `testbed.engine.round.run_round`, whose part it takes.
+class BufferedClients:
+    """The `Collect` of asynchronous rounds: fills a buffer with the updates of K clients.
 
     Args:
-        start: what the server knows.
-        network: how to reach the clients.
-        plan: the experiment's parts.
-        model: `(d,)` float32.
+        network: the way to the clients.
+        experiment: with a section `asynchronous`.
     """
-    upload = plan.aggregation.upload_question(start.number)
-    network.questions = (Train,) if upload is None else (Train, type(upload))
-    buffer = Buffer(start.memory, start.population)
-    outcome = Outcome(model, buffered=BufferedUpdates.none())
-    await network.begin_round(start.number)
-    try:
-        chosen = sorted(await _Filling(start, network, plan, model, buffer).fill())
-        held = {client: buffer.held.pop(client) for client in chosen}
+
+    def __init__(self, network: AsynchronousNetwork, experiment: Experiment) -> None:
+        self._network, self._experiment = network, experiment
+
+    async def __call__(self, start: SelectionRound, server: Server, model: npt.NDArray[np.float32]) -> Cohort:
+        """See `testbed.engine.round.Collect`."""
+        upload = server.aggregation.upload_question(start.number)
+        self._network.questions = (Train,) if upload is None else (Train, type(upload))
+        buffer = Buffer(start.memory, start.population)
+        filling = _Filling(start, self._network, self._experiment, upload, model, buffer)
+        try:
+            candidates = await filling.begin()
+            with ending_with(candidates):
+                chosen = ids(await filling.fill())
+            held = {client: buffer.held.pop(client) for client in chosen.tolist()}
+        finally:
+            buffer.keep_in(start.memory)
         flights = [one.flight for one in held.values() if one.flight is not None]
         for flight in flights:
-            network.record(flight)
-        start.participants = ids(chosen)
-        outcome.buffered = _buffered(flights, start.number, plan)
+            self._network.record(flight)
         losses = [one.kept.loss for one in held.values() if not math.isnan(one.kept.loss)]
-        outcome.training_loss = float(np.mean(losses)) if losses else None
-        await network.handed(
-            Recall(start.number),
-            start.participants,
-            recalls({client: (one.round, one.kept) for client, one in held.items()}),
-        )
-        aggregate = await plan.aggregation.aggregate(
-            AggregationRound(
-                number=start.number,
-                network=network,
-                participants=start.participants,
-                trained=start.participants,
-                directory=start.directory,
-                dimension=len(model),
-                experiment_id=start.experiment_id,
-                randomness=start.randomness,
-                memory=start.memory,
-            )
-        )
-        outcome.model = next_model(plan.server_optimizer, start.memory, model, aggregate.mean)
-        outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
-    except (RoundAborted, Refusal) as end:
-        outcome.end_early(end)
-    finally:
-        network.end_round()
-    buffer.keep_in(start.memory)
-    outcome.candidates, outcome.participants = start.candidates, start.participants
-    return outcome
+        with ending_with(candidates, chosen):
+            updates = recalls({client: (one.round, one.kept) for client, one in held.items()})
+            await self._network.handed(Recall(start.number), chosen, updates)
+        loss = float(np.mean(losses)) if losses else None
+        buffered = self._updates(flights, start.number)
+        return Cohort(start, chosen, candidates, chosen, loss, buffered=buffered)
 
-
-def _buffered(flights: Sequence[Flight], number: int, plan: Plan) -> BufferedUpdates:
-    assert plan.experiment.asynchronous is not None
-    staleness = np.array([number - flight.round for flight in flights], np.int64)
-    exponent = plan.experiment.asynchronous.staleness_exponent
-    return BufferedUpdates(
-        clients=ids([flight.client for flight in flights]),
-        staleness=staleness,
-        scale=np.array([staleness_weight(tau, exponent) for tau in staleness.tolist()]),
-        sent_s=np.array([flight.legs[0].sent_s for flight in flights]),
-        ready_s=np.array([flight.end_s for flight in flights]),
-    )
+    def _updates(self, flights: Sequence[Flight], number: int) -> BufferedUpdates:
+        assert self._experiment.asynchronous is not None
+        staleness = np.array([number - flight.round for flight in flights], np.int64)
+        exponent = self._experiment.asynchronous.staleness_exponent
+        return BufferedUpdates(
+            clients=ids([flight.client for flight in flights]),
+            staleness=staleness,
+            scale=np.array([staleness_weight(tau, exponent) for tau in staleness.tolist()]),
+            sent_s=np.array([flight.legs[0].sent_s for flight in flights]),
+            ready_s=np.array([flight.end_s for flight in flights]),
+        )

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.update_arithmetic import sorted_columns, squared_distances
 from testbed.crypto import edwards25519, encryption, feldman, field64, masks, packed_sums, prf, prime_field, shamir, vrf
 from testbed.crypto.coded_masks import MaskCode

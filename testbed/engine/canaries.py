@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from testbed.experiment.canaries import canary_norm
+from testbed.aggregation.contract import AggregationParameters
+from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.experiment.schema import Experiment
 from testbed.parties.client import RoleSpec
 from testbed.privacy.canaries import CanarySection, canary, is_inserted
@@ -29,6 +30,12 @@ class CanaryTrainer(Trainer):
         if is_inserted(randomness, client):
             return replace(update, delta=canary(randomness, client, len(update.delta), self.parameters))
         return replace(update, delta=np.zeros(len(update.delta), np.float32))
+
+
+def canary_norm(section: CanarySection, aggregation: AggregationParameters) -> float:
+    """Return the L2 norm of a canary."""
+    noise = noise_of(aggregation)
+    return section.norm or (1.0 if noise is None else noise.clip)
 
 
 def canary_section(experiment: Experiment) -> CanarySection | None:

@@ -6,9 +6,8 @@ Nothing here knows whether the clients live in this process or on a cluster: `Fe
 import functools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +15,13 @@ import pyarrow as pa
 
 from testbed.crashes import locating_crashes
 from testbed.crypto.remembered import remembers
-from testbed.engine.buffered import run_buffered_round
+from testbed.engine.buffered import BufferedClients
 from testbed.engine.plan import Plan
 from testbed.engine.privacy_recorder import charged_again, open_ledger
 from testbed.engine.recorder import EndedRound, RunRecorder
-from testbed.engine.round import Outcome, run_round, skipped_round
+from testbed.engine.round import Outcome, Round, Server, selected_clients
 from testbed.errors import RunError
+from testbed.memory import ArrayName, Memory, memory_copy
 from testbed.network.asynchronous import AsynchronousNetwork
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.hosts import Hosts
@@ -33,7 +33,7 @@ from testbed.records import RunDirectory
 from testbed.records.arrays import Checkpoint
 from testbed.records.tables import stopped
 from testbed.records.targets import measured
-from testbed.selection.contract import SelectionRound, memory_copy
+from testbed.selection.contract import SelectionRound
 from testbed.workload.client_accuracy import ClientAccuracy, check_client_accuracy
 from testbed.workload.client_algorithm import LAST_ROUND, check_memory
 from testbed.workload.client_states import ClientStates
@@ -41,7 +41,7 @@ from testbed.workload.contract import ClientAccuracyWorkload, Evaluation, Person
 from testbed.workload.local_layers import LocalLayers
 
 MOST_EVALUATED = 200  # clients with layers of their own, drawn once
-_BEACON = "round beacon"  # among the arrays of a checkpoint: see `RoundBeacon`
+_BEACON = ArrayName("round beacon")  # (40,) uint8: see `RoundBeacon.state`
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,11 @@ class Federation:
         self.network = make_network(*parts, plan.timing, plan.compute, self._on_stage, experiment.on_crash)
         self.accuracy: float | None = None
         self._reached = ""  # the target that ends the run, and with which value it was reached; empty: it was not
-        self._selection: SelectionRound | None = None  # of the round that is running
+        self._round: Round | None = None  # the one that is running, or the last
         self._algorithm = plan.client_algorithm(workload)
+        self._collect = selected_clients
+        if isinstance(self.network, AsynchronousNetwork):
+            self._collect = BufferedClients(self.network, experiment)
         check_client_accuracy(experiment.workload.client_accuracy, experiment.workload.dataset, workload)
         self._states = ClientStates(records.path) if states is None and records is not None else states
         checkpoint = records.checkpoint() if records is not None else None
@@ -170,9 +173,9 @@ class Federation:
         return Progress(running, self.plan.experiment.rounds, stage, self.network.now_s, self.accuracy, outcome)
 
     def _on_stage(self, stage: str, now_s: float) -> None:
-        if self.privacy is not None and self._selection is not None:
+        if self.privacy is not None and self._round is not None:
             number = self.state.round_number + 1  # a malicious server may have announced another one
-            self.privacy.asking(stage, number, self._selection.participants)
+            self.privacy.asking(stage, number, self._round.outcome.participants)
         self.on_progress(self.progress(stage))
 
     async def run_next_round(self) -> Outcome:
@@ -192,7 +195,8 @@ class Federation:
         started_s = self.network.now_s
         start, beacon = self._begin(number)
         privacy = self._charge_attempts(number)
-        outcome = await self._outcome(start)
+        self._round = Round(start, self.network, self._server, before.model, self._collect)
+        outcome = await (self._round.skip(f"budget-spent: {self._spent}") if self._spent else self._round.run())
         if self.privacy is not None:
             privacy.append(self.privacy.enter(number, outcome, self.network.exchanges))
         self._changed = self._changed or outcome.state == "completed"
@@ -217,7 +221,7 @@ class Federation:
         self.network.restore(memory)
         beacon = self.plan.round_beacon(memory.pop(_BEACON, None))
         latency_s = self.plan.selection.beacon_latency_s or 0.0
-        self._selection = SelectionRound(
+        start = SelectionRound(
             number=number,
             population=self.plan.experiment.population,
             network=self.network,
@@ -229,11 +233,9 @@ class Federation:
             memory=memory,
             beacon=None if beacon is None else BeaconAccess(beacon, self.network, latency_s),
         )
-        return self._selection, beacon
+        return start, beacon
 
-    def _memory_after(
-        self, number: int, start: SelectionRound, beacon: RoundBeacon | None
-    ) -> dict[str, npt.NDArray[Any]]:
+    def _memory_after(self, number: int, start: SelectionRound, beacon: RoundBeacon | None) -> Memory:
         """What the checkpoint keeps for later rounds: the protocols' memory, and what the testbed needs itself.
 
         `number` is the run's; a malicious server may have announced another one, which then stands in `start`.
@@ -250,25 +252,14 @@ class Federation:
             self.network.record_event("coordinator", "attempt", charged_again(attempts))
         return attempts
 
-    async def _outcome(self, start: SelectionRound) -> Outcome:
-        plan, model = self.plan, self.state.model
-        if self._spent:  # by attempts
-            return await skipped_round(start, self.network, model, f"budget-spent: {self._spent}")
-        if isinstance(self.network, AsynchronousNetwork):
-            return await run_buffered_round(start, self.network, plan, model)
-        return await run_round(
-            start,
-            self.network,
-            plan.selection,
-            plan.aggregation,
-            model,
-            plan.broadcast,
-            self.workload,
-            plan.server_optimizer,
-            self._algorithm,
-        )
+    @property
+    def _server(self) -> Server:
+        """The server's side of the plan's protocols."""
+        plan = self.plan
+        sides = plan.selection, plan.aggregation, plan.broadcast, plan.server_optimizer
+        return Server(*sides, self._algorithm, self.workload)
 
-    def _evaluation(self, model: npt.NDArray[np.float32], memory: Mapping[str, npt.NDArray[Any]]) -> Evaluation | None:
+    def _evaluation(self, model: npt.NDArray[np.float32], memory: Memory) -> Evaluation | None:
         algorithm, states = self._algorithm, self._states
         if not isinstance(algorithm, LocalLayers) or states is None:
             return self.workload.evaluate(model)
@@ -284,9 +275,7 @@ class Federation:
         generator = self.plan.randomness.generator("evaluation", 0, "clients")
         return np.sort(generator.choice(n, MOST_EVALUATED, replace=False))
 
-    def _client_accuracy(
-        self, number: int, model: npt.NDArray[np.float32], memory: Mapping[str, npt.NDArray[Any]]
-    ) -> ClientAccuracy | None:
+    def _client_accuracy(self, number: int, model: npt.NDArray[np.float32], memory: Memory) -> ClientAccuracy | None:
         """Measure the model on the clients' own samples whenever it is evaluated, if the experiment says so."""
         if not self.plan.experiment.workload.client_accuracy or not self._is_evaluated(number):
             return None
@@ -302,9 +291,7 @@ class Federation:
         every = self.plan.experiment.workload.evaluate_every
         return number % every == 0 or number == self.plan.experiment.rounds or bool(self._spent)
 
-    def _evaluate(
-        self, number: int, model: npt.NDArray[np.float32], memory: Mapping[str, npt.NDArray[Any]]
-    ) -> Evaluation | None:
+    def _evaluate(self, number: int, model: npt.NDArray[np.float32], memory: Memory) -> Evaluation | None:
         """Evaluate every k-th round and the last; outside the clock."""
         if not self._is_evaluated(number):
             return None
@@ -324,7 +311,8 @@ class Federation:
         if stop_at is None or evaluation is None or not self._changed:
             return ""
         target = stop_at.target
-        further = dict(zip(self.plan.experiment.workload.metrics, getattr(evaluation, "metrics", ()), strict=False))
+        metrics = evaluation.metrics if isinstance(evaluation, Evaluation) else ()
+        further = dict(zip(self.plan.experiment.workload.metrics, metrics, strict=False))
         value = measured(target.metric, float(evaluation.accuracy), float(evaluation.loss), further)
         return (
             f"target: {target.label} reached ({target.told(value)} after round {number})" if target.met(value) else ""
@@ -332,7 +320,7 @@ class Federation:
 
 
 def own_layers(
-    algorithm: LocalLayers, states: ClientStates, memory: Mapping[str, npt.NDArray[Any]]
+    algorithm: LocalLayers, states: ClientStates, memory: Memory
 ) -> Callable[[int], npt.NDArray[np.float32]]:
     """Return a function from a client to the layers that it keeps, as they were last in a sum.
 

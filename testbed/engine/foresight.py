@@ -15,9 +15,9 @@ from testbed.emulation.availability.section import AvailabilityModel
 from testbed.engine.plan import Plan
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.schema import Experiment
+from testbed.records.clients import take_single_steps
 from testbed.selection.supply import Supply, at_least
-from testbed.workload.contract import Workload
-from testbed.workload.local_steps import NEARLY_ALL, single_step_share
+from testbed.workload.contract import DescribedWorkload, Workload
 
 UNLIKELY = 0.9
 """A round that succeeds with a smaller probability is told of: the finding `ended-early` begins there, too."""
@@ -138,10 +138,11 @@ def _trains_in_batches(experiment: Experiment, workload: Workload | None) -> boo
     section = experiment.workload
     if experiment.records.aggregates != "none":  # kept for attacks, which are about single steps more often than not
         return False
-    if section.training != "real" or section.flower is not None or hasattr(experiment.aggregation, "sample_rate"):
+    if section.training != "real" or section.flower is not None or experiment.aggregation.protects_samples:
         return False
-    facts = getattr(workload, "data_facts", {})
-    return section.is_built_in or bool(facts.get("trained_in_batches"))
+    if section.is_built_in:
+        return True
+    return isinstance(workload, DescribedWorkload) and bool(workload.data_facts.get("trained_in_batches"))
 
 
 def single_step(counts: np.ndarray, epochs: int, batch_size: int) -> list[str]:
@@ -151,7 +152,7 @@ def single_step(counts: np.ndarray, epochs: int, batch_size: int) -> list[str]:
         counts: `(n,)` training samples of each client.
         epochs, batch_size: of the experiment's workload.
     """
-    if single_step_share(counts, epochs, batch_size) < NEARLY_ALL:
+    if not take_single_steps(counts, epochs, batch_size):
         return []
     return [
         f"workload: clients have {float(np.median(counts[counts > 0])):,.0f} samples in the median, "

@@ -23,8 +23,7 @@ from testbed.emulation.links import ClientLinks, LinkGroup, client_links
 from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.canaries import canary_roles
 from testbed.engine.registry import aggregation_protocol, selection_protocol
-from testbed.engine.reported_losses import check_losses, needing_losses
-from testbed.engine.training_checks import check_training
+from testbed.engine.training_checks import check_losses, check_training, needing_losses
 from testbed.errors import ExperimentError, excludes
 from testbed.experiment.inputs import secrets_context
 from testbed.experiment.schema import Experiment, check_schedule, check_stages
@@ -352,7 +351,9 @@ class Plan:
         """Raise `ExperimentError` for a server that sends other models to clients that are to be told what they have
         kept; here, so that a survey of misbehaviours leaves it out.
         """
-        for key in ("drift_correction", "local_layers"):
-            if getattr(self.experiment.workload, key) is not None and type(self.broadcast) is not Broadcast:
-                why = "the server sends other models than those that clients keep their state by"
+        if type(self.broadcast) is Broadcast:
+            return
+        section, why = self.experiment.workload, "the server sends other models than those that clients keep state by"
+        for key, value in {"drift_correction": section.drift_correction, "local_layers": section.local_layers}.items():
+            if value is not None:
                 raise ExperimentError(str(excludes(f"workload.{key}", "adversary.server", why)))

@@ -175,8 +175,8 @@ class RunRecorder:
             "participation": participation_table(number, outcome.participants, outcome.survivors, self._plan.dishonest),
             "events": events_table(number, events),
         }
-        if (buffered := outcome.buffered) is not None:
-            columns = vars(buffered) | {"client": buffered.clients}
+        if self._plan.experiment.asynchronous is not None:
+            columns = vars(outcome.buffered) | {"client": outcome.buffered.clients}
             tables["staleness"] = staleness_table(number, columns)
         if ended.privacy:
             tables["privacy"] = pa.concat_tables(ended.privacy)

@@ -1,9 +1,8 @@
 """One round: selection, model broadcast and local training, aggregation, model update."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ from testbed.arrays import Floats, Ids
 from testbed.errors import Refusal, RoundAborted, RoundSkipped
 from testbed.messages import Vector
 from testbed.network.contract import EXCLUDED, ExcludingNetwork, RoundNetwork, no_ids
-from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, TrainingReports, merged, reports_of
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, ending_with, merged, reports_of
 from testbed.training import Broadcast, OwnState, Train, TrainingRound, TrainWithState
 from testbed.workload.client_algorithm import LAST_ROUND, STATELESS, ClientAlgorithm
 from testbed.workload.contract import Workload
@@ -22,42 +21,37 @@ from testbed.workload.contract import Workload
 
 @dataclass(frozen=True)
 class BufferedUpdates:
-    """What was in the buffer of an asynchronous round (`testbed.engine.buffered`); columns aligned.
+    """The buffer of an asynchronous round (`testbed.engine.buffered`) as aligned columns; empty in other rounds.
 
     Attributes:
         clients: `(k,)` sorted.
         staleness: `(k,)` int64 rounds between the one in which each was sent the model and this one.
-        scale: `(k,)` what each update counts of itself for that.
-        sent_s: `(k,)` when each was sent the model.
-        ready_s: `(k,)` when the server had its update, or knew that it was there.
+        scale: `(k,)` factor in [0, 1] of each update for its staleness.
+        sent_s: `(k,)` seconds of the run's clock at which each was sent the model.
+        ready_s: `(k,)` seconds at which the server had its update, or knew that it was there.
     """
 
-    clients: Ids
-    staleness: Ids
-    scale: Floats
-    sent_s: Floats
-    ready_s: Floats
-
-    @classmethod
-    def none(cls) -> "BufferedUpdates":
-        """Of a round that had no buffer."""
-        return cls(no_ids(), no_ids(), np.zeros(0), np.zeros(0), np.zeros(0))
+    clients: Ids = field(default_factory=no_ids)
+    staleness: Ids = field(default_factory=no_ids)
+    scale: Floats = field(default_factory=lambda: np.zeros(0))
+    sent_s: Floats = field(default_factory=lambda: np.zeros(0))
+    ready_s: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass
 class Outcome:
-    """How a round went.
+    """The result of a round.
 
     Attributes:
         state: "completed", "skipped" (nobody admissible) or "aborted"; then the model is as it was.
         reason: empty when completed.
-        candidates: how many stood for selection.
+        candidates: number of clients that stood for selection.
         participants: sorted client numbers that were selected (also when the round was aborted after that).
         survivors: those whose update is in the new model.
         model: `(d,)` float32 after the round.
         training_loss: mean over the participants that trained; None when nobody did.
-        aggregate: what the aggregation gave; None unless completed.
-        buffered: in an asynchronous run: whose updates these were.
+        aggregate: the result of the aggregation; None unless completed.
+        buffered: the updates of an asynchronous round.
     """
 
     model: npt.NDArray[np.float32]
@@ -68,151 +62,180 @@ class Outcome:
     survivors: Ids = field(default_factory=no_ids)
     training_loss: float | None = None
     aggregate: Aggregate | None = None
-    buffered: BufferedUpdates | None = None
+    buffered: BufferedUpdates = field(default_factory=BufferedUpdates)
 
     def end_early(self, end: RoundAborted | Refusal) -> None:
-        """Nothing has come of the round."""
+        """Record why the round has no result, and the state of selection where selection has ended it."""
+        if end.candidates is not None:
+            self.candidates = end.candidates
+            self.participants = no_ids() if end.participants is None else end.participants
         self.state = "skipped" if isinstance(end, RoundSkipped) else "aborted"
         name = end.check if isinstance(end, Refusal) else end.reason  # a server refuses, too: wrong sums, strangers
         self.reason = f"{name}: {end.detail}" if end.detail else name
 
 
 @dataclass(frozen=True)
-class Training:
-    """What local training has come to.
+class Server:
+    """The server's side of all protocols of a run.
 
     Attributes:
-        trained: sorted clients that have reported it as done.
-        question: what the first of them were asked; aggregation goes by it.
-        loss: mean over those that have said one; None: nobody has.
-        reports: what the server learns of it; None: nobody was asked.
+        selection, aggregation: the protocols.
+        broadcast: decides which model each client is sent.
+        optimizer: makes the next model from the mean update.
+        algorithm: makes the vector that clients are sent, and the server's step from the mean of theirs.
+        workload: the learning task as far as the server knows it; None: not at all.
     """
 
+    selection: SelectionProtocol
+    aggregation: AggregationProtocol
+    broadcast: Broadcast = field(default_factory=Broadcast)
+    optimizer: ServerOptimizer = field(default_factory=FederatedAveraging)
+    algorithm: ClientAlgorithm = STATELESS
+    workload: Workload | None = None
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients whose updates a round aggregates.
+
+    Attributes:
+        start: the state of the server before the round, with the round number that clients were told.
+        participants: sorted client numbers.
+        candidates: number of clients that stood for selection.
+        trained: sorted clients that have reported their training as done.
+        loss: mean over those that have reported one; None: nobody has.
+        question: the question that aggregation is bound to; None: clients were asked in different rounds.
+        available: sorted clients that were there when selection began; None: unknown.
+        buffered: the updates of an asynchronous round.
+    """
+
+    start: SelectionRound
+    participants: Ids
+    candidates: int
     trained: Ids
-    question: Train
     loss: float | None
-    reports: TrainingReports | None
+    question: Train | None = None
+    available: Ids | None = None
+    buffered: BufferedUpdates = field(default_factory=BufferedUpdates)
+
+    def aggregation_round(self, server: Server, dimension: int) -> AggregationRound:
+        """Return the state of the server before aggregation, for vectors of `dimension` numbers."""
+        start, selection = self.start, server.selection
+        samples = None
+        if self.available is not None and start.sample_counts is not None:
+            samples = int(start.sample_counts[self.available].sum())
+        return AggregationRound(
+            number=start.number,
+            network=start.network,
+            participants=self.participants,
+            trained=self.trained,
+            directory=start.directory,
+            dimension=dimension,
+            experiment_id=start.experiment_id,
+            randomness=start.randomness,
+            batches=selection.batches,
+            client_rate=selection.client_rate,
+            available_samples=samples,
+            memory=start.memory,
+            training=self.question,
+            participants_agreed=selection.participants_agree,
+        )
 
 
-async def run_round(
-    start: SelectionRound,
-    network: RoundNetwork,
-    selection: SelectionProtocol,
-    aggregation: AggregationProtocol,
-    model: npt.NDArray[np.float32],
-    broadcast: Broadcast | None = None,
-    workload: Workload | None = None,
-    optimizer: ServerOptimizer | None = None,
-    algorithm: ClientAlgorithm = STATELESS,
-) -> Outcome:
-    """Run one round on `network`; a round that ends early costs its time and its bytes, and is not an error.
+Collect = Callable[[SelectionRound, Server, npt.NDArray[np.float32]], Awaitable[Cohort]]
+"""Finds clients and has them train the `(d,)` model; raises `RoundSkipped`, `RoundAborted` or `Refusal`."""
+
+
+class Round:
+    """One round: clients train, their updates are aggregated, the model makes its step.
 
     Args:
-        start: what the server knows of it.
-        network: how to reach the clients.
-        selection, aggregation, broadcast: the server's sides; by default the model is sent as it is.
+        start: the state of the server before the round.
+        network: the way to the clients.
+        server: the server's side of the protocols.
         model: `(d,)` float32.
-        workload: what the server knows of what is learned.
-        optimizer: how the mean becomes the next model; by default it is added.
-        algorithm: makes the vector that clients are sent, and the server's step.
+        collect: finds the clients and has them train.
+
+    Attributes:
+        outcome: the result as far as the round has come.
     """
-    outcome = Outcome(model)
-    await network.begin_round(start.number)
-    try:
-        chosen = await _select(start, network, selection, aggregation)
-        begin = TrainingRound(start.number, network, _trainers(aggregation, chosen), start.randomness, workload)
-        question = _question(start, model, algorithm)
-        training = await _train(begin, Broadcast() if broadcast is None else broadcast, question, start.memory)
-        outcome.training_loss = training.loss
-        if training.reports is not None:
-            selection.learn(start, training.reports)
-        aggregate = await aggregation.aggregate(
-            AggregationRound(
-                number=start.number,
-                network=network,
-                participants=chosen.participants,
-                trained=training.trained,
-                directory=start.directory,
-                dimension=len(question.model),
-                experiment_id=start.experiment_id,
-                randomness=start.randomness,
-                batches=selection.batches,
-                client_rate=selection.client_rate,
-                available_samples=_samples_of(start, chosen.available),
-                memory=start.memory,
-                training=training.question,
-                participants_agreed=selection.participants_agree,
-            )
-        )
-        step = algorithm.step(start.memory, aggregate.mean, aggregate.weight, start.number)
-        algorithm.commit_states(start.memory, aggregate.survivors, start.number)
-        outcome.model = next_model(optimizer or FederatedAveraging(), start.memory, model, step)
-        outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
-    except (RoundAborted, Refusal) as end:
-        outcome.end_early(end)
-    finally:
-        network.end_round()
-    outcome.candidates, outcome.participants = start.candidates, start.participants
-    return outcome
+
+    def __init__(
+        self,
+        start: SelectionRound,
+        network: RoundNetwork,
+        server: Server,
+        model: npt.NDArray[np.float32],
+        collect: Collect,
+    ) -> None:
+        self._start, self._network, self._server, self._collect = start, network, server, collect
+        self.outcome = Outcome(model)
+
+    async def run(self) -> Outcome:
+        """Run the round. A round that ends early costs its time and its bytes, and is no error."""
+        outcome, server, memory, model = self.outcome, self._server, self._start.memory, self.outcome.model
+        await self._network.begin_round(self._start.number)
+        try:
+            cohort = await self._collect(self._start, server, model)
+            outcome.candidates, outcome.participants = cohort.candidates, cohort.participants
+            outcome.training_loss, outcome.buffered = cohort.loss, cohort.buffered
+            number, length = cohort.start.number, server.algorithm.payload_length(len(model))
+            aggregate = await server.aggregation.aggregate(cohort.aggregation_round(server, length))
+            step = server.algorithm.step(memory, aggregate.mean, aggregate.weight, number)
+            server.algorithm.commit_states(memory, aggregate.survivors, number)
+            outcome.model = next_model(server.optimizer, memory, model, step)
+            outcome.survivors, outcome.aggregate = aggregate.survivors, aggregate
+        except (RoundAborted, Refusal) as end:
+            outcome.end_early(end)
+        finally:
+            self._network.end_round()
+        return outcome
+
+    async def skip(self, reason: str) -> Outcome:
+        """Record a round in which nobody is asked anything."""
+        await self._network.begin_round(self._start.number)
+        self._network.end_round()
+        self.outcome.state, self.outcome.reason = "skipped", reason
+        return self.outcome
 
 
-async def skipped_round(
-    start: SelectionRound, network: RoundNetwork, model: npt.NDArray[np.float32], reason: str
-) -> Outcome:
-    """A round in which nobody is asked anything, on record all the same; `reason` says why."""
-    await network.begin_round(start.number)
-    network.end_round()
-    return Outcome(model, "skipped", reason)
-
-
-async def _select(
-    start: SelectionRound, network: RoundNetwork, selection: SelectionProtocol, aggregation: AggregationProtocol
-) -> Selection:
-    """Who takes part; `start` says so, too, as the records of a round that ends early have it from there."""
+async def selected_clients(start: SelectionRound, server: Server, model: npt.NDArray[np.float32]) -> Cohort:
+    """Select participants and have them train: the `Collect` of a synchronous round."""
+    selecting, aggregation = start, server.aggregation
     if len(excluded := start.memory.get(EXCLUDED, no_ids())):
-        start.network = ExcludingNetwork(network, excluded)
-    chosen = await selection.select(start)
+        selecting = replace(start, network=ExcludingNetwork(start.network, excluded))
+    chosen = await server.selection.select(selecting)
     if chosen.available is not None and aggregation.broadcasts_to_all:
         chosen = replace(chosen, participants=chosen.available)
-    start.candidates, start.participants = chosen.candidates, chosen.participants
-    return chosen
-
-
-def _trainers(aggregation: AggregationProtocol, chosen: Selection) -> Ids:
-    """Who is to train; raises `RoundSkipped` where nobody was drawn and somebody should have been."""
-    if not len(chosen.participants) and not aggregation.allows_empty_selection:
-        raise RoundSkipped("nobody-selected", f"none of {chosen.candidates} available clients was drawn")
-    return chosen.participants if chosen.ready is None else chosen.ready
-
-
-def _question(start: SelectionRound, model: npt.NDArray[np.float32], algorithm: ClientAlgorithm) -> Train:
-    """What an honest server asks all who are to train."""
-    kind = TrainWithState if algorithm.keeps_state else Train
-    return kind(start.number, Vector(algorithm.payload(model, start.memory), 0))
+    number = start.number if chosen.round_number is None else chosen.round_number
+    with ending_with(chosen.candidates, chosen.participants):
+        if not len(chosen.participants) and not aggregation.allows_empty_selection:
+            raise RoundSkipped("nobody-selected", f"none of {chosen.candidates} available clients was drawn")
+        trainers = chosen.participants if chosen.ready is None else chosen.ready
+        return await _train(replace(start, number=number), server, model, trainers, chosen)
 
 
 async def _train(
-    begin: TrainingRound, broadcast: Broadcast, question: Train, memory: Mapping[str, npt.NDArray[Any]]
-) -> Training:
-    """Model broadcast and local training."""
-    asked = broadcast.questions_for(begin, question)
+    start: SelectionRound, server: Server, model: npt.NDArray[np.float32], trainers: Ids, chosen: Selection
+) -> Cohort:
+    """Broadcast the model to `trainers`, who train it."""
+    payload = Vector(server.algorithm.payload(model, start.memory), 0)
+    question = (TrainWithState if server.algorithm.keeps_state else Train)(start.number, payload)
+    begin = TrainingRound(start.number, start.network, trainers, start.randomness, server.workload)
+    groups = server.broadcast.questions_for(begin, question)
     reports, losses, trained = [], [], no_ids()
-    for clients, sent in asked:
+    for clients, sent in groups:
         if not len(clients):
             continue
         private = None
         if isinstance(sent, TrainWithState):
-            private = {client: OwnState(int(memory[LAST_ROUND][client])) for client in clients.tolist()}
-        replies = await begin.network.ask(clients, sent, private=private)
+            private = {client: OwnState(int(start.memory[LAST_ROUND][client])) for client in clients.tolist()}
+        replies = await start.network.ask(clients, sent, private=private)
         losses += [answer.loss for answer in replies.valid().values() if not math.isnan(answer.loss)]
         reports.append(reports_of(replies, clients))
         trained = np.union1d(trained, replies.ids)
+    if reports:
+        server.selection.learn(start, merged(reports))
     loss = float(np.mean(losses)) if losses else None
-    return Training(trained, asked[0][1], loss, merged(reports) if reports else None)
-
-
-def _samples_of(start: SelectionRound, available: Ids | None) -> int | None:
-    """Training samples of all available clients."""
-    if available is None or start.sample_counts is None:
-        return None
-    return int(start.sample_counts[available].sum())
+    asked = groups[0][1]  # aggregation goes by the question to the first group
+    return Cohort(start, chosen.participants, chosen.candidates, trained, loss, asked, chosen.available)

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.parties.client import RoleSpec
+from testbed.selection.contract import SelectionProtocol
 from testbed.training import Trainer
 from testbed.workload.client_algorithm import ClientAlgorithm
-from testbed.workload.contract import BatchedWorkload, ProximalWorkload, Workload
+from testbed.workload.contract import BatchedWorkload, LossReportingWorkload, ProximalWorkload, Workload
 
 
 def check_training(
     experiment: Experiment, roles: Sequence[RoleSpec], algorithm: ClientAlgorithm, workload: Workload
 ) -> None:
-    """Raise `ExperimentError` where clients are to train as something here does not: together, with a term of
-    FedProx, or with what they keep.
+    """Raise `ExperimentError` for batched, proximal or stateful training that workload or clients do not support.
 
     Args:
         experiment: one point.
@@ -46,3 +46,21 @@ def _check_trainers(roles: Sequence[RoleSpec], protocol: str, key: str, how: str
     for spec in roles:
         if spec.only is None and issubclass(spec.role, Trainer) and spec.role.learn is not Trainer.learn:
             raise ExperimentError(f"workload.{key}: in {protocol} {spec.role.__name__} {how}; leave the key out")
+
+
+def needing_losses(experiment: Experiment, selection: SelectionProtocol) -> str:
+    """Return the key of ``selection`` that chooses by reported losses, with its value; empty: none does."""
+    protocol = experiment.selection.protocol
+    if ":" in protocol and selection.by_losses:
+        return f"protocol: {protocol}"
+    return experiment.selection.by_losses
+
+
+def check_losses(experiment: Experiment, selection: SelectionProtocol, workload: Workload) -> None:
+    """Raise `ExperimentError` where selection chooses by losses that the workload's clients do not report."""
+    needs = needing_losses(experiment, selection)
+    if needs and isinstance(workload, LossReportingWorkload) and not workload.reports_losses:
+        raise ExperimentError(
+            f"selection.{needs} chooses by the losses of training, and the clients report none; choose another "
+            "selection, or name their metric (workload.flower.train_loss)"
+        )

@@ -1,18 +1,23 @@
-"""Options of different sections that exclude each other: one table, one check, one form of message.
+"""Options of an experiment that exclude each other: one table, one check, one form of message.
 
-Options of one section that exclude each other are checked by that section, with the same message (`excludes`).
+Options of an aggregation protocol that exclude each other are checked by its parameters, with the same message
+(`excludes`): those of a user-defined protocol are read later than an experiment is checked.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.adversary.section import name_of
 from testbed.aggregation import catalogue as aggregations
+from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.kit.ring_elements import compression_of, noise_of
 from testbed.emulation.availability import Scheduled
 from testbed.emulation.links import Links, Transport
 from testbed.errors import LEAVE_ONE_OUT, excludes
+from testbed.privacy.section import NEEDS_LOSSES
 from testbed.selection import catalogue as selections
+from testbed.selection.contract import SelectionParameters
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,28 @@ def check_exclusions(experiment: Any) -> None:
         if option is not None and other is not None:
             why = one.why if isinstance(one.why, str) else one.why(experiment)
             raise excludes(option, other, why, one.advice)
+
+
+def check_reported_losses(
+    allowed: bool,
+    selection: SelectionParameters,
+    aggregation: AggregationParameters,
+) -> None:
+    """Raise `ValueError` where losses and counts would leave the clients beside noise without permission.
+
+    Args:
+        allowed: ``privacy.report_losses``.
+        selection: may need reported losses.
+        aggregation: may add noise.
+    """
+    if not aggregation.reports_losses:
+        if allowed:
+            raise ValueError(f"report_losses: clients never report any under {aggregation.protocol}; leave it out")
+        return
+    if allowed or noise_of(aggregation) is None:
+        return
+    if needs := selection.by_losses:
+        raise ValueError(f"report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
 
 
 def _there(section: Any, name: str = "") -> str | None:
@@ -115,6 +142,8 @@ FEDDYN = Choice(
     lambda one: _if(_there(one.workload.drift_correction, "name") == "feddyn", "feddyn"),
     "`feddyn`",
 )
+PROXIMAL = Choice("workload.proximal", lambda one: _if(one.workload.proximal > 0, f"{one.workload.proximal:g}"))
+METRICS = Choice("workload.metrics", lambda one: _if(bool(one.workload.metrics)))
 LOCAL_LAYERS = Choice("workload.local_layers", lambda one: _there(one.workload.local_layers))
 SIMULATED = Choice(
     "workload.training", lambda one: _if(one.workload.training == "simulated", "simulated"), "`simulated`"
@@ -122,6 +151,22 @@ SIMULATED = Choice(
 CLIENTS_AT_ONCE = Choice(
     "workload.clients_at_once",
     lambda one: _if(one.workload.clients_at_once > 1, str(one.workload.clients_at_once)),
+)
+UNREPORTED_LOSSES = Choice(
+    "aggregation.noise",
+    lambda one: _if(
+        noise_of(one.aggregation) is not None
+        and one.aggregation.reports_losses
+        and not (one.privacy and one.privacy.report_losses)
+    ),
+    "without `privacy.report_losses: true`",
+)
+INFLATE_UTILITY = Choice(
+    "adversary.clients",
+    lambda one: _if(
+        one.adversary is not None and "inflate-utility" in map(name_of, one.adversary.clients), "inflate-utility"
+    ),
+    "`inflate-utility`",
 )
 CANARIES = Choice("privacy.canaries", lambda one: _there(one.privacy and one.privacy.canaries))
 MEASURED = Choice("time.compute", lambda one: _if(one.time.compute != "modelled", one.time.compute), "`measured`")
@@ -145,6 +190,7 @@ WINDOWS = Choice("links.transport", _transport, "with congestion windows")
 QUORUM = Choice("time.stage_quorums", _other_quorums, "of stages that clients answer one by one")
 
 _KEPT_BY_ROUND = "clients keep their state by rounds that train and sum the same model"
+_ONE_GRADIENT = "clients send one gradient at the server's model, and do not train"
 _NO_TIME = "clients that are trained together take no time of their own that could be measured or waited for"
 
 EXCLUSIONS: tuple[Exclusion, ...] = (
@@ -167,6 +213,21 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion(CANARIES, COMPRESSION, "a canary is a whole update"),
     Exclusion(CANARIES, DRIFT_CORRECTION, "a canary is an update alone, without corrections"),
     Exclusion(CANARIES, LOCAL_LAYERS, "a canary is a whole update"),
+    Exclusion(SAMPLE_PRIVACY, DRIFT_CORRECTION, _ONE_GRADIENT),
+    Exclusion(SAMPLE_PRIVACY, LOCAL_LAYERS, _ONE_GRADIENT),
+    Exclusion(SAMPLE_PRIVACY, CLIENTS_AT_ONCE, _ONE_GRADIENT),
+    Exclusion(SAMPLE_PRIVACY, SIMULATED, "clients send gradients", "set workload.training to real"),
+    Exclusion(
+        UNREPORTED_LOSSES,
+        INFLATE_UTILITY,
+        "no loss leaves a client, so that there is none to lie about",
+        "set privacy.report_losses: true, or leave out one of the two",
+    ),
+    Exclusion(LOCAL_LAYERS, DRIFT_CORRECTION, "corrections are for models that all clients share"),
+    Exclusion(LOCAL_LAYERS, CLIENTS_AT_ONCE, "clients have different layers"),
+    Exclusion(LOCAL_LAYERS, METRICS, "loss and accuracy alone are measured with each client's layers"),
+    Exclusion(DRIFT_CORRECTION, PROXIMAL, "each changes the loss of a client in its own way"),
+    Exclusion(DRIFT_CORRECTION, CLIENTS_AT_ONCE, "clients have different corrections"),
     Exclusion(DRIFT_CORRECTION, NOISE, "no noise is planned for the corrections in the sum"),
     # Compression errors of all rounds would add up in the kept corrections, and the model diverges.
     Exclusion(DRIFT_CORRECTION, COMPRESSION, "clients add up their updates over the rounds, and need them whole"),

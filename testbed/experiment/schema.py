@@ -31,12 +31,10 @@ from testbed.emulation.devices import Devices
 from testbed.emulation.links import Links
 from testbed.errors import ExperimentError
 from testbed.experiment.asynchronous import Asynchronous, without_unwritten
-from testbed.experiment.canaries import check_canaries
-from testbed.experiment.compatibility import check_exclusions
+from testbed.experiment.compatibility import check_exclusions, check_reported_losses
 from testbed.experiment.goals import StopAt, TargetText, check_goals, listed
 from testbed.experiment.plugin_names import resolved
 from testbed.experiment.reading import apply_override, grid, read_yaml, set_key
-from testbed.experiment.reported_losses import check_reported_losses
 from testbed.experiment.sections import (
     AggregationSection,
     Cluster,
@@ -182,8 +180,10 @@ class Experiment(Section):
             if self.adversary is not None:
                 self.adversary.check(self.population, self.selection.protocol, self.aggregation.protocol)
             section = "privacy"
-            check_reported_losses(ledger.report_losses, self.selection, self.aggregation, self.adversary)
-            check_canaries(ledger.canaries, self.population, self.adversary)
+            check_reported_losses(ledger.report_losses, self.selection, self.aggregation)
+            if ledger.canaries is not None:
+                dishonest = 0 if self.adversary is None else self.adversary.number_of(self.population)
+                ledger.canaries.check(self.population, self.population - dishonest)
             section = "records"
             self.records.check(self.rounds)
         except ValueError as error:

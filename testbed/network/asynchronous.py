@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from testbed.arrays import Ids
+from testbed.memory import ArrayGroup, Memory
 from testbed.messages import Message, Vector, attach, detach, encode
 from testbed.network.contract import Ask, Replies, ids
 from testbed.network.emulated import EmulatedNetwork
@@ -24,7 +24,7 @@ from testbed.network.hosts import Delivery, HostAnswers
 from testbed.network.in_flight import Flight, Flights, Leg
 from testbed.network.recorder import Stage
 
-_IN_FLIGHT = "in flight: "  # among the arrays of a checkpoint, before the names of `Flights`
+_IN_FLIGHT = ArrayGroup("in flight: ")  # of `Flights`
 
 
 class AsynchronousNetwork(EmulatedNetwork):
@@ -46,16 +46,14 @@ class AsynchronousNetwork(EmulatedNetwork):
         await super().begin_round(round_number)
         self._off_the_record = 0
 
-    def to_checkpoint(self, round_number: int) -> dict[str, npt.NDArray[Any]]:
+    def to_checkpoint(self, round_number: int) -> Memory:
         """See `RoundRecorder.to_checkpoint`; with all that is under way."""
-        flights = {_IN_FLIGHT + name: array for name, array in self.flights.to_checkpoint().items()}
-        return super().to_checkpoint(round_number) | flights
+        return super().to_checkpoint(round_number) | _IN_FLIGHT.named(self.flights.to_checkpoint())
 
-    def restore(self, memory: dict[str, npt.NDArray[Any]]) -> None:
+    def restore(self, memory: Memory) -> None:
         """See `RoundRecorder.restore`."""
         super().restore(memory)
-        names = [name for name in memory if name.startswith(_IN_FLIGHT)]
-        self.flights.restore({name.removeprefix(_IN_FLIGHT): memory.pop(name) for name in names})
+        self.flights.restore(_IN_FLIGHT.take(memory))
 
     def online(self, clients: Ids) -> Ids:
         """Those of sorted clients, `(m,)`, that are there now: they are connected, and the server sees that."""

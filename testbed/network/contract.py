@@ -12,6 +12,7 @@ import numpy.typing as npt
 from testbed.arrays import Ids
 from testbed.counts import rounded_up
 from testbed.errors import ProtocolError
+from testbed.memory import ArrayName
 from testbed.messages import Message, Vector, attach, encode
 from testbed.network.hosts import ClientRefusal
 from testbed.network.sums import Sum
@@ -301,8 +302,8 @@ class RoundNetwork(Network):
         """Let time pass between two rounds."""
 
 
-EXCLUDED = "excluded_clients"
-"""Where their numbers are, sorted, in what is kept from round to round (`AggregationRound.memory`)."""
+EXCLUDED = ArrayName("excluded_clients")
+"""`(m,)` int64, sorted: the clients that `ExcludingNetwork` does not ask in later rounds."""
 
 
 class ExcludingNetwork(Network):

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from testbed.crashes import Crash, OnCrash
 from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel, Meter, metered, thread_cpu_s
 from testbed.emulation.links import ClientLinks, Transport
+from testbed.memory import ArrayGroup, ArrayName, Memory
 from testbed.messages import Message
 from testbed.network.announced_rounds import AnnouncedRounds
 from testbed.network.connections import Connections
@@ -21,8 +21,8 @@ from testbed.network.exchanges import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED,
 from testbed.network.hosts import HostAnswers
 from testbed.network.kinds import Kinds, is_among
 
-_ANNOUNCED = "rounds heard of"  # among the arrays of a checkpoint: see `AnnouncedRounds`
-_CONNECTIONS = "connections: "  # likewise, before the names of `Connections`
+_ANNOUNCED = ArrayName("rounds heard of")  # see `AnnouncedRounds`
+_CONNECTIONS = ArrayGroup("connections: ")  # of `Connections`
 
 
 @dataclass(frozen=True)
@@ -101,19 +101,18 @@ class RoundRecorder(RoundNetwork):
         self.announced_rounds.begin_round(round_number)
         self.connections.begin_round()
 
-    def to_checkpoint(self, round_number: int) -> dict[str, npt.NDArray[Any]]:
+    def to_checkpoint(self, round_number: int) -> Memory:
         """What a run that is resumed after this round must know of its network."""
-        kept = {_CONNECTIONS + name: column for name, column in self.connections.to_checkpoint().items()}
+        kept = _CONNECTIONS.named(self.connections.to_checkpoint())
         if (heard := self.announced_rounds.to_checkpoint(round_number)) is not None:
             kept[_ANNOUNCED] = heard
         return kept
 
-    def restore(self, memory: dict[str, npt.NDArray[Any]]) -> None:
+    def restore(self, memory: Memory) -> None:
         """Resume with what `to_checkpoint` gave, which is taken out of `memory`."""
         if (heard := memory.pop(_ANNOUNCED, None)) is not None:
             self.announced_rounds.restore(heard)
-        names = [name for name in memory if name.startswith(_CONNECTIONS)]
-        self.connections.restore({name.removeprefix(_CONNECTIONS): memory.pop(name) for name in names})
+        self.connections.restore(_CONNECTIONS.take(memory))
 
     async def pause(self, seconds: float) -> None:
         """Let time pass between two rounds."""

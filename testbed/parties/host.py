@@ -364,12 +364,10 @@ class LocalHosts:
         self.environment.directory = pki.directory()
 
     async def begin_round(self, round_number: int) -> None:
-        """See `Hosts.begin_round`."""
         for host in self.hosts:
             host.begin_round()
 
     async def deliver(self, delivery: Delivery) -> HostAnswers:
-        """See `Hosts.deliver`."""
         parts = split(delivery, len(self.hosts))
         work = [functools.partial(host.deliver, part) for host, part in zip(self.hosts, parts, strict=True)]
         return HostAnswers.merged(await self._everywhere(work))
@@ -377,7 +375,6 @@ class LocalHosts:
     async def total(
         self, key: tuple[int, int], clients: Ids, weights: npt.NDArray[np.int64] | None
     ) -> tuple[Sum, float]:
-        """See `Hosts.total`."""
         work = []
         for position, host in enumerate(self.hosts):
             here, shares = chosen_on(position, len(self.hosts), clients, weights)
@@ -389,7 +386,6 @@ class LocalHosts:
         return merged(summed for summed, _ in parts), sum(cpu_s for _, cpu_s in parts)
 
     async def vectors(self, key: tuple[int, int], clients: Ids) -> dict[int, Vector]:
-        """See `Hosts.vectors`."""
         found: dict[int, Vector] = {}
         for position, host in enumerate(self.hosts):
             found.update(host.vectors(key, chosen_on(position, len(self.hosts), clients, None)[0]))

@@ -112,12 +112,10 @@ class BeaconAccess:
     latency_s: float
 
     async def open(self, number: int) -> bytes:
-        """See `RoundBeacon.open`."""
         await self._round_trip(OpenRound(number))
         return self._answered(lambda: self.beacon.open(number))
 
     async def register(self, number: int, digest: bytes) -> bytes:
-        """See `RoundBeacon.register`."""
         await self._round_trip(RegisterList(number, digest))
         return self._answered(lambda: self.beacon.register(number, digest))
 

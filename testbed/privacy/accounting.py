@@ -14,9 +14,9 @@ nearly: tau bounds what that adds to the privacy loss of a coordinate, and vanis
 grows. With fewer shares than planned both the variance and tau are those of the shares that are left.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import ceil, exp, inf, log, log1p, pi, sqrt
 from typing import ClassVar, Literal
 
@@ -43,27 +43,6 @@ def epsilon(divergences: Divergences, rounds: int, delta: float, orders: Sequenc
     if rounds == 0:
         return 0.0
     return float(compute_epsilon(orders, rounds * divergences, delta)[0])
-
-
-def epsilon_of_rounds(
-    divergences: Callable[[float], Divergences],
-    rounds: Mapping[float, int],
-    delta: float,
-    orders: Sequence[float] = ORDERS,
-) -> float:
-    """The epsilon of rounds with unlike noise; 0 of no rounds.
-
-    Args:
-        divergences: of one round with a given share of the planned noise variance.
-        rounds: how many rounds had which share.
-        delta: in (0, 1).
-        orders: of the divergences.
-    """
-    total = np.zeros(len(orders))
-    for share, count in rounds.items():
-        if count:
-            total += count * divergences(share)
-    return epsilon(total, int(any(rounds.values())), delta, orders)
 
 
 def amplified(divergences: Divergences, sampling: float) -> Divergences:
@@ -119,12 +98,16 @@ class RoundedMechanism:
         scale: the clipping norm in integer steps, from 1e-9 to 1e18. Coarser steps (fewer bits) cost privacy: rounding
             makes updates longer, and integer noise of small variance is further from Gaussian.
         bias: the papers' beta, how much conditional rounding may favour short vectors; 0 rounds unconditionally.
+        name: of the mechanism, as experiments write it.
+        orders: of its divergences.
     """
 
     noise_multiplier: float
     dimension: int
     scale: float = 2.0**15
     bias: float = exp(-0.5)
+    name: ClassVar[str]
+    orders: ClassVar[Sequence[float]] = ORDERS
 
     def __post_init__(self) -> None:
         for name, (least, most) in _RANGES.items():
@@ -154,40 +137,10 @@ class RoundedMechanism:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class RoundedAccountant:
-    """`testbed.privacy.noise_plan.Accountant` of such a mechanism.
-
-    Attributes:
-        noise_multiplier, dimension, scale, bias: of the mechanism (`RoundedMechanism`).
-        participants: s, among whom the noise is shared.
-        orders: of the mechanism's divergences.
-    """
-
-    noise_multiplier: float
-    dimension: int
-    scale: float
-    bias: float
-    participants: int
-    unit: ClassVar[Literal["client", "sample"]] = "client"
-    mechanism: ClassVar[str]
-    orders: ClassVar[Sequence[float]] = ORDERS
-
-    def __post_init__(self) -> None:
-        _ = self.of_round
-
-    @cached_property
-    def of_round(self) -> RoundedMechanism:
-        """The mechanism of one round."""
-        raise NotImplementedError
-
-    def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
-        """The epsilon of a client that was in these rounds (`Accountant.epsilon`)."""
-        return epsilon_of_rounds(self.of_round.divergences, rounds, delta, self.orders)
-
-
 class Skellam(RoundedMechanism):
-    """The mechanism."""
+    """Skellam noise, which adds up: the number of participants makes no difference."""
+
+    name: ClassVar[str] = "skellam"
 
     def divergences(self, share: float = 1.0, sampling: float = 1.0) -> Divergences:
         """The Renyi divergence of one round, at most, for each of `ORDERS`.
@@ -211,30 +164,21 @@ class Skellam(RoundedMechanism):
         return epsilon(self.divergences(share, sampling), rounds, delta)
 
 
-class SkellamAccountant(RoundedAccountant):
-    """Of `Skellam`; the number of participants makes no difference, since Skellam noise adds up."""
-
-    mechanism: ClassVar[str] = "skellam"
-
-    @cached_property
-    def of_round(self) -> Skellam:
-        """The mechanism of one round."""
-        return Skellam(self.noise_multiplier, self.dimension, self.scale, self.bias)
-
-
 LEAST_DEVIATION = 0.5
 """Of one participant's noise, in steps: below it nothing is proven about sums of discrete Gaussians."""
 
 
 @dataclass(frozen=True)
 class DiscreteGaussian(RoundedMechanism):
-    """The mechanism.
+    """A sum of discrete Gaussians.
 
     Attributes:
         participants: s, each of which adds noise of a variance of 1/s of the sum's.
     """
 
     participants: int = 1
+    name: ClassVar[str] = "discrete-gaussian"
+    orders: ClassVar[Sequence[float]] = REAL_ORDERS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -266,18 +210,6 @@ class DiscreteGaussian(RoundedMechanism):
         return np.array(REAL_ORDERS) * self.concentration(share)
 
 
-class DiscreteGaussianAccountant(RoundedAccountant):
-    """Of `DiscreteGaussian`."""
-
-    mechanism: ClassVar[str] = "discrete-gaussian"
-    orders: ClassVar[Sequence[float]] = REAL_ORDERS
-
-    @cached_property
-    def of_round(self) -> DiscreteGaussian:
-        """The mechanism of one round."""
-        return DiscreteGaussian(self.noise_multiplier, self.dimension, self.scale, self.bias, self.participants)
-
-
 @lru_cache(maxsize=1024)
 def distance(parts: int, variance: float) -> float:
     """tau: what a sum of so many discrete Gaussians may add to the privacy loss of a coordinate (Theorem 1).
@@ -288,3 +220,34 @@ def distance(parts: int, variance: float) -> float:
     """
     k = np.arange(1, parts)
     return 10 * float(np.exp(-2 * pi**2 * variance * k / (k + 1)).sum()) if parts > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class RoundedAccountant:
+    """The `testbed.privacy.noise_plan.Accountant` of integer noise.
+
+    Attributes:
+        of_round: the mechanism of one round.
+    """
+
+    of_round: RoundedMechanism
+    unit: ClassVar[Literal["client", "sample"]] = "client"
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the mechanism."""
+        return self.of_round.name
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The mechanism's."""
+        return self.of_round.noise_multiplier
+
+    def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
+        """The epsilon at `delta` of a client that was in these rounds (`Accountant.epsilon`)."""
+        orders = self.of_round.orders
+        total = np.zeros(len(orders))
+        for share, count in rounds.items():
+            if count:
+                total += count * self.of_round.divergences(share)
+        return epsilon(total, int(any(rounds.values())), delta, orders)

@@ -19,11 +19,12 @@ Too many accomplices break secure aggregation: then they and the server see each
 more noise than its own, whether it survived or not.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,19 +54,27 @@ History = tuple[tuple[Shares, int], ...]
 """How many rounds had which shares, in a fixed order: the same rounds in another order are the same history."""
 
 
-class PrivacyLedger(Protocol):
-    """What each client has spent, as its run keeps it.
+class PrivacyLedger(ABC):
+    """The privacy that each client has spent.
 
-    Attributes:
+    Args:
         plan: the noise of the aggregation.
         delta: at which epsilon is accounted.
+        budget: the epsilon that no client may exceed; None: any.
+
+    Attributes:
         after_next: the epsilon that some client may have after one more round (where there is a budget).
+        costliest: the client that another round costs most, and the epsilon that it has spent; None: nobody yet.
     """
 
-    plan: NoisePlan
-    delta: float
-    after_next: float
+    def __init__(self, plan: NoisePlan, delta: float, budget: float | None) -> None:
+        self.plan = plan
+        self.delta = delta
+        self.budget = budget
+        self.after_next = 0.0
+        self.costliest: tuple[int, float] | None = None
 
+    @abstractmethod
     def spend(self, charges: Mapping[Shares, Ids], round_number: int) -> Columns:
         """Enter a round; returns the columns of its `privacy` rows but for the round, sorted by client.
 
@@ -74,6 +83,7 @@ class PrivacyLedger(Protocol):
             round_number: which one it was, from 1.
         """
 
+    @abstractmethod
     def replay(self, rounds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
         """Enter rounds that were recorded: the columns of their `privacy` rows, a round at a time and in order.
 
@@ -82,37 +92,42 @@ class PrivacyLedger(Protocol):
 
     @property
     def spent(self) -> str:
-        """Why no further round may begin, in one line; empty while one may."""
+        """Why no further round may begin, in one line; empty while one may.
+
+        Whom a round will take, and who will drop out of it, is known only when it is too late: so what counts is the
+        client that one more round would cost most.
+        """
+        if self.budget is None or self.after_next <= self.budget:
+            return ""
+        next_, of = f"another round may take it to {self.after_next:.4g}", f"of {self.budget:g} (delta {self.delta:g})"
+        if self.costliest is None:
+            return f"privacy budget: a first round may cost epsilon {self.after_next:.4g} {of}"
+        client, spent = self.costliest
+        return f"privacy budget: client {client} has spent epsilon {spent:.4g} {of}, {next_}"
 
 
-class Ledger:
+class Ledger(PrivacyLedger):
     """`PrivacyLedger` where only the number of rounds counts that had which noise.
 
-    Args:
-        plan: the noise of the aggregation.
-        population: number of clients n.
-        delta: at which epsilon is accounted.
-        budget: the epsilon that no client may exceed; None: any.
+    Another round has no more noise than a round is sure to have.
 
-    Attributes:
-        after_next: the epsilon that some client may have after one more round (where there is a budget).
+    Args:
+        plan, delta, budget: see `PrivacyLedger`.
+        population: number of clients n.
     """
 
     def __init__(self, plan: NoisePlan, population: int, delta: float, budget: float | None = None) -> None:
-        self.plan = plan
-        self.delta = delta
-        self.budget = budget
-        accountant = plan.accountant
+        super().__init__(plan, delta, budget)
         self._history = np.zeros(population, np.int32)  # the place of each client's in `_histories`
         self._histories: list[History] = [()]
         self._places: dict[History, int] = {(): 0}
-        self._epsilon = lru_cache(maxsize=1 << 16)(lambda rounds: accountant.epsilon(dict(rounds), delta))
+        self._epsilon = lru_cache(maxsize=1 << 16)(lambda rounds: plan.accountant.epsilon(dict(rounds), delta))
         self._costs = lru_cache(maxsize=1 << 16)(self._costs_of)
-        self.after_next = 0.0 if budget is None else self._after_another_round(())
-        self._spent_most: tuple[int, float] | None = None  # the client that another round costs most, what it has spent
+        if budget is not None:
+            self.after_next = self._after_another_round(())
 
     def spend(self, charges: Mapping[Shares, Ids], round_number: int = 0) -> Columns:
-        """See `PrivacyLedger.spend`; which round it was makes no difference."""
+        """Enter a round (`PrivacyLedger.spend`); which one it was makes no difference."""
         shares = np.repeat(np.arange(len(charges)), [len(clients) for clients in charges.values()])
         clients = np.concatenate([np.zeros(0, np.int64), *charges.values()])
         for one, those in charges.items():
@@ -129,7 +144,7 @@ class Ledger:
         )
 
     def replay(self, rounds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
-        """See `PrivacyLedger.replay`."""
+        """Enter rounds that were recorded (`PrivacyLedger.replay`)."""
         for columns in rounds:
             hidden = np.stack([np.asarray(columns[name], np.float64) for name in Shares._fields], axis=1)
             kinds, which = np.unique(hidden, axis=0, return_inverse=True)
@@ -143,21 +158,6 @@ class Ledger:
         """A client's epsilon so far: achieved, planned, and against the server with its accomplices."""
         return self._costs(int(self._history[client]))
 
-    @property
-    def spent(self) -> str:
-        """Why no further round may begin, in one line; empty while one may.
-
-        Whom a round will take, and who will drop out of it, is known only when it is too late: so what counts is the
-        client that one more round would cost most, in a round with no more noise than a round is sure to have.
-        """
-        if self.budget is None or self.after_next <= self.budget:
-            return ""
-        next_, of = f"another round may take it to {self.after_next:.4g}", f"of {self.budget:g} (delta {self.delta:g})"
-        if self._spent_most is None:
-            return f"privacy budget: a first round may cost epsilon {self.after_next:.4g} {of}"
-        client, spent = self._spent_most
-        return f"privacy budget: client {client} has spent epsilon {spent:.4g} {of}, {next_}"
-
     def _enter(self, shares: Shares, clients: Ids) -> None:
         """Enter a round of these clients, none of them twice."""
         before, which = np.unique(self._history[clients], return_inverse=True)
@@ -168,9 +168,9 @@ class Ledger:
         # More rounds never cost less: the largest so far is that of all.
         for number, place in enumerate(after.tolist()):
             known = _of_view(self._histories[place], 0)
-            if (cost := self._after_another_round(known)) > self.after_next or self._spent_most is None:
+            if (cost := self._after_another_round(known)) > self.after_next or self.costliest is None:
                 self.after_next = max(cost, self.after_next)
-                self._spent_most = int(clients[which == number].min()), self._epsilon(known)
+                self.costliest = int(clients[which == number].min()), self._epsilon(known)
 
     def _place(self, history: History) -> int:
         if history not in self._places:

@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.crypto import prf
 from testbed.errors import ExperimentError
-from testbed.privacy.accounting import LEAST_DEVIATION, DiscreteGaussianAccountant, SkellamAccountant
+from testbed.privacy.accounting import LEAST_DEVIATION, DiscreteGaussian, RoundedAccountant, Skellam
 from testbed.privacy.encoding import CONDITIONAL_BIAS, Encoding, padded
 from testbed.privacy.noise_plan import Accountant
 from testbed.privacy.sampling import LARGEST_VARIANCE, SMALLEST_VARIANCE, Mechanism, add_noise, table_of
@@ -286,8 +286,9 @@ class Noise(ClippedUpdates):
         return self._accountant(self.multiplier(participants, dimension), participants, dimension)
 
     def _accountant(self, multiplier: float, participants: int, dimension: int) -> Accountant:
-        kind = SkellamAccountant if self.mechanism == "skellam" else DiscreteGaussianAccountant
-        return kind(multiplier, padded(dimension), self.steps(dimension), self.bias, participants)
+        of_round = multiplier, padded(dimension), self.steps(dimension), self.bias
+        mechanism = Skellam(*of_round) if self.mechanism == "skellam" else DiscreteGaussian(*of_round, participants)
+        return RoundedAccountant(mechanism)
 
     def share(self, participants: int, dimension: int, seed: bytes, most: int | None = None) -> NoiseShare:
         """What one of so many planned participants adds.
@@ -338,22 +339,23 @@ class Noise(ClippedUpdates):
 
 @lru_cache(maxsize=1024)
 def _multiplier(noise: Noise, participants: int, dimension: int) -> float:
-    """As `rounded_up` leaves it."""
-    if noise.rounds is None or noise.delta is None:
+    if noise.epsilon is None or noise.rounds is None or noise.delta is None:
         raise ExperimentError("aggregation.noise.epsilon: needs delta and rounds, which an experiment fills in")
+    return planned_multiplier(
+        lambda multiplier: noise._accountant(multiplier, participants, dimension),
+        noise.epsilon,
+        noise.delta,
+        noise.rounds,
+    )
+
+
+def planned_multiplier(accountant: Callable[[float], Accountant], epsilon: float, delta: float, rounds: int) -> float:
+    """The noise multiplier of a section that gives an epsilon, rounded up to four digits: no machine's last bits show.
+
+    Raises `ExperimentError` (one line) where `noise_multiplier_for` raises `ValueError`; the arguments are the same.
+    """
     try:
-        found = noise_multiplier_for(
-            lambda multiplier: noise._accountant(multiplier, participants, dimension),
-            noise.epsilon or 0.0,
-            noise.delta,
-            noise.rounds,
-        )
+        digits = Decimal(noise_multiplier_for(accountant, epsilon, delta, rounds))
     except ValueError as error:
         raise ExperimentError(f"aggregation.noise.{error}") from None
-    return rounded_up(found)
-
-
-def rounded_up(multiplier: float) -> float:
-    """A noise multiplier, up to four digits, so that no machine's last bits show in it."""
-    digits = Decimal(multiplier)
     return float(digits.quantize(Decimal((0, (1,), digits.adjusted() - 3)), ROUND_CEILING))

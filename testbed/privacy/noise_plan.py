@@ -17,11 +17,13 @@ class Accountant(Protocol):
 
     Attributes:
         unit: what is protected, a client's whole data or one sample of it; neighbours differ in one of them.
-        mechanism: its name, as experiments write it.
     """
 
     unit: ClassVar[Literal["client", "sample"]]
-    mechanism: ClassVar[str]
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the mechanism, as experiments write it."""
 
     def epsilon(self, rounds: Mapping[float, int], delta: float) -> float:
         """The epsilon at `delta` of all the rounds that one client took part in; inf where there was no noise.

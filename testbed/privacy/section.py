@@ -1,7 +1,6 @@
-"""The experiment's `privacy:` section: at which delta the ledger accounts, what may be spent, what is not covered."""
+"""The experiment's `privacy:` section: the delta of the ledger, and what may be spent."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -63,18 +62,3 @@ class PrivacySection(BaseModel):
             f"privacy.delta: {self.delta:g} is not below 1/{records}, one over the number of {unit}s: a mechanism that "
             f"publishes one {unit}'s data would be as private; take at most {1 / (10 * records):.3g}"
         )
-
-
-SEEDED = (
-    "the run has a seed: whoever knows it can compute all noise and take it away, so that it protects nobody; seeds "
-    "are for experiments"
-)
-REPORTED = (
-    "losses and sample counts leave the clients without noise (privacy.report_losses): epsilon does not cover them"
-)
-
-
-def caveats(experiment: Mapping[str, Any]) -> list[str]:
-    """Those of an experiment with noise, given as plain data (`Experiment.plain`)."""
-    found = [SEEDED] if experiment.get("seed") is not None else []
-    return found + ([REPORTED] if (experiment.get("privacy") or {}).get("report_losses") else [])

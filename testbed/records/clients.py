@@ -17,6 +17,8 @@ from testbed.records.tables import damaged
 
 CLIENTS = "clients"
 FILE = f"{CLIENTS}.parquet"
+NEARLY_ALL = 0.9
+"""Share of the clients that take a single gradient step a round from which on users are told."""
 
 SCHEMA = pa.schema(
     [
@@ -53,3 +55,15 @@ def read_clients(path: Path) -> pa.Table:
         return SCHEMA.empty_table()
     except (OSError, pa.ArrowException) as error:
         raise damaged(path, CLIENTS, error) from None
+
+
+def take_single_steps(samples: npt.NDArray[np.int64], epochs: int, batch_size: int) -> bool:
+    """Whether at least 90 % of the clients with samples take one gradient step a round.
+
+    Args:
+        samples: `(n,)` training samples of each client.
+        epochs: local passes over them (E).
+        batch_size: samples of a step (B).
+    """
+    holding = samples[samples > 0]
+    return epochs == 1 and len(holding) > 0 and float((holding <= batch_size).mean()) >= NEARLY_ALL

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,16 +52,22 @@ class RunRecords:
         except (OSError, yaml.YAMLError, TypeError, ValueError, AttributeError, LookupError) as error:
             raise RunError(f"{self.path / 'experiment.yaml'}: cannot be read: {reason(error)}") from None
 
+    def value(self, key: str, default: Any = None) -> Any:
+        """The value of a dotted key of the experiment; `default` where the key or its section is absent or None."""
+        value: Any = self.experiment
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return default if value is None else value
+
     @property
     def label(self) -> str:
         """What tells this run from the others of its sweep; else the experiment's name."""
-        provenance = self.experiment.get("provenance") or {}
-        return str(provenance.get("label") or self.experiment.get("name") or self.path.name)
+        return str(self.value("provenance.label") or self.experiment.get("name") or self.path.name)
 
     @property
     def point(self) -> int:
         """Which point of its sweep the run is, from 1; 0 when nothing says so (no sweep, or an earlier version)."""
-        place = (self.experiment.get("provenance") or {}).get("point")
+        place = self.value("provenance.point")
         return place if isinstance(place, int) else 0
 
     def frame(self, table: str) -> "pd.DataFrame":

@@ -122,8 +122,6 @@ class Target:
             raise ExperimentError(f"{self.label}: a perplexity is measured where words are learned, not on {dataset}")
         if self.metric not in (*METRICS, *metrics):
             raise ExperimentError(f"{self.label}: {not_measured(self.metric, dataset, metrics)}")
-        if self.metric == "perplexity" and not is_language(dataset):
-            raise ExperimentError(f"{self.label}: a perplexity is measured where words are learned, not on {dataset}")
 
 
 def measured(metric: Metric, accuracy: float, loss: float, others: Mapping[str, float] | None = None) -> float:

@@ -20,13 +20,13 @@ import yaml
 from testbed.errors import RunError, reason
 from testbed.files import parquet as parquet_files
 from testbed.files import plain_yaml
-from testbed.privacy.section import caveats
 from testbed.records.arrays import ERRORS, stamp
 from testbed.records.log import RunLog
 from testbed.records.mirror import fetched
 from testbed.records.reader import summed_up
 from testbed.records.tables import MERGED_UP_TO, part_of, stopped
 from testbed.records.uploads import MARK
+from testbed.records.vocabulary import privacy_caveats
 from testbed.records.writer import LOCK, WRITER, is_held
 from testbed.running.observers.pace import in_lanes
 
@@ -261,7 +261,7 @@ def _status(path: Path) -> RunStatus:
         behind_rounds=len({event["round"] for event in events if event["kind"] == "behind"}),
         reasons=summed_up((str(row["outcome"]), str(row.get("reason") or "")) for row in rounds),
         stopped=why,
-        privacy_caveats=caveats(experiment) if _keeps_ledger(path, done) else [],
+        privacy_caveats=privacy_caveats(experiment) if _keeps_ledger(path, done) else [],
         seen_s=_seen_s(path, log),
         events=told[-_LAST_EVENTS:],
     )

@@ -25,7 +25,7 @@ from testbed.arrays import Ids
 from testbed.parties.client import RoleSpec
 from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
+from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound, ending_with
 from testbed.selection.own_coins import DecidingClient, decisions
 from testbed.selection.supply import Supply
 
@@ -128,7 +128,8 @@ class BallsInBinsSelection(SelectionProtocol):
         else:
             present = await check_in(round_)
             turn = present[self.bins(round_)[present] == round_.number % self.parameters.bins]
-        return Selection(self.choose(turn, present, round_), len(present), available=present)
+        with ending_with(len(present)):
+            return Selection(self.choose(turn, present, round_), len(present), available=present)
 
     def choose(self, turn: Ids, present: Ids, round_: SelectionRound) -> Ids:
         """Of those `present` the participants, sorted: all whose `turn` it is; it may be that nobody's is."""

@@ -22,7 +22,7 @@ from testbed.batches import Batches
 from testbed.errors import RoundSkipped
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
+from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound, ending_with
 from testbed.selection.supply import Supply
 
 
@@ -125,7 +125,8 @@ class BatchPartitionSelection(BatchSelection):
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         present = await check_in(round_)
-        chosen = self.choose(present, round_.participations, round_.rng("participants"))
+        with ending_with(len(present)):
+            chosen = self.choose(present, round_.participations, round_.rng("participants"))
         return Selection(self.batches.members(chosen), len(present))
 
     def choose(self, present: Ids, participations: Ids, rng: np.random.Generator) -> Ids:

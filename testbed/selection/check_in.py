@@ -37,16 +37,11 @@ class CheckInRole(Role):
 
 
 async def check_in_replies(round_: SelectionRound, pool: Ids | None = None) -> Replies:
-    """The answers of the clients of `pool` (default: all) that are available in this round; only they are asked.
-
-    They count as candidates until a protocol knows better.
-    """
+    """Ask the clients of `pool` (default: all), and return the answers of those that are available in this round."""
     asked = round_.everyone if pool is None else pool
-    replies = await round_.network.ask(asked, CheckIn(round_.number, len(asked)))
-    round_.candidates = len(replies)
-    return replies
+    return await round_.network.ask(asked, CheckIn(round_.number, len(asked)))
 
 
 async def check_in(round_: SelectionRound, pool: Ids | None = None) -> Ids:
-    """The clients of `pool` (default: all) that are available in this round, sorted; see `check_in_replies`."""
+    """Return the clients of `pool` (default: all) that are available in this round, sorted."""
     return (await check_in_replies(round_, pool)).ids

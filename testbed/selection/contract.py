@@ -1,7 +1,8 @@
-"""What a selection protocol is given, what it returns, and what it is told of the training of those it has chosen."""
+"""The contract of selection: parameters, the state given to a protocol, its outcome, and reports of training."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -11,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from testbed.arrays import Floats, Ids
 from testbed.batches import Batches
-from testbed.errors import RunError
+from testbed.errors import Refusal, RoundAborted
+from testbed.memory import Memory
 from testbed.network import Network
-from testbed.network.contract import Replies, no_ids
+from testbed.network.contract import Replies
 from testbed.parties.client import RoleSpec
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import BeaconAccess
@@ -79,9 +81,9 @@ class SelectionParameters(BaseModel):
             raise ValueError(f"participants: {self.participants} of a population of {population}; at most {population}")
 
 
-@dataclass
+@dataclass(frozen=True)
 class SelectionRound:
-    """What the server knows when a round begins, and what it has found out when selection ends early.
+    """What the server knows when a round begins.
 
     Attributes:
         number: the round, from 1.
@@ -93,13 +95,10 @@ class SelectionRound:
         directory: the PKI's bulletin board.
         randomness: for the server's own draws.
         experiment_id: 16 bytes that tell this experiment from others; part of what is signed and drawn on.
-        candidates: how many stand for selection; a protocol sets it as soon as it knows, so that the record of a
-            round that is skipped or aborted has it too.
-        participants: whom the protocol has chosen, set before it tells them, for the same reason.
         sample_counts: `(n,)` int64 training samples of each client, as it announced them; None: unknown.
         beacon: the way to the randomness beacon; None where the protocol uses none.
         memory: arrays by name that the protocol keeps from round to round, of numbers or booleans. They are in the
-            run's checkpoint; what a protocol keeps elsewhere is lost when a run is resumed.
+            run's checkpoint; what a protocol keeps elsewhere is lost when a run is resumed (`testbed.memory`).
     """
 
     number: int
@@ -109,10 +108,8 @@ class SelectionRound:
     directory: Directory
     randomness: Randomness
     experiment_id: bytes
-    candidates: int = 0
-    participants: Ids = field(default_factory=no_ids)
     sample_counts: npt.NDArray[np.int64] | None = None
-    memory: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    memory: Memory = field(default_factory=dict)
     beacon: BeaconAccess | None = None
 
     def rng(self, purpose: str) -> np.random.Generator:
@@ -125,30 +122,37 @@ class SelectionRound:
         return np.arange(self.population, dtype=np.int64)
 
 
-def memory_copy(memory: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
-    """A copy of a protocol's memory as a checkpoint holds it; raises `RunError` for what a checkpoint cannot hold."""
-    arrays = {name: np.array(kept) for name, kept in memory.items()}
-    for name, array in arrays.items():
-        if array.dtype.kind not in "biufc":
-            raise RunError(f"selection: memory[{name!r}] is no array of numbers or booleans, but of {array.dtype}")
-    return arrays
+@contextmanager
+def ending_with(candidates: int, participants: Ids | None = None) -> Iterator[None]:
+    """Attach the state of selection to an error that ends the round inside the block, unless an inner block has.
+
+    The record of a round that is skipped or aborted has its candidates and participants from there.
+    """
+    try:
+        yield
+    except (RoundAborted, Refusal) as end:
+        if end.candidates is None:
+            end.candidates, end.participants = candidates, participants
+        raise
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The outcome.
+    """The outcome of a selection.
 
     Attributes:
         participants: sorted client numbers.
         candidates: how many stood for selection (Lotto: |C|; else those available).
         ready: those among the participants that are there when selection ends, and are asked to train; None: all.
         available: those that were there when selection began; None: the protocol does not know.
+        round_number: the number of the round that clients were told; None: its own.
     """
 
     participants: Ids
     candidates: int
     ready: Ids | None = None
     available: Ids | None = None
+    round_number: int | None = None
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,15 @@ from pydantic import Field
 from testbed.arrays import Ids
 from testbed.batches import Batches
 from testbed.errors import RoundSkipped
+from testbed.memory import ArrayName
 from testbed.parties.client import RoleSpec
 from testbed.privacy.participation_pattern import ParticipationPattern
 from testbed.selection.batch_partition import check_batch_size, whole_batches
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
+from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound, ending_with
 from testbed.selection.supply import Supply
 
-_LAST = "min-separation/last"  # (n,) int64, the round for which each was selected last; 0: it never was
+_LAST = ArrayName("min-separation/last")  # (n,) int64, the round for which each was selected last; 0: it never was
 
 
 class MinSeparationParameters(SelectionParameters):
@@ -114,7 +115,8 @@ class MinSeparationSelection(SelectionProtocol):
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         present = await check_in(round_)
-        participants = self.choose(present, round_)
+        with ending_with(len(present)):
+            participants = self.choose(present, round_)
         last = round_.memory.setdefault(_LAST, np.zeros(self.population, np.int64))
         last[participants] = round_.number
         return Selection(participants, len(present), available=present)

@@ -20,16 +20,17 @@ with the mean utility of the round. What differs from that code:
 - A round has K participants whenever K are there: once too few are unexplored, more are exploited.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from testbed.arrays import Floats, Ids
+from testbed.memory import ArrayName, Memory
 from testbed.network.contract import Replies, no_ids
 from testbed.selection.check_in import STAGE, check_in_replies
-from testbed.selection.contract import Selection, SelectionParameters, SelectionRound, TrainingReports
+from testbed.selection.contract import Selection, SelectionParameters, SelectionRound, TrainingReports, ending_with
 from testbed.selection.random_selection import ServerChoice
 
 PENALTY = 2.0  # alpha, as published
@@ -40,6 +41,23 @@ _AUGMENTATION = 10  # the pool to exploit from has more than so many times the c
 _FLAT, _SHARP = 0.1, 5.0  # relative changes of utility that make the pacer relax and tighten T
 _SMALLEST_RANGE = 1e-4
 _SMALLEST_WEIGHT = 1e-12  # so that a score of 0 can be drawn, after all others
+
+QUALITY = ArrayName("quality")
+"""`(n,)` float64, last data quality; NaN, which counts as the mean, until a round of the client has been heard of."""
+DURATION_S = ArrayName("duration_s")
+"""`(n,)` float64, last response time; NaN before the first training."""
+LAST = ArrayName("last")
+"""`(n,)` int64, the last round that each client was to train in; 0: none."""
+COUNT = ArrayName("count")
+"""`(n,)` int64, the number of rounds that each client was to train in."""
+EXPLOITED = ArrayName("exploited")
+"""`(k,)` int64, the clients exploited in the present round."""
+HISTORY = ArrayName("history")
+"""`(h,)` float64, mean data quality of the exploited clients in each of the last 2 W rounds."""
+LEARNED = ArrayName("learned")
+"""`()` int64, the number of rounds that have gone into the history."""
+THRESHOLD = ArrayName("threshold")
+"""`()` float64, the percentile of T, which the pacer moves."""
 
 
 class OortParameters(SelectionParameters):
@@ -80,37 +98,30 @@ class OortParameters(SelectionParameters):
 
 
 class OortSelection(ServerChoice):
-    """Server side. What it knows of the clients is in the round's memory:
-
-    - `quality`, `duration_s`: `(n,)` float64, last data quality and response time; NaN before the first training. A
-      quality stays NaN, and counts with the mean, as long as a client was only in rounds of which nothing was heard.
-    - `last`, `count`: `(n,)` int64, the last round that a client was to train in (0: none), and in how many.
-    - `exploited`: clients exploited in the present round; `history`: `(h,)` float64, their mean data quality in the
-      last 2 W rounds; `learned`: rounds that have gone into it.
-    - `threshold`: the percentile of T, which the pacer moves.
-    """
+    """Server side; its knowledge of the clients is in the round's memory."""
 
     parameters: OortParameters
 
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         replies = await check_in_replies(round_)
-        return Selection(self.choose(replies, round_), len(replies))
+        with ending_with(len(replies)):
+            return Selection(self.choose(replies, round_), len(replies))
 
     def choose(self, replies: Replies, round_: SelectionRound) -> Ids:
         """The K participants among those that answered the check-in, sorted (Algorithm 1, SelectParticipant)."""
         wanted, present = self.parameters.participants, replies.ids
         self.enough(present)
         memory = self._memory(round_)
-        allowed = ~self.blacklisted(present, memory["count"][present])
+        allowed = ~self.blacklisted(present, memory[COUNT][present])
         present, answered_s = present[allowed], replies.latency_s[allowed]
-        new = memory["count"][present] == 0
+        new = memory[COUNT][present] == 0
         old = present[~new]
         to_explore = min(int(wanted * self.exploration(round_.number)), int(new.sum()))
         to_exploit = min(wanted - to_explore, len(old))
         to_explore = wanted - to_exploit
         exploited = self.exploit(old, to_exploit, round_)
-        memory["exploited"] = exploited
+        memory[EXPLOITED] = exploited
         explored = self.explore(present[new], answered_s[new], to_explore, round_)
         return np.sort(np.concatenate((exploited, explored)))
 
@@ -124,15 +135,15 @@ class OortSelection(ServerChoice):
     def scores(self, clients: Ids, round_: SelectionRound) -> Floats:
         """`(m,)` utilities of clients that have trained: clipped and scaled quality, bonus, penalty; none negative."""
         memory = self._memory(round_)
-        quality, last = or_mean(memory["quality"])[clients], memory["last"][clients]
+        quality, last = or_mean(memory[QUALITY])[clients], memory[LAST][clients]
         if not len(quality):
             return np.empty(0)
         lowest = 0.999 * float(quality.min())
         range_ = max(float(quality.max()) - lowest, _SMALLEST_RANGE)
         scaled = (np.minimum(quality, _ranked(quality, self.parameters.clip)) - lowest) / range_
         bonus = np.sqrt(_BONUS * np.log(round_.number) / last)
-        duration_s = memory["duration_s"]
-        preferred_s = preferred_duration_s(duration_s[~np.isnan(duration_s)], float(memory["threshold"]))
+        duration_s = memory[DURATION_S]
+        preferred_s = preferred_duration_s(duration_s[~np.isnan(duration_s)], float(memory[THRESHOLD]))
         return np.asarray((scaled + bonus) * system_utility(duration_s[clients], preferred_s, self.parameters.penalty))
 
     def exploit(self, clients: Ids, count: int, round_: SelectionRound) -> Ids:
@@ -174,47 +185,47 @@ class OortSelection(ServerChoice):
     def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
         """Update what is known of the participants, then let the pacer look at it (Algorithm 1, UpdateWithFeedback)."""
         memory = self._memory(round_)
-        duration_s = memory["duration_s"]
+        duration_s = memory[DURATION_S]
         quality, heard, unheard = reports.quality, reports.clients, reports.unheard
         asked = np.concatenate((heard, unheard))
-        memory["last"][asked] = round_.number
-        memory["count"][asked] += 1
+        memory[LAST][asked] = round_.number
+        memory[COUNT][asked] += 1
         duration_s[heard] = reports.latency_s
         duration_s[unheard] = np.fmax(duration_s[unheard], reports.waited_s)
         if not len(heard):
             return
-        memory["quality"][heard], memory["quality"][unheard] = quality, quality.mean()
-        exploited = np.isin(heard, memory["exploited"])
+        memory[QUALITY][heard], memory[QUALITY][unheard] = quality, quality.mean()
+        exploited = np.isin(heard, memory[EXPLOITED])
         self._pace(memory, float(quality[exploited].mean()) if exploited.any() else 0.0)
 
-    def _pace(self, memory: dict[str, npt.NDArray[Any]], exploited_quality: float) -> None:
+    def _pace(self, memory: Memory, exploited_quality: float) -> None:
         step, delta = self.parameters.pacer_step, self.parameters.pacer_delta
-        history = np.append(memory["history"], exploited_quality)[-2 * step :]
-        learned = int(memory["learned"]) + 1
-        memory["history"], memory["learned"] = history, np.array(learned)
+        history = np.append(memory[HISTORY], exploited_quality)[-2 * step :]
+        learned = int(memory[LEARNED]) + 1
+        memory[HISTORY], memory[LEARNED] = history, np.array(learned)
         if learned < 2 * step or learned % step:
             return
         before, now = float(history[:step].sum()), float(history[step:].sum())
-        threshold = float(memory["threshold"])
+        threshold = float(memory[THRESHOLD])
         if now <= before * (1 + _FLAT):
             threshold = min(100.0, threshold + delta)
         elif now - before >= before * _SHARP:
             threshold = max(delta, threshold - delta)
-        memory["threshold"] = np.array(threshold)
+        memory[THRESHOLD] = np.array(threshold)
 
-    def _memory(self, round_: SelectionRound) -> dict[str, npt.NDArray[Any]]:
-        """See the class; nothing is known at first."""
+    def _memory(self, round_: SelectionRound) -> Memory:
+        """Return the round's memory, with first values where it has none."""
         memory, n = round_.memory, self.population
-        if "threshold" not in memory:
+        if THRESHOLD not in memory:
             memory |= {
-                "quality": np.full(n, np.nan),
-                "duration_s": np.full(n, np.nan),
-                "last": np.zeros(n, np.int64),
-                "count": np.zeros(n, np.int64),
-                "exploited": no_ids(),
-                "history": np.empty(0),
-                "learned": np.array(0),
-                "threshold": np.array(self.parameters.round_threshold),
+                QUALITY: np.full(n, np.nan),
+                DURATION_S: np.full(n, np.nan),
+                LAST: np.zeros(n, np.int64),
+                COUNT: np.zeros(n, np.int64),
+                EXPLOITED: no_ids(),
+                HISTORY: np.empty(0),
+                LEARNED: np.array(0),
+                THRESHOLD: np.array(self.parameters.round_threshold),
             }
         return memory
 

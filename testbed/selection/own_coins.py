@@ -67,5 +67,4 @@ async def decisions(round_: SelectionRound) -> tuple[Ids, Ids]:
     replies = await round_.network.ask(round_.everyone, AskDecision(round_.number, round_.population))
     answers = replies.valid()
     there = np.sort(np.fromiter(answers, np.int64, len(answers)))
-    round_.candidates = len(there)
     return there, there[np.array([answers[client].takes_part for client in there.tolist()], np.bool_)]

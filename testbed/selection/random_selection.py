@@ -17,7 +17,7 @@ from testbed.emulation.traces.schedule import PARTICIPANT, Schedule
 from testbed.errors import RoundSkipped, TraceError, excludes
 from testbed.parties.client import RoleSpec
 from testbed.selection.check_in import STAGE, CheckInRole, check_in
-from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound
+from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound, ending_with
 from testbed.selection.own_coins import DecidingClient, decisions
 from testbed.selection.supply import Supply
 
@@ -126,7 +126,8 @@ class ServerChoice(SelectionProtocol):
     def enough(self, present: Ids) -> None:
         """Raise `RoundSkipped` when fewer than K are there."""
         if len(present) < self.parameters.participants:
-            raise RoundSkipped("too-few-available", f"{len(present)} available, {self.parameters.participants} wanted")
+            detail = f"{len(present)} available, {self.parameters.participants} wanted"
+            raise RoundSkipped("too-few-available", detail, candidates=len(present))
 
 
 class _AmongPresent(ServerChoice):
@@ -135,7 +136,8 @@ class _AmongPresent(ServerChoice):
     async def select(self, round_: SelectionRound) -> Selection:
         """See `SelectionProtocol.select`."""
         present = await check_in(round_)
-        return Selection(np.sort(self.choose(present, round_)), len(present), available=present)
+        with ending_with(len(present)):
+            return Selection(np.sort(self.choose(present, round_)), len(present), available=present)
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
         """The participants among those present."""

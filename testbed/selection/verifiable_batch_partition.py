@@ -248,7 +248,7 @@ class VerifiableBatchServer(BatchSelection, AnnouncingServer):
         candidates = self.batches.whole(ids(list(claims)))
         self.require_candidates(candidates, round_, [*refusals, *more])
         chosen = self.members(self.choose(candidates, round_))
-        return await self.agree(self.entries(chosen, claims, round_), round_.candidates, round_)
+        return await self.agree(self.entries(chosen, claims, round_), len(self.members(candidates)), round_)
 
     # -- stages -----------------------------------------------------------------------------------------------------
 

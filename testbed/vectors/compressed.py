@@ -59,7 +59,6 @@ class SparseVector(Vector):
         return self.part(0, self._length)
 
     def part(self, begin: int, end: int) -> npt.NDArray[Any]:
-        """See `Vector.part`."""
         first, last = np.searchsorted(self._places, [begin, end]).tolist()
         dense = np.zeros(max(0, min(end, self._length) - begin), np.float32)
         dense[self._places[first:last] - np.uint32(begin)] = self._elements[first:last]
@@ -70,11 +69,9 @@ class SparseVector(Vector):
 
     @property
     def packed_bytes(self) -> int:
-        """See `Vector.packed_bytes`."""
         return _sparse_bytes(len(self._places), self._length)
 
     def pack(self) -> bytes:
-        """See `Vector.pack`."""
         places = Vector(self._places, _place_bits(self._length)).pack()
         return len(self._places).to_bytes(_COUNT_BYTES, "big") + places + Vector(self._elements, 0).pack()
 
@@ -130,7 +127,6 @@ class LevelVector(Vector):
         return self.part(0, len(self))
 
     def part(self, begin: int, end: int) -> npt.NDArray[Any]:
-        """See `Vector.part`."""
         most = largest_level(self._level_bits)
         levels = self._levels[begin:end].astype(np.float32)
         levels -= np.float32(most)
@@ -144,11 +140,9 @@ class LevelVector(Vector):
 
     @property
     def packed_bytes(self) -> int:
-        """See `Vector.packed_bytes`."""
         return _levels_bytes(len(self), self._level_bits, self._bucket)
 
     def pack(self) -> bytes:
-        """See `Vector.pack`."""
         said = self._level_bits.to_bytes(1, "big") + self._bucket.to_bytes(_COUNT_BYTES, "big")
         return said + Vector(self._norms, 0).pack() + Vector(self._levels, self._level_bits).pack()
 

@@ -33,21 +33,17 @@ class IntegerVector(Vector):
 
     @property
     def is_float(self) -> bool:
-        """See `Vector.is_float`."""
         return False
 
     @property
     def sum_bits(self) -> int:
-        """See `Vector.sum_bits`."""
         return WIDEST_RING
 
     @property
     def packed_bytes(self) -> int:
-        """See `Vector.packed_bytes`."""
         return self.values.itemsize * len(self)
 
     def pack(self) -> bytes:
-        """See `Vector.pack`."""
         return self.values.astype("<u4", copy=False).tobytes()
 
     @classmethod

@@ -14,13 +14,11 @@ import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
 from testbed.errors import RunError
+from testbed.memory import ArrayName, Memory
 from testbed.workload.contract import LocalUpdate
 
-Memory = dict[str, npt.NDArray[Any]]
-"""Arrays by name that a run keeps from round to round, in its checkpoint."""
-
-LAST_ROUND = "client_states/last_round"
-"""(n,) int64 in that memory: of each client the last round whose sum had its update; 0: none had."""
+LAST_ROUND = ArrayName("client_states/last_round")
+"""`(n,)` int64: of each client the last round whose sum had its update; 0: none had."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +76,11 @@ class ClientAlgorithm(ABC):
         self.info = info
         self.initial_state = initial_state
 
+    @property
+    def length_name(self) -> ArrayName:
+        """The name of the kept array's length, `()` int64, in a run's memory."""
+        return ArrayName(f"{self.name}/length")
+
     def payload_length(self, dimension: int) -> int:
         """Return the length of the vectors sent to and by clients, for a model of `dimension` parameters."""
         return dimension
@@ -103,7 +106,7 @@ class ClientAlgorithm(ABC):
         """The memory of a run that has not had a round."""
         zeros = {f"{self.name}/{array}": np.zeros(len(self.initial_state)) for array in self.arrays}
         return {
-            f"{self.name}/length": np.array(len(self.initial_state)),
+            self.length_name: np.array(len(self.initial_state)),
             LAST_ROUND: np.zeros(population, np.int64),
             **zeros,
         }
@@ -159,5 +162,5 @@ def check_memory(memory: Mapping[str, Any], algorithm: ClientAlgorithm, populati
     if algorithm.keeps_state:
         first = algorithm.first_memory(population)
         same = all(name in memory and memory[name].shape == array.shape for name, array in first.items())
-        if not same or int(memory[f"{algorithm.name}/length"]) != len(algorithm.initial_state):
+        if not same or int(memory[algorithm.length_name]) != len(algorithm.initial_state):
             raise RunError(f"{where} has no states of {population} clients of this model; {advice}")

@@ -20,9 +20,13 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.arrays import Floats
-from testbed.errors import excludes
-from testbed.workload.client_algorithm import ClientAlgorithm, LocalTask, Memory, TaskInfo
+from testbed.memory import ArrayName, Memory
+from testbed.workload.client_algorithm import ClientAlgorithm, LocalTask, TaskInfo
 from testbed.workload.contract import DriftCorrectedWorkload, LocalUpdate
+
+SCAFFOLD_CORRECTION = ArrayName("scaffold/c")
+FEDDYN_CORRECTION = ArrayName("feddyn/h")
+"""`(length,)` float64: the servers' corrections, the papers' c and h."""
 
 
 class DriftCorrectionSection(BaseModel):
@@ -63,10 +67,6 @@ class DriftCorrectionSection(BaseModel):
             raise ValueError(
                 f"drift_correction: {name} corrects plain gradient steps, not {given}; set optimizer: sgd, momentum: 0"
             )
-        if workload.proximal:
-            raise excludes(f"drift_correction: {name}", "proximal", "each changes the loss of a client in its own way")
-        if workload.clients_at_once > 1:
-            raise excludes(f"drift_correction: {name}", "clients_at_once", "clients have different corrections")
         schedule = workload.learning_rate_schedule
         if name == "scaffold" and schedule is not None and schedule.last == 0:
             raise ValueError("learning_rate_schedule.last: 0; scaffold divides by the learning rate, set it above 0")
@@ -98,7 +98,7 @@ class Scaffold(ClientAlgorithm):
 
     def payload(self, model: npt.NDArray[np.float32], memory: Memory) -> npt.NDArray[np.float32]:
         """(x, c)."""
-        return np.concatenate([model, memory["scaffold/c"].astype(np.float32)])
+        return np.concatenate([model, memory[SCAFFOLD_CORRECTION].astype(np.float32)])
 
     def local_update(
         self, workload: DriftCorrectedWorkload, task: LocalTask
@@ -117,7 +117,7 @@ class Scaffold(ClientAlgorithm):
         """x by the mean Delta y; c += |S|/N mean Delta c."""
         step, change = np.split(mean, [self.info.dimension])
         rate = float(np.float32(self.info.learning_rate_in(round_number)))
-        memory["scaffold/c"] = memory["scaffold/c"] + self.info.share(weight) / rate * change
+        memory[SCAFFOLD_CORRECTION] = memory[SCAFFOLD_CORRECTION] + self.info.share(weight) / rate * change
         return step
 
 
@@ -148,9 +148,9 @@ class FedDyn(ClientAlgorithm):
     def step(self, memory: Memory, mean: Floats, weight: float, round_number: int) -> Floats:
         """See the class."""
         alpha, moved = self.alpha, mean[: len(self.initial_state)]
-        memory["feddyn/h"] = memory["feddyn/h"] - alpha * self.info.share(weight) * moved
+        memory[FEDDYN_CORRECTION] = memory[FEDDYN_CORRECTION] - alpha * self.info.share(weight) * moved
         step = mean.copy()
-        step[: len(moved)] -= memory["feddyn/h"] / alpha
+        step[: len(moved)] -= memory[FEDDYN_CORRECTION] / alpha
         return step
 
 

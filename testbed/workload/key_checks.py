@@ -22,9 +22,8 @@ def check_keys_fit(section: Any) -> None:
     for key in ("clients_at_once", "proximal", "drift_correction", "local_layers", "client_accuracy"):
         if section.training == "simulated" and not section.has_default(key):
             raise ValueError(f"{key}: simulated training computes nothing; leave it out")
-    for part in (section.drift_correction, section.local_layers):
-        if part is not None:
-            part.check(section)
+    if section.drift_correction is not None:
+        section.drift_correction.check(section)
     _check_own(section)
     if section.is_built_in:
         spec = datasets()[section.dataset]

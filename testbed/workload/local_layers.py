@@ -15,8 +15,8 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.arrays import Floats
-from testbed.errors import excludes
-from testbed.workload.client_algorithm import ClientAlgorithm, LocalTask, Memory, TaskInfo
+from testbed.memory import Memory
+from testbed.workload.client_algorithm import ClientAlgorithm, LocalTask, TaskInfo
 from testbed.workload.contract import ClientAccuracyWorkload, Evaluation, LocalUpdate, PersonalWorkload
 
 
@@ -33,15 +33,6 @@ class LocalLayersSection(BaseModel):
         if not self.last and not self.first:
             raise ValueError("last: or first: says how many layers stay with the clients, e.g. last: 1")
         return self
-
-    def check(self, workload: Any) -> None:
-        """Raise `ValueError` (one line: key, what to do) where the rest of the ``workload`` section does not fit."""
-        if workload.drift_correction is not None:
-            raise excludes("local_layers", "drift_correction", "corrections are for models that all clients share")
-        if workload.clients_at_once > 1:
-            raise excludes("local_layers", "clients_at_once", "clients have different layers")
-        if workload.metrics:
-            raise excludes("local_layers", "metrics", "loss and accuracy alone are measured with each client's layers")
 
 
 LocalLayersKey = Annotated[

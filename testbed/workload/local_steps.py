@@ -4,24 +4,7 @@ from collections.abc import Sequence
 from math import cos, pi
 from typing import Annotated, Literal, Self
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-
-NEARLY_ALL = 0.9
-"""Share of the clients that take a single gradient step a round from which on somebody should know of it."""
-
-
-def single_step_share(samples: np.ndarray, epochs: int, batch_size: int) -> float:
-    """The share of the clients with samples that take one gradient step in a round.
-
-    Args:
-        samples: `(n,)` training samples of each client.
-        epochs: local passes over them (E).
-        batch_size: samples of a step (B).
-    """
-    holding = samples[samples > 0]
-    return float((holding <= batch_size).mean()) if epochs == 1 and len(holding) else 0.0
-
 
 Proximal = Annotated[
     float,

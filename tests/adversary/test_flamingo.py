@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.adversary.catalogue import update_recovered
 from testbed.adversary.flamingo import ContradictLabels, CopyCiphertext, FalseKey, ReplayStates
 from testbed.adversary.flamingo_framing import FramingClient, FramingMember
 from testbed.adversary.misbehaviour import AttackContext, dishonest_role, malicious_server
@@ -20,7 +21,8 @@ from testbed.committee.parameters import CommitteeSection
 from testbed.crypto import OpeningFailed, threshold_elgamal
 from testbed.errors import RoundAborted
 from testbed.parties.client import RoleSpec
-from tests.aggregation.flamingo_rounds import federation, parameters_with, played, played_from, remembering
+from tests.adversary import rounds
+from tests.aggregation.flamingo_rounds import federation, parameters_with, played_from, remembering
 
 DELTAS = np.random.default_rng(3).uniform(-1, 1, (10, 7))
 VICTIM = 9
@@ -30,13 +32,11 @@ SIZE = 7
 def attacked(
     threshold: int, accomplices: int, dropouts: float = 0.5, kind: Any = ContradictLabels, **more: Any
 ) -> tuple[Any, Any, str]:
-    """The federation, what the round came to, and what was said of the attack."""
-    context = AttackContext(frozenset(range(accomplices)), {kind: VictimOptions(victim=VICTIM)})
-    server = malicious_server(Flamingo, [kind], context)
+    """The federation, the round's outcome, and the detail of the attack."""
     parameters = parameters_with(tuple(range(SIZE)), threshold, dropouts=dropouts)
-    small = federation(DELTAS, parameters, protocol=server, **more)
-    (outcome,) = played(small, 1)
-    (said,) = [event.detail for event in small.network.events if event.kind == "attack"]
+    small, outcome, (said,) = rounds.attacked(
+        Flamingo, kind, parameters, DELTAS, set(range(accomplices)), VictimOptions(victim=VICTIM), federation, **more
+    )
     return small, outcome, said
 
 
@@ -55,11 +55,8 @@ def test_both_stories_are_believed_with_2t_minus_l_accomplices(
     if not can_be:
         assert said.endswith("; failed: too few signatures")
         return
-    coins = small.randomness.simulation_key(VICTIM, 1, "stochastic rounding")
-    update = small.parameters.quantisation.encode(np.float32(DELTAS[VICTIM]), 1, coins)
-    assert said.endswith(hashlib.sha256(update.tobytes()).hexdigest())
-    assert ContradictLabels.update_recovered is not None
-    assert ContradictLabels.update_recovered.search(said.removeprefix("contradict-dropouts: "))
+    assert said.endswith(rounds.digest_of(small, [VICTIM], DELTAS))
+    assert update_recovered(said)
     assert small.refusals() == []
 
 
@@ -100,9 +97,7 @@ def test_another_key_takes_as_many_accomplices_as_have_the_committees(accomplice
                              "flamingo.too-few-signatures")  # fmt: skip
         assert small.refusals() == [(VICTIM, "flamingo.too-few-signatures")]
         return
-    coins = small.randomness.simulation_key(VICTIM, 1, "stochastic rounding")
-    update = small.parameters.quantisation.encode(np.float32(DELTAS[VICTIM]), 1, coins)
-    assert said.endswith(f"reconstructed, weight 1, sha256 {hashlib.sha256(update.tobytes()).hexdigest()}")
+    assert said.endswith(f"reconstructed, weight 1, sha256 {rounds.digest_of(small, [VICTIM], DELTAS)}")
     assert small.refusals() == []
 
 
@@ -111,12 +106,10 @@ def test_another_key_takes_as_many_accomplices_as_have_the_committees(accomplice
 
 def copied(accomplices: int = 3, gone: set[int] | None = None) -> tuple[Any, Any, list[str]]:
     """The federation, what the round came to, and what was said; clients 0 to 2 are the server's, and two are gone."""
-    context = AttackContext(frozenset(range(accomplices)), {CopyCiphertext: VictimOptions(victim=VICTIM)})
-    server = malicious_server(Flamingo, [CopyCiphertext], context)
+    parameters, options = parameters_with(tuple(range(SIZE)), 5), VictimOptions(victim=VICTIM)
     leaving = {"flamingo/report": {7, 8} if gone is None else gone}
-    small = federation(DELTAS, parameters_with(tuple(range(SIZE)), 5), protocol=server, leaving=leaving)
-    (outcome,) = played(small, 1)
-    return small, outcome, [event.detail for event in small.network.events if event.kind == "attack"]
+    clients = set(range(accomplices))
+    return rounds.attacked(Flamingo, CopyCiphertext, parameters, DELTAS, clients, options, federation, leaving=leaving)
 
 
 def test_no_member_decrypts_another_clients_ciphertext() -> None:
@@ -162,9 +155,7 @@ def framed(dishonest: set[int], gone: int = 8, threshold: int = 5) -> tuple[Any,
     roles = [
         RoleSpec(dishonest_role(honest, [kind], context), parameters, frozenset(dishonest)) for kind, honest in kinds
     ]
-    small = federation(DELTAS, parameters, roles=roles, leaving={"flamingo/report": {gone}})
-    (outcome,) = played(small, 1)
-    return small, outcome, [event.detail for event in small.network.events if event.kind == "attack"]
+    return rounds.played(federation(DELTAS, parameters, roles=roles, leaving={"flamingo/report": {gone}}))
 
 
 @pytest.mark.parametrize("member", [0, 1, 4])

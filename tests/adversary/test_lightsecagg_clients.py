@@ -6,37 +6,23 @@ import numpy as np
 import pytest
 
 from testbed.adversary.lightsecagg_clients import AnswerWrongPieces, DealOtherPieces, SealUnopenablePieces
-from testbed.adversary.misbehaviour import AttackContext, dishonest_role
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.lightsecagg.server import LightSecAgg
-from testbed.errors import RoundAborted
-from testbed.parties.client import RoleSpec
-from tests.aggregation.federations import SmallFederation
+from tests.adversary.rounds import Played, with_dishonest
 
 DELTAS = np.random.default_rng(3).uniform(-1, 1, (8, 7))
 PARAMETERS = LightSecAggParameters(threshold=5, max_colluders=2, weights="equal")
 
 
-def played(kind: Any, dishonest: int, from_round: int = 1) -> tuple[SmallFederation, Any]:
-    """The federation, and the round's outcome with this one dishonest client."""
-    context = AttackContext(frozenset({dishonest}), from_round=from_round)
-    role = dishonest_role(kind.extends, [kind], context)
-    roles = [RoleSpec(role, PARAMETERS, frozenset({dishonest}))]
-    small = SmallFederation(DELTAS, PARAMETERS, protocol=LightSecAgg, roles=roles)
-    try:
-        return small, small.run()
-    except RoundAborted as ended:
-        return small, ended
-
-
-def attacks(small: SmallFederation) -> list[str]:
-    return [event.detail for event in small.network.events if event.kind == "attack"]
+def played(kind: Any, dishonest: int, from_round: int = 1) -> Played:
+    """Run a round with one dishonest client."""
+    return with_dishonest(LightSecAgg, kind, PARAMETERS, DELTAS, {dishonest}, from_round=from_round)
 
 
 def test_pieces_that_do_not_open_end_the_round_and_every_holder_names_the_client() -> None:
-    small, ended = played(SealUnopenablePieces, 3)
+    small, ended, said = played(SealUnopenablePieces, 3)
     assert ended.reason == "below-threshold"
-    assert attacks(small) == ["seal-unopenable-pieces: 7 pieces that do not open"]
+    assert said == ["seal-unopenable-pieces: 7 pieces that do not open"]
     others = [client for client in range(8) if client != 3]
     assert small.refusals() == [(client, "lightsecagg.bad-piece") for client in others]
     details = [event.detail for event in small.network.events if event.kind == "refusal"]
@@ -45,21 +31,21 @@ def test_pieces_that_do_not_open_end_the_round_and_every_holder_names_the_client
 
 @pytest.mark.parametrize("kind", [DealOtherPieces, AnswerWrongPieces])
 def test_pieces_and_sums_of_no_mask_end_the_round_and_nobody_is_named(kind: Any) -> None:
-    small, ended = played(kind, 3)
+    small, ended, said = played(kind, 3)
     assert ended.reason == "implausible-sum"
-    assert len(attacks(small)) == 1
+    assert len(said) == 1
     assert (small.refusals(), small.misbehaviour()) == ([], [])
 
 
 def test_a_wrong_sum_beyond_those_that_are_decoded_is_without_effect() -> None:
     """The sums of clients 0 to 4 are enough."""
-    small, aggregate = played(AnswerWrongPieces, 7)
-    assert len(attacks(small)) == 1
+    _, aggregate, said = played(AnswerWrongPieces, 7)
+    assert len(said) == 1
     assert np.abs(aggregate.mean - np.float32(DELTAS).mean(0)).max() < 1e-4
 
 
 @pytest.mark.parametrize("kind", [SealUnopenablePieces, DealOtherPieces, AnswerWrongPieces])
 def test_in_rounds_that_are_not_attacked_the_client_is_honest(kind: Any) -> None:
-    small, aggregate = played(kind, 3, from_round=2)
-    assert attacks(small) == []
+    _, aggregate, said = played(kind, 3, from_round=2)
+    assert said == []
     assert np.abs(aggregate.mean - np.float32(DELTAS).mean(0)).max() < 1e-4

@@ -1,13 +1,12 @@
 """What a malicious server, clients and members of `one-shot` come to: both where it fails and where it does not."""
 
-import hashlib
 from typing import Any
 
 import numpy as np
 import pytest
 
+from testbed.adversary.catalogue import update_recovered
 from testbed.adversary.committees import ForgeCommittee, ForgeOptions
-from testbed.adversary.misbehaviour import AttackContext, dishonest_role, malicious_server
 from testbed.adversary.one_shot import (
     AnswerWrongSum,
     ContradictCommittee,
@@ -23,8 +22,8 @@ from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.one_shot.server import OneShot
 from testbed.crypto.prime_field import PRIME, elements_from_bytes, elements_to_bytes
 from testbed.errors import RoundAborted
-from testbed.parties.client import RoleSpec, handles
-from tests.aggregation.federations import SmallFederation
+from testbed.parties.client import handles
+from tests.adversary import rounds
 
 DELTAS = np.random.default_rng(3).uniform(-1, 1, (12, 7))
 MEMBERS = tuple(range(2, 10))  # eight
@@ -41,16 +40,9 @@ def parameters(threshold: int, private: int = 1) -> OneShotParameters:
     )
 
 
-def attacked(kind: Any, dishonest: set[int], threshold: int, **more: Any) -> tuple[SmallFederation, list[str], Any]:
-    """The federation, what the attack came to, and the round's outcome."""
-    options = {ContradictCommittee: VictimOptions(victim=VICTIM), ForgeCommittee: ForgeOptions()}
-    server = malicious_server(OneShot, [kind], AttackContext(frozenset(dishonest), options))
-    small = SmallFederation(DELTAS, parameters(threshold), protocol=server, **more)
-    try:
-        outcome: Any = small.run()
-    except RoundAborted as ended:
-        outcome = ended
-    return small, [event.detail for event in small.network.events if event.kind == "attack"], outcome
+def attacked(kind: Any, dishonest: set[int], threshold: int, **more: Any) -> rounds.Played:
+    options = VictimOptions(victim=VICTIM) if kind is ContradictCommittee else ForgeOptions()
+    return rounds.attacked(OneShot, kind, parameters(threshold), DELTAS, dishonest, options, **more)
 
 
 @pytest.mark.parametrize("threshold", [6, 7, 8])
@@ -59,7 +51,7 @@ def test_two_sums_can_be_had_where_two_sets_can_be_signed(threshold: int, accomp
     """Two sets of U signers of 8, of whom only accomplices are in both."""
     dishonest = {client for client in MEMBERS if client != VICTIM}
     some = set(sorted(dishonest)[:accomplices])
-    small, (said,), aggregate = attacked(ContradictCommittee, some, threshold)
+    small, aggregate, (said,) = attacked(ContradictCommittee, some, threshold)
     assert aggregate.survivors.tolist() == list(range(12))
     assert np.abs(aggregate.mean - np.float32(DELTAS).mean(0)).max() < 1e-4
     can_be = accomplices >= 2 * threshold - len(MEMBERS)
@@ -67,11 +59,8 @@ def test_two_sums_can_be_had_where_two_sets_can_be_signed(threshold: int, accomp
     assert can_be <= (accomplices > parameters(threshold).code_for(len(MEMBERS)).private)  # never with T or fewer
     if can_be:
         assert small.refusals() == []
-        coins = small.randomness.simulation_key(VICTIM, 1, "stochastic rounding")
-        update = small.parameters.quantisation.encode(np.float32(DELTAS[VICTIM]), 1, coins)
-        assert said.endswith(hashlib.sha256(update.astype("<u4").tobytes()).hexdigest())
-        assert ContradictCommittee.update_recovered is not None
-        assert ContradictCommittee.update_recovered.search(said.removeprefix("contradict-dropouts: "))
+        assert said.endswith(rounds.digest_of(small, [VICTIM], DELTAS, "<u4"))
+        assert update_recovered(said)
     else:
         told_of_others = len(MEMBERS) - threshold  # honest ones
         assert [check for _, check in small.refusals()] == ["one-shot.too-few-signatures"] * told_of_others
@@ -79,13 +68,13 @@ def test_two_sums_can_be_had_where_two_sets_can_be_signed(threshold: int, accomp
 
 
 def test_a_victim_that_has_left_is_not_attacked() -> None:
-    _, said, aggregate = attacked(ContradictCommittee, {2}, 6, leaving={"one-shot/masked-input": {VICTIM}})
+    _, aggregate, said = attacked(ContradictCommittee, {2}, 6, leaving={"one-shot/masked-input": {VICTIM}})
     assert said == []
     assert VICTIM not in aggregate.survivors
 
 
 def test_another_committee_than_everybody_knows_is_refused() -> None:
-    small, (said,), ended = attacked(ForgeCommittee, {0, 1, 10, 11}, 6)
+    small, ended, (said,) = attacked(ForgeCommittee, {0, 1, 10, 11}, 6)
     assert said == "forge-committee: sent a list with undrawn member"
     assert isinstance(ended, RoundAborted)
     assert ended.reason == "below-threshold"
@@ -93,29 +82,22 @@ def test_another_committee_than_everybody_knows_is_refused() -> None:
 
 
 def test_without_an_accomplice_outside_there_is_no_other_committee_to_name() -> None:
-    small, said, aggregate = attacked(ForgeCommittee, {2, 3}, 6)
+    small, aggregate, said = attacked(ForgeCommittee, {2, 3}, 6)
     assert said == []
     assert len(aggregate.survivors) == 12
     assert small.refusals() == []
 
 
-def with_clients(kind: Any, dishonest: set[int], threshold: int, options: Any = None) -> tuple[SmallFederation, Any]:
-    given = parameters(threshold)
-    context = AttackContext(frozenset(dishonest), {} if options is None else {kind: options})
-    role = dishonest_role(kind.extends, [kind], context)
-    small = SmallFederation(DELTAS, given, protocol=OneShot, roles=[RoleSpec(role, given, frozenset(dishonest))])
-    try:
-        return small, small.run()
-    except RoundAborted as ended:
-        return small, ended
+def with_clients(kind: Any, dishonest: set[int], threshold: int, options: Any = None) -> rounds.Played:
+    return rounds.with_dishonest(OneShot, kind, parameters(threshold), DELTAS, dishonest, options)
 
 
 @pytest.mark.parametrize(("dishonest", "found"), [({2}, True), ({2, 9}, False), ({0, 11}, True)])
 def test_a_wrong_sum_is_found_where_half_of_what_is_not_needed_is_more(dishonest: set[int], found: bool) -> None:
     """Eight members, six needed: one wrong sum is found, of two it is known that they are too many."""
-    small, outcome = with_clients(AnswerWrongSum, dishonest, 6)
+    small, outcome, said = with_clients(AnswerWrongSum, dishonest, 6)
     on_it = sorted(dishonest & set(MEMBERS))
-    assert len([event for event in small.network.events if event.kind == "attack"]) == len(on_it)
+    assert len(said) == len(on_it)
     if found:
         assert np.abs(outcome.mean - np.float32(DELTAS).mean(0)).max() < 1e-4
         assert [client for client, _ in small.misbehaviour()] == on_it
@@ -125,7 +107,7 @@ def test_a_wrong_sum_is_found_where_half_of_what_is_not_needed_is_more(dishonest
 
 
 def test_where_all_members_are_needed_a_wrong_sum_ends_the_round() -> None:
-    _, outcome = with_clients(AnswerWrongSum, {2}, 8)
+    _, outcome, _ = with_clients(AnswerWrongSum, {2}, 8)
     assert outcome.reason == "wrong-shares"
     assert "no sum of 12 keys" in outcome.detail
 
@@ -133,25 +115,23 @@ def test_where_all_members_are_needed_a_wrong_sum_ends_the_round() -> None:
 @pytest.mark.parametrize("holders", [1, 2, 3, 7, None])
 def test_a_client_whose_shares_belong_to_no_key_is_left_out_and_the_round_goes_on(holders: int | None) -> None:
     """Whether it deals so to one member, to more than may be lost, or to all: T = 1, and 6 of 8 members must sum."""
-    small, outcome = with_clients(DealOtherShares, {11}, 6, DealOptions(holders=holders))
+    small, outcome, said = with_clients(DealOtherShares, {11}, 6, DealOptions(holders=holders))
     assert outcome.survivors.tolist() == list(range(11))
     assert np.abs(outcome.mean - np.float32(DELTAS)[:11].mean(0)).max() < 1e-4
     assert small.refusals() == []
-    assert [event.detail for event in small.network.events if event.kind == "attack"] == [
-        f"deal-inconsistent-shares: {holders or 8} shares that belong to no key"
-    ]
+    assert said == [f"deal-inconsistent-shares: {holders or 8} shares that belong to no key"]
     alone = "one-shot.inconsistent-share: for members 2 alone, who may have rejected it in vain"
     assert small.misbehaviour() == [(11, alone if holders == 1 else "one-shot.inconsistent-share")]
 
 
 def test_several_dealers_of_no_key_are_left_out() -> None:
-    small, outcome = with_clients(DealOtherShares, {0, 5, 11}, 6, DealOptions(holders=4))
+    small, outcome, _ = with_clients(DealOtherShares, {0, 5, 11}, 6, DealOptions(holders=4))
     assert outcome.survivors.tolist() == [client for client in range(12) if client not in (0, 5, 11)]
     assert sorted(client for client, _ in small.misbehaviour()) == [0, 5, 11]
 
 
 def test_a_member_that_rejects_all_shares_loses_its_place_and_no_client() -> None:
-    small, outcome = with_clients(RejectShares, {2}, 6)
+    small, outcome, _ = with_clients(RejectShares, {2}, 6)
     assert len(outcome.survivors) == 12
     said = "opened shares: rejects those of all 12 clients, or these have dealt them so"
     assert small.misbehaviour() == [(2, said)]
@@ -159,13 +139,13 @@ def test_a_member_that_rejects_all_shares_loses_its_place_and_no_client() -> Non
 
 def test_a_client_cannot_have_a_member_blamed_for_its_wrong_sum() -> None:
     """A share that is wrong for one member alone is rejected by it, and not summed: nobody's sum is wrong."""
-    small, outcome = with_clients(DealOtherShares, {11}, 6, DealOptions(holders=1))
+    small, outcome, _ = with_clients(DealOtherShares, {11}, 6, DealOptions(holders=1))
     assert 11 not in outcome.survivors
     assert [client for client, _ in small.misbehaviour()] == [11]
 
 
 def test_two_clients_that_have_an_honest_member_left_out_are_named_in_its_record() -> None:
-    small, outcome = with_clients(DealOtherShares, {10, 11}, 6, DealOptions(holders=1))
+    small, outcome, _ = with_clients(DealOtherShares, {10, 11}, 6, DealOptions(holders=1))
     assert len(outcome.survivors) == 12
     said = "opened shares: rejects those of clients 10, 11, or these have dealt them so"
     assert small.misbehaviour() == [(2, said)]
@@ -189,7 +169,7 @@ class FramingSum(AnswerWrongSum):
 
 def test_two_members_cannot_have_an_honest_one_blamed_for_their_wrong_sums() -> None:
     """Theirs and the honest others' fit one polynomial, the honest victim's does not; but it is no sum of keys."""
-    small, outcome = with_clients(FramingSum, {2, 9}, 6)
+    small, outcome, _ = with_clients(FramingSum, {2, 9}, 6)
     assert outcome.reason == "wrong-shares"
     assert "no sum of 12 keys" in outcome.detail
     assert small.misbehaviour() == []

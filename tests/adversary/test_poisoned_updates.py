@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from testbed.adversary.misbehaviour import AttackContext
 from testbed.adversary.poisoned_updates import LittleIsEnough, LittleOptions, MinMax, z_max
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.errors import ExperimentError, RoundAborted
 from testbed.experiment.schema import validated
 from tests.engine.federations import Run

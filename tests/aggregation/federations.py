@@ -183,6 +183,20 @@ class SmallFederation:
         """One whole round, from outside an event loop."""
         return asyncio.run(self.aggregate(number))
 
+    def quantised_sum(self, clients: Sequence[int], number: int = 1) -> Any:
+        """`(d+1,)` the clients' quantised updates with their weights, added up one by one without a mask, as `int`s."""
+        given, workload, total = self.parameters, self.workload, np.zeros(self.workload.dimension + 1, object)
+        for client in clients:
+            weight = int(workload.sample_counts[client]) if given.weights == "samples" else 1
+            coins = self.randomness.simulation_key(client, number, "stochastic rounding")
+            total = total + given.quantisation.encode(workload.deltas[client], weight, coins).astype(object)
+        return total % given.quantisation.modulus
+
+    def mean_of(self, clients: Sequence[int], number: int = 1) -> Any:
+        """`(d,)` the mean that `quantised_sum` gives."""
+        total = np.array(self.quantised_sum(clients, number), np.uint64)
+        return self.parameters.quantisation.decode(total, len(clients))[0]
+
     def refusals(self) -> list[tuple[int, str]]:
         """(client, check) of all refusals of the round, in order."""
         found = []
@@ -195,6 +209,17 @@ class SmallFederation:
         """(client, detail) of what the server noticed."""
         events = [event for event in self.network.events if event.kind == "misbehaviour"]
         return [(int(event.party.removeprefix("client:")), event.detail) for event in events]
+
+
+class KeepsTotal(SecAgg):
+    """Keeps the unmasked sum, as `int`s."""
+
+    total: list[int]
+
+    async def unmask(self, state: SecAggRound) -> Any:
+        total = await super().unmask(state)
+        self.total = [int(value) for value in total]
+        return total
 
 
 def sets_of(*clients: int) -> Any:

@@ -72,17 +72,6 @@ def played_with(kind: Any, dishonest: set[int], **more: Any) -> tuple[Any, Any]:
     return small, outcome
 
 
-def mean_of(small: SmallFederation, members: list[int], number: int = 1) -> Any:
-    """`(d,)` the mean of the members' quantised updates, added up one by one without a mask."""
-    given, workload = small.parameters, small.workload
-    total: Any = 0
-    for i in members:
-        weight = int(workload.sample_counts[i]) if given.weights == "samples" else 1
-        coins = small.randomness.simulation_key(i, number, "stochastic rounding")
-        total = total + given.quantisation.encode(workload.deltas[i], weight, coins).astype(object)
-    return given.quantisation.decode(np.array(total, np.uint64), len(members))[0]
-
-
 @dataclass
 class Stand:
     """Where an honest round has got to; what the server may ask next.

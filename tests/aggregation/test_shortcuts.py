@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.kit.quantisation import Quantisation, Quantised
+from testbed.aggregation.quantisation import Quantisation, Quantised
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.crypto import InvalidKey
 from testbed.crypto.key_agreement import PrivateKey

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from analysis.figures.key_titles import key_title
+from analysis.figures.swept import key_title
 from analysis.stage_looks import StageLook, stage_looks
 from testbed.aggregation.catalogue import PROTOCOLS as AGGREGATIONS
 from testbed.selection.catalogue import PROTOCOLS as SELECTIONS

@@ -74,23 +74,3 @@ def test_exact_however_long(call: Callable[..., Any]) -> None:
     assert object_in(call(*given, "--selected", 1000).out)["family_size"] == comb(10_000, 1000)
     found = object_in(call(*given[:3], 100_000, *given[4:], "--selected", 50_000).out)
     assert (found["family_size"], found["family_size_reason"]) == (None, "an integer of 30101 digits")
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (("--privacy", 5, "--dropout", 0.1), "--privacy: T = 5 does not divide K = 12"),
-        (("--privacy", 3, "--dropout", 1.1), "--dropout: 1.1 is no probability"),
-        (("--privacy", 3, "--dropout", "0.1,0.2"), "--dropout: 2 probabilities for 120 users"),
-        (("--privacy", 3, "--dropout", "nowhere.txt"), "--dropout: 'nowhere.txt' is no number"),
-        (("--privacy", 3, "--dropout", ""), "--dropout: no numbers"),
-        (("--privacy", 3, "--dropout", 0.1, "--simulate", 7), "--simulate: 7 rounds"),
-        (("--privacy", 3, "--dropout", 0.1, "--smoothness", 1), "--convexity: missing"),
-        (("--privacy", 3, "--dropout", ",".join(["0.1", "0.2"] * 60), *THEOREM2), "--dropout: Theorem 2"),
-    ],
-)
-def test_what_is_wrong_is_one_line(call: Callable[..., Any], given: tuple, said: str) -> None:
-    ended = call(*PAPER, *given)
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith(f"error: {said}")
-    assert len(ended.err.splitlines()) == 1

@@ -63,19 +63,3 @@ def test_weights_come_from_a_file(call: Callable[..., Any], tmp_path: Path) -> N
     assert (plain["weights"], heavy["weights"]) == ("equal", "given")
     path.write_text("1\nx\n")
     assert "--weights: " in call("bound", "committee", *given, "--weights", str(path)).err
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (("--threshold", "0.4"), "--threshold: 12 of 30 members; allowed 16 to 30"),
-        (("--dishonest", 1001), "--dishonest: 1001 of a population of 1000"),
-        (("--size", 2000, "--threshold", "0.7"), "--size: 2000 members of a population of 1000; at most 1000"),
-        (("--weights", "nowhere.txt"), "--weights: nowhere.txt: no file that can be read"),
-    ],
-)
-def test_what_cannot_be_is_one_line(change: tuple, says: str, call: Callable[..., Any]) -> None:
-    ended = call("bound", "committee", *SMALL, *change)
-    assert ended.code == 2
-    assert says in ended.err
-    assert len(ended.err.strip().splitlines()) == 1

@@ -24,17 +24,3 @@ def test_text_says_what_was_given(call: Callable[..., Any]) -> None:
     assert out.startswith("n = 40, b = 10, k = 4\n")
     assert "mean error [clips]" not in out
     assert "best matrix" in call("bound", "correlated", "--rounds", 20, "--separation", 20).out
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (("--rounds", 1), "'--rounds': 1: must be at least 2"),
-        ((*SMALL, "--epsilon", -1), "--epsilon: -1.0; must be above 0"),
-        ((*SMALL, "--delta", 1), "--delta: 1.0; must be above 0 and below 1"),
-    ],
-)
-def test_what_is_out_of_range_is_refused(given: tuple[Any, ...], expected: str, call: Callable[..., Any]) -> None:
-    ended = call("bound", "correlated", *given)
-    assert (ended.code, ended.out) == (2, "")
-    assert expected in ended.err

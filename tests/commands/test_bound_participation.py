@@ -64,26 +64,3 @@ def test_text(call: Callable[..., Any]) -> None:
     )
     assert re.search(r"to who sees the bins \(the server\) +\d", out)
     assert "none: its rounds are not independent" in out
-
-
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        (("--separation", 13), "--separation: 13 of 12 rounds"),
-        (("--separation", 3000), "--separation: 3000 of 12 rounds; at most 2000"),
-        (("--delta", 1.5), "--delta: 1.5; must be above 0 and below 1"),
-        (("--noise-multiplier", 0), "--noise-multiplier: 0.0; must be above 0"),
-        (("--coefficients", "1,x"), "--coefficients: '1,x'; numbers with commas"),
-        (("--coefficients", "0,1"), "--coefficients: the first must be above 0"),
-        (("--coefficients", "1,nan"), "--coefficients: the first must be above 0, and none negative or infinite"),
-        (("--coefficients", "1e300"), "--noise-multiplier: 3.0; must be above 1e-100 of what a client adds"),
-        (("--confidence", 0.9999999999999999), "--confidence: 0.9999999999999999; at most 1 - 1e-12"),
-        (("--bands", 2_000_000), "--bands"),
-        (("--bands", 2, "--coefficients", "1"), "--bands: says C beside --coefficients"),
-    ],
-)
-def test_what_cannot_be_is_one_line(more: tuple, says: str, call: Callable[..., Any]) -> None:
-    ended = call("bound", "participation", *SMALL, *more)
-    assert ended.code == 2
-    assert says in ended.err
-    assert len(ended.err.strip().splitlines()) == 1

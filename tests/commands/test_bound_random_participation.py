@@ -25,14 +25,3 @@ def test_json_names_the_sound_one_and_warns_on_the_side(call: Callable[..., Any]
     assert (ended.code, found["sound"], found["wcs_standing"]) == (0, "wcs", "guarantee")
     assert ended.err.startswith("warning: delta 0.001 is not below 1/3000")
     assert not any(isinstance(value, dict | list) for value in found.values())
-
-
-def test_bad_values_are_one_line_that_names_the_option(call: Callable[..., Any]) -> None:
-    for given, message in (
-        ((*WHO[:2], "--client-rate", 0, *WHO[4:], "--sigma", 1), "--client-rate: 0.0; must be above 0 and at most 1"),
-        ((*WHO, "--sigma", -1), "--sigma: -1.0; must be above 0 and finite"),
-        ((*WHO,), "--epsilon: give either epsilon or sigma"),
-        ((*WHO, "--sigma", 1, "--clip", 0), "--clip: 0.0; must be above 0 and finite"),
-    ):
-        ended = call("bound", "random-participation", *given, "--delta", "1e-6")
-        assert (ended.code, ended.err) == (2, f"error: {message}\n")

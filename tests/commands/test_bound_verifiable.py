@@ -38,22 +38,6 @@ def test_text_says_what_cannot_happen_and_what_no_double_holds(call: Callable[..
     assert "at most 10^-" in call(*COMMAND, *far).out
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (("--privacy", 5), "--privacy: T = 5 does not divide K = 12"),
-        (("--over-selection", 11), "--over-selection: 11.0; a K/n exceeds 1, at most 10"),
-        (("--dishonest", 121), "--dishonest: 121 of a population of 120"),
-        (("--threshold", "0.4"), "--threshold: t = 5 of 12 participants; allowed 7 to 12"),
-    ],
-)
-def test_what_cannot_be_is_one_line(change: tuple, says: str, call: Callable[..., Any]) -> None:
-    ended = call(*COMMAND, *SMALL, *change)
-    assert ended.code == 2
-    assert says in ended.err
-    assert len(ended.err.strip().splitlines()) == 1
-
-
 @pytest.mark.parametrize("command", [(*COMMAND, "--privacy", 3), ("plan", "batch-partition", "--target", 0.1)])
 def test_a_small_population_takes_the_over_selection_that_it_allows(command: tuple, call: Callable[..., Any]) -> None:
     ended = call(*command, "--population", 11, "--dishonest", 1, "--participants", 9)

@@ -1,6 +1,9 @@
 """``testbed check``: a line for each property, and an exit code."""
 
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +41,7 @@ def test_the_examples_have_all_properties(
     assert re.search(inapplicable, other)
 
 
-@pytest.mark.parametrize("kind", ["selection", "aggregation"])
+@pytest.mark.parametrize("kind", ["selection", "aggregation", "workload"])
 def test_skeletons_have_all_properties(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,6 +71,28 @@ def test_a_result_of_another_type_is_a_line_and_with_debug_a_traceback(capsys: p
     assert "Traceback" in errors
 
 
+def test_a_class_that_ends_its_process_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines, errors = checked(capsys, f"{broken.__name__}:{broken.EndsItsProcess.__name__}")
+    assert (code, errors) == (3, "")
+    assert lines[0].startswith("failed          The class leaves its process running: the class ended its process")
+
+
+def test_a_crash_is_one_line_and_advises_no_resumption(capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines, errors = checked(capsys, f"{broken.__name__}:{broken.CrashingServer.__name__}")
+    assert (code, errors, len(lines)) == (3, "", 2)
+    assert "--resume" not in lines[0]
+
+
+def test_a_signal_ends_the_check_of_a_class_that_never_ends() -> None:
+    command = [sys.executable, "-m", "testbed", "check", f"{broken.__name__}:{broken.NeverEnds.__name__}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "runs\n"
+        running.send_signal(signal.SIGINT)
+        assert running.stdout.read() == ""  # the other process, which has the pipe, too, has ended
+    assert running.returncode == 130
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -76,6 +101,7 @@ def test_a_result_of_another_type_is_a_line_and_with_debug_a_traceback(capsys: p
         ([f"{__name__}:Path"], "inherits neither from testbed.SelectionProtocol nor from testbed.AggregationProtocol"),
         (["secagg", "--set", "aggregation.treshold=3"], "aggregation.treshold: unknown key; did you mean 'threshold'?"),
         (["secagg", "--set", "sweep={seed: [1, 2]}"], "leave the sweep out"),
+        (["secagg", "--set", "seed=2"], "--set seed: checks have the seed 1"),
         (["secagg", "--set", "time.clock=wall"], "rounds on the virtual clock with modelled compute are checked"),
         (["secagg", "--set", "rounds=1"], "--set rounds: the properties say how many rounds are run"),
         (["secagg", "--set", "aggregation.protocol=plain"], "secagg is checked, and no other protocol"),

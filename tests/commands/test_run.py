@@ -145,7 +145,7 @@ def test_without_an_obvious_baseline_the_runs_are_still_done(
     """A table that cannot be made is said in a line; it does not turn a run that is done into a failure."""
     from testbed.errors import ExperimentError
 
-    def compare(runs: object) -> None:
+    def compare(runs: object, **options: object) -> None:
         raise ExperimentError("baseline random is ambiguous")
 
     monkeypatch.setattr("analysis.comparison.overhead.compare", compare)

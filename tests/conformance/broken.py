@@ -1,13 +1,14 @@
 """Protocols that each lack one property, for `test_broken`."""
 
+import os
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from examples.own_selection import TakingTurns
+from testbed.aggregation.batch_policy import BatchPolicy
 from testbed.aggregation.contract import Aggregate, AggregationRound
-from testbed.aggregation.kit.batch_policy import BatchPolicy
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.lightsecagg.server import LightSecAgg
 from testbed.aggregation.plain import Plain, PlainClient, SendUpdate, Update
@@ -27,6 +28,52 @@ class CountsDroppedClients(SecAgg):
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         right = await super().aggregate(round_)
         return replace(right, mean=right.mean * len(right.survivors) / len(round_.participants))
+
+
+class CountsOneTooMany(Plain):
+    """Returns a weight that is off by one."""
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        right = await super().aggregate(round_)
+        return replace(right, weight=right.weight + 1)
+
+
+class Twice(Plain):
+    """Doubles the mean."""
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        right = await super().aggregate(round_)
+        return replace(right, mean=2 * right.mean)
+
+
+class RaisesAtOnce(Plain):
+    """Cannot be constructed."""
+
+    def __init__(self, parameters: Any) -> None:
+        raise ValueError("no such thing")
+
+
+class CrashingServer(Plain):
+    """Has a bug."""
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        raise ZeroDivisionError(round_.number)
+
+
+class EndsItsProcess(Plain):
+    """Ends the process that it runs in, as if all were well."""
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        os._exit(0)
+
+
+class NeverEnds(Plain):
+    """Runs for ever."""
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        print("runs", flush=True)
+        while True:
+            pass
 
 
 class HidesSurvivor(Plain):

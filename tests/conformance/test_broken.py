@@ -32,6 +32,17 @@ BATCHES = "Batches take part as a whole"
     ("kind", "claim", "detail"),
     [
         (broken.CountsDroppedClients, RESULT, "leave at train: the result is off by"),
+        (
+            broken.CountsOneTooMany,
+            RESULT,
+            r"round 1, nobody leaves: the result has the weight \d+; the weights",
+        ),
+        (
+            broken.RaisesAtOnce,
+            RUN,
+            r"AtOnce crashed: ValueError: no such thing \(.*broken.py, line \d+, in __init",
+        ),
+        (broken.CrashingServer, RUN, r"round 1 crashed: ZeroDivisionError: .*, in aggregate\); --debug prints"),
         (broken.HidesSurvivor, LEFT_OUT, "the update of round"),
         (broken.ListsEverybody, SURVIVORS, "has left in training and is a survivor"),
         (broken.MomentumOfItsOwn, RESUMED, "the update of round 3 differ after a resumption; keep .* in round_.memory"),
@@ -61,6 +72,14 @@ def test_a_broken_class_is_caught(kind: type, claim: str, detail: str) -> None:
     result = lacking.result(evidence_of(checked))
     assert result.verdict == "failed"
     assert re.search(detail, result.detail), result.detail
+
+
+def test_a_result_that_is_no_weighted_mean_is_not_compared_and_the_line_says_by_how_much() -> None:
+    checked = subject(f"{broken.__name__}:{broken.Twice.__name__}")
+    (applicable,) = (one for one in PROPERTIES["aggregation"] if one.claim == RESULT)
+    result = applicable.result(evidence_of(checked))
+    assert result.verdict == "not applicable"
+    assert re.search(r"no weighted mean .* it is off by 0\.\d+ from the mean", result.detail)
 
 
 def test_a_message_of_another_size_than_recorded_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ def test_its_round_is_completed_and_passes_the_files_that_the_page_names() -> No
     passed = set().union(*found.values())
     named = {str(path.relative_to(ROOT)) for path in a_round.linked()}
     elsewhere = {name for name in named if name.startswith(("analysis/", "cluster/"))} | {"testbed/records/reader.py"}
-    # A contract and a table have no function that is called; nothing adds noise here.
-    declared = {"testbed/workload/contract.py", "testbed/aggregation/secagg/stages.py"}
+    # A contract has no function that is called; nothing adds noise here.
+    declared = {"testbed/workload/contract.py"}
     unused = declared | {"testbed/engine/privacy_recorder.py"}
     assert named - passed - elsewhere - unused == set()

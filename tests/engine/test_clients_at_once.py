@@ -101,7 +101,7 @@ def test_what_trains_one_client_at_a_time_is_refused() -> None:
                 "selection": {"protocol": "bernoulli", "client_rate": 0.5},
                 "workload": {"batch_size": 20, "learning_rate": 0.05},
             },
-            "does not read workload.clients_at_once",
+            "excludes workload.clients_at_once: 4: clients send one gradient",
         ),
     ):
         with pytest.raises(ValueError, match=match):

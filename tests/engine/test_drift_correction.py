@@ -268,8 +268,6 @@ FEDDYN = {"drift_correction": {"name": "feddyn", "alpha": 0.1}}
     [
         ({"workload": SCAFFOLD | {"momentum": 0.9}}, MOMENTUM),
         ({"workload": SCAFFOLD | {"optimizer": "adamw"}}, "corrects plain gradient steps, not adamw"),
-        ({"workload": SCAFFOLD | {"proximal": 1.0}}, "drift_correction: scaffold excludes proximal"),
-        ({"workload": SCAFFOLD | {"clients_at_once": 4}}, "drift_correction: scaffold excludes clients_at_once"),
         ({"workload": SCAFFOLD | {"training": "simulated"}}, "drift_correction: simulated training"),
         (
             {"workload": SCAFFOLD | {"learning_rate_schedule": {"rounds": 5, "last": 0}}},
@@ -280,9 +278,6 @@ FEDDYN = {"drift_correction": {"name": "feddyn", "alpha": 0.1}}
         ({"workload": {"drift_correction": {"name": "scafold"}}}, "drift_correction.name: should be 'scaffold'"),
         ({"workload": {"drift_correction": {"name": "feddyn", "alpha": 0}}}, "alpha: should be greater than 0, not 0"),
         ({"workload": {"local_layers": {}}}, "workload.local_layers: last: or first: says how many layers stay"),
-        ({"workload": SCAFFOLD | {"local_layers": {"last": 1}}}, "local_layers excludes drift_correction"),
-        ({"workload": {"local_layers": {"last": 1}, "clients_at_once": 4}}, "local_layers excludes clients_at_once"),
-        ({"workload": {"local_layers": {"last": 1}, "metrics": ["mae"]}}, "local_layers excludes metrics"),
         ({"workload": {"local_layers": {"last": -1}}}, "local_layers.last: should be greater than or equal to 0"),
         ({"workload": {"flower": {"app": "x:app"}} | SCAFFOLD}, "drift_correction has no effect on a Flower app"),
         (
@@ -326,7 +321,7 @@ FEDDYN = {"drift_correction": {"name": "feddyn", "alpha": 0.1}}
                 "selection": {"protocol": "bernoulli", "client_rate": 0.3},
                 "aggregation": {"protocol": "dp-sgd-random-participation", "sample_rate": 0.2, "sigma": 1.0},
             },
-            "does not read workload.drift_correction",
+            "excludes workload.drift_correction: scaffold: clients send one gradient",
         ),
     ],
 )  # fmt: skip

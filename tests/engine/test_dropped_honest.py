@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.engine.federations import checks_by_round
-from tests.engine.test_secagg_plus import LOTTO, PLUS
+from tests.engine.test_under_lotto import LOTTO, PLUS
 
 NAME = "drop-honest"
 SECAGG = {"protocol": "secagg", "threshold": 10}

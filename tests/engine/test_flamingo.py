@@ -1,13 +1,9 @@
-"""Federations that sum by Flamingo: the same bits on any number of hosts and resumed; what one line says."""
+"""Federations that sum by Flamingo: a committee that is set up anew, and dishonest clients."""
 
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from testbed.aggregation.flamingo.set_up_messages import KeptService
-from testbed.errors import ExperimentError
-from testbed.experiment.schema import validated
 from testbed.messages import decode
 
 COMMITTEE = {"size": 6, "threshold": 4, "serves_rounds": 2}
@@ -27,33 +23,6 @@ def test_without_a_seed_a_resumed_run_sets_up_a_committee_anew(run: Callable) ->
     assert [outcome.state for outcome in resumed.outcomes] == ["completed"] * 3
     kept = [one.federation.state.memory["flamingo service"].tobytes() for one in (stopped, resumed)]
     assert len({decode(KeptService, one).certificate.service.public_key for one in kept}) == 2
-
-
-def test_the_model_is_that_of_secagg(run: Callable) -> None:
-    """Both round an update by the same coins, and sum all of them."""
-    by_committee = run({**KEYS, "availability": {}}, "one").rounds(3)
-    by_pairs = run({**KEYS, "availability": {}, "aggregation": {"protocol": "secagg"}}, "two").rounds(3)
-    assert by_committee.federation.state.model.tobytes() == by_pairs.federation.state.model.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        ({"committee": {"size": 200}}, "aggregation.committee.size: 200 members of a population of "),
-        ({"committee": {"size": 6, "threshold": 3}}, "aggregation.committee.threshold: 3 of 6 members; allowed 4 to 6"),
-        ({"committee": {"selection": "given"}}, "aggregation.committee.members: goes with `selection: given`"),
-        ({"committee": {"size": 6}, "dropouts": 0.9}, "aggregation.dropouts: of 10 participants 9 may drop out"),
-        ({"noise": {"noise_multiplier": 1}}, "aggregation.noise: "),
-        ({"committee": {"size": 6}, "bits": 70}, "aggregation.bits: "),
-        ({"committee": {"sizes": 6}}, "aggregation.committee.sizes: unknown key; did you mean 'size'?"),
-    ],
-)
-def test_what_cannot_be_is_one_line(changes: dict[str, Any], line: str) -> None:
-    keys = {"selection": {"participants": 10}, "aggregation": {"protocol": "flamingo", **changes}}
-    with pytest.raises(ExperimentError) as refused:
-        validated(keys, "test")
-    assert str(refused.value).startswith(f"test: {line}")
-    assert "\n" not in str(refused.value)
 
 
 # -- dishonest clients -------------------------------------------------------------------------------------------------

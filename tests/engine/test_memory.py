@@ -1,6 +1,7 @@
 """What a selection protocol learns from training and keeps from round to round; the protocol here is a user's own."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,11 @@ class Forgetful(Fastest):
     """Keeps a part of its state where no checkpoint finds it: what `Fastest` would be without a memory."""
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
-        self._own = round_.memory = getattr(self, "_own", {})
-        return super().choose(present, round_)
+        self._own = getattr(self, "_own", {})
+        return super().choose(present, replace(round_, memory=self._own))
+
+    def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
+        super().learn(replace(round_, memory=self._own), reports)
 
 
 class Learning(RandomSelection):

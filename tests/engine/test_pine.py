@@ -1,14 +1,11 @@
-"""Federations that sum by PINE: the model, the bytes, bound reports; what one line says."""
+"""Federations that sum by PINE: the model, the bytes, bound reports."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 from testbed.aggregation.pine.parameters import PineParameters
-from testbed.errors import ExperimentError
-from testbed.experiment.schema import validated
 
 KEYS: dict[str, Any] = {
     "selection": {"participants": 10},
@@ -24,13 +21,6 @@ def test_the_model_is_nearly_that_of_plain_sums(run: Callable) -> None:
     plain = run({**given, "aggregation": {"protocol": "plain", "weights": "equal"}}, "plain").rounds(2)
     difference = np.abs(two.federation.state.model - plain.federation.state.model).max()
     assert 0 < difference < 2**-18
-
-
-def test_under_lotto_the_helper_is_told_who_has_agreed(run: Callable) -> None:
-    """It is mostly no participant: it has verified no list."""
-    selection = {"protocol": "lotto-client-centric", "participants": 8, "over_selection": 2}
-    lotto = run({**KEYS, "selection": selection, "availability": {}}, "lotto").rounds(3)
-    assert {outcome.state for outcome in lotto.outcomes} == {"completed"}
 
 
 def test_the_helpers_bytes_are_recorded(run: Callable) -> None:
@@ -54,21 +44,3 @@ def test_another_model_for_one_client_is_left_out(run: Callable) -> None:
     assert [outcome.state for outcome in done.outcomes] == ["aborted"]
     rejected = [row for row in done.rows("events") if row["kind"] == "misbehaviour"]
     assert {row["detail"].partition(":")[0] for row in rejected} == {"pine.bad-share"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        ({"helper": 100}, "aggregation.helper: client 100 of a population of 100"),
-        ({"weights": "samples"}, "aggregation: weights: "),
-        ({"min_survivors": 11}, "aggregation.min_survivors: 11 of 10 participants"),
-        ({"norm_bound": 1e5}, "aggregation: norm_bound: 100000 with 20 bits"),
-        ({"noise": {"noise_multiplier": 1}}, "aggregation.noise: "),
-    ],
-)
-def test_what_cannot_be_is_one_line(changes: dict[str, Any], line: str) -> None:
-    keys = {"selection": {"participants": 10}, "aggregation": {"protocol": "pine", **changes}}
-    with pytest.raises(ExperimentError) as refused:
-        validated(keys, "test")
-    assert str(refused.value).startswith(f"test: {line}")
-    assert "\n" not in str(refused.value)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ class Renumbers(RandomSelection):
     """Announces another round than the next one, as ``skip-rounds`` does."""
 
     async def select(self, round_: SelectionRound) -> Selection:
-        round_.number += 3
-        return await super().select(round_)
+        announced = replace(round_, number=round_.number + 3)
+        return replace(await super().select(announced), round_number=announced.number)
 
 
 @pytest.fixture

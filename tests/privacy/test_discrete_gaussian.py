@@ -10,7 +10,7 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.privacy.accounting import REAL_ORDERS, DiscreteGaussian, DiscreteGaussianAccountant, distance
+from testbed.privacy.accounting import REAL_ORDERS, DiscreteGaussian, RoundedAccountant, distance
 from testbed.privacy.noise_plan import Accountant
 from tests.thoroughness import examples
 
@@ -52,7 +52,7 @@ def test_bound_holds_for_the_sum_itself_and_is_close(parts: int, deviation: floa
 def test_one_share_is_the_discrete_gaussian_of_dp_accounting(multiplier: float) -> None:
     """With one coordinate of one step and no rounding slack to speak of: the same mechanism, accounted exactly."""
     scale = 10.0
-    ours = DiscreteGaussianAccountant(multiplier, 1, scale, 0.0, 1)
+    ours = RoundedAccountant(DiscreteGaussian(multiplier, 1, scale, 0.0))
     steps = scale + 1  # a coordinate of `scale` steps, rounded
     exact = from_discrete_gaussian_mechanism(multiplier * scale, sensitivity=int(steps))
     for delta in (1e-3, 1e-6):
@@ -69,8 +69,8 @@ def test_fine_steps_cost_what_gaussian_noise_costs(
     accountant = RdpAccountant(REAL_ORDERS)
     accountant.compose(dp_accounting.GaussianDpEvent(multiplier), rounds)
     gaussian = accountant.get_epsilon(delta)
-    ours = DiscreteGaussianAccountant(multiplier, 2**20, 2.0**40, 0.5, participants).epsilon({1.0: rounds}, delta)
-    assert ours == pytest.approx(gaussian, rel=1e-4)
+    ours = RoundedAccountant(DiscreteGaussian(multiplier, 2**20, 2.0**40, 0.5, participants))
+    assert ours.epsilon({1.0: rounds}, delta) == pytest.approx(gaussian, rel=1e-4)
 
 
 @given(st.floats(0.3, 2), st.integers(2, 60), st.data())
@@ -93,7 +93,7 @@ def test_many_shares_of_little_noise_are_further_from_gaussian() -> None:
 
 
 def test_rounds_with_unlike_noise_add_up() -> None:
-    accountant: Accountant = DiscreteGaussianAccountant(2.0, 64, 1000.0, 0.5, 10)
+    accountant: Accountant = RoundedAccountant(DiscreteGaussian(2.0, 64, 1000.0, 0.5, 10))
     assert accountant.epsilon({1.0: 3, 0.5: 0}, 1e-5) == accountant.epsilon({1.0: 3}, 1e-5)
     assert (
         accountant.epsilon({1.0: 4}, 1e-5)
@@ -107,8 +107,8 @@ def test_rounds_with_unlike_noise_add_up() -> None:
 
 def test_mistakes() -> None:
     with pytest.raises(ValueError, match=r"^participants: 0; must be at least 1"):
-        DiscreteGaussianAccountant(1.0, 10, 10.0, 0.5, 0)
+        DiscreteGaussian(1.0, 10, 10.0, 0.5, 0)
     with pytest.raises(ValueError, match=r"^noise_multiplier: 0; must be"):
-        DiscreteGaussianAccountant(0, 10, 10.0, 0.5, 3)
+        DiscreteGaussian(0, 10, 10.0, 0.5, 3)
     with pytest.raises(ValueError, match=r"^delta: 0; must be above 0 and below 1"):
-        DiscreteGaussianAccountant(1.0, 10, 10.0, 0.5, 3).epsilon({1.0: 1}, 0)
+        RoundedAccountant(DiscreteGaussian(1.0, 10, 10.0, 0.5, 3)).epsilon({1.0: 1}, 0)

@@ -1,21 +1,25 @@
 """The least noise for an epsilon: kept, and no less would do."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.privacy.accounting import DiscreteGaussianAccountant, SkellamAccountant
+from testbed.privacy.accounting import DiscreteGaussian, RoundedAccountant, Skellam
 from testbed.privacy.noise import noise_multiplier_for
 from testbed.privacy.noise_plan import Accountant
 
-ACCOUNTANTS = (SkellamAccountant, DiscreteGaussianAccountant)
+MECHANISMS = (Skellam, partial(DiscreteGaussian, participants=20))
 
 
 @settings(deadline=None, max_examples=10)
-@given(st.sampled_from(ACCOUNTANTS), st.floats(0.5, 30), st.sampled_from([1e-3, 1e-6]), st.integers(1, 500))
-def test_least_multiplier(kind: type, epsilon: float, delta: float, rounds: int) -> None:
+@given(st.sampled_from(MECHANISMS), st.floats(0.5, 30), st.sampled_from([1e-3, 1e-6]), st.integers(1, 500))
+def test_least_multiplier(kind: Callable[..., Any], epsilon: float, delta: float, rounds: int) -> None:
     def accountant(multiplier: float) -> Accountant:
-        return kind(multiplier, 2**12, 2.0**12, 0.5, 20)
+        return RoundedAccountant(kind(multiplier, 2**12, 2.0**12, 0.5))
 
     found = noise_multiplier_for(accountant, epsilon, delta, rounds)
     assert accountant(found).epsilon({1.0: rounds}, delta) <= epsilon
@@ -23,7 +27,7 @@ def test_least_multiplier(kind: type, epsilon: float, delta: float, rounds: int)
 
 
 def test_less_noise_than_the_least_is_not_looked_for() -> None:
-    assert noise_multiplier_for(lambda m: SkellamAccountant(m, 16, 2.0**12, 0.5, 20), 1e12, 1e-5, 1) == 2.0**-10
+    assert noise_multiplier_for(lambda m: RoundedAccountant(Skellam(m, 16, 2.0**12, 0.5)), 1e12, 1e-5, 1) == 2.0**-10
 
 
 @pytest.mark.parametrize(
@@ -42,7 +46,7 @@ def test_less_noise_than_the_least_is_not_looked_for() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("kind", ACCOUNTANTS)
-def test_mistakes(kind: type, epsilon: float, delta: float, rounds: int, message: str) -> None:
+@pytest.mark.parametrize("kind", MECHANISMS)
+def test_mistakes(kind: Callable[..., Any], epsilon: float, delta: float, rounds: int, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
-        noise_multiplier_for(lambda m: kind(m, 2**20, 4.0, 0.5, 20), epsilon, delta, rounds)
+        noise_multiplier_for(lambda m: RoundedAccountant(kind(m, 2**20, 4.0, 0.5)), epsilon, delta, rounds)

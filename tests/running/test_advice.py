@@ -10,7 +10,7 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.errors import ExperimentError
 from testbed.experiment import load
 from testbed.experiment.schema import points, validated

@@ -1,7 +1,4 @@
-"""What the search knows of a beacon that opens rounds and registers lists, where the code has one.
-
-Without `testbed.parties.round_beacon` there is nothing to ask, and `Announce` and `ParticipantList` go as they are.
-"""
+"""The server's way to the beacon that opens rounds and registers lists, in mixes that use one."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,12 +8,8 @@ import numpy as np
 
 from testbed.errors import Refusal
 from testbed.network.hosts import Delivery
+from testbed.parties import round_beacon
 from testbed.selection.lotto import messages
-
-try:
-    from testbed.parties import round_beacon
-except ImportError:  # a version without it
-    round_beacon = None  # type: ignore[assignment]
 
 
 def used_by(plan: Any) -> bool:

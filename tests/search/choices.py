@@ -1,11 +1,11 @@
-"""Decisions of a server as a list of small numbers: recorded, given again, enumerated, and made fewer.
+"""Decisions of a server as a list of small numbers: recorded, given again, and made fewer.
 
 Every decision is a pick among a number of options. Option 0 is always what an honest server does, so a list of zeros is
 an honest round, and a list that ends early goes on honestly.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 
 class Choices:
@@ -17,17 +17,13 @@ class Choices:
 
     Attributes:
         taken: the decisions so far.
-        options: among how many each was taken.
     """
 
     def __init__(self, given: Sequence[int] = (), source: random.Random | None = None) -> None:
         self._given = given
         self._source = source
-        self._honest = (
-            0.5  # probability of option 0, beside its share of the rest, in a pick that does not say otherwise
-        )
+        self._honest = 0.5  # probability of option 0, beside its share of the rest, unless a pick says otherwise
         self.taken: list[int] = []
-        self.options: list[int] = []
 
     def begin(self) -> None:
         """A stage begins: the server is lively in some, and honest in most others, lest it be refused everywhere."""
@@ -43,7 +39,6 @@ class Choices:
             stay = self._honest if honest is None else honest
             chosen = 0 if self._source.random() < stay else self._source.randrange(options)
         self.taken.append(chosen)
-        self.options.append(options)
         return chosen
 
     def some(self, of: Sequence[int], least: int = 0) -> frozenset[int]:
@@ -80,23 +75,6 @@ class Choices:
             begin = self.pick(len(clients), 0)
             return {client: int(place >= begin) for place, client in enumerate(clients)}
         return {client: self.pick(stories, 0) for client in clients}
-
-
-def every(limit: int) -> Iterator[Choices]:
-    """All lists of decisions in order, depth first, until there are no more or `limit` were given.
-
-    The caller uses each before it asks for the next: it is then known how many options there were.
-    """
-    given: list[int] = []
-    for _ in range(limit):
-        choices = Choices(given)
-        yield choices
-        given = list(choices.taken)
-        while given and given[-1] + 1 >= choices.options[len(given) - 1]:
-            given.pop()
-        if not given:
-            return
-        given[-1] += 1
 
 
 def fewer(decisions: Sequence[int], still: Callable[[Sequence[int]], bool]) -> list[int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from testbed.aggregation.kit.batch_policy import CompleteBatches
+from testbed.aggregation.batch_policy import CompleteBatches
 from testbed.aggregation.kit.participant import Participant
 from testbed.aggregation.secagg import client as secagg_client
 from testbed.aggregation.secagg.client import SecAggClient

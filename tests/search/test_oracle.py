@@ -1,11 +1,11 @@
-"""The oracle's arithmetic, by hand; and decisions that can be enumerated and made fewer."""
+"""The oracle's arithmetic, by hand; and decisions that can be made fewer."""
 
 import random
 
 import numpy as np
 
 from testbed.crypto import shamir
-from tests.search.choices import Choices, every, fewer
+from tests.search.choices import Choices, fewer
 from tests.search.knowledge import Input, Knowledge, Secret, Update, interpolated
 from tests.search.mixes import MIXES
 from tests.search.oracle import Combination, carried_out, derivable, nullspace, smallest
@@ -85,14 +85,6 @@ def test_what_the_oracle_says_can_be_carried_out_on_the_bytes() -> None:
     assert carried_out(one.knowledge, combination)
     wrong = Combination({next(iter(combination.coefficients)): 1}, combination.updates)
     assert not carried_out(one.knowledge, wrong)
-
-
-def test_decisions_are_enumerated_in_order_until_there_are_no_more() -> None:
-    seen = []
-    for choices in every(100):
-        first = choices.pick(2)
-        seen.append((first, choices.pick(3) if first else 0))
-    assert seen == [(0, 0), (1, 0), (1, 1), (1, 2)]
 
 
 def test_decisions_are_made_fewer() -> None:

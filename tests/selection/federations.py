@@ -13,8 +13,8 @@ from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import AvailabilitySection, availability_model
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
-from testbed.errors import RoundAborted
-from testbed.network.contract import Timing
+from testbed.errors import Refusal, RoundAborted
+from testbed.network.contract import Timing, no_ids
 from testbed.network.emulated import EmulatedNetwork
 from testbed.parties.client import Environment, RoleSpec
 from testbed.parties.host import LocalHosts
@@ -82,26 +82,31 @@ class Selecting:
             key = SigningKey.from_seed(self.randomness.secret("round beacon", 0, "signing key"))
             self.environment.directory = replace(self.environment.directory, beacon=key.public)
             self.beacon = BeaconAccess(RoundBeacon(key, EXPERIMENT_ID), self.network, 0.05)
-        self.last: SelectionRound | None = None
+        self.last: Selection
 
     def client(self, number: int) -> Any:
         """The client object."""
         return self.hosts.hosts[0].client(number)
 
     def select(self, number: int = 1) -> Selection:
-        """Run the selection of one round; `last` keeps what the server knew at its end."""
+        """Run the selection of one round; `last` keeps its outcome, also when it ends the round."""
         return asyncio.run(self._select(number))
 
     async def _select(self, number: int) -> Selection:
         await self.network.begin_round(number)
-        self.last = SelectionRound(
+        start = SelectionRound(
             number, self.population, self.network, self.participations, self.environment.directory,
             self.randomness, EXPERIMENT_ID, beacon=self.beacon,
         )  # fmt: skip
         try:
-            return await self.protocol.select(self.last)
+            self.last = await self.protocol.select(start)
+        except (RoundAborted, Refusal) as end:
+            participants = no_ids() if end.participants is None else end.participants
+            self.last = Selection(participants, end.candidates or 0)
+            raise
         finally:
             self.network.end_round()
+        return self.last
 
     def refusals(self) -> dict[int, str]:
         """Who refused in the last round, and the check that failed."""

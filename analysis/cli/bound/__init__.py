@@ -1,18 +1,29 @@
 """``testbed bound`` and ``testbed plan``: the papers' guarantees as numbers, and the parameters that meet a target."""
 
-from analysis.cli.bound import batches, committee, correlated, participation, selection
-from analysis.cli.bound.selection import bound as bound
-from analysis.cli.bound.selection import plan as plan
-from analysis.cli.privacy import BOUND_PRIVACY_EPILOG, bound_privacy
-
-bound.command("random-participation", epilog=selection.BOUND_RANDOM_PARTICIPATION_EPILOG)(
-    selection.bound_random_participation
+from analysis.cli.bound import (
+    batch_partition,
+    committee,
+    correlated,
+    lotto,
+    participation,
+    random_participation,
+    verifiable_batch_partition,
 )
-bound.command("verifiable-batch-partition", epilog=batches.VERIFIABLE_EPILOG)(batches.bound_verifiable)
-bound.command("committee", epilog=committee.BOUND_EPILOG)(committee.bound_committee)
-bound.command("correlated", epilog=correlated.EPILOG)(correlated.bound_correlated)
-bound.command("participation", epilog=participation.EPILOG)(participation.bound_participation)
-plan.command("batch-partition", epilog=batches.PLAN_EPILOG)(batches.plan_batch_partition)
-plan.command("committee", epilog=committee.PLAN_EPILOG)(committee.plan_committee)
+from analysis.cli.privacy import BOUND_PRIVACY_EPILOG, bound_privacy
+from testbed.cli.invocation import group
+
+bound = group("bound", "Print what the papers guarantee for given parameters.", lotto.bound_lotto.epilog)
+plan = group("plan", "Print which parameters meet a target.", lotto.plan_lotto.epilog)
+
+lotto.bound_lotto.add_to(bound, "lotto")
+lotto.bound_lotto_dp.add_to(bound, "lotto-dp")
+random_participation.bound_random_participation.add_to(bound, "random-participation")
+verifiable_batch_partition.bound_verifiable.add_to(bound, "verifiable-batch-partition")
+committee.bound_committee.add_to(bound, "committee")
+correlated.bound_correlated.add_to(bound, "correlated")
+participation.bound_participation.add_to(bound, "participation")
 bound.command("privacy", epilog=BOUND_PRIVACY_EPILOG)(bound_privacy)
-bound.command("batch-partition", epilog=selection.BATCH_PARTITION_EPILOG)(selection.bound_batch_partition)
+batch_partition.bound_batch_partition.add_to(bound, "batch-partition")
+lotto.plan_lotto.add_to(plan, "lotto")
+verifiable_batch_partition.plan_batch_partition.add_to(plan, "batch-partition")
+committee.plan_committee.add_to(plan, "committee")

@@ -1,88 +1,126 @@
-"""``testbed bound committee`` and ``testbed plan committee``: who is on a committee, and how large it must be."""
+"""``testbed bound committee`` and ``testbed plan committee``: dishonest members, and the size that meets targets."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from analysis.cli.bound.selection import Dishonest, Format, Population, in_options, number_of, threshold_of
-from testbed.cli.invocation import Debug, examples, option
-from testbed.cli.terminal import echo
+from analysis.cli.bound.declaration import Row, declare, finite, found, given, probability, results
+from analysis.cli.bound.options import MOST_ROUNDS, Dishonest, Population, number_of, threshold_of
+from testbed.cli.invocation import option
 from testbed.committee.parameters import OVER_SELECTION
 from testbed.errors import ExperimentError
 from testbed.files import limits
 
-_MOST_ROUNDS = 10_000_000
+if TYPE_CHECKING:
+    from analysis.bounds.committee import Draw, Members, Server
+
 _MOST_WEIGHTS = 10**6
 
 Selection = Annotated[
     Literal["public-seed", "lotto-client-centric", "lotto-server-centric"],
     option("NAME", "How members are drawn (committee.selection): public-seed, lotto-client-centric, -server-centric."),
 ]
-OverSelection = Annotated[float, option("A", "Over-selection factor a of lotto-*, at least 1.")]
 DropOut = Annotated[float, option("Q", "Chance that a client does not answer.", min=0, max=1)]
-Threshold = Annotated[
-    str | None,
-    option("T", "Members that must answer: a number t, or a fraction of them.  \\[default: two thirds of them]"),
-]
-Rounds = Annotated[int, option("R", "Rounds of the training.", min=1, max=_MOST_ROUNDS)]
+Rounds = Annotated[int, option("R", "Rounds of the training.", min=1, max=MOST_ROUNDS)]
 ServesRounds = Annotated[
-    int | None, option("r", "Rounds that a committee serves.  \\[default: to the end]", min=1, max=_MOST_ROUNDS)
+    int | None, option("r", "Rounds that a committee serves.  \\[default: to the end]", min=1, max=MOST_ROUNDS)
 ]
 Tries = Annotated[
     int, option("K", "Seeds that somebody may choose from: 1 with a beacon, or keys that a PKI makes.", min=1)
 ]
-Server = Annotated[
+ServerKind = Annotated[
     Literal["malicious", "semi-honest"],
     option("KIND", "malicious: tells members different things, 2t-s dishonest are enough; semi-honest: t are."),
 ]
-Weights = Annotated[
-    Path | None, option("FILE", "One weight a line, by which lotto-* draws; the heaviest clients are dishonest.")
-]
 
 _WHO = "--population 100000 --dishonest 5000"
-BOUND_EPILOG = examples(
+_SYMBOLS = {
+    "population": "n",
+    "dishonest": "c",
+    "size": "s",
+    "threshold": "t",
+    "over_selection": "a",
+    "dropout": "dropout",
+    "rounds": "R",
+    "serves_rounds": "r",
+    "tries": "tries",
+    "target": "target",
+    "failure_target": "failure target",
+}
+_LABELS = {
+    "smallest_size": "smallest committee",
+    "threshold": "its threshold",
+    "dishonest_expected": "dishonest members, expected",
+    "committee_broken": "{dishonest_break} or more dishonest, enough for a {server} server",
+    "threshold_dishonest": "{threshold} or more: they know all secrets by themselves",
+    "broken_ever": "some service of {services} is broken",
+    "not_drawn": "too few are drawn and answer",
+    "too_few_answer": "fewer than {threshold} honest members answer in a round",
+    "round_fails": "a round ends for either",
+    "failing_rounds_expected": "such rounds of {rounds}, expected",
+}
+_AT_MOST = ("too_few_answer", "round_fails", "failing_rounds_expected")
+"""By sortition: as many dishonest members are counted as a malicious server has, which would not end its own rounds."""
+
+
+def _text(row: Row) -> str:
+    """A plan's size and threshold are results; a bound's are parameters."""
+    planned = "target" in row
+    labels = {key: label for key, label in _LABELS.items() if planned or key != "threshold"}
+    symbols = {key: symbol for key, symbol in _SYMBOLS.items() if not planned or key not in ("size", "threshold")}
+    return f"{row['selection']}: {given(row, symbols)}\n{results(row, labels, _result)}"
+
+
+def _result(row: Row, key: str) -> str:
+    is_bound = key in _AT_MOST and row["selection"] != "public-seed"
+    return f"{probability(row, key)}{'  (at most)' if is_bound else ''}"
+
+
+@declare(
+    _text,
     f"testbed bound committee {_WHO} --size 60 --threshold 40 --dropout 0.05 --rounds 500 --serves-rounds 50",
     "testbed bound committee --population 1000 --dishonest 50 --size 40 --selection lotto-client-centric --format json",
     then="Probabilities are for the server that does its worst, and exact for it; what is 'at most' says so.",
 )
-PLAN_EPILOG = examples(
-    f"testbed plan committee {_WHO} --dropout 0.05 --target 1e-9 --failure-target 1e-3",
-    f"testbed plan committee {_WHO} --selection lotto-client-centric --target 1e-9 --format json",
-    then="The threshold is the smallest that keeps the first target: it bears the most drop-outs.",
-)
-
-
 def bound_committee(
     population: Population,
     dishonest: Dishonest,
     size: Annotated[int, option("S", "Members s.", min=2, max=10_000)] = 60,
-    threshold: Threshold = None,
+    threshold: Annotated[
+        str | None,
+        option("T", "Members that must answer: a number t, or a fraction of them.  \\[default: two thirds of them]"),
+    ] = None,
     selection: Selection = "public-seed",
-    over_selection: OverSelection = OVER_SELECTION,
+    over_selection: Annotated[float, option("A", "Over-selection factor a of lotto-*, at least 1.")] = OVER_SELECTION,
     dropout: DropOut = 0.0,
     rounds: Rounds = 1,
     serves_rounds: ServesRounds = None,
     tries: Tries = 1,
-    server: Server = "malicious",
-    weights: Weights = None,
-    format: Format = "text",
-    debug: Debug = False,
-) -> None:
+    server: ServerKind = "malicious",
+    weights: Annotated[
+        Path | None,
+        option("FILE", "One weight a line, by which lotto-* draws; the heaviest clients are dishonest."),
+    ] = None,
+) -> Row:
     """A committee of clients that serve the others: too many dishonest members, and too few that answer.
 
     Derived in docs/how-to/choose-a-committee.md.
     """
-    from analysis.bounds.committee import Draw
-    from analysis.bounds.committee_report import committee_bounds, text
-    from analysis.bounds.rows import render
+    from analysis.bounds import committee
 
-    given = _weights(weights)
-    with in_options():
-        draw = Draw(population, number_of(dishonest, population), selection, over_selection, dropout, given)
-        needed = None if threshold is None else threshold_of(threshold)
-        row = committee_bounds(draw, size, needed, rounds, serves_rounds, tries, server)
-    echo(render(row, format, text), nl=False)
+    numbers = _weights(weights)
+    c = number_of(dishonest, population)
+    draw = committee.Draw(population, c, selection, over_selection, dropout, numbers)
+    t = committee.threshold_of(size, None if threshold is None else threshold_of(threshold))
+    parameters = _parameters(draw, rounds, serves_rounds, tries, server)
+    return parameters | _guarantees(draw.of(size), t, rounds, serves_rounds, tries, server)
 
 
+@declare(
+    _text,
+    f"testbed plan committee {_WHO} --dropout 0.05 --target 1e-9 --failure-target 1e-3",
+    f"testbed plan committee {_WHO} --selection lotto-client-centric --target 1e-9 --format json",
+    then="The threshold is the smallest that keeps the first target: it bears the most drop-outs.",
+)
 def plan_committee(
     population: Population,
     dishonest: Dishonest,
@@ -98,23 +136,70 @@ def plan_committee(
     rounds: Rounds = 1,
     serves_rounds: ServesRounds = None,
     tries: Tries = 1,
-    server: Server = "malicious",
+    server: ServerKind = "malicious",
     largest: Annotated[int, option("S", "Members at most.", min=2, max=10_000)] = 1000,
-    format: Format = "text",
-    debug: Debug = False,
-) -> None:
+) -> Row:
     """The smallest committee, and its threshold, that keeps two targets: broken at most so often, failing at most so
     often.
     """
-    from analysis.bounds.committee import Draw, Targets, services
-    from analysis.bounds.committee_report import committee_plan, text
-    from analysis.bounds.rows import render
+    from analysis.bounds import committee
 
-    with in_options():
-        draw = Draw(population, number_of(dishonest, population), selection, over_selection or OVER_SELECTION, dropout)
-        targets = Targets(target, failure_target, services(rounds, serves_rounds), tries, server)
-        row = committee_plan(draw, targets, rounds, serves_rounds, largest, any_over_selection=over_selection is None)
-    echo(render(row, format, text), nl=False)
+    c = number_of(dishonest, population)
+    draw = committee.Draw(population, c, selection, over_selection or OVER_SELECTION, dropout)
+    targets = committee.Targets(target, failure_target, committee.services(rounds, serves_rounds), tries, server)
+    if over_selection is None and draw.by_sortition:
+        draw = committee.best_over_selection(draw, targets, largest) or draw
+    row = _parameters(draw, rounds, serves_rounds, tries, server)
+    row |= {"target": target, "failure_target": failure_target}
+    smallest = committee.smallest_size(draw, targets, largest)
+    if smallest is None:
+        reason = f"no committee of up to {largest} members of this population keeps both targets"
+        return row | found("smallest_size", None, reason)
+    size, t = smallest
+    guarantees = _guarantees(draw.of(size), t, rounds, serves_rounds, tries, server)
+    return row | {"smallest_size": size} | guarantees
+
+
+def _parameters(draw: "Draw", rounds: int, serves_rounds: int | None, tries: int, server: "Server") -> Row:
+    row: Row = {"population": draw.population, "dishonest": draw.dishonest, "selection": draw.selection}
+    if draw.by_sortition:
+        row |= {"over_selection": float(draw.over_selection), "weights": "equal" if draw.weights is None else "given"}
+    return row | {
+        "dropout": draw.dropout,
+        "rounds": rounds,
+        **found("serves_rounds", serves_rounds, "one committee serves to the end"),
+        "tries": tries,
+        "server": server,
+    }
+
+
+def _guarantees(
+    members: "Members", threshold: int, rounds: int, serves_rounds: int | None, tries: int, server: "Server"
+) -> Row:
+    """One committee, in one service and over a training."""
+    from analysis.bounds import committee
+
+    enough = committee.enough_to_break(members.size, threshold, server)
+    draws = committee.services(rounds, serves_rounds)
+    broken = members.at_least(enough)
+    failed = committee.round_fails(members, threshold)
+    return {
+        "size": members.size,
+        "threshold": threshold,
+        "dishonest_expected": members.expected,
+        "dishonest_break": enough,
+        "committee_broken": broken,
+        **finite("committee_broken_log10", members.log10_at_least(enough), "it cannot happen"),
+        "threshold_dishonest": members.at_least(threshold),
+        **finite("threshold_dishonest_log10", members.log10_at_least(threshold), "it cannot happen"),
+        "services": draws,
+        "broken_ever": committee.broken_ever(broken, draws, tries),
+        "broken_ever_union": min(1.0, draws * tries * broken),
+        "not_drawn": members.not_drawn(),
+        "too_few_answer": members.too_few_answer(threshold),
+        "round_fails": failed,
+        "failing_rounds_expected": rounds * failed,
+    }
 
 
 def _weights(path: Path | None) -> tuple[int, ...] | None:
@@ -122,13 +207,13 @@ def _weights(path: Path | None) -> tuple[int, ...] | None:
     if path is None:
         return None
     try:
-        found = tuple(int(line) for line in limits.text(path, limits.NUMBERS_BYTES).split())
+        weights = tuple(int(line) for line in limits.text(path, limits.NUMBERS_BYTES).split())
     except limits.TooLarge as why:
         raise ExperimentError(f"--weights: {path}: {why}") from None
     except OSError:
         raise ExperimentError(f"--weights: {path}: no file that can be read") from None
     except ValueError:
         raise ExperimentError(f"--weights: {path} has a line that is no whole number; give one a line") from None
-    if len(found) > _MOST_WEIGHTS:
-        raise ExperimentError(f"--weights: {path}: {len(found)} lines; at most {_MOST_WEIGHTS}")
-    return found
+    if len(weights) > _MOST_WEIGHTS:
+        raise ExperimentError(f"--weights: {path}: {len(weights)} lines; at most {_MOST_WEIGHTS}")
+    return weights

@@ -3,20 +3,46 @@
 from dataclasses import asdict
 from typing import Annotated, Literal
 
-from analysis.cli.bound.selection import Format, in_options
-from testbed.cli.invocation import Debug, examples, option
-from testbed.cli.terminal import echo
-from testbed.errors import ExperimentError
+from analysis.cli.bound.declaration import Row, declare
+from testbed.cli.invocation import option
 from testbed.privacy.matrix.section import MOST_ROUNDS
 
-EPILOG = examples(
+_HEADS = ("strategy", "vectors kept", "sensitivity", "mean error", "largest error", "mean, of identity's")
+
+
+def _text(row: Row) -> str:
+    """A table of the strategies; with a noise multiplier also the error in clips."""
+    from analysis.tables import Table, render
+
+    first = f"n = {row['rounds']}, b = {row['separation']}, k = {row['participations']}"
+    heads, least = list(_HEADS), row["strategies"][0]["mean_error"]
+    cells = [
+        [
+            one["strategy"],
+            f"{one['vectors']}",
+            f"{one['sensitivity']:.4g}",
+            f"{one['mean_error']:.4g}",
+            f"{one['max_error']:.4g}",
+            f"{one['mean_error'] / least:.3f}",
+        ]
+        for one in row["strategies"]
+    ]
+    if "epsilon" in row:
+        multiplier = row["noise_multiplier"]
+        first += f", noise multiplier {multiplier:.4g} (epsilon {row['epsilon']:g} at delta {row['delta']:g})"
+        heads.append("mean error [clips]")
+        for line, one in zip(cells, row["strategies"], strict=True):
+            line.append(f"{multiplier * one['mean_error']:.4g}")
+    return f"{first}\n\n{render(Table(heads, cells), 'text')}"
+
+
+@declare(
+    _text,
     "testbed bound correlated --rounds 2052 --separation 342",
     "testbed bound correlated --rounds 200 --separation 20 --epsilon 4 --delta 1e-5",
     "testbed bound correlated --rounds 100 --separation 100 --error max --format json",
     then="Errors are of a coordinate of the models, over the clip and the noise multiplier; sums, not means.",
 )
-
-
 def bound_correlated(
     rounds: Annotated[int, option("N", "Rounds of the training, n.", min=2, max=MOST_ROUNDS)],
     separation: Annotated[int, option("B", "Rounds between two of one client, at least, b.", min=1)] = 1,
@@ -28,29 +54,19 @@ def bound_correlated(
     ] = "mean",
     epsilon: Annotated[float | None, option("E", "Also the error at this epsilon, in clips.")] = None,
     delta: Annotated[float, option("D", "At which epsilon is kept.")] = 1e-6,
-    format: Format = "text",
-    debug: Debug = False,
-) -> None:
+) -> Row:
     """Correlated noise of a server: sensitivity, memory and error of each strategy.
 
     See docs/explanation/correlated-noise.md.
     """
-    from analysis.bounds import correlated_noise
-    from analysis.tables import to_json
+    from analysis.bounds.checks import require_inside
+    from analysis.bounds.correlated_noise import noise_multiplier, strategy_errors
 
     room = -(-rounds // separation)
     most = room if participations is None else min(participations, room)
-    if epsilon is not None and not epsilon > 0:
-        raise ExperimentError(f"--epsilon: {epsilon}; must be above 0")
-    if not 0 < delta < 1:
-        raise ExperimentError(f"--delta: {delta}; must be above 0 and below 1")
-    with in_options():
-        multiplier = None if epsilon is None else correlated_noise.noise_multiplier(rounds, most, epsilon, delta)
-        rows = correlated_noise.strategy_errors(rounds, separation, most, error)
-    if format == "json":
-        given = {"rounds": rounds, "separation": separation, "participations": most, "error": error}
-        noise = {} if epsilon is None else {"epsilon": epsilon, "delta": delta, "noise_multiplier": multiplier}
-        echo(to_json(given | noise | {"strategies": [asdict(row) for row in rows]}, ascii=True), nl=False)
-        return
-    said = "" if multiplier is None else f", noise multiplier {multiplier:.4g} (epsilon {epsilon:g} at delta {delta:g})"
-    echo(f"n = {rounds}, b = {separation}, k = {most}{said}\n\n" + correlated_noise.text(rows, multiplier), nl=False)
+    row: Row = {"rounds": rounds, "separation": separation, "participations": most, "error": error}
+    if epsilon is not None:
+        multiplier = noise_multiplier(rounds, most, epsilon, delta)
+        row |= {"epsilon": epsilon, "delta": delta, "noise_multiplier": multiplier}
+    require_inside(delta=delta)
+    return row | {"strategies": [asdict(one) for one in strategy_errors(rounds, separation, most, error)]}

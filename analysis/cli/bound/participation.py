@@ -1,13 +1,42 @@
 """``testbed bound participation``: what a client's rounds cost under a participation pattern."""
 
+from math import sqrt
 from typing import Annotated
 
-from analysis.cli.bound.selection import Format, in_options
-from testbed.cli.invocation import Debug, examples, option
-from testbed.cli.terminal import echo
+from analysis.cli.bound.declaration import Row, declare, finite, found, given, results
+from testbed.cli.invocation import option
 from testbed.errors import ExperimentError
 
-EPILOG = examples(
+_MOST_NUMBERS = 50_000_000
+_MOST_BINS = 2000
+_LEAST_FAILING = 1e-12
+_TOO_LARGE = "above 10,000"
+_NO_PLD = "no finite figure: delta is below what its accounting cuts off, or the noise too little for it"
+
+_SYMBOLS = {
+    "rounds": "n",
+    "separation": "b",
+    "noise_multiplier": "sigma",
+    "delta": "delta",
+    "bands": "bands of C",
+    "participations": "participations k",
+}
+_LABELS = {
+    "epsilon_every_round": "in every round, whoever sees it",
+    "epsilon_min_separation": "b rounds apart (min-separation), whoever sees it",
+    "epsilon_bins_seen": "in one of b bins, to who sees the bins (the server)",
+    "epsilon_bins_unseen": "in one of b bins, to who sees models alone (confidence {confidence:g})",
+    "epsilon_bins_unseen_drawn": "  the same as drawn: near the truth, and no bound",
+    "epsilon_poisson": "each round with probability 1/b, to who sees models alone",
+}
+
+
+def _text(row: Row) -> str:
+    return f"epsilon at {given(row, _SYMBOLS)}\n{results(row, _LABELS, lambda values, key: f'{values[key]:.4g}')}"
+
+
+@declare(
+    _text,
     "testbed bound participation --rounds 200 --separation 20 --noise-multiplier 2 --delta 1e-6",
     "testbed bound participation --rounds 200 --separation 20 --noise-multiplier 4 --delta 1e-6 --bands 20",
     "testbed bound participation --rounds 60 --separation 6 --noise-multiplier 3 --delta 1e-5 --coefficients 1,0.5 "
@@ -15,8 +44,6 @@ EPILOG = examples(
     then="Of bins that nobody sees epsilon is drawn, and wrong with a probability of 1 - CONFIDENCE at most; more "
     "samples make it smaller, not safer.",
 )
-
-
 def bound_participation(
     rounds: Annotated[int, option("N", "Rounds of the training.", min=1)],
     separation: Annotated[int, option("B", "Rounds from one participation to the next (b), and bins.", min=1)],
@@ -37,23 +64,66 @@ def bound_participation(
     samples: Annotated[int, option("M", "Samples of Monte Carlo accounting.", min=1000, max=100_000_000)] = 200_000,
     confidence: Annotated[float, option("C", "That of Monte Carlo accounting.", min=0, max=1)] = 0.999,
     seed: Annotated[int, option("S", "Of the samples.", min=0)] = 0,
-    format: Format = "text",
-    debug: Debug = False,
-) -> None:
+) -> Row:
     """What a client's rounds cost: in every round, b rounds apart, in bins that somebody sees or nobody.
 
     Derived in docs/explanation/participation-patterns.md.
     """
-    from analysis.bounds.balls_in_bins import square_root_coefficients
-    from analysis.bounds.participation_report import participation_bounds, text
-    from analysis.bounds.rows import render
+    import numpy as np
+
+    from analysis.bounds.balls_in_bins import (
+        BallsInBins,
+        gaussian_epsilon,
+        square_root_coefficients,
+        toeplitz_means,
+    )
+    from analysis.bounds.checks import require_inside, require_positive
+    from testbed.privacy.gaussian import SubsampledGaussianAccountant
 
     if bands is not None and coefficients is not None:
         raise ExperimentError("--bands: says C beside --coefficients; leave out one of the two")
     column = _numbers(coefficients) if coefficients is not None else square_root_coefficients(min(bands or 1, rounds))
-    with in_options():
-        row = participation_bounds(rounds, separation, noise_multiplier, delta, column, samples, confidence, seed)
-    echo(render(row, format, text), nl=False)
+    require_positive(noise_multiplier=noise_multiplier)
+    require_inside(delta=delta, confidence=confidence)
+    if 1 - confidence < _LEAST_FAILING:
+        raise ValueError(f"confidence: {confidence}; at most 1 - {_LEAST_FAILING:g}")
+    if separation > _MOST_BINS or separation * rounds > _MOST_NUMBERS:
+        raise ValueError(
+            f"separation: {separation} of {rounds} rounds; at most {_MOST_BINS}, and with the rounds as factor at most "
+            f"{_MOST_NUMBERS}"
+        )
+    bins = BallsInBins(toeplitz_means(column, rounds, separation), noise_multiplier)
+    every = BallsInBins(toeplitz_means(column, rounds, 1), noise_multiplier)
+    drawn = bins.drawn_epsilon(delta, max(1, samples // 10))
+    verified = bins.epsilon(drawn, delta, samples, confidence, np.random.default_rng(seed))
+    participations, width = -(-rounds // separation), len(column)
+    row: Row = {
+        "rounds": rounds,
+        "separation": separation,
+        "noise_multiplier": noise_multiplier,
+        "delta": delta,
+        "bands": width,
+        "participations": participations,
+        "samples": samples,
+        "confidence": confidence,
+        **finite("epsilon_every_round", every.seen_epsilon(delta), _TOO_LARGE),
+    }
+    if width <= separation:  # columns of C that are b apart share no row: their squares add up, whichever they are
+        norm = sqrt(participations * float(np.square(column).sum()))
+        row |= finite("epsilon_min_separation", gaussian_epsilon(norm / noise_multiplier, delta), _TOO_LARGE)
+    else:
+        reason = (
+            f"{width} bands, more than b: columns that are b apart overlap, and which of them are worst is not worked "
+            "out here"
+        )
+        row |= found("epsilon_min_separation", None, reason)
+    row |= finite("epsilon_bins_seen", bins.seen_epsilon(delta), _TOO_LARGE)
+    row |= finite("epsilon_bins_unseen", verified, _TOO_LARGE)
+    row |= finite("epsilon_bins_unseen_drawn", drawn, _TOO_LARGE)
+    if width > 1:
+        return row | found("epsilon_poisson", None, "its rounds are not independent: C is not the identity")
+    poisson = SubsampledGaussianAccountant(noise_multiplier, 1 / separation).epsilon({1.0: rounds}, delta)
+    return row | finite("epsilon_poisson", poisson, _NO_PLD)
 
 
 def _numbers(text: str) -> list[float]:

@@ -78,7 +78,7 @@ def inspect(
         how = "--rows interval-before here, and `rows: interval-before` in an experiment"
         messages().print(f"note: {ROWS_NOTE.format(how)}", markup=False)
     if out is not None:
-        from analysis.figures import traces as trace_figures
+        from analysis import trace_figures
 
         for path in trace_figures.draw(traced, out):
             messages().print(str(path))

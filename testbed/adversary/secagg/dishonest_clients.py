@@ -10,7 +10,7 @@ from testbed.adversary.misbehaviour import ClientMisbehaviour
 from testbed.aggregation.kit.message_parts import Many, ShareOf
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import AdvertiseKeys, CheckSurvivors, SurvivorsSignature
-from testbed.aggregation.secagg.stages import STATES
+from testbed.aggregation.secagg.share_holding import STATES
 from testbed.aggregation.secagg_plus.graph import AnnounceGraph
 from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
 from testbed.crypto.shamir import SHARE_BYTES

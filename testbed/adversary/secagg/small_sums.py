@@ -9,7 +9,7 @@ in `testbed.adversary.secagg.contradictions`. Where the survivors are signed, bo
 `BreakBatch` claims that one member of a batch has dropped out, and sums the others. Multi-RoundSecAgg (arXiv
 2106.03328, section 4) has batches in a round with all their members or none. The sum over a batch in one round less the
 sum without one member in another is that member's update, if updates do not change: the multi-round privacy T falls to
-1. Clients that keep batches whole refuse it (`testbed.aggregation.kit.batch_policy`).
+1. Clients that keep batches whole refuse it (`testbed.aggregation.batch_policy`).
 """
 
 from collections.abc import Mapping

@@ -59,7 +59,8 @@ class PreferDishonest(SelectionMisbehaviour):
             return await super().select(round_)
         present, wanted = await check_in(round_), self.parameters.participants
         if len(present) < wanted:
-            raise RoundSkipped("too-few-available", f"{len(present)} available, {wanted} wanted")
+            detail = f"{len(present)} available, {wanted} wanted"
+            raise RoundSkipped("too-few-available", detail, candidates=len(present))
         rng = round_.rng("participants")
         dishonest = np.isin(present, list(self.dishonest))
         reserved = min(self.context.options_of(PreferDishonest).honest, wanted, int((~dishonest).sum()))

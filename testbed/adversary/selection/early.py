@@ -14,10 +14,11 @@ from testbed.adversary.misbehaviour import MisbehaviourOptions, SelectionMisbeha
 from testbed.adversary.victims import VictimOptions
 from testbed.arrays import Ids
 from testbed.batches import Batches
+from testbed.memory import ArrayName
 from testbed.selection.contract import Selection, SelectionRound, TrainingReports
 
 # In the server's memory, (n,) int64: the last round in which each client has trained, 0: in none; in how many it has.
-_LAST, _TIMES = "reselect-early: last", "reselect-early: times"
+_LAST, _TIMES = ArrayName("reselect-early: last"), ArrayName("reselect-early: times")
 
 
 class ReselectOptions(VictimOptions):
@@ -58,7 +59,7 @@ class ReselectEarly(SelectionMisbehaviour):
         self._kept(_LAST, round_)[reports.clients] = round_.number
         self._kept(_TIMES, round_)[reports.clients] += 1
 
-    def _kept(self, name: str, round_: SelectionRound) -> Ids:
+    def _kept(self, name: ArrayName, round_: SelectionRound) -> Ids:
         kept: Ids = round_.memory.setdefault(name, np.zeros(round_.population, np.int64))
         return kept
 

@@ -22,6 +22,7 @@ from testbed.adversary.selection.lotto import ALL_LISTS, LottoMisbehaviour, all_
 from testbed.arrays import Ids
 from testbed.crypto import signatures, vrf
 from testbed.errors import Refusal, RoundAborted
+from testbed.memory import ArrayName
 from testbed.network.contract import ids, no_ids
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.messages import (
@@ -171,8 +172,8 @@ class ShowDifferentLists(LottoMisbehaviour):
 # -- several lists in one round ----------------------------------------------------------------------------------------
 
 
-LISTS = "parallel-lists: participants"
-"""In the server's memory: the lists that were agreed on in this round, `(L, m)` int64, filled up with -1."""
+LISTS = ArrayName("parallel-lists: participants")
+"""`(L, m)` int64: the lists that were agreed on in this round, filled up with -1."""
 
 
 class ListsOptions(MisbehaviourOptions):
@@ -240,8 +241,7 @@ class ParallelLists(LottoMisbehaviour):
         for row, clients in zip(rows, agreed, strict=True):
             row[: len(clients)] = clients
         round_.memory[LISTS] = rows
-        round_.participants = ids(np.unique(np.concatenate(agreed)))
-        return Selection(round_.participants, candidates, ready)
+        return Selection(ids(np.unique(np.concatenate(agreed))), candidates, ready)
 
     async def register(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
         """A beacon registers the first list; with the others its receipt is shown as well."""

@@ -6,8 +6,8 @@ that has just been opened), so it knows in which of them enough of its own clien
 often that is of all rounds, not of those that the server lets happen.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -21,6 +21,7 @@ from testbed.crypto import prf
 from testbed.crypto.sortition import under_threshold
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted, RoundSkipped
+from testbed.memory import ArrayName
 from testbed.messages import Message, RoundNumber, Signature64
 from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
@@ -32,16 +33,6 @@ from testbed.selection.lotto.variants import ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, candidate_batches
 
 # -- other numbers than the next one -----------------------------------------------------------------------------------
-
-
-@contextmanager
-def _announced_as(number: int, round_: SelectionRound) -> Iterator[None]:
-    """Selection goes by another number; training and aggregation do not."""
-    true, round_.number = round_.number, number
-    try:
-        yield
-    finally:
-        round_.number = true
 
 
 class ReuseOptions(MisbehaviourOptions):
@@ -62,8 +53,8 @@ class ReuseRound(LottoMisbehaviour):
         if not self.attacking or round_.number <= number:
             return await super().select(round_)
         self.record_attack(ReuseRound, f"announced round {number} in round {round_.number}")
-        with _announced_as(number, round_):
-            return await super().select(round_)
+        chosen = await super().select(replace(round_, number=number))
+        return replace(chosen, round_number=round_.number)  # training and aggregation go by the true number
 
 
 class GrindOptions(MisbehaviourOptions):
@@ -89,8 +80,8 @@ class GrindRound(LottoMisbehaviour):
             return await super().select(round_)
         number, found = self._most_favourable(round_)
         self.record_attack(GrindRound, f"announced round {number} of {self.context.rounds}{found}")
-        with _announced_as(number, round_):
-            return await super().select(round_)
+        chosen = await super().select(replace(round_, number=number))
+        return replace(chosen, round_number=round_.number)  # training and aggregation go by the true number
 
     def _most_favourable(self, round_: SelectionRound) -> tuple[int, str]:
         first = self.context.rounds + 1
@@ -108,7 +99,7 @@ class GrindRound(LottoMisbehaviour):
 
 
 _AT_ONCE = 512  # rounds that accomplices are asked about together
-_ANNOUNCED = "skip-rounds: announced"  # in the server's memory: the last number that it has announced, or let pass
+_ANNOUNCED = ArrayName("skip-rounds: announced")  # (1,) int64, the last number that it has announced, or let pass
 
 
 class OutputsAhead(Message, frozen=True):
@@ -179,16 +170,16 @@ class SkipRounds(LottoMisbehaviour):
                 round_.memory[_ANNOUNCED] = np.array([self.context.rounds], np.int64)
                 detail = f"none after {last} of {self.context.rounds} has {self._enough} of its clients"
                 raise RoundSkipped("no-favourable-round", detail)
-            true, round_.number = round_.number, found
+            true, round_ = round_.number, replace(round_, number=found)
             self.record_attack(
                 SkipRounds,
                 f"announced round {found} in round {true}, with {self._enough} of its clients, after {last}; looked at "
                 f"{looked} rounds",
             )
         elif last >= round_.number:
-            round_.number = last + 1
+            round_ = replace(round_, number=last + 1)
         round_.memory[_ANNOUNCED] = np.array([round_.number], np.int64)
-        return await super().select(round_)
+        return replace(await super().select(round_), round_number=round_.number)
 
     @property
     def _enough(self) -> int:
@@ -262,4 +253,4 @@ class AbortUnfavourableRounds(LottoMisbehaviour):
         what = "let the round happen" if ours >= wanted else "ended the round"
         self.record_attack(AbortUnfavourableRounds, f"{what}: {ours} of its clients stand, {wanted} wanted")
         if ours < wanted:
-            raise RoundAborted("too-few-candidates", "says the server")
+            raise RoundAborted("too-few-candidates", "says the server", candidates=len(self.members(candidates)))

@@ -45,10 +45,7 @@ class AssistingNode(ServingClient):
             self.check_told(message)
             self.serve(message.round)
             self.check_survivors(message)
-            context = context_digest(
-                self.environment.experiment_id, self.round, message.participants, message.training, message.agreed,
-                message.length, self.parameters,
-            )  # fmt: skip
+            context = context_digest(self.environment.experiment_id, message, message.length, self.parameters)
             self.check_signatures_of(message, context)
             return SummedMasks(self.summed_masks(message, context))
 

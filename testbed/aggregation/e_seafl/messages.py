@@ -1,15 +1,13 @@
 """Messages of `e-seafl`, the content that clients sign, and the seeds of masks."""
 
-import hashlib
-from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from testbed.aggregation.e_seafl.parameters import ESeaflParameters
-from testbed.aggregation.kit.message_parts import Many, SignatureOf
+from testbed.aggregation.kit.message_parts import Many, SignatureOf, ToldOfParticipants, told_digest
 from testbed.aggregation.kit.sealing import content_key
-from testbed.messages import ClientId, Count, Message, RoundNumber, Signature64, Vector, signed_content
+from testbed.messages import ClientId, Count, Message, RoundNumber, Signature64, Vector
 
 MASK_PURPOSE = b"testbed/e-seafl/mask/v1"
 PARTICIPATION_DOMAIN = b"testbed/e-seafl/participation/v1"
@@ -59,29 +57,19 @@ class SumMasks(Message, frozen=True):
     survivors: Annotated[list[SignatureOf], Many]
 
 
-def context_digest(
-    experiment_id: bytes,
-    round_number: int,
-    participants: int,
-    training: bytes,
-    agreed: Iterable[int],
-    length: int,
-    parameters: ESeaflParameters,
-) -> bytes:
+def context_digest(experiment_id: bytes, told: ToldOfParticipants, length: int, parameters: ESeaflParameters) -> bytes:
     """Return 32 bytes that a client and an assisting node compute alike only if the server told both the same.
 
     Clients sign it, and the seeds of their masks depend on it.
 
     Args:
         experiment_id: 16 bytes.
-        round_number: the round.
-        participants, training, agreed, length: as in `SumMasks`.
+        told: what the participants were told.
+        length: as in `SumMasks`.
         parameters: of the experiment.
     """
-    content = signed_content(
-        round_number, participants, training, sorted(agreed), length, list(parameters.assisting_nodes), parameters.bits
-    )
-    return hashlib.sha256(_CONTEXT_DOMAIN + experiment_id + content).digest()
+    further = length, list(parameters.assisting_nodes), parameters.bits
+    return told_digest(_CONTEXT_DOMAIN, experiment_id, told, *further)
 
 
 def mask_seed(pair_key: bytes, client: int, node: int, context: bytes) -> bytes:

@@ -11,7 +11,7 @@ from testbed.aggregation.kit.parameters import (
     QuantisedParameters,
     check_two_participants,
 )
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 
 
 class ESeaflParameters(MinSurvivorsParameters, QuantisedParameters):

@@ -24,14 +24,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.aggregation.e_seafl.assisting_node import AssistingNode
 from testbed.aggregation.e_seafl.client import ESeaflClient
 from testbed.aggregation.e_seafl.messages import PARTICIPATION_DOMAIN, MaskInput, SumMasks, context_digest
 from testbed.aggregation.e_seafl.parameters import ESeaflParameters
-from testbed.aggregation.kit.message_parts import SignatureOf
-from testbed.aggregation.kit.server_checks import at_least, check_equal_weights, digest_of_training, refusals_in, verify
-from testbed.aggregation.kit.server_round import ServerRound
+from testbed.aggregation.kit.message_parts import SignatureOf, Told
+from testbed.aggregation.kit.server_checks import (
+    ServerRound,
+    at_least,
+    digest_of_training,
+    quantised_mean,
+    refusals_in,
+    verify,
+)
 from testbed.arrays import Ids
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
@@ -71,11 +77,10 @@ class ESeafl(AggregationProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `AggregationProtocol.roles`."""
         return [RoleSpec(ESeaflClient, self.parameters), RoleSpec(AssistingNode, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """See `AggregationProtocol.guarantees`: dishonest clients may be assisting nodes, but not all of these."""
+        """Count dishonest clients as assisting nodes, but not as all of these."""
         fewest = self.parameters.fewest(participants)
         return Guarantees(
             participants,
@@ -86,15 +91,13 @@ class ESeafl(AggregationProtocol):
         )
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`: the mean over the survivors, or `RoundAborted`."""
+        """Return the mean over the survivors; raises `RoundAborted`."""
         state = self.begin(round_)
         await self.collect_masked_inputs(state)
         survivors = self.choose_survivors(state)
         masks = await self.summed_masks(state, survivors)
         total = await self.unmasked(state, masks, survivors)
-        mean, weight = self.parameters.quantisation.decode(total, len(survivors))
-        check_equal_weights(self.parameters, weight, len(survivors))
-        return Aggregate(mean, weight, survivors)
+        return quantised_mean(self.parameters, total, survivors)
 
     def begin(self, round_: AggregationRound) -> ESeaflRound:
         """Begin the round; raises `RoundAborted` where the clients would refuse it."""
@@ -114,9 +117,8 @@ class ESeafl(AggregationProtocol):
         state.uploads = await start.network.ask(start.trained, MaskInput(start.number, participants))
         answers = state.uploads.valid()
         inputs = {client: answer.input for client, answer in answers.items()}
-        fitting = of_shape(inputs, self.parameters.bits, None if start.dimension is None else start.dimension + 1)
-        for client in sorted(inputs.keys() - set(fitting.tolist())):
-            state.misbehaved(client, f"masked input: {inputs[client]}")
+        length = None if start.dimension is None else start.dimension + 1
+        fitting = state.fitting(inputs, self.parameters.bits, length, "masked input")
         fewest = self.parameters.fewest(participants)
         at_least(fewest, len(fitting), state.uploads, "sent their input")
         state.length = len(inputs[int(fitting[0])])
@@ -142,10 +144,8 @@ class ESeafl(AggregationProtocol):
 
     def context_of(self, state: ESeaflRound) -> bytes:
         """Return the context that clients sign."""
-        return context_digest(
-            state.experiment_id, state.start.number, len(state.start.participants), state.training, state.agreed,
-            state.length, self.parameters,
-        )  # fmt: skip
+        told = Told(state.start.number, len(state.start.participants), state.training, state.agreed)
+        return context_digest(state.experiment_id, told, state.length, self.parameters)
 
     def question(self, state: ESeaflRound, survivors: Ids) -> SumMasks:
         """Return the question to the assisting nodes."""
@@ -163,10 +163,8 @@ class ESeafl(AggregationProtocol):
         nodes = ids(self.parameters.assisting_nodes)
         meter("message", len(survivors) * len(nodes))
         replies = await state.start.network.ask(nodes, self.question(state, survivors))
-        answers = replies.valid()
-        fitting = of_shape({node: answer.total for node, answer in answers.items()}, self.parameters.bits, state.length)
-        for node in sorted(answers.keys() - set(fitting.tolist())):
-            state.misbehaved(node, f"summed masks: {answers[node].total}")
+        totals = {node: answer.total for node, answer in replies.valid().items()}
+        fitting = state.fitting(totals, self.parameters.bits, state.length, "summed masks")
         if len(fitting) < len(nodes):
             missing = sorted(set(nodes.tolist()) - set(fitting.tolist()))
             named = ", ".join(str(node) for node in missing)

@@ -23,7 +23,6 @@ from testbed.aggregation.flamingo.messages import (
     seed_content,
 )
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
-from testbed.aggregation.kit.masking import masked_vector
 from testbed.aggregation.kit.participant import Participant
 from testbed.crypto import prf, threshold_elgamal
 from testbed.crypto.dealing import share_each
@@ -101,7 +100,7 @@ class FlamingoClient(Participant):
         signs = [*(1 if neighbour > self.number else -1 for neighbour in seeds), 1]
         masks = Masks([*seeds.values(), own], signs, given.prg)
         meter(given.mask_operation, len(elements) * len(signs))
-        return masked_vector(elements, given.bits, masks, symbolic=self.environment.symbolic_masks)
+        return self.under_masks(elements, masks)
 
     def encoded(self, update: RoundUpdate) -> npt.NDArray[Any] | Elements:
         """The update as ring elements, its weight the last of them."""

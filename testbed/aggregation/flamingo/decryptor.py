@@ -35,7 +35,6 @@ from testbed.aggregation.flamingo.set_up_messages import AnswerComplaints, Check
 from testbed.aggregation.kit.message_parts import ShareOf
 from testbed.crypto import (
     InvalidKey,
-    InvalidSignature,
     OpeningFailed,
     equal_logarithms,
     remembered,
@@ -142,15 +141,10 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
             signed.append((directory.signing_key(edge.online), domain, content, edge.signature))
             signed.append((edge.point, threshold_elgamal.KNOWN_DOMAIN, associated, edge.known))
         rows = [[key, content, signature] for key, _, content, signature in signed]
-        if remembered.all_verify(signed_content(domain, self.digest, rows), lambda: signed):
-            return
-        for at, one in enumerate(signed):
-            try:
-                remembered.verify(*one)
-            except InvalidSignature:
-                client = edges[at // 2].online
-                detail = f"client {client} has not signed what is shown, for this round, or has not made it itself"
-                raise Refusal("flamingo.other-ciphertext", detail) from None
+        if (place := remembered.first_unverified(signed_content(domain, self.digest, rows), signed)) is not None:
+            client = edges[place // 2].online
+            detail = f"client {client} has not signed what is shown, for this round, or has not made it itself"
+            raise Refusal("flamingo.other-ciphertext", detail)
 
     def partial_decryptions(self, edges: Sequence[CutEdge]) -> list[bytes]:
         """Its share times each of the points."""

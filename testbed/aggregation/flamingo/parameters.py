@@ -15,7 +15,7 @@ from testbed.aggregation.kit.parameters import (
     check_two_participants,
     mask_operation,
 )
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.committee.messages import STAGE
 from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import committee_stages
@@ -33,6 +33,7 @@ class FlamingoParameters(CommitteeParameters, QuantisedParameters):
         "flamingo/set-up-finish",
     )
     further_stages: ClassVar[tuple[str, ...]] = (STAGE, *set_up_stages)
+    occasional_stages: ClassVar[tuple[str, ...]] = further_stages
     protocol: Literal["flamingo"] = "flamingo"
     committee: CommitteeSection = Field(
         default_factory=CommitteeSection,
@@ -111,5 +112,4 @@ class FlamingoParameters(CommitteeParameters, QuantisedParameters):
             )
 
     def stages_of_round(self) -> tuple[str, ...]:
-        """See `AggregationParameters.stages_of_round`."""
         return (*committee_stages(self.committee), *self.set_up_stages, *self.stages)

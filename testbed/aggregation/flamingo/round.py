@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from testbed.aggregation.flamingo.graph import RoundGraph
 from testbed.aggregation.flamingo.messages import CutEdge, EncryptedSeed, Opened, round_digest
 from testbed.aggregation.flamingo.set_up_messages import KeptService
-from testbed.aggregation.kit.server_round import ServerRound
+from testbed.aggregation.kit.server_checks import ServerRound
 from testbed.arrays import Ids
 from testbed.network import Replies
 from testbed.network.contract import no_ids
@@ -46,5 +46,4 @@ class FlamingoRound(ServerRound):
 
     @property
     def digest(self) -> bytes:
-        """See `round_digest`."""
         return round_digest(self.start.number, self.graph.listed, self.kept.certificate.service.digest)

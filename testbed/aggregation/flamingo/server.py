@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.aggregation.flamingo.client import FlamingoClient
 from testbed.aggregation.flamingo.decryptor import Decryptor
 from testbed.aggregation.flamingo.graph import RoundGraph, round_graph
@@ -50,7 +50,7 @@ from testbed.aggregation.flamingo.service import service_of_round
 from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.kit.server_checks import (
     at_least,
-    check_equal_weights,
+    quantised_mean,
     valid_signatures,
     verify,
     warn_of_weak_binding,
@@ -79,7 +79,6 @@ class Flamingo(AggregationProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `AggregationProtocol.roles`."""
         own = [RoleSpec(FlamingoClient, self.parameters), RoleSpec(Decryptor, self.parameters)]
         return [*own, *committee_roles(self.parameters.committee)]
 
@@ -100,15 +99,12 @@ class Flamingo(AggregationProtocol):
         return Guarantees(participants, dishonest, fewest, participants, fewest / participants)
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. The sum over the clients online, or `RoundAborted`."""
+        """Sum the updates of the clients online, or raise `RoundAborted`."""
         state = await self.begin(round_)
         await self.report(state)
         await self.cross_check(state)
         await self.reconstruct(state)
-        total = await self.unmasked_sum(state)
-        mean, weight = self.parameters.quantisation.decode(total, len(state.online))
-        check_equal_weights(self.parameters, weight, len(state.online))
-        return Aggregate(mean, weight, state.online)
+        return quantised_mean(self.parameters, await self.unmasked_sum(state), state.online)
 
     async def begin(self, round_: AggregationRound) -> FlamingoRound:
         """The graph, and the committee, which is set up where its service begins."""
@@ -147,9 +143,7 @@ class Flamingo(AggregationProtocol):
             del answers[client]
         inputs = {client: answer.input for client, answer in answers.items()}
         length = None if round_.dimension is None else round_.dimension + 1
-        fitting = of_shape(inputs, self.parameters.bits, length)
-        for client in np.setdiff1d(ids(list(inputs)), fitting).tolist():
-            state.misbehaved(client, f"report: {inputs[client]}")
+        fitting = state.fitting(inputs, self.parameters.bits, length, "report")
         state.online = self.choose_online(state, fitting)
 
     def choose_online(self, state: FlamingoRound, arrived: Ids) -> Ids:

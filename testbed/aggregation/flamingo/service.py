@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.flamingo.messages import SERVICE_DOMAIN, Certificate, OwnState, Service, service_content
 from testbed.aggregation.flamingo.set_up import SetUp
@@ -29,17 +27,16 @@ from testbed.aggregation.flamingo.set_up_messages import (
     dealings_digest,
 )
 from testbed.aggregation.kit.message_parts import SignatureOf
-from testbed.aggregation.kit.server_checks import at_least, verify
-from testbed.aggregation.kit.server_round import record_misbehaviour
+from testbed.aggregation.kit.server_checks import at_least, record_misbehaviour, verify
 from testbed.committee.choice import chosen
 from testbed.committee.parameters import CommitteeSection
 from testbed.crypto import InvalidShares, remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
-from testbed.messages import decode, encode
+from testbed.memory import MessageName
 from testbed.network.contract import ids
 
-_MEMORY = "flamingo service"
+_SERVICE = MessageName("flamingo service", KeptService)
 
 
 async def service_of_round(round_: AggregationRound, section: CommitteeSection) -> KeptService:
@@ -64,11 +61,11 @@ async def service_of_round(round_: AggregationRound, section: CommitteeSection) 
         made = await server.run()
     except RoundAborted:
         if former is not None and len(server.dealt) < server.set_up.needed:
-            del round_.memory[_MEMORY]  # a former committee that has gone would end all rounds that are left
+            del round_.memory[_SERVICE.name]  # a former committee that has gone would end all rounds that are left
             detail = "the former committee does not hand over; the next set-up makes a key of its own"
             round_.network.record_event("server", "committee-lost", detail)
         raise
-    round_.memory[_MEMORY] = np.frombuffer(encode(made), np.uint8)
+    _SERVICE.store(round_.memory, made)
     return made
 
 
@@ -77,10 +74,9 @@ def kept_service(round_: AggregationRound) -> KeptService | None:
 
     (Without a seed a resumed run registers its clients anew: nobody can open what was sealed before.)
     """
-    stored = round_.memory.get(_MEMORY)
-    if stored is None:
+    kept = _SERVICE.load(round_.memory)
+    if kept is None:
         return None
-    kept = decode(KeptService, stored.tobytes())
     content = service_content(kept.certificate.service.digest)
     try:
         for row in kept.certificate.signatures:

@@ -49,7 +49,6 @@ class SetUp:
 
     @cached_property
     def digest(self) -> bytes:
-        """See `set_up_digest`."""
         return set_up_digest(self.round, self.committee, self.former)
 
     @cached_property

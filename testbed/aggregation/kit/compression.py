@@ -130,11 +130,9 @@ class Uncompressed(Compressor):
     form = FLOAT32
 
     def length(self, dimension: int) -> int:
-        """See `Compressor.length`."""
         return dimension
 
     def compressed(self, delta: npt.NDArray[np.float32], role: Role, round_number: int) -> Vector:
-        """See `Compressor.compressed`."""
         return Vector(delta, FLOAT32)
 
 
@@ -151,11 +149,11 @@ class TopK(Compressor):
         self._share = share
 
     def length(self, dimension: int) -> int:
-        """See `Compressor.length`: zeros are not sent, but counted."""
+        """Return d: zeros are not sent, but counted."""
         return dimension
 
     def compressed(self, delta: npt.NDArray[np.float32], role: Role, round_number: int) -> SparseVector:
-        """See `Compressor.compressed`; to find them is charged as quantising is, by the coordinate."""
+        """Return the largest coordinates; the search costs as much as quantising."""
         meter("quantise.element", len(delta))
         places = largest(delta, count_of(self._share, len(delta)))
         return SparseVector(places, delta[places], len(delta))
@@ -175,7 +173,7 @@ class RandomK(Compressor):
         self._share = share
 
     def length(self, dimension: int) -> int:
-        """See `Compressor.length`: k."""
+        """Return k."""
         return count_of(self._share, dimension)
 
     def sample(self, delta: npt.NDArray[np.float32], role: Role, round_number: int) -> npt.NDArray[np.float32]:
@@ -185,11 +183,10 @@ class RandomK(Compressor):
         return sampled
 
     def compressed(self, delta: npt.NDArray[np.float32], role: Role, round_number: int) -> Vector:
-        """See `Compressor.compressed`."""
         return Vector(self.sample(delta, role, round_number), FLOAT32)
 
     def mean(self, mean: Floats, round_: AggregationRound) -> Floats:
-        """See `Compressor.mean`: times d/k, and zero where nothing was sent.
+        """Scale the mean by d/k; coordinates that nobody sent are zero.
 
         Raises `RoundAborted` where the server does not know what the coordinates are drawn from.
         """
@@ -216,11 +213,9 @@ class Levels(Compressor):
         self._bucket = bucket
 
     def length(self, dimension: int) -> int:
-        """See `Compressor.length`."""
         return dimension
 
     def compressed(self, delta: npt.NDArray[np.float32], role: Role, round_number: int) -> LevelVector:
-        """See `Compressor.compressed`."""
         meter("quantise.element", len(delta))
         coins = role.environment.randomness.simulation_key(role.client.number, round_number, "stochastic rounding")
         return quantised(delta, self._bits, self._bucket, coins)

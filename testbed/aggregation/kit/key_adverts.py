@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.kit.server_checks import verify
-from testbed.aggregation.kit.server_round import record_misbehaviour
+from testbed.aggregation.kit.server_checks import record_misbehaviour, verify
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError

@@ -1,10 +1,15 @@
-"""Parts of messages that several protocols have: signatures and shares that the server passes on, and how many."""
+"""Parts of messages that several protocols have: signatures and shares that the server passes on, and what the
+participants of a round were told.
+"""
 
-from typing import Annotated
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Annotated, Protocol
 
 import msgspec
 
-from testbed.messages import ClientId, Message, Signature64
+from testbed.messages import ClientId, Message, Signature64, signed_content
 
 MAXIMUM_PARTICIPANTS = 100_000
 
@@ -29,3 +34,46 @@ class ShareOf(Message, frozen=True):
 
     client: ClientId
     share: Share33
+
+
+class ToldOfParticipants(Protocol):
+    """The facts that the server tells all participants of a round, e.g. as a question repeats them to a committee."""
+
+    @property
+    def round(self) -> int:
+        """The round."""
+
+    @property
+    def participants(self) -> int:
+        """The number of participants."""
+
+    @property
+    def training(self) -> bytes:
+        """The digest of what they were asked to train; empty with ``model_binding: none``."""
+
+    @property
+    def agreed(self) -> Collection[int]:
+        """The participants that they have verified; empty where they verify none."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """`ToldOfParticipants`, as one participant knows it."""
+
+    round: int
+    participants: int
+    training: bytes
+    agreed: Collection[int]
+
+
+def told_digest(domain: bytes, experiment_id: bytes, told: ToldOfParticipants, *further: object) -> bytes:
+    """Return 32 bytes that only clients have in common that were told the same.
+
+    Args:
+        domain: of the protocol.
+        experiment_id: 16 bytes.
+        told: what a client was told.
+        further: facts of the protocol.
+    """
+    content = signed_content(told.round, told.participants, told.training, sorted(told.agreed), *further)
+    return hashlib.sha256(domain + experiment_id + content).digest()

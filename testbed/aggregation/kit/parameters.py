@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from testbed.aggregation.contract import AggregationParameters
-from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
-from testbed.aggregation.kit.quantisation import Quantisation
-from testbed.batches import Batches
+from testbed.aggregation.quantisation import Quantisation
 from testbed.committee.parameters import CommitteeSection
 from testbed.counts import rounded_up
 from testbed.crypto.masks import Prg, is_installed
@@ -86,7 +84,6 @@ class MinSurvivorsParameters(AggregationParameters):
         return max(2, rounded_up(self.min_survivors, participants))
 
     def fewest_survivors(self, participants: int) -> int:
-        """See `AggregationParameters.fewest_survivors`."""
         return self.fewest(participants)
 
     def check_min_survivors(self, participants: int) -> None:
@@ -95,16 +92,7 @@ class MinSurvivorsParameters(AggregationParameters):
             raise ValueError(f"min_survivors: {fewest} of {participants} participants; allowed 2 to {participants}")
 
 
-class WholeBatchParameters(AggregationParameters):
-    """Parameters of a protocol whose server leaves out incomplete batches."""
-
-    def batch_policy(self, batches: Batches | None) -> BatchPolicy:
-        """Return which clients may be summed together."""
-        whole = self.atomic_batches(batches)
-        return BatchPolicy() if whole is None else CompleteBatches(whole)
-
-
-class QuantisedParameters(WholeBatchParameters):
+class QuantisedParameters(AggregationParameters):
     """Parameters of a protocol that sums quantised updates with their weights."""
 
     @property

@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from testbed.aggregation.kit.message_parts import SignatureOf
-from testbed.aggregation.kit.quantisation import Quantisation, Quantised
+from testbed.aggregation.kit.message_parts import SignatureOf, Told
 from testbed.aggregation.kit.ring_elements import NoisyRole
+from testbed.aggregation.quantisation import Quantisation, Quantised
 from testbed.crypto import InvalidSignature, remembered
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
-from testbed.messages import signed_content
+from testbed.messages import Vector, signed_content
+from testbed.network.masked_vectors import Elements, MaskedVector, Masks
 from testbed.parties.client import Client, Row, StageTable
 from testbed.parties.pki import Identity
 from testbed.training import RoundUpdate, training_digest
@@ -186,11 +188,29 @@ class Participant(NoisyRole):
         quantisation: Quantisation = self.parameters.quantisation
         return quantisation.quantised(np.asarray(update.delta, np.float32), weight, coins)
 
+    def under_masks(self, elements: npt.NDArray[Any] | Elements, masks: Masks) -> Vector:
+        """Return `(d,)` elements of the ring under masks; read-only.
+
+        Masks stay seeds until somebody looks where `Environment.symbolic_masks` says so.
+        """
+        bits = self.parameters.bits
+        if self.environment.symbolic_masks:
+            return MaskedVector(elements, bits, masks)
+        masked = np.asarray(elements)
+        masks.add_to(masked, bits)
+        masked.setflags(write=False)  # as symbolic masks are
+        return Vector(masked, bits)
+
     def digest_of_training(self, update: RoundUpdate) -> bytes:
         """What stands for all that the update was trained from, in what is signed; empty where nothing is to."""
         if self.parameters.model_binding == "none":
             return b""
         return training_digest(update.question, anew=self.environment.compute.measured)
+
+    def told(self, participants: int, update: RoundUpdate) -> Told:
+        """Return what this client was told of the round, with so many participants."""
+        agreed = self.client.agreed_participants or {}
+        return Told(self.round, participants, self.digest_of_training(update), agreed)
 
     def not_signed(self, client: int) -> Refusal:
         """What a peer's signature that does not verify says.

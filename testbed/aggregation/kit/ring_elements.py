@@ -1,6 +1,6 @@
 """From float updates to ring elements and back, with noise (`aggregation.noise`) or without.
 
-Without: see `testbed.aggregation.kit.quantisation`.
+Without: see `testbed.aggregation.quantisation`.
 
 A `NoisePolicy` says how an update becomes ring elements and how the sum of such elements becomes a mean. `AddedNoise`
 is the one with noise of the participants: each adds its share of the noise that is planned for so many as take part in
@@ -83,11 +83,10 @@ class EncodedUpdates(NoisePolicy):
         self.bits = bits
 
     def length(self, dimension: int) -> int:
-        """See `NoisePolicy.length`; updates are rotated, which takes a power of two."""
+        """Return a power of two, for the rotation, and the weight."""
         return self.updates.encoding(dimension, self.bits).length + 1
 
     def encoded(self, role: "NoisyRole", update: LocalUpdate, participants: int, round_number: int) -> npt.NDArray[Any]:
-        """See `NoisePolicy.encoded`."""
         delta = np.asarray(update.delta, np.float32)
         rotation = rotation_seed(role.environment.experiment_id, round_number)
         elements = self.updates.encoding(len(delta), self.bits).encode(
@@ -100,7 +99,7 @@ class EncodedUpdates(NoisePolicy):
     def mean(
         self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
     ) -> tuple[npt.NDArray[np.float64], int]:
-        """See `NoisePolicy.mean`; raises also where the server does not know what the rotation is derived from."""
+        """Decode the sum; raises also where the server does not know the source of the rotation."""
         encoding, rotation = self.rotation(round_)
         return encoding.decode(total, updates, rotation)
 
@@ -125,11 +124,10 @@ class AddedNoise(EncodedUpdates):
         self.noise = noise
 
     def kept(self, survivors: int, participants: int) -> float:
-        """See `NoisePolicy.kept`."""
         return survivors / participants
 
     def vectors(self, role: "NoisyRole", participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
-        """See `NoisePolicy.vectors`: one, the share of a participant."""
+        """Return the share of one participant."""
         seed = _secret(role, round_number, "share")
         share = self.noise.share(participants, dimension, seed, role.environment.maximum_participants)
         if not share.can_be_drawn:
@@ -156,7 +154,7 @@ class ServerAddedNoise(EncodedUpdates):
     def mean(
         self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
     ) -> tuple[npt.NDArray[np.float64], int]:
-        """See `NoisePolicy.mean`; raises also where there is no noise for this round (`ServerNoise`)."""
+        """Add the server's noise and decode; raises also where there is none for this round."""
         encoding, rotation = self.rotation(round_)
         encoding.check_count(total, updates)  # before a row of noise is used up that nothing is released with
         noised = self._server.noised(total, encoding, rotation, round_)
@@ -290,7 +288,7 @@ class NoisyProtocol(AggregationProtocol):
         self.shares_noise = not isinstance(noise_of(parameters), CorrelatedNoise)
 
     def guarantees(self, participants: int) -> Guarantees:
-        """See `AggregationProtocol.guarantees`; the server's noise is in its sums whoever drops out."""
+        """Return none; the server's noise is in its sums whoever drops out."""
         return Guarantees.none(participants, None if self.shares_noise else 1.0)
 
     def prepare(self, participants: int, dimension: int) -> None:
@@ -299,7 +297,7 @@ class NoisyProtocol(AggregationProtocol):
             policy.prepare(participants, dimension)
 
     def accountant(self, participants: int, dimension: int, client_rate: float = 1.0) -> Accountant | None:
-        """See `AggregationProtocol.accountant`: what the section `noise` costs."""
+        """Return the accountant of the section `noise`."""
         noise = noise_of(self.parameters)
         if isinstance(noise, CorrelatedNoise):
             return noise.accountant()

@@ -1,12 +1,62 @@
-"""What the servers of secure aggregation check, whichever protocol: what clients sign, and that enough are left."""
+"""The server's side of secure aggregation, whichever protocol: a round's state, and the checks of clients' answers."""
 
-from testbed.aggregation.contract import AggregationParameters, AggregationRound
-from testbed.aggregation.kit.server_round import record_misbehaviour
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from testbed.aggregation.contract import Aggregate, AggregationParameters, AggregationRound, of_shape
+from testbed.aggregation.kit.message_parts import point_of
+from testbed.arrays import Ids
 from testbed.crypto import remembered
+from testbed.crypto.prime_field import Elements, elements_from_bytes
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
+from testbed.messages import Vector
 from testbed.network import Replies
 from testbed.training import training_digest
+
+
+@dataclass
+class ServerRound:
+    """The part of a round's state that does not depend on the protocol.
+
+    Attributes:
+        start: how the aggregation began.
+    """
+
+    start: AggregationRound
+
+    def misbehaved(self, client: int, detail: str) -> None:
+        """Record that a client has not followed the protocol."""
+        record_misbehaviour(self.start, client, detail)
+
+    def fitting(self, vectors: Mapping[int, Vector], bits: int, length: int | None, what: str) -> Ids:
+        """Return the clients whose vector has this shape (`of_shape`); the others are recorded as misbehaving."""
+        fitting = of_shape(vectors, bits, length)
+        for client in sorted(vectors.keys() - set(fitting.tolist())):
+            self.misbehaved(client, f"{what}: {vectors[client]}")
+        return fitting
+
+    def sums_by_point(self, replies: Replies, length: int, what: str) -> dict[int, Elements]:
+        """Return the `(length,)` sums of shares that clients answer, as `total`, by the clients' points.
+
+        Clients that answer anything else are recorded as misbehaving.
+        """
+        sums: dict[int, Elements] = {}
+        for client, answer in replies.valid().items():
+            elements = elements_from_bytes(answer.total)
+            if elements is None or len(elements) != length:
+                self.misbehaved(client, f"{what}: {len(answer.total)} bytes, or no elements of the field")
+                continue
+            sums[point_of(client)] = elements
+        return sums
+
+
+def record_misbehaviour(round_: AggregationRound, client: int, detail: str) -> None:
+    """Record that a client has not followed the protocol."""
+    round_.network.record_event(f"client:{client}", "misbehaviour", detail)
 
 
 def digest_of_training(model_binding: str, round_: AggregationRound) -> bytes:
@@ -51,6 +101,23 @@ def check_equal_weights(parameters: AggregationParameters, weight: float, surviv
     """Raise `RoundAborted` where all updates weigh the same and the weights of so many sum to anything else."""
     if parameters.weights == "equal" and weight != survivors:
         raise RoundAborted("implausible-sum", f"{survivors} equal weights sum to {weight}")
+
+
+def quantised_mean(parameters: AggregationParameters, total: npt.NDArray[Any], survivors: Ids) -> Aggregate:
+    """Return the mean of the survivors' quantised updates.
+
+    Args:
+        parameters: of a protocol that quantises.
+        total: `(d+1,)` the sum of the survivors' elements.
+        survivors: sorted client numbers.
+
+    Raises:
+        RoundAborted: no such sum can have these elements.
+    """
+    assert parameters.quantisation is not None
+    mean, weight = parameters.quantisation.decode(total, len(survivors))
+    check_equal_weights(parameters, weight, len(survivors))
+    return Aggregate(mean, weight, survivors)
 
 
 def valid_signatures(

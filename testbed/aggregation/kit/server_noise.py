@@ -25,11 +25,14 @@ from testbed.aggregation.contract import AggregationRound
 from testbed.arrays import Floats
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
+from testbed.memory import ArrayName
 from testbed.privacy.encoding import Encoding
 from testbed.privacy.gaussian import gaussian
 from testbed.privacy.matrix.section import CorrelatedNoise
 
-_KEPT, _STEPS, _COEFFICIENTS = "correlated_noise", "correlated_noise_steps", "correlated_noise_coefficients"
+_KEPT = ArrayName("correlated_noise")  # (vectors, D) float64, the state of the strategy
+_STEPS = ArrayName("correlated_noise_steps")  # () int64, the last round that has had its row
+_COEFFICIENTS = ArrayName("correlated_noise_coefficients")  # of the strategy
 
 
 @dataclass(frozen=True)

@@ -4,27 +4,11 @@ Such a client knows of the round only what the server says. It checks that no ho
 that it has not served in this round before: the difference of two sums is an update.
 """
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
+from testbed.aggregation.kit.message_parts import ToldOfParticipants
 from testbed.aggregation.kit.participant import Participant
 from testbed.errors import Refusal
-
-
-class ToldOfParticipants(Protocol):
-    """A question that says what the participants were told."""
-
-    @property
-    def participants(self) -> int:
-        """The number of participants."""
-
-    @property
-    def training(self) -> bytes:
-        """The digest of what they were asked to train; empty with ``model_binding: none``."""
-
-    @property
-    def agreed(self) -> Sequence[int]:
-        """The participants that they have verified; empty where they verify none."""
 
 
 class ServingClient(Participant):

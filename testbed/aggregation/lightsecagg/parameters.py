@@ -6,39 +6,27 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from testbed.aggregation.kit.parameters import ClipKey, LevelsBitsKey, QuantisedParameters, check_two_participants
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.counts import rounded_down, rounded_up
 from testbed.crypto.prime_field import PRIME
-from testbed.errors import ExperimentError
 
 
 @dataclass(frozen=True)
 class FieldQuantisation(Quantisation):
     """Quantisation into the integers modulo the prime of `testbed.crypto.prime_field`, of 32 bits."""
 
+    most_bits: ClassVar[int] = 0
     bits: int = 32
 
     @property
     def modulus(self) -> int:
-        """See `Quantisation.modulus`."""
+        """The prime."""
         return PRIME
 
-    def check(self, participants: int, maximum_weight: int) -> None:
-        """Raise `ExperimentError` when the sum of so many weighted updates could exceed the field."""
-        weighted = participants * maximum_weight
-        if weighted * self.highest < PRIME:
-            return
-        found = []
-        if (levels := ((PRIME - 1) // weighted + 1).bit_length() - 1) >= 1:
-            found.append(f"aggregation.levels_bits to {levels}")
-        if maximum_weight > 1 and participants * self.highest < PRIME:
-            found.append("aggregation.weights to equal")
-        advice = f"set {', or '.join(found)}" if found else "lower selection.participants"
-        raise ExperimentError(
-            f"aggregation.levels_bits: {participants} participants with weights up to {maximum_weight} at "
-            f"{self.levels_bits} bits have sums of {(weighted * self.highest).bit_length()} bits, the field of "
-            f"lightsecagg has 32; {advice}"
-        )
+    @property
+    def limit(self) -> str:
+        """The field, which no key of the experiment changes."""
+        return "the field of lightsecagg has 32"
 
 
 class LightSecAggParameters(QuantisedParameters):
@@ -86,7 +74,6 @@ class LightSecAggParameters(QuantisedParameters):
         return rounded_down(self.max_colluders, participants)
 
     def fewest_survivors(self, participants: int) -> int:
-        """See `AggregationParameters.fewest_survivors`."""
         return self.threshold_for(participants)
 
     def check(self, participants: int) -> None:

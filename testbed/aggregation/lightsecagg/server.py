@@ -17,11 +17,9 @@ survivors: see docs/explanation/lightsecagg.md for what a malicious server has, 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.aggregation.kit.key_adverts import usable_adverts
-from testbed.aggregation.kit.message_parts import point_of
-from testbed.aggregation.kit.server_checks import at_least, check_equal_weights, digest_of_training
-from testbed.aggregation.kit.server_round import ServerRound
+from testbed.aggregation.kit.server_checks import ServerRound, at_least, digest_of_training, quantised_mean
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
 from testbed.aggregation.lightsecagg.messages import (
     KEYS_DOMAIN,
@@ -39,7 +37,7 @@ from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.arrays import Ids
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import TAG_BYTES
-from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, difference, elements_from_bytes, reduced
+from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, difference, reduced
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
 from testbed.network import Replies
@@ -91,11 +89,10 @@ class LightSecAgg(AggregationProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `AggregationProtocol.roles`."""
         return [RoleSpec(LightSecAggClient, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """See `AggregationProtocol.guarantees`: none against a malicious server, as nobody signs the survivors."""
+        """Return none against a malicious server, as nobody signs the survivors."""
         fewest = self.parameters.threshold_for(participants)
         return Guarantees(
             participants,
@@ -106,7 +103,7 @@ class LightSecAgg(AggregationProtocol):
         )
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. The sum over the survivors, or `RoundAborted` below U of them."""
+        """Sum the survivors' updates; raises `RoundAborted` below U of them."""
         state = self.begin(round_)
         await self.advertise_keys(state)
         return await self.summed(state)
@@ -115,10 +112,7 @@ class LightSecAgg(AggregationProtocol):
         """The sum over the survivors of those whose keys are there, or `RoundAborted` below U of them."""
         await self.share_masks(state)
         await self.collect_masked_inputs(state)
-        total = await self.unmasked_sum(state)
-        mean, weight = self.parameters.quantisation.decode(total, len(state.survivors))
-        check_equal_weights(self.parameters, weight, len(state.survivors))
-        return Aggregate(mean, weight, state.survivors)
+        return quantised_mean(self.parameters, await self.unmasked_sum(state), state.survivors)
 
     def begin(self, round_: AggregationRound) -> LightSecAggRound:
         """N, U and T of this round; raises `RoundAborted` where clients would refuse them anyway."""
@@ -197,9 +191,8 @@ class LightSecAgg(AggregationProtocol):
         )
         inputs = {client: answer.input for client, answer in state.uploads.valid().items()}
         dimension = state.start.dimension
-        state.arrived = of_shape(inputs, INTEGERS, None if dimension is None else dimension + 1)
-        for client in sorted(inputs.keys() - set(state.arrived.tolist())):
-            state.misbehaved(client, f"masked input: {inputs[client]}")
+        length = None if dimension is None else dimension + 1
+        state.arrived = state.fitting(inputs, INTEGERS, length, "masked input")
         state.at_least(len(state.arrived), state.uploads, "sent their input")
         batches = self.parameters.batch_policy(state.start.batches)
         needed = state.announced.threshold
@@ -218,14 +211,7 @@ class LightSecAgg(AggregationProtocol):
     ) -> tuple[Replies, dict[int, Elements]]:
         """What holders say of the survivors' coded pieces, by their points."""
         replies = await state.start.network.ask(holders, SumPieces(state.start.number, survivors.tolist()))
-        held: dict[int, Elements] = {}
-        for client, answer in replies.valid().items():
-            elements = elements_from_bytes(answer.total)
-            if elements is None or len(elements) != state.code.piece_length:
-                state.misbehaved(client, f"summed pieces: {len(answer.total)} bytes, or no elements of the field")
-                continue
-            held[point_of(client)] = elements
-        return replies, held
+        return replies, state.sums_by_point(replies, state.code.piece_length, "summed pieces")
 
     async def without_masks(self, state: LightSecAggRound, members: Ids, held: Mapping[int, Elements]) -> Elements:
         """`(d+1,)` the sum of the members' inputs, given U holders' sums of their pieces."""

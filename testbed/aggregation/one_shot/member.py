@@ -92,10 +92,8 @@ class OneShotMember(ServingClient):
             self.check_told(message)
             self.check_survivors(message.survivors, message)
             self.asked = message
-            self.bound_to = context_digest(
-                self.environment.experiment_id, self.round, message.participants, message.training, message.agreed,
-                message.committee, self.test.code, self.parameters.bits,
-            )  # fmt: skip
+            known = self.environment.experiment_id, message, message.committee
+            self.bound_to = context_digest(*known, self.test.code, self.parameters.bits)
             shares = {share.client: share for share in private.shares}
             if len(shares) != len(private.shares) or shares.keys() != set(message.survivors):
                 raise Refusal("one-shot.foreign-shares", "not one share of each survivor")

@@ -6,12 +6,11 @@ passes it on, can neither read it nor put its own in its place.
 """
 
 import hashlib
-from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.kit.message_parts import Many, SignatureOf
+from testbed.aggregation.kit.message_parts import Many, SignatureOf, ToldOfParticipants, told_digest
 from testbed.aggregation.kit.sealing import content_key
 from testbed.committee.messages import CommitteeList
 from testbed.committee.parameters import MOST_MEMBERS
@@ -146,30 +145,19 @@ class SumShares(Message, frozen=True):
 
 
 def context_digest(
-    experiment_id: bytes,
-    round_number: int,
-    participants: int,
-    training: bytes,
-    agreed: Iterable[int],
-    committee: CommitteeList,
-    code: MaskCode,
-    bits: int,
+    experiment_id: bytes, told: ToldOfParticipants, committee: CommitteeList, code: MaskCode, bits: int
 ) -> bytes:
     """32 bytes that only clients have in common that were told the same; their shares open for members with the same.
 
     Args:
         experiment_id: 16 bytes.
-        round_number, participants: what the server says.
-        training, agreed: see `OpenShares`.
+        told: what the participants were told.
         committee: its members, in order.
         code: how keys are shared to them.
         bits: of a sum's coordinate.
     """
-    content = signed_content(
-        round_number, participants, training, sorted(agreed), committee.first_round, list(committee.clients),
-        code.needed, code.private, bits,
-    )  # fmt: skip
-    return hashlib.sha256(_CONTEXT_DOMAIN + experiment_id + content).digest()
+    members = committee.first_round, list(committee.clients)
+    return told_digest(_CONTEXT_DOMAIN, experiment_id, told, *members, code.needed, code.private, bits)
 
 
 def survivors_content(round_number: int, survivors: list[int], context: bytes) -> bytes:

@@ -13,7 +13,7 @@ from testbed.aggregation.kit.parameters import (
     QuantisedParameters,
     check_two_participants,
 )
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.committee.messages import STAGE
 from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import committee_stages
@@ -21,29 +21,18 @@ from testbed.counts import rounded_down
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.negacyclic_ntt import DEGREE
 from testbed.crypto.packed_sums import MOST_WIDTH, Packing
-from testbed.errors import ExperimentError
 
 
 @dataclass(frozen=True)
 class PackedQuantisation(Quantisation):
-    """Quantisation into elements that several to a coefficient are packed."""
+    """Quantisation into elements of which several are packed into a coefficient."""
 
-    def check(self, participants: int, maximum_weight: int) -> None:
-        """Raise `ExperimentError` when the sum of so many weighted updates could exceed its bits."""
-        weighted = participants * maximum_weight
-        needed = (weighted * self.highest).bit_length()
-        if needed <= self.bits:
-            return
-        found = [f"aggregation.bits to {needed}"] if needed <= MOST_WIDTH else []
-        if (levels := ((self.modulus - 1) // weighted + 1).bit_length() - 1) >= 1:
-            found.append(f"aggregation.levels_bits to {levels}")
-        if maximum_weight > 1 and participants * self.highest < self.modulus:
-            found.append("aggregation.weights to equal")
-        advice = f"set {', or '.join(found)}" if found else "lower selection.participants"
-        raise ExperimentError(
-            f"aggregation.bits: {participants} participants with weights up to {maximum_weight} at {self.levels_bits} "
-            f"bits have sums of {needed} bits, not {self.bits}; {advice}"
-        )
+    most_bits: ClassVar[int] = MOST_WIDTH
+
+    @property
+    def limit(self) -> str:
+        """The bits of a packed element."""
+        return f"a sum's coordinate has {self.bits}"
 
 
 class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedParameters):
@@ -53,6 +42,7 @@ class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedPa
         "one-shot/masked-input", "one-shot/open-shares", "one-shot/sign-survivors", "one-shot/sum-shares",
     )  # fmt: skip
     further_stages: ClassVar[tuple[str, ...]] = (STAGE,)
+    occasional_stages: ClassVar[tuple[str, ...]] = (STAGE,)
     protocol: Literal["one-shot"] = "one-shot"
     committee: CommitteeSection = Field(
         default_factory=lambda: CommitteeSection(), description="Who unmasks: clients to whom keys are shared"
@@ -123,5 +113,4 @@ class OneShotParameters(CommitteeParameters, MinSurvivorsParameters, QuantisedPa
             )
 
     def stages_of_round(self) -> tuple[str, ...]:
-        """See `AggregationParameters.stages_of_round`."""
         return (*committee_stages(self.committee), *self.stages)

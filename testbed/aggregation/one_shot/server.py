@@ -32,9 +32,14 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
-from testbed.aggregation.kit.message_parts import SignatureOf, point_of
-from testbed.aggregation.kit.server_checks import at_least, check_equal_weights, digest_of_training, valid_signatures
-from testbed.aggregation.kit.server_round import ServerRound
+from testbed.aggregation.kit.message_parts import SignatureOf
+from testbed.aggregation.kit.server_checks import (
+    ServerRound,
+    at_least,
+    digest_of_training,
+    quantised_mean,
+    valid_signatures,
+)
 from testbed.aggregation.one_shot.charges import charge_values
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.complaints import flaw_of, settle, shares_for_members
@@ -57,7 +62,7 @@ from testbed.committee.messages import CommitteeList
 from testbed.committee.sortition import committee_roles
 from testbed.crypto import InvalidShares, OpeningFailed
 from testbed.crypto.coded_masks import MaskCode
-from testbed.crypto.prime_field import PRIME, Elements, elements_from_bytes
+from testbed.crypto.prime_field import PRIME, Elements
 from testbed.crypto.ring_lwe import LARGEST, PRIMES
 from testbed.crypto.share_test import ShareTest
 from testbed.emulation.compute.cost import meter
@@ -116,12 +121,11 @@ class OneShot(AggregationProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `AggregationProtocol.roles`."""
         own = [RoleSpec(OneShotClient, self.parameters), RoleSpec(OneShotMember, self.parameters)]
         return [*own, *committee_roles(self.parameters.committee)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """See `AggregationProtocol.guarantees`, for dishonest clients who may all be on the committee."""
+        """Count dishonest clients as if all of them were on the committee."""
         fewest = self.parameters.fewest(participants)
         private = self.parameters.code_for(self.parameters.committee.members_planned).private
         return Guarantees(
@@ -133,15 +137,12 @@ class OneShot(AggregationProtocol):
         )
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. The sum over all whose upload arrives, or `RoundAborted`."""
+        """Sum the updates that arrive, or raise `RoundAborted`."""
         state = await self.begin(round_)
         await self.collect_submissions(state)
         await self.test_shares(state)
         key = await self.summed_key(state)
-        total = await self.unmasked(state, key)
-        mean, weight = self.parameters.quantisation.decode(total, len(state.survivors))
-        check_equal_weights(self.parameters, weight, len(state.survivors))
-        return Aggregate(mean, weight, state.survivors)
+        return quantised_mean(self.parameters, await self.unmasked(state, key), state.survivors)
 
     async def begin(self, round_: AggregationRound) -> OneShotRound:
         """The committee of this round; raises `RoundAborted` where clients would refuse the round anyway."""
@@ -228,10 +229,8 @@ class OneShot(AggregationProtocol):
         """The members that will sum the shares of these survivors, and their signatures."""
         start = state.start
         replies = await start.network.ask(members, SignSurvivors(start.number, survivors.tolist()))
-        context = context_digest(
-            state.experiment_id, start.number, len(start.participants), state.training, state.agreed, state.committee,
-            state.code, self.parameters.bits,
-        )  # fmt: skip
+        told = self.opening(state, survivors)
+        context = context_digest(state.experiment_id, told, state.committee, state.code, self.parameters.bits)
         content = survivors_content(start.number, survivors.tolist(), context)
         return replies, valid_signatures(start, replies, SURVIVORS_DOMAIN, content, "signature on the survivors")
 
@@ -241,14 +240,7 @@ class OneShot(AggregationProtocol):
         """What members that are shown the first U of these signatures say, by their points."""
         rows = [SignatureOf(member, signatures[member]) for member in sorted(signatures)[: state.code.needed]]
         replies = await state.start.network.ask(members, SumShares(state.start.number, rows))
-        held: dict[int, Elements] = {}
-        for member, answer in replies.valid().items():
-            elements = elements_from_bytes(answer.total)
-            if elements is None or len(elements) != state.code.piece_length:
-                state.misbehaved(member, f"summed shares: {len(answer.total)} bytes, or no elements of the field")
-                continue
-            held[point_of(member)] = elements
-        return replies, held
+        return replies, state.sums_by_point(replies, state.code.piece_length, "summed shares")
 
     def decoded_key(self, state: OneShotRound, held: Mapping[int, Elements], clients: int) -> npt.NDArray[np.int64]:
         """`(4096,)` the sum of so many keys, from U or more sums of shares; raises `RoundAborted` if it is none."""

@@ -6,16 +6,14 @@ X25519 keys that both have registered with the PKI: so nobody but the client has
 up a sum with reports of its own.
 """
 
-import hashlib
-from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.kit.message_parts import Many
+from testbed.aggregation.kit.message_parts import Many, ToldOfParticipants, told_digest
 from testbed.aggregation.kit.sealing import content_key, open_once, seal_once
 from testbed.crypto.pine import NONCE_BYTES, PineVdaf
-from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, signed_content
+from testbed.messages import ClientId, Count, Key32, Message, RoundNumber
 
 SEALING_PURPOSE = b"testbed/pine/sealing/v1"
 _SHARE_DOMAIN = b"testbed/pine/helper-share/v1"
@@ -121,30 +119,19 @@ class SumReports(Message, frozen=True):
 
 
 def context_digest(
-    experiment_id: bytes,
-    round_number: int,
-    participants: int,
-    training: bytes,
-    agreed: Iterable[int],
-    helper: int,
-    dimension: int,
-    vdaf: PineVdaf,
+    experiment_id: bytes, told: ToldOfParticipants, helper: int, dimension: int, vdaf: PineVdaf
 ) -> bytes:
     """32 bytes that a client has in common with the helper only if both were told the same.
 
     Args:
         experiment_id: 16 bytes.
-        round_number, participants: what the server says.
-        training, agreed: see `PrepareReports`.
+        told: what the participants were told.
         helper: who it is.
         dimension: of an update.
         vdaf: what a report is of.
     """
-    content = signed_content(
-        round_number, participants, training, sorted(agreed), helper, dimension, vdaf.norm_bound, vdaf.chunk,
-        vdaf.norm_chunk,
-    )  # fmt: skip
-    return hashlib.sha256(_CONTEXT_DOMAIN + experiment_id + content).digest()
+    of_report = vdaf.norm_bound, vdaf.chunk, vdaf.norm_chunk
+    return told_digest(_CONTEXT_DOMAIN, experiment_id, told, helper, dimension, *of_report)
 
 
 def seal_share(pair_key: bytes, client: int, helper: int, report: tuple[bytes, bytes, bytes], context: bytes) -> bytes:

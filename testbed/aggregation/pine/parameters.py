@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from testbed.aggregation.kit.parameters import MinSurvivorsParameters, WholeBatchParameters, check_two_participants
+from testbed.aggregation.kit.parameters import MinSurvivorsParameters, check_two_participants
 from testbed.crypto.field64 import PRIME
 from testbed.crypto.pine import PineVdaf, largest_norm_bound
 from testbed.emulation.compute.cost import meter
@@ -18,7 +18,7 @@ _MOST_POINTS = 128
 """Of a wire of the norm's proof. More make a shorter proof, and a longer transform of each wire."""
 
 
-class PineParameters(MinSurvivorsParameters, WholeBatchParameters):
+class PineParameters(MinSurvivorsParameters):
     """Sums that hide every single update from two aggregators of which one is honest, of updates with bounded norm."""
 
     stages: ClassVar[tuple[str, ...]] = ("pine/verify-key", "pine/report", "pine/prepare", "pine/aggregate-share")

@@ -89,10 +89,8 @@ class PineHelper(ServingClient):
             self.check_told(message)
             self.check_reports(message)
             self.asked, self.vdaf = message, self.parameters.vdaf(message.dimension)
-            context = context_digest(
-                self.environment.experiment_id, self.round, message.participants, message.training, message.agreed,
-                self.number, message.dimension, self.vdaf,
-            )  # fmt: skip
+            known = self.environment.experiment_id, message, self.number
+            context = context_digest(*known, message.dimension, self.vdaf)
             self.environment.look_up([report.client for report in message.reports])
             nonces: set[bytes] = set()
             answers = []

@@ -25,8 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
-from testbed.aggregation.kit.server_checks import at_least, digest_of_training, refusals_in
-from testbed.aggregation.kit.server_round import ServerRound
+from testbed.aggregation.kit.server_checks import ServerRound, at_least, digest_of_training, refusals_in
 from testbed.aggregation.pine.charges import charge_prepare
 from testbed.aggregation.pine.client import PineClient
 from testbed.aggregation.pine.messages import (
@@ -92,11 +91,10 @@ class Pine(AggregationProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `AggregationProtocol.roles`."""
         return [RoleSpec(PineClient, self.parameters), RoleSpec(PineHelper, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
-        """See `AggregationProtocol.guarantees`, for dishonest clients that may be the helper: with it, none is safe."""
+        """Count a dishonest client as the helper: with it, no update is safe."""
         fewest = self.parameters.fewest(participants)
         return Guarantees(
             participants,
@@ -107,7 +105,7 @@ class Pine(AggregationProtocol):
         )
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. The sum over all whose report is valid, or `RoundAborted`."""
+        """Sum the updates of all valid reports, or raise `RoundAborted`."""
         state = await self.begin(round_)
         await self.collect_reports(state)
         self.prepare_reports(state)

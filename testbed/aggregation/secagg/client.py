@@ -2,7 +2,7 @@
 
 What the server says is believed where a client cannot check it: who has dropped out, as long as t clients say that
 they were told the same (``consistency: none``: without that). Everything else is checked, and a check that fails ends
-the client's part in the round. Which question may come when is a table: `stages.STAGES`.
+the client's part in the round. Which question may come when is a table: `share_holding.STAGES`.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.kit.masking import masked_vector
 from testbed.aggregation.kit.message_parts import ShareOf, SignatureOf
 from testbed.aggregation.kit.participant import check_signers
 from testbed.aggregation.secagg.messages import (
@@ -211,7 +210,7 @@ class SecAggClient(ShareHolder):
         if self.environment.symbolic_masks:
             for key in keys:
                 check_public(key)
-        return masked_vector(elements, given.bits, masks, symbolic=self.environment.symbolic_masks)
+        return self.under_masks(elements, masks)
 
     def encoded(self) -> npt.NDArray[Any] | Elements:
         """The update as ring elements, with this client's noise where participants add some."""

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.kit.compression import RandomK
 from testbed.aggregation.kit.message_parts import Many, ShareOf
-from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.aggregation.kit.ring_elements import AddedNoise, NoisePolicy, NoisyRole, ServerAddedNoise
+from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.secagg.messages import Shares, Unmask, sealed_bytes
 from testbed.aggregation.secagg.share_recovery import recover
 from testbed.crypto.shamir import SHARE_BYTES
@@ -102,13 +102,12 @@ class WithoutNoise(SecAggNoise):
         self._weighted = weighted
 
     def length(self, dimension: int) -> int:
-        """See `NoisePolicy.length`."""
         return dimension + 1
 
     def encoded(
         self, role: NoisyRole, update: LocalUpdate, participants: int, round_number: int
     ) -> npt.NDArray[Any] | Elements:
-        """See `NoisePolicy.encoded`; made when they are needed, where masks are, too."""
+        """Return elements that are made when they are needed, where masks are, too."""
         weight = update.samples if self._weighted else 1
         coins = role.environment.randomness.simulation_key(role.client.number, round_number, "stochastic rounding")
         quantised = self._quantisation.quantised(update.delta, weight, coins)
@@ -117,7 +116,6 @@ class WithoutNoise(SecAggNoise):
     def mean(
         self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
     ) -> tuple[npt.NDArray[np.float64], int]:
-        """See `NoisePolicy.mean`."""
         return self._quantisation.decode(total, updates)
 
 
@@ -134,20 +132,17 @@ class SampledCoordinates(WithoutNoise):
         self._sampling = sampling
 
     def length(self, dimension: int) -> int:
-        """See `NoisePolicy.length`."""
         return super().length(self._sampling.length(dimension))
 
     def encoded(
         self, role: NoisyRole, update: LocalUpdate, participants: int, round_number: int
     ) -> npt.NDArray[Any] | Elements:
-        """See `NoisePolicy.encoded`."""
         sampled = replace(update, delta=self._sampling.sample(update.delta, role, round_number))
         return super().encoded(role, sampled, participants, round_number)
 
     def mean(
         self, total: npt.NDArray[Any], updates: int, round_: AggregationRound
     ) -> tuple[npt.NDArray[np.float64], int]:
-        """See `NoisePolicy.mean`."""
         mean, weight = super().mean(total, updates, round_)
         return self._sampling.mean(mean, round_), weight
 
@@ -176,11 +171,10 @@ class RemovedNoise(KeptNoise):
         return plan
 
     def kept(self, survivors: int, participants: int) -> float:
-        """See `NoisePolicy.kept`."""
         return self._plan(participants).kept(survivors)
 
     def vectors(self, role: NoisyRole, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
-        """See `NoisePolicy.vectors`: the share, and all removable components."""
+        """Return the share and all removable components."""
         plan = self._plan(participants)
         return super().vectors(role, participants, dimension, round_number) + [
             self.noise.component(plan, dimension, number, seed_of(secret))
@@ -195,7 +189,7 @@ class RemovedNoise(KeptNoise):
             self.noise.component(plan, dimension, number, bytes(32)).prepare()
 
     def secrets(self, participants: int) -> int:
-        """See `SecAggNoise.secrets`: one for each removable component."""
+        """Return one for each removable component."""
         return self._plan(participants).tolerated
 
     def secrets_of(self, role: NoisyRole, participants: int, round_number: int) -> list[bytes]:
@@ -212,7 +206,6 @@ class RemovedNoise(KeptNoise):
     def shares_to_reveal(
         self, participants: int, survivors: Collection[int], dealt: Mapping[int, bytes]
     ) -> list[ShareOf]:
-        """See `SecAggNoise.shares_to_reveal`."""
         first = self._plan(participants).first_removed(len(survivors))
         if first is None:
             return []
@@ -222,7 +215,6 @@ class RemovedNoise(KeptNoise):
         ]
 
     def remove_excess(self, state: "SecAggRound", total: npt.NDArray[Any]) -> None:
-        """See `SecAggNoise.remove_excess`."""
         round_, dimension = state.start, state.start.dimension
         plan = self._plan(len(round_.participants))
         first = plan.first_removed(len(state.survivors))
@@ -234,10 +226,10 @@ class RemovedNoise(KeptNoise):
             detail = (
                 f"unmask: wrong share of the noise of client {client}, dealt so by it or changed by client {holder}"
             )
-            round_.network.record_event(f"client:{holder}", "misbehaviour", detail)
+            state.misbehaved(holder, detail)
         for client, why in found.undecided.items():  # more noise than planned protects no less
             detail = f"unmask: the shares of its noise contradict each other ({why}): it stays in the sum"
-            round_.network.record_event(f"client:{client}", "misbehaviour", detail)
+            state.misbehaved(client, detail)
         excess = [
             self.noise.component(plan, dimension, number, seed_of(later))
             for secret in found.secrets.values()

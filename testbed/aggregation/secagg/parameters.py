@@ -4,11 +4,11 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from testbed.aggregation.kit.batch_policy import AtomicBatches, BatchPolicy
+from testbed.aggregation.batch_policy import AtomicBatches, BatchPolicy
 from testbed.aggregation.kit.compression import RandomK, check_summed
 from testbed.aggregation.kit.parameters import MasksKey, PrgKey, check_two_participants, mask_operation
-from testbed.aggregation.kit.quantisation import Quantisation
 from testbed.aggregation.kit.ring_elements import NoisyParameters
+from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.secagg.noise import (
     KeptNoise,
     NoiseAfterwards,
@@ -38,6 +38,7 @@ class SecAggParameters(NoisyParameters):
         "secagg/unmask",
     )
     further_stages: ClassVar[tuple[str, ...]] = ("secagg/unmask-survivors", "secagg/prove-share")
+    occasional_stages: ClassVar[tuple[str, ...]] = ("secagg/prove-share",)
     protocol: Literal["secagg"] = "secagg"
     threshold: int | float = Field(
         0.7,
@@ -141,7 +142,6 @@ class SecAggParameters(NoisyParameters):
         return participants // 2 + 1 if self.consistency == "signed" else 2 * participants // 3 + 1
 
     def fewest_survivors(self, participants: int) -> int:
-        """See `AggregationParameters.fewest_survivors`."""
         return self.threshold_for(participants)
 
     def check(self, participants: int) -> None:

@@ -9,10 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.kit.batch_policy import BatchPolicy
+from testbed.aggregation.batch_policy import BatchPolicy
 from testbed.aggregation.kit.message_parts import SignatureOf
-from testbed.aggregation.kit.server_checks import at_least
+from testbed.aggregation.kit.server_checks import ServerRound
 from testbed.aggregation.secagg.messages import (
     AdvertiseKeys,
     AdvertOf,
@@ -128,7 +127,6 @@ class CompleteGraph(PeerGraph):
     def advert_content(
         self, round_number: int, client: int, sealing_key: bytes, mask_key: bytes, training: bytes
     ) -> bytes:
-        """See `PeerGraph.advert_content`."""
         return advert_content(round_number, client, sealing_key, mask_key, training)
 
     def common_digest(self, round_number: int, training: bytes, adverts: Iterable[AdvertOf]) -> bytes:
@@ -136,7 +134,6 @@ class CompleteGraph(PeerGraph):
         return adverts_digest(round_number, self.participants, self.threshold, training, adverts)
 
     def announcement(self, round_number: int) -> Message:
-        """See `PeerGraph.announcement`."""
         return AdvertiseKeys(round_number, self.participants, self.threshold)
 
     def key_lists(self, round_number: int, adverts: Mapping[int, KeyAdvert]) -> Question:
@@ -145,7 +142,6 @@ class CompleteGraph(PeerGraph):
         return ids(list(adverts)), ShareKeys(round_number, listed(adverts)), None
 
     def input_question(self, round_number: int) -> Message:
-        """See `PeerGraph.input_question`."""
         return MaskInput(round_number)
 
     def unmask_question(self, state: "SecAggRound", kind: type[Unmask]) -> Question:
@@ -160,11 +156,10 @@ def listed(adverts: Mapping[int, KeyAdvert]) -> list[AdvertOf]:
 
 
 @dataclass
-class SecAggRound:
+class SecAggRound(ServerRound):
     """One round.
 
     Attributes:
-        start: how the aggregation began.
         graph: who are peers.
         batches: who may be summed with whom.
         training: digest of what the clients were asked to train; empty with ``model_binding: none``.
@@ -179,7 +174,6 @@ class SecAggRound:
         revealed: U5; the shares that each has revealed.
     """
 
-    start: AggregationRound
     graph: PeerGraph
     batches: BatchPolicy
     training: bytes = b""
@@ -203,18 +197,10 @@ class SecAggRound:
         """The answers with the inputs that have arrived."""
         return {client: self.answers[client] for client in self.arrived.tolist()}
 
-    def record(self, kind: str, client: int, detail: str) -> None:
-        """Record what a client has done, or what became of it."""
-        self.start.network.record_event(f"client:{client}", kind, detail)
-
     def counting(self, signed: Mapping[int, bytes]) -> dict[int, bytes]:
         """The signatures that count: those of clients in the sum, unless the batches let others sign, too."""
         outside = set() if self.batches.outsiders_sign else set(self.helpers.tolist())
         return {client: signature for client, signature in signed.items() if client not in outside}
-
-    def at_least(self, least: int, clients: Iterable[int], replies: Replies, what: str) -> None:
-        """Raise `RoundAborted` when these clients are fewer than `least`."""
-        at_least(least, len(list(clients)), replies, what)
 
     def require_complete_batches(self, clients: Ids, what: str) -> Ids:
         """Those of `clients` that may be summed, as far as batches say; `RoundAborted` when they are too few."""

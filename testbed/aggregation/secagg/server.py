@@ -23,11 +23,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
-from testbed.aggregation.kit.batch_policy import BatchPolicy
+from testbed.aggregation.batch_policy import BatchPolicy
+from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.kit.key_adverts import usable_adverts
 from testbed.aggregation.kit.ring_elements import NoisyProtocol
-from testbed.aggregation.kit.server_checks import check_equal_weights, digest_of_training, valid_signatures
+from testbed.aggregation.kit.server_checks import (
+    at_least,
+    check_equal_weights,
+    digest_of_training,
+    valid_signatures,
+)
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
     KEYS_DOMAIN,
@@ -67,7 +72,6 @@ class SecAgg(NoisyProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `AggregationProtocol.roles`."""
         return [RoleSpec(SecAggClient, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:
@@ -95,7 +99,7 @@ class SecAgg(NoisyProtocol):
         )
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """See `AggregationProtocol.aggregate`. The sum over the survivors, or `RoundAborted` below t of them."""
+        """Sum the survivors' updates; raises `RoundAborted` below t of them."""
         state = self.begin(round_)
         await self.advertise_keys(state)
         await self.share_keys(state)
@@ -161,8 +165,8 @@ class SecAgg(NoisyProtocol):
             for client in isolated:
                 del kept[client]
                 detail = f"{what}: fewer than {state.graph.threshold} of its neighbourhood have, too"
-                state.record("left-out", client, detail)
-        state.at_least(state.graph.min_survivors, kept, replies, what)
+                state.start.network.record_event(f"client:{client}", "left-out", detail)
+        at_least(state.graph.min_survivors, len(kept), replies, what)
         state.require_complete_batches(ids(list(kept)), what)
         return kept
 
@@ -184,7 +188,7 @@ class SecAgg(NoisyProtocol):
             if len(bundle) == len(answer.shares) and bundle.keys() == set(state.graph.peers(client, state.adverts)):
                 sealed[client] = bundle
             else:
-                state.record("misbehaviour", client, "shared keys: not with every peer")
+                state.misbehaved(client, "shared keys: not with every peer")
         return sealed
 
     # -- round 2: MaskedInputCollection ---------------------------------------------------------------------------
@@ -213,19 +217,18 @@ class SecAgg(NoisyProtocol):
         round_, answers, none = state.start, state.answers.valid(), set(idle.tolist())
         inputs = {client: answer.input for client, answer in answers.items() if client not in none}
         length = None if round_.dimension is None else self.noise.length(round_.dimension)
-        fitting = of_shape(inputs, self.parameters.bits, length)
-        for client in np.setdiff1d(ids(list(inputs)), fitting).tolist():
-            state.record("misbehaviour", client, f"masked input: {inputs[client]}")
+        fitting = state.fitting(inputs, self.parameters.bits, length, "masked input")
         waiting = none & answers.keys()
-        state.at_least(state.graph.min_survivors, [*fitting.tolist(), *waiting], state.answers, "sent their input")
+        least = state.graph.min_survivors
+        at_least(least, len(fitting) + len(waiting), state.answers, "sent their input")
         arrived = [
             client
             for client in fitting.tolist()
             if state.graph.is_masked_with_all(client, answers[client], state.sealed)
         ]
         for client in np.setdiff1d(fitting, arrived).tolist():
-            state.record("misbehaviour", client, "masked input: not with every neighbour")
-        state.at_least(state.graph.min_survivors, [*arrived, *waiting], state.answers, "sent their input")
+            state.misbehaved(client, "masked input: not with every neighbour")
+        at_least(least, len(arrived) + len(waiting), state.answers, "sent their input")
         return ids(arrived)
 
     def choose_survivors(self, state: SecAggRound) -> Ids:
@@ -245,7 +248,7 @@ class SecAgg(NoisyProtocol):
         replies = await round_.network.ask(asked, CheckSurvivors(round_.number, survivors))
         content = survivors_content(round_.number, survivors, state.digest)
         signed = valid_signatures(round_, replies, SURVIVORS_DOMAIN, content, "consistency check")
-        state.at_least(state.graph.threshold, state.counting(signed), replies, "signed the survivors")
+        at_least(state.graph.threshold, len(state.counting(signed)), replies, "signed the survivors")
         state.signed = signed
 
     # -- round 4: Unmasking ---------------------------------------------------------------------------------------
@@ -269,8 +272,8 @@ class SecAgg(NoisyProtocol):
         for client, shares in replies.valid().items():
             state.revealed[client] = state.graph.held_by(client, shares)
             if state.revealed[client] != shares:
-                state.record("misbehaviour", client, "unmask: shares of clients not around it")
-        state.at_least(state.graph.threshold, state.revealed, replies, "revealed their shares")
+                state.misbehaved(client, "unmask: shares of clients not around it")
+        at_least(state.graph.threshold, len(state.revealed), replies, "revealed their shares")
 
     def _without_masks(self, state: SecAggRound, total: Sum, secrets: Secrets) -> Sum:
         """`total` without every mask that has not cancelled."""

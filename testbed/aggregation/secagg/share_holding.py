@@ -1,4 +1,5 @@
-"""How a participant of `secagg` deals shares of its secrets to its peers, and keeps those that they have dealt to it.
+"""How a participant of `secagg` deals shares of its secrets to its peers, and keeps those that they have dealt to it;
+and which question it answers when: once each and in order.
 
 Each peer's shares are sealed for it, under a key that the two agree on; the server passes them on.
 """
@@ -8,12 +9,24 @@ from contextlib import suppress
 from typing import ClassVar
 
 from testbed.aggregation.kit.message_parts import point_of
-from testbed.aggregation.kit.participant import Participant
-from testbed.aggregation.secagg.messages import AdvertOf, SharesFor, associated_data, open_shares, seal_shares
-from testbed.aggregation.secagg.noise import SecAggNoise
+from testbed.aggregation.kit.participant import Participant, row
+from testbed.aggregation.secagg.messages import (
+    AdvertiseKeys,
+    AdvertOf,
+    CheckSurvivors,
+    MaskInput,
+    ProveShare,
+    ShareKeys,
+    SharesFor,
+    Unmask,
+    UnmaskSurvivors,
+    associated_data,
+    open_shares,
+    seal_shares,
+)
+from testbed.aggregation.secagg.noise import SecAggNoise, UnmaskAndRemove
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import PeerGraph
-from testbed.aggregation.secagg.stages import STAGES
 from testbed.crypto import OpeningFailed, remembered
 from testbed.crypto.dealing import share_each
 from testbed.crypto.key_agreement import PrivateKey
@@ -21,6 +34,20 @@ from testbed.emulation.compute.cost import meter
 from testbed.parties.client import Client, StageTable
 
 SEALING_PURPOSE = b"testbed/secagg/sealing/v1"
+STATES = ("new", "advertised", "shared", "masked", "signed", "revealed")
+STAGES = StageTable(  # who could ask for a stage again, or go on after a refusal, could have both shares of a peer
+    start="new",
+    rows={
+        AdvertiseKeys: row("new", "advertised"),
+        ShareKeys: row("advertised", "shared"),
+        MaskInput: row("shared", "masked"),
+        CheckSurvivors: row("masked", "signed"),
+        Unmask: row("signed", "revealed"),
+        UnmaskAndRemove: row("signed", "revealed"),
+        UnmaskSurvivors: row("masked", "revealed"),  # not "signed", in which it would reveal more
+        ProveShare: row("revealed", "revealed"),
+    },
+)
 
 
 class ShareHolder(Participant):

@@ -292,7 +292,7 @@ def recover_secrets(state: "SecAggRound") -> Secrets:
     self_masks = recover(t, survivors, {c: answer.self_masks for c, answer in state.revealed.items()})
     for client, holder in mask_keys.wrong + self_masks.wrong:
         detail = f"unmask: wrong share of client {client}, dealt so by it or changed by client {holder}"
-        state.record("misbehaviour", holder, detail)
+        state.misbehaved(holder, detail)
     for kind, found in ((MASK_KEY, mask_keys), (SELF_MASK, self_masks)):
         if found.undecided:
             raise UndecidedShares(kind, found.undecided)
@@ -334,7 +334,7 @@ def _proven(
             if open_share(answer.key, state.sealed[dealer][holder], kind, associated) != rows[holder].share:
                 raise ProtocolError("another share was dealt")
         except ProtocolError as error:
-            state.record("misbehaviour", holder, f"unmask: changed its share of client {dealer}: {error}")
+            state.misbehaved(holder, f"unmask: changed its share of client {dealer}: {error}")
             continue
         proven[holder] = rows[holder]
     return proven
@@ -359,7 +359,8 @@ def _judge(state: "SecAggRound", dealer: int, kind: int, proven: Mapping[int, Sh
         return
     memory = state.start.memory
     memory[EXCLUDED] = np.union1d(memory.get(EXCLUDED, np.zeros(0, np.int64)), [dealer]).astype(np.int64)
-    state.record("misbehaviour", dealer, f"share keys: {fault}")
-    state.record("excluded", dealer, f"{fault}; it is left out of all later rounds")
+    state.misbehaved(dealer, f"share keys: {fault}")
+    detail = f"{fault}; it is left out of all later rounds"
+    state.start.network.record_event(f"client:{dealer}", "excluded", detail)
     if secret is None or not found.wrong:
         raise RoundAborted("wrong-shares", f"client {dealer} {fault}, and is left out from now on")

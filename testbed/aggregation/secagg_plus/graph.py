@@ -34,25 +34,6 @@ _COMMON_DOMAIN = b"testbed/secagg-plus/common/v1"
 Tag16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
 
 
-def graph_advert_content(
-    round_number: int, client: int, sealing_key: bytes, mask_key: bytes, list_digest: bytes, training: bytes
-) -> bytes:
-    """What the signature on advertised keys covers: also the list, so that neighbours know that they share one.
-
-    `training` is as in `secagg.messages.advert_content`.
-    """
-    return signed_content(round_number, client, sealing_key, mask_key, list_digest, training)
-
-
-def common_digest(list_digest: bytes, training: bytes) -> bytes:
-    """32 bytes that only clients have in common that were told the same participants and trained the same.
-
-    Not the digest that the graph is drawn by: a server that could change that with the model would try models until the
-    graph suits it.
-    """
-    return hashlib.sha256(_COMMON_DOMAIN + signed_content(list_digest, training)).digest()
-
-
 class AnnounceGraph(Message, frozen=True):
     """Aggregation begins among these; the list gives the graph, k and t say how many neighbours and holders."""
 
@@ -219,12 +200,18 @@ class RegularGraph(PeerGraph):
     def advert_content(
         self, round_number: int, client: int, sealing_key: bytes, mask_key: bytes, training: bytes
     ) -> bytes:
-        """A client signs its keys, the list of participants and what it was asked to train."""
-        return graph_advert_content(round_number, client, sealing_key, mask_key, self.list_digest, training)
+        """A client signs its keys, the list of participants, so that neighbours know that they share one, and what it
+        was asked to train (`secagg.messages.advert_content`).
+        """
+        return signed_content(round_number, client, sealing_key, mask_key, self.list_digest, training)
 
     def common_digest(self, round_number: int, training: bytes, adverts: Iterable[AdvertOf]) -> bytes:
-        """Of the list of participants, which everybody was shown, and of what was trained; keys are neighbours'."""
-        return common_digest(self.list_digest, training)
+        """Of the list of participants, which everybody was shown, and of what was trained; keys are neighbours'.
+
+        Not the digest that the graph is drawn by: a server that could change that with the model would try models
+        until the graph suits it.
+        """
+        return hashlib.sha256(_COMMON_DOMAIN + signed_content(self.list_digest, training)).digest()
 
     # -- what the server sends to whom --------------------------------------------------------------------------------
 
@@ -244,7 +231,6 @@ class RegularGraph(PeerGraph):
         return ids(list(adverts)), ShareKeysAmongNeighbours(round_number), private
 
     def input_question(self, round_number: int) -> Message:
-        """See `PeerGraph.input_question`."""
         return MaskInputAmongNeighbours(round_number)
 
     def unmask_question(self, state: SecAggRound, kind: type[Unmask]) -> Question:
@@ -274,16 +260,15 @@ class RegularGraph(PeerGraph):
     # -- what is looked after ------------------------------------------------------------------------------------------
 
     def isolated(self, clients: Iterable[int]) -> list[int]:
-        """See `PeerGraph.isolated`; they have sent no input yet."""
+        """Return the isolated clients, which have sent no input yet."""
         there = list(clients)
         return [client for client in there if len(self.peers(client, there)) + 1 < self.threshold]
 
     def is_masked_with_all(self, client: int, answer: Masked, shared: Iterable[int]) -> bool:
-        """See `PeerGraph.is_masked_with_all`."""
         return {row.client for row in _tags(answer)} >= set(self.peers(client, shared))
 
     def check_recoverable(self, shared: Ids, survivors: Ids) -> None:
-        """See `PeerGraph.check_recoverable`; from here on everybody's masks are in the sum and must be removable."""
+        """Check the holders: from here on everybody's masks are in the sum and must be removable."""
         there = set(survivors.tolist())
         for client in shared.tolist():
             holders = self.around(client) & there
@@ -292,7 +277,6 @@ class RegularGraph(PeerGraph):
                 raise RoundAborted("below-threshold", detail)
 
     def held_by(self, client: int, shares: Shares) -> Shares:
-        """See `PeerGraph.held_by`."""
         around = self.around(client)
 
         def held(rows: list[ShareOf]) -> list[ShareOf]:

@@ -4,7 +4,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
+from testbed.aggregation.batch_policy import BatchPolicy
+from testbed.aggregation.contract import AggregationParameters
 from testbed.aggregation.kit.parameters import check_two_participants
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg_plus.bound import (
@@ -68,7 +69,7 @@ class SecAggPlusParameters(SecAggParameters):
         return self
 
     def fewest_survivors(self, participants: int) -> int:
-        """See `AggregationParameters.fewest_survivors`: the threshold counts neighbours, and not participants."""
+        """Return 1: the threshold counts neighbours, and not participants."""
         return 1
 
     @property
@@ -92,9 +93,8 @@ class SecAggPlusParameters(SecAggParameters):
         return self.neighbourhood(participants).threshold
 
     def batch_policy(self, batches: Batches | None) -> BatchPolicy:
-        """Batches are complete; a client's are not its neighbours, so that more cannot be had."""
-        complete = self.atomic_batches(batches)
-        return BatchPolicy() if complete is None else CompleteBatches(complete)
+        """Return that batches are complete: batch-mates are seldom neighbours, so `AtomicBatches` cannot be had."""
+        return AggregationParameters.batch_policy(self, batches)
 
     def weakness(self, participants: int) -> str:
         """What given neighbours and threshold fail to achieve, in one line; empty when they meet the requirements."""

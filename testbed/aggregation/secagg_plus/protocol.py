@@ -39,8 +39,8 @@ have signed one set of survivors of the whole round.
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from testbed.aggregation.batch_policy import BatchPolicy, CompleteBatches
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.kit.batch_policy import BatchPolicy, CompleteBatches
 from testbed.aggregation.kit.participant import row
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.messages import (
@@ -54,7 +54,7 @@ from testbed.aggregation.secagg.messages import (
 )
 from testbed.aggregation.secagg.round import PeerGraph
 from testbed.aggregation.secagg.server import SecAgg
-from testbed.aggregation.secagg.stages import STAGES
+from testbed.aggregation.secagg.share_holding import STAGES
 from testbed.aggregation.secagg_plus.graph import (
     AnnounceGraph,
     MaskedAmongNeighbours,
@@ -82,7 +82,6 @@ class SecAggPlus(SecAgg):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `AggregationProtocol.roles`."""
         return [RoleSpec(SecAggPlusClient, self.parameters)]
 
     def guarantees(self, participants: int) -> Guarantees:

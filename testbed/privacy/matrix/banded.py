@@ -11,7 +11,6 @@ from functools import lru_cache
 import numpy as np
 
 from testbed.arrays import Floats
-from testbed.privacy.matrix.toeplitz import error_of, sensitivity
 
 _DIGITS = 6  # decimal places of a coefficient that are kept
 
@@ -68,18 +67,3 @@ def square_root(rounds: int) -> Floats:
     places = np.arange(1, rounds)
     found: Floats = np.append(1.0, np.cumprod((2 * places - 1) / (2 * places)))
     return found
-
-
-def coefficients(band: tuple[float, ...], rounds: int) -> Floats:
-    """`(rounds,)` of C."""
-    found = np.zeros(rounds)
-    found[: len(band)] = band
-    return found
-
-
-def loss_of(band: tuple[float, ...], rounds: int, separation: int, participations: int, error: str = "mean") -> float:
-    """The expected error for noise that a sensitivity of 1 asks for; what `optimised` makes small."""
-    from testbed.privacy.matrix.toeplitz import inverse
-
-    own = coefficients(band, rounds)
-    return error_of(np.cumsum(inverse(own)), error) * sensitivity(own, separation, participations)

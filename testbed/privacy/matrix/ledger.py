@@ -1,9 +1,10 @@
 """The privacy ledger where noise is correlated: a client's epsilon depends on which rounds it was in.
 
-What a client that was in the rounds S has spent is the Gaussian mechanism's epsilon for ||sum of the columns S of C||
-(`toeplitz.squared_sensitivity`): over all n rows, as the noise of later rounds takes back that of its own and so tells
-of its data, too. So what is entered for a round never grows without another one, and is what the run will have cost it
-in the end.
+A client that was in the rounds S has spent the Gaussian mechanism's epsilon for the norm by which its contributions
+change C x, over all n rows: the noise of later rounds takes back that of its own and so tells of its data, too. The
+square of that norm is at most the sum of |column s . column t| over all pairs of rounds in S, and equals it where no
+product is negative (Choquette-Choo et al., arXiv 2211.06530, Theorem 2). So the entry for a round never grows without
+another round, and is the cost of the whole run.
 
 The server adds the noise, and is trusted with that: whoever sees the models is held off, the server is not. So a round
 that ended early has released nothing, and charges nobody; and a server that is malicious, or leaves out the noise, has
@@ -24,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.privacy.ledger import Columns, Shares, each_once
+from testbed.privacy.ledger import Columns, PrivacyLedger, Shares, each_once
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.matrix.toeplitz import gram_row
 from testbed.privacy.noise_plan import NoisePlan
@@ -48,22 +49,17 @@ class ServerCharge:
         return {_ATTEMPT: participants}
 
 
-class CorrelatedLedger:
-    """What each client has spent; see `testbed.privacy.ledger.PrivacyLedger`.
+class CorrelatedLedger(PrivacyLedger):
+    """`PrivacyLedger` of correlated noise; another round is one that the plan allows.
 
     Args:
-        plan: the noise of the aggregation; its accountant is a `CorrelatedAccountant`.
+        plan, delta, budget: see `PrivacyLedger`; the plan's accountant is a `CorrelatedAccountant`.
         population: number of clients n.
-        delta: at which epsilon is accounted.
-        budget: the epsilon that no client may exceed; None: any.
     """
 
     def __init__(self, plan: NoisePlan, population: int, delta: float, budget: float | None = None) -> None:
+        super().__init__(plan, delta, budget)
         assert isinstance(plan.accountant, CorrelatedAccountant)
-        self.plan = plan
-        self.delta = delta
-        self.budget = budget
-        self.after_next = 0.0
         self._accountant = plan.accountant
         self._coefficients = plan.accountant.strategy.coefficients
         self._squared = np.zeros(population)
@@ -71,7 +67,6 @@ class CorrelatedLedger:
         self._last = np.full(population, -plan.accountant.separation, np.int64)  # each client's last step
         self._steps: list[tuple[int, Ids]] = []
         self._attempts: list[tuple[int, Ids]] = []
-        self._most: tuple[int, float] | None = None
         self._look_ahead(0)
 
     def spend(self, charges: Mapping[Shares, Ids], round_number: int) -> Columns:
@@ -119,20 +114,6 @@ class CorrelatedLedger:
         """A client's achieved epsilon so far."""
         return float(self._accountant.epsilon_of(self._squared[[client]], self.delta)[0])
 
-    @property
-    def spent(self) -> str:
-        """Why no further round may begin, in one line; empty while one may.
-
-        What counts is the client that the next round would cost most, of those that it may take as planned.
-        """
-        if self.budget is None or self.after_next <= self.budget or self._most is None:
-            return ""
-        client, spent = self._most
-        return (
-            f"privacy budget: client {client} has spent epsilon {spent:.4g} of {self.budget:g} (delta {self.delta:g}), "
-            f"another round may take it to {self.after_next:.4g}"
-        )
-
     def _products(self, step: int) -> tuple[Floats, float]:
         """`(n,)` the products of column `step` with those of each client's rounds, summed; its own square."""
         row = np.abs(gram_row(self._coefficients, step))
@@ -172,7 +153,7 @@ class CorrelatedLedger:
         """Find what the next round may cost, where there is a budget."""
         if self.budget is None:
             return
-        accountant, self.after_next, self._most = self._accountant, 0.0, None
+        accountant, self.after_next, self.costliest = self._accountant, 0.0, None
         may = (step - self._last >= accountant.separation) & (self._counts < accountant.participations)
         if step >= len(self._coefficients) or not may.any():
             return
@@ -180,4 +161,4 @@ class CorrelatedLedger:
         after = np.where(may, self._squared + 2 * products + square, -1.0)
         client = int(np.argmax(after))
         now, then = accountant.epsilon_of(np.array([self._squared[client], after[client]]), self.delta).tolist()
-        self.after_next, self._most = then, (client, now)
+        self.after_next, self.costliest = then, (client, now)

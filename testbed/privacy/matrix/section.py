@@ -17,7 +17,7 @@ from testbed.privacy.encoding import padded
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.matrix.buffered import MOST_BUFFERS
 from testbed.privacy.matrix.strategy import Name, Strategy, strategy
-from testbed.privacy.noise import ClippedUpdates, noise_multiplier_for, rounded_up
+from testbed.privacy.noise import ClippedUpdates, planned_multiplier
 from testbed.privacy.participation_pattern import ParticipationPattern
 
 MOST_ROUNDS = 20_000
@@ -170,7 +170,4 @@ class CorrelatedNoise(ClippedUpdates):
 def _multiplier(noise: CorrelatedNoise) -> float:
     if noise.delta is None or noise.epsilon is None or noise.max_participations is None:
         raise ExperimentError("aggregation.noise.epsilon: needs delta and the rounds of a client, see noise.accountant")
-    try:
-        return rounded_up(noise_multiplier_for(noise._accountant, noise.epsilon, noise.delta, noise.max_participations))
-    except ValueError as error:
-        raise ExperimentError(f"aggregation.noise.{error}") from None
+    return planned_multiplier(noise._accountant, noise.epsilon, noise.delta, noise.max_participations)

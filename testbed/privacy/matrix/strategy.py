@@ -109,8 +109,10 @@ class BandedStrategy(Strategy):
 
     @cached_property
     def coefficients(self) -> Floats:
-        """See `Strategy.coefficients`."""
-        return banded.coefficients(self.band, self.rounds)
+        """`(n,)` the band, and zeros."""
+        padded = np.zeros(self.rounds)
+        padded[: len(self.band)] = self.band
+        return padded
 
     @property
     def vectors(self) -> int:

@@ -69,23 +69,6 @@ def gram_row(coefficients: Floats, row: int) -> Floats:
     return found
 
 
-def squared_sensitivity(coefficients: Floats, rounds: np.typing.NDArray[np.int64]) -> float:
-    """By how much a client that was in these rounds changes C x, at most: the squared norm, for contributions of 1.
-
-    The sum of |column s . column t| over all pairs of its rounds: exact where no product is negative (its
-    contributions then do most when they are all alike), an upper bound elsewhere (arXiv 2211.06530, Theorem 2).
-
-    Args:
-        coefficients: `(n,)`.
-        rounds: `(k,)` sorted, from 0.
-    """
-    total = 0.0
-    for place, row in enumerate(rounds.tolist()):
-        products = np.abs(gram_row(coefficients, row)[rounds[: place + 1]])
-        total += 2 * float(products[:-1].sum()) + float(products[-1])
-    return total
-
-
 def does_not_increase(coefficients: Floats) -> bool:
     """Whether no coefficient is negative, or above the one before it."""
     return bool((coefficients >= 0).all() and (np.diff(coefficients) <= 0).all())

@@ -23,10 +23,13 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from testbed.arrays import Floats
+from testbed.memory import ArrayName
 from testbed.selection.contract import SelectionRound, TrainingReports
 from testbed.selection.oort import or_mean, utility
 
 Mask = npt.NDArray[np.bool_]
+
+_LATENCY_S, _QUALITY = ArrayName("latency_s"), ArrayName("quality")  # (n,) float64: see `measurements`
 
 
 class Refinement(BaseModel):
@@ -116,8 +119,7 @@ def fraction_of(count: int, share: float) -> int:
 def measurements(round_: SelectionRound) -> tuple[Floats, Floats]:
     """`(n,)` response times in seconds and `(n,)` data qualities as the server remembers them; NaN: unknown."""
     unknown = np.full(round_.population, np.nan)
-    latency_s = round_.memory.setdefault("latency_s", unknown)
-    return latency_s, round_.memory.setdefault("quality", unknown.copy())
+    return round_.memory.setdefault(_LATENCY_S, unknown), round_.memory.setdefault(_QUALITY, unknown.copy())
 
 
 def measured_clients(round_: SelectionRound) -> int:

@@ -17,7 +17,7 @@ from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import RoleSpec
 from testbed.parties.round_beacon import randomness_of
-from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, TrainingReports
+from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, TrainingReports, ending_with
 from testbed.selection.lotto.messages import (
     LIST_DOMAIN,
     ListRegistration,
@@ -157,18 +157,23 @@ class LottoServer(SelectionProtocol):
         self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()
     ) -> None:
         """Raise `RoundAborted` when there are fewer candidates than a list takes: |C| < s."""
-        round_.candidates = len(self.members(candidates))
         if len(candidates) >= self.wanted:
             return
+        members = len(self.members(candidates))
         noun = self.candidate_singular if len(candidates) == 1 else self.candidate_noun
         found = f"{len(candidates)} {noun}, {self.wanted} wanted"
         if refusals:  # then that is why
-            raise RoundAborted("refused", f"{refusals_by_check(refusals, 'clients')}; {found}")
-        raise RoundAborted(f"too-few-{self.candidate_noun.replace(' ', '-')}", found)
+            raise RoundAborted("refused", f"{refusals_by_check(refusals, 'clients')}; {found}", candidates=members)
+        raise RoundAborted(f"too-few-{self.candidate_noun.replace(' ', '-')}", found, candidates=members)
 
     async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
         """Stages 2 and 3: participants verify and sign the list, then see each other's signatures."""
-        participants = round_.participants = ids([entry.client for entry in entries])
+        participants = ids([entry.client for entry in entries])
+        with ending_with(candidates, participants):
+            return Selection(participants, candidates, await self._agreed_by(entries, participants, round_))
+
+    async def _agreed_by(self, entries: list[ParticipantEntry], participants: Ids, round_: SelectionRound) -> Ids:
+        """Return the participants that have accepted the list and the signatures, sorted."""
         meter("message", len(entries))
         message = await self.register(ParticipantList(round_.number, self.population, entries), round_)
         answers, refusals = await ask_groups(round_, self.list_for(participants, message))
@@ -178,7 +183,7 @@ class LottoServer(SelectionProtocol):
         groups = self.signatures_for(ids([row.client for row in signed]), ListSignatures(round_.number, signed))
         agreed, refusals = await ask_groups(round_, groups)
         self.require_answers(1, len(agreed), "agreements", refusals)
-        return Selection(participants, candidates, ids(list(agreed)))
+        return ids(list(agreed))
 
     def valid_signatures(
         self, answers: dict[int, Any], message: ParticipantList, round_: SelectionRound

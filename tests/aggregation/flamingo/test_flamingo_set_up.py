@@ -44,7 +44,6 @@ from tests.aggregation.federations import EXPERIMENT
 from tests.aggregation.flamingo_rounds import (
     MEMBERS,
     federation,
-    mean_of,
     parameters_with,
     played,
     played_from,
@@ -306,7 +305,7 @@ def key_of(kept: KeptService | None) -> bytes:
 
 def test_a_dealer_that_shows_the_right_share_counts() -> None:
     small, outcome, kept = kept_after(WrongShareForOne, {2})
-    assert outcome.mean.tobytes() == mean_of(small, list(range(9))).tobytes()
+    assert outcome.mean.tobytes() == small.mean_of(list(range(9))).tobytes()
     assert [member for member, _ in small.misbehaviour()] == [VICTIM]
     assert key_of(kept) == key_of(kept_after(Decryptor, set())[2])
     assert {row.member for row in kept.states} == set(MEMBERS)
@@ -315,7 +314,7 @@ def test_a_dealer_that_shows_the_right_share_counts() -> None:
 @pytest.mark.parametrize("kind", [NeverRight, Silent, WrongForAll])
 def test_a_dealer_that_does_not_is_left_out_and_the_others_key_serves(kind: Any) -> None:
     small, outcome, kept = kept_after(kind, {2})
-    assert outcome.mean.tobytes() == mean_of(small, list(range(9))).tobytes()
+    assert outcome.mean.tobytes() == small.mean_of(list(range(9))).tobytes()
     assert key_of(kept) != key_of(kept_after(Decryptor, set())[2])
     assert small.refusals() == [(2, "flamingo.too-many-complaints")] * (kind is WrongForAll)
 
@@ -340,7 +339,7 @@ class ComplainsOfAll(Decryptor):
 
 def test_false_complaints_change_nothing_but_what_is_known_of_the_complainer() -> None:
     small, outcome, kept = kept_after(ComplainsOfAll, {2})
-    assert outcome.mean.tobytes() == mean_of(small, list(range(9))).tobytes()
+    assert outcome.mean.tobytes() == small.mean_of(list(range(9))).tobytes()
     assert key_of(kept) == key_of(kept_after(Decryptor, set())[2])
 
 
@@ -376,7 +375,7 @@ def test_who_does_not_hand_on_its_share_is_left_out() -> None:
     small, memory = remembering(parameters=ROTATING, roles=roles)
     played_from(small, 1, memory)
     outcome = played_from(small, 2, memory)
-    assert outcome.mean.tobytes() == mean_of(small, list(range(9)), 2).tobytes()
+    assert outcome.mean.tobytes() == small.mean_of(list(range(9)), 2).tobytes()
     assert small.misbehaviour()[0][0] == dishonest
     assert small.misbehaviour()[0][1].startswith("dealing: flamingo.bad-dealing")
     (stored,) = memory.values()

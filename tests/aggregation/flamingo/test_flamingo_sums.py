@@ -1,102 +1,27 @@
-"""The unmasked sum against the plain quantised sum, whoever drops out at which stage, with a set-up or not."""
+"""Drop-outs that the graph allows, set-ups and hand-overs; tests/conformance and test_secure_sums have the sums."""
 
 import itertools
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from testbed.aggregation.flamingo.messages import Service
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.flamingo.set_up_messages import KeptService
-from testbed.batches import Batches
 from testbed.committee.parameters import CommitteeSection
 from testbed.errors import ExperimentError, RoundAborted
 from testbed.messages import decode
 from tests.aggregation.flamingo_rounds import (
     DELTAS,
-    MEMBERS,
     federation,
     leave,
-    mean_of,
     parameters_with,
     played,
     played_from,
 )
-from tests.thoroughness import examples
 
 SET_UP = ("flamingo/set-up-deal", "flamingo/set-up-check", "flamingo/set-up-finish")
-STAGES = ("train", *SET_UP, *FlamingoParameters.stages)
-ASKED_MEMBERS = (*SET_UP, "flamingo/cross-check", "flamingo/reconstruct")
-REPORT = STAGES.index("flamingo/report")
-
-
-@st.composite
-def rounds(draw: st.DrawFn) -> dict[str, Any]:
-    size, dimension = draw(st.integers(3, 9)), draw(st.integers(1, 20))
-    members = tuple(sorted(draw(st.sets(st.integers(0, size - 1), min_size=2, max_size=size))))
-    parameters = parameters_with(
-        members,
-        draw(st.integers(len(members) // 2 + 1, len(members))),
-        dishonest=draw(st.sampled_from([0.0, 0.1])),
-        security=draw(st.sampled_from([1, 4, 40])),
-        correctness=draw(st.sampled_from([1, 20])),
-        dropouts=draw(st.sampled_from([0.0, 0.3, 0.4])),
-        levels_bits=draw(st.integers(1, 16)),
-        bits=draw(st.sampled_from([32, 40])),
-        clip=draw(st.sampled_from([0.25, 1.0, 3.7])),
-        weights=draw(st.sampled_from(["samples", "equal"])),
-    )
-    finite = st.floats(-4, 4, width=32)
-    return {
-        "parameters": parameters,
-        "samples": draw(st.lists(st.integers(1, 300), min_size=size, max_size=size)),
-        "deltas": draw(
-            st.lists(st.lists(finite, min_size=dimension, max_size=dimension), min_size=size, max_size=size)
-        ),
-        "fates": draw(st.lists(st.sampled_from([None] * 14 + list(STAGES)), min_size=size, max_size=size)),
-    }
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(rounds())
-def test_the_sum_is_that_of_the_clients_online_whoever_drops_out(case: dict[str, Any]) -> None:
-    parameters, fates = case["parameters"], case["fates"]
-    members = set(parameters.committee.members)
-    fates = [None if fate in ASKED_MEMBERS and i not in members else fate for i, fate in enumerate(fates)]
-    leaving = {stage: {i for i, fate in enumerate(fates) if fate == stage} for stage in STAGES}
-    small = federation(case["deltas"], parameters, samples=case["samples"], leaving=leaving)
-    left_after = [[i for i, fate in enumerate(fates) if fate not in STAGES[: k + 1]] for k in range(len(STAGES))]
-    online = left_after[REPORT]
-    needed = parameters.committee.threshold_for(len(members))
-    (outcome,) = played(small, 1)
-    density = parameters.density(len(fates))
-    if len(members & set(left_after[-1])) < needed or len(online) < max(2, density.survivors):
-        assert isinstance(outcome, RoundAborted)
-        assert outcome.reason == "below-threshold"
-        return
-    if isinstance(outcome, RoundAborted):
-        assert density.epsilon < 1
-        assert "neighbours online" in outcome.detail or "not connected" in outcome.detail
-        return
-    assert outcome.survivors.tolist() == online
-    assert outcome.mean.tobytes() == mean_of(small, online).tobytes()
-    assert small.misbehaviour() == []
-    assert small.refusals() == []
-
-
-@pytest.mark.parametrize("stage", STAGES[1:])
-def test_exactly_t_members_are_enough_at_every_stage_and_one_fewer_ends_the_round(stage: str) -> None:
-    few = {stage: set(MEMBERS[:2])}
-    (outcome,) = played(federation(leaving=few), 1)
-    assert len(outcome.survivors) == (7 if STAGES.index(stage) <= REPORT else 9)
-    expected = np.float32(DELTAS)[outcome.survivors].mean(0)
-    assert np.abs(outcome.mean - expected).max() <= 2 / (2**16 - 1)
-    (ended,) = played(federation(leaving={stage: set(MEMBERS[:3])}), 1)
-    assert isinstance(ended, RoundAborted)
-    assert str(ended).startswith("below-threshold: 2 of 3 needed")
 
 
 def test_as_many_as_may_drop_out_and_no_more() -> None:
@@ -131,7 +56,7 @@ def test_a_sparse_graph_leaves_fewer_masks_and_the_same_sum() -> None:
     small = federation(deltas, parameters, leaving={"flamingo/report": gone})
     (outcome,) = played(small, 1)
     online = [client for client in range(24) if client not in gone]
-    assert outcome.mean.tobytes() == mean_of(small, online).tobytes()
+    assert outcome.mean.tobytes() == small.mean_of(online).tobytes()
 
 
 # -- rounds after the first --------------------------------------------------------------------------------------------
@@ -146,7 +71,7 @@ def test_the_set_up_serves_all_rounds() -> None:
     outcomes = played(small, 3)
     assert all(outcome.survivors.tolist() == list(range(9)) for outcome in outcomes)
     for number, outcome in enumerate(outcomes, 1):
-        assert outcome.mean.tobytes() == mean_of(small, list(range(9)), number).tobytes()
+        assert outcome.mean.tobytes() == small.mean_of(list(range(9)), number).tobytes()
     asked = [stage for stage, _ in itertools.groupby(stages_asked(small))]
     assert [stage for stage in asked if stage != "train"] == [*SET_UP, *FlamingoParameters.stages * 3]
 
@@ -157,7 +82,7 @@ def test_the_key_is_handed_over_to_the_next_committee() -> None:
     kept, memory = [], dict[str, Any]()
     for number in range(1, 6):
         outcome = played_from(small, number, memory)
-        assert outcome.mean.tobytes() == mean_of(small, list(range(9)), number).tobytes()
+        assert outcome.mean.tobytes() == small.mean_of(list(range(9)), number).tobytes()
         (stored,) = memory.values()
         kept.append(decode(KeptService, stored.tobytes()).certificate.service)
     assert [service.committee.first_round for service in kept] == [1, 1, 3, 3, 5]
@@ -231,34 +156,6 @@ def test_a_handing_over_that_fails_at_the_new_members_is_tried_again_with_the_sa
     assert played_from(small, 3, memory).survivors.tolist() == list(range(9))
     assert service_in(memory).committee.first_round == 3
     assert service_in(memory).public_key == before.public_key
-
-
-def test_secrets_of_the_system_do_as_well() -> None:
-    small = federation(secrets_from_system=True, leaving={"flamingo/report": {0, 8}})
-    for number, outcome in enumerate(played(small, 2), 1):
-        assert outcome.mean.tobytes() == mean_of(small, list(range(1, 8)), number).tobytes()
-
-
-def test_what_is_uploaded_is_masked() -> None:
-    """Clients with one update send different vectors, uniform in the ring: none shows its update."""
-    small = federation(np.zeros((5, 5000)), parameters_with((0, 1, 2), 2))
-    small.run()
-    stage = next(host for host in small.hosts.hosts if host._vectors)
-    vectors = [vector.values for found in stage._vectors.values() for vector in found.values() if vector.bits]
-    assert len(vectors) >= 2
-    for left, right in itertools.combinations(vectors, 2):
-        assert (left == right).mean() < 0.01
-    assert all(abs(float(vector.mean()) / 2**31 - 1) < 0.05 for vector in vectors)
-
-
-def test_batches_are_summed_whole_or_not_at_all() -> None:
-    batches = Batches(np.repeat(np.arange(3), 3))
-    small = federation(batches=batches, leaving={"flamingo/report": {4}})
-    (outcome,) = played(small, 1)
-    assert outcome.survivors.tolist() == [0, 1, 2, 6, 7, 8]
-    assert outcome.mean.tobytes() == mean_of(small, [0, 1, 2, 6, 7, 8]).tobytes()
-    (ended,) = played(federation(batches=batches, leaving={"flamingo/report": {0, 4}}), 1)
-    assert ended.reason == "too-few-in-whole-batches"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.kit.batch_policy import CompleteBatches
+from testbed.aggregation.batch_policy import CompleteBatches
 from testbed.batches import Batches
 from testbed.crypto.prime_field import PRIME
 from tests.thoroughness import examples

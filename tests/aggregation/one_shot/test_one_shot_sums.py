@@ -1,6 +1,7 @@
-"""The thresholds, masks, batches, parameters and charges; tests/conformance has the sums."""
+"""Fewest survivors, parameters and charges; tests/conformance and test_secure_sums have the sums."""
 
-import itertools
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,8 @@ import pytest
 
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.one_shot.server import OneShot
-from testbed.batches import Batches
 from testbed.errors import ExperimentError, RoundAborted
 from tests.aggregation.federations import SmallFederation
-
-STAGES = ("train", *OneShotParameters.stages)
-INPUT = STAGES.index("one-shot/masked-input")
 
 
 def federation(deltas: Any, parameters: OneShotParameters, **more: Any) -> SmallFederation:
@@ -26,30 +23,7 @@ def given_committee(*members: int, **more: Any) -> OneShotParameters:
     )
 
 
-def mean_of(small: SmallFederation, members: list[int]) -> Any:
-    """`(d,)` the mean of the members' quantised updates, added up one by one without a mask."""
-    given, workload = small.parameters, small.workload
-    rows = []
-    for i in members:
-        weight = int(workload.sample_counts[i]) if given.weights == "samples" else 1
-        coins = small.randomness.simulation_key(i, 1, "stochastic rounding")
-        rows.append(given.quantisation.encode(workload.deltas[i], weight, coins).astype(object))
-    return given.quantisation.decode(np.array(sum(rows), np.uint64), len(members))[0]
-
-
 DELTAS = np.random.default_rng(1).uniform(-1, 1, (9, 12))
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_clients_that_drop_out_cost_nothing_and_members_up_to_the_threshold_neither(stage: str) -> None:
-    """Six members, of whom four must answer."""
-    parameters = given_committee(0, 1, 2, 3, 4, 5)
-    aggregate = federation(DELTAS, parameters, leaving={stage: {3, 6, 7, 8}}).run()
-    members = [0, 1, 2, 4, 5] if STAGES.index(stage) <= INPUT else list(range(9))
-    assert aggregate.survivors.tolist() == members
-    assert np.abs(aggregate.mean - np.float32(DELTAS)[members].mean(0)).max() <= 2 / (2**16 - 1)
-    with pytest.raises(RoundAborted, match=r"below-threshold.*3 of 4 needed members"):
-        federation(DELTAS, parameters, leaving={stage: {1, 2, 3}}).run()
 
 
 def test_fewer_survivors_than_the_experiment_says_end_the_round() -> None:
@@ -62,8 +36,6 @@ def test_fewer_survivors_than_the_experiment_says_end_the_round() -> None:
 
 
 def test_members_need_be_no_participants() -> None:
-    from dataclasses import replace
-
     small = federation(DELTAS, given_committee(5, 6, 7, 8))
 
     async def play() -> Any:
@@ -72,34 +44,10 @@ def test_members_need_be_no_participants() -> None:
         chosen = np.arange(4)
         return await small.protocol.aggregate(replace(start, participants=chosen, trained=chosen))
 
-    import asyncio
-
     aggregate = asyncio.run(play())
     assert aggregate.survivors.tolist() == [0, 1, 2, 3]
-    assert aggregate.mean.tobytes() == mean_of(small, [0, 1, 2, 3]).tobytes()
+    assert aggregate.mean.tobytes() == small.mean_of([0, 1, 2, 3]).tobytes()
     assert small.refusals() == []
-
-
-def test_what_is_uploaded_is_masked() -> None:
-    """Clients with one update send different vectors, uniform modulo each prime: none shows its update."""
-    small = federation(np.zeros((5, 9000)), given_committee(0, 1, 2, 3, weights="equal"))
-    small.run()
-    stage = next(host for host in small.hosts.hosts if host._vectors)
-    vectors = [vector.values for found in stage._vectors.values() for vector in found.values() if vector.bits]
-    assert len(vectors) >= 2
-    for left, right in itertools.combinations(vectors, 2):
-        assert (left == right).mean() < 0.001
-    assert all(abs(float(vector.mean()) / 2**30 - 1) < 0.05 for vector in vectors)
-
-
-def test_batches_are_summed_whole_or_not_at_all() -> None:
-    batches = Batches(np.repeat(np.arange(3), 3))
-    parameters = given_committee(0, 1, 2, 3, 6, 7, min_survivors=4)
-    small = federation(DELTAS, parameters, batches=batches, leaving={"one-shot/masked-input": {4}})
-    assert small.run().survivors.tolist() == [0, 1, 2, 6, 7, 8]
-    small = federation(DELTAS, parameters, batches=batches, leaving={"one-shot/masked-input": {5, 8}})
-    with pytest.raises(RoundAborted, match="too-few-in-whole-batches"):
-        small.run()
 
 
 @pytest.mark.parametrize(

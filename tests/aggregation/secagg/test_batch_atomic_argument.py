@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.kit.batch_policy import AtomicBatches
+from testbed.aggregation.batch_policy import AtomicBatches
 from testbed.batches import Batches
 from testbed.errors import Refusal
 from tests.thoroughness import examples

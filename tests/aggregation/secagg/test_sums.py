@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.aggregation.kit.quantisation import Quantisation
+from testbed.aggregation.quantisation import Quantisation
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.masks import add_masks, mask, word_dtype
-from testbed.engine.round import run_round
+from testbed.engine.round import Round, Server, selected_clients
 from testbed.errors import ExperimentError, RoundAborted
 from testbed.network.sums import add_masks_in_threads
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
-from tests.aggregation.federations import SmallFederation
+from tests.aggregation.federations import KeepsTotal, SmallFederation
 from tests.thoroughness import examples
 
 STAGES = ("train", *SecAgg.stages)
@@ -33,17 +32,6 @@ def quantised(delta: Any, weight: int, coins: bytes, *, clip: float, levels_bits
         exact = math.floor(min(max(inside, 0), highest * 65536 + 0.5))
         row.append((exact + coin) // 65536 * weight % 2**bits)
     return [*row, weight % 2**bits]
-
-
-class Kept(SecAgg):
-    """Keeps the unmasked sum."""
-
-    total: list[int]
-
-    async def unmask(self, state: SecAggRound) -> Any:
-        total = await super().unmask(state)
-        self.total = [int(value) for value in total]
-        return total
 
 
 @st.composite
@@ -77,7 +65,7 @@ def rounds(draw: st.DrawFn) -> dict[str, Any]:
 def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(case: dict[str, Any]) -> None:
     parameters, fates = case["parameters"], case["fates"]
     leaving = {stage: {i for i, fate in enumerate(fates) if fate == stage} for stage in STAGES}
-    small = SmallFederation(case["deltas"], parameters, samples=case["samples"], protocol=Kept, leaving=leaving)
+    small = SmallFederation(case["deltas"], parameters, samples=case["samples"], protocol=KeepsTotal, leaving=leaving)
     left_after = [[i for i, fate in enumerate(fates) if fate not in STAGES[: k + 1]] for k in range(len(STAGES))]
     survivors = left_after[STAGES.index("secagg/masked-input")]
     if len(left_after[-1]) < parameters.threshold:
@@ -104,16 +92,6 @@ def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(case: dict[str, 
     assert small.misbehaviour() == []
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_exactly_t_survivors_are_enough_at_every_stage(stage: str) -> None:
-    deltas = np.random.default_rng(1).uniform(-1, 1, (7, 12))
-    small = SmallFederation(deltas, SecAggParameters(threshold=4), leaving={stage: {0, 3, 6}}, protocol=Kept)
-    aggregate = small.run()
-    in_the_sum = [1, 2, 4, 5] if STAGES.index(stage) <= 3 else list(range(7))
-    assert aggregate.survivors.tolist() == in_the_sum
-    assert np.abs(aggregate.mean - np.float32(deltas)[in_the_sum].mean(0)).max() <= 2 / (2**16 - 1)
-
-
 class Everybody(SelectionProtocol):
     """A selection that takes everybody."""
 
@@ -133,21 +111,12 @@ def test_below_t_the_round_is_aborted_and_the_model_stays(stage: str) -> None:
     start = SelectionRound(
         1, 7, small.network, nobody, environment.directory, small.randomness, environment.experiment_id
     )
-    outcome = asyncio.run(run_round(start, small.network, Everybody(None, 7), small.protocol, model))
+    server = Server(Everybody(None, 7), small.protocol)
+    outcome = asyncio.run(Round(start, small.network, server, model, selected_clients).run())
     assert outcome.state == "aborted"
     assert outcome.reason.startswith("below-threshold: 3 of 4 needed")
     assert outcome.model.tobytes() == np.full(12, 0.25, np.float32).tobytes()
     assert outcome.survivors.tolist() == []
-
-
-def test_secrets_of_the_operating_system_cancel_too() -> None:
-    """The sum depends on the rounding alone, never on the masks."""
-    deltas = np.random.default_rng(1).uniform(-1, 1, (6, 50))
-    leaving = {"secagg/masked-input": {2}}
-    seeded, fresh = (SmallFederation(deltas, leaving=leaving, secrets_from_system=system) for system in (False, True))
-    assert seeded.run().mean.tobytes() == fresh.run().mean.tobytes()
-    keys = [dict(small.hosts.seen[1][1].headers) for small in (seeded, fresh)]
-    assert set(keys[0].values()).isdisjoint(keys[1].values())
 
 
 def test_a_server_that_is_told_nothing_of_shapes_sums_the_same() -> None:

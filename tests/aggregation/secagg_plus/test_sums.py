@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg_plus.graph import NeighbourGraph, list_digest
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.aggregation.secagg_plus.protocol import SecAggPlus
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.errors import RoundAborted
-from tests.aggregation.federations import SmallFederation
+from tests.aggregation.federations import KeepsTotal, SmallFederation
 from tests.thoroughness import examples
 
 EXPERIMENT = b"a test's own id."
@@ -25,30 +24,12 @@ N, K, T = 24, 8, 5
 LOOSE = SecAggPlusParameters(neighbours=K, threshold=T, dropouts=0.5, accept_weaker=True)
 
 
-class Kept(SecAggPlus):
+class Kept(KeepsTotal, SecAggPlus):
     """Keeps the unmasked sum."""
-
-    total: list[int]
-
-    async def unmask(self, state: SecAggRound) -> Any:
-        total = await super().unmask(state)
-        self.total = total.tolist()
-        return total
 
 
 def deltas(size: int = N, dimension: int = 9) -> Any:
     return np.random.default_rng(1).uniform(-1, 1, (size, dimension)).astype(np.float32)
-
-
-def quantised_sum(small: Any, clients: list[int]) -> list[int]:
-    """What the unmasked total must be: each client's quantised update, added in the ring."""
-    rows = []
-    for client in clients:
-        rounding = small.randomness.simulation_key(client, 1, "stochastic rounding")
-        weight = int(small.workload.sample_counts[client])
-        rows.append(small.parameters.quantisation.encode(small.workload.deltas[client], weight, rounding))
-    total = np.asarray(np.sum(rows, axis=0, dtype=np.uint64))
-    return total.astype(np.uint32).tolist()
 
 
 def expected_end(around: dict[int, frozenset[int]], fates: list[str | None], chosen: Any) -> list[int] | None:
@@ -90,7 +71,7 @@ def test_the_unmasked_sum_is_the_quantised_sum_of_the_survivors(fates: list[str 
             small.run()
     else:
         assert small.run().survivors.tolist() == survivors
-        assert small.protocol.total == quantised_sum(small, survivors)
+        assert small.protocol.total == small.quantised_sum(survivors).tolist()
     assert small.refusals() == []
     assert small.misbehaviour() == []
 
@@ -152,7 +133,7 @@ def test_who_has_too_few_neighbours_before_its_input_is_left_out(stage: str) -> 
     ]
     gone = small.network.availability.at[stage]
     assert set(aggregate.survivors.tolist()) == set(range(N)) - gone - {alone}
-    assert small.protocol.total == quantised_sum(small, aggregate.survivors.tolist())
+    assert small.protocol.total == small.quantised_sum(aggregate.survivors.tolist()).tolist()
 
 
 @pytest.mark.parametrize("stage", ["secagg/masked-input", "secagg/consistency", "secagg/unmask"])

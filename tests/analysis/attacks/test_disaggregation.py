@@ -35,11 +35,11 @@ def test_constant_updates_give_every_column(window: int) -> None:
 
 
 def test_what_updates_change_between_rounds_costs_columns() -> None:
-    matrix, rng = participation(40, 10), np.random.default_rng(2)
-    sums = matrix @ rng.normal(size=(10, 30))
+    matrix, rng = participation(30, 8), np.random.default_rng(2)
+    sums = matrix @ rng.normal(size=(8, 30))
     quiet, _ = columns(sums + 0.01 * rng.normal(size=sums.shape), counts(matrix, 10), 10, 60.0)
     assert np.array_equal(quiet, matrix)
-    loud, _ = columns(rng.normal(size=sums.shape), counts(matrix, 10), 10, 5.0)
+    loud, _ = columns(rng.normal(size=sums.shape), counts(matrix, 10), 10, 0.3)
     assert not np.array_equal(loud, matrix)
     assert np.array_equal(counts(loud, 10), counts(matrix, 10))  # whatever is found has the counts
 

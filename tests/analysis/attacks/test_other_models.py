@@ -47,47 +47,33 @@ def test_every_coordinate_of_the_victims_update(tmp_path: Path) -> None:
         assert np.linalg.norm(estimate - true) < 0.05 * np.linalg.norm(estimate - other)
 
 
-def signed_and_unbound(tmp_path: Path, aggregation: dict[str, Any]) -> list[RunRecords]:
-    """A run in which what clients were asked to train is agreed on, and one in which it is not, both attacked."""
-    adversary = {"dishonest": 0, "server": "send-different-models"}
-    runs = []
+@pytest.mark.parametrize(
+    ("aggregation", "kind", "noticed"),
+    [
+        ({"protocol": "lightsecagg"}, "refusal", "secagg.other-keys-or-training"),
+        (
+            {"protocol": "one-shot", "committee": {"size": 9}, "max_colluders": 2},
+            "misbehaviour",
+            "one-shot.bad-share",
+        ),
+        ({"protocol": "pine", "norm_bound": 10}, "misbehaviour", "pine.bad-share: says the helper, client 0"),
+    ],
+    ids=lambda value: value["protocol"] if isinstance(value, dict) else "",
+)
+def test_a_bound_model_keeps_what_an_unbound_one_gives_away(
+    tmp_path: Path, aggregation: dict[str, Any], kind: str, noticed: str
+) -> None:
+    """Signed, the shares of clients that were sent another model do not open; unbound, the victim's update is had."""
+    sections, runs = BASE | {"adversary": {"dishonest": 0, "server": "send-different-models"}}, []
     for binding in ("signed", "none"):
-        given = {**aggregation, "model_binding": binding}
-        experiment = validated(with_former_defaults({**BASE, "aggregation": given, "adversary": adversary}), "test")
-        (path,) = run_all(experiment, tmp_path / binding, where="test")
+        sections["aggregation"] = {**aggregation, "model_binding": binding}
+        (path,) = run_all(validated(with_former_defaults(sections), "test"), tmp_path / binding, where="test")
         runs.append(RunRecords(path))
-    return runs
-
-
-def test_the_steps_of_lightsecagg_are_known(tmp_path: Path) -> None:
-    runs = signed_and_unbound(tmp_path, {"protocol": "lightsecagg"})
-    had = runs[1]
-    assert [one.recovered for one in recovered_updates(had, Victims(had))] == [8970, 8970]
-    frame = other_models(runs)
-    assert frame["completed"].tolist() == [0, 2]
-    assert frame["refused_by"].tolist() == [["secagg.other-keys-or-training"], []]
-
-
-def test_shares_bound_to_another_model_open_for_no_member(tmp_path: Path) -> None:
-    """Under `one-shot` those not sent what the server says are left out; unbound, the victim's update is had."""
-    runs = signed_and_unbound(tmp_path, {"protocol": "one-shot", "committee": {"size": 9}, "max_colluders": 2})
-    had = runs[1]
-    assert [one.recovered for one in recovered_updates(had, Victims(had))] == [8970, 8970]
-    frame = other_models(runs)
-    assert frame["completed"].tolist() == [0, 2]
-    events = runs[0].events
-    assert set(events[events["kind"] == "misbehaviour"]["detail"]) == {"one-shot.bad-share"}
-
-
-def test_reports_bound_to_another_model_do_not_open_for_the_helper(tmp_path: Path) -> None:
-    """Under `pine` those who were not sent what the server says are left out; unbound, the victim's update is had."""
-    runs = signed_and_unbound(tmp_path, {"protocol": "pine", "norm_bound": 10})
-    had = runs[1]
-    assert [one.recovered for one in recovered_updates(had, Victims(had))] == [8970, 8970]
-    frame = other_models(runs)
-    assert frame["completed"].tolist() == [0, 2]
-    events = runs[0].events
-    assert set(events[events["kind"] == "misbehaviour"]["detail"]) == {"pine.bad-share: says the helper, client 0"}
+    signed, unbound = runs
+    assert [one.recovered for one in recovered_updates(unbound, Victims(unbound))] == [8970, 8970]
+    assert other_models(runs)["completed"].tolist() == [0, 2]
+    events = signed.events[signed.events["kind"] == kind]
+    assert {detail.partition(":")[0] if kind == "refusal" else detail for detail in events["detail"]} == {noticed}
 
 
 def test_accomplices_take_their_updates_out_of_the_sum(tmp_path: Path) -> None:

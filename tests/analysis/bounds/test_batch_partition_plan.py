@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.bounds.batch_partition_plan import batch_partition_plan, smallest_threshold, text
+from analysis.bounds.batch_partition_plan import smallest_threshold
 from analysis.bounds.lotto import secagg_fails
-from analysis.bounds.lotto_report import lotto_plan
-from analysis.bounds.lotto_report import text as lotto_text
 from analysis.bounds.verifiable_batch_partition import Setting, bound, candidates_suffice, tolerated
+from analysis.cli.bound.lotto import plan_lotto
+from analysis.cli.bound.verifiable_batch_partition import plan_batch_partition
 from tests.thoroughness import examples
 
 
@@ -49,8 +49,8 @@ def test_it_is_the_largest_batch_that_meets_the_target_and_its_advice_works(
     sufficiency: float,
     rounds: int | None,
 ) -> None:
-    setting = Setting(240, participants, 1, over_selection, dishonest)
-    row = batch_partition_plan(setting, threshold, dropout, target, sufficiency, rounds)
+    given = {"threshold": str(threshold), "dropout": dropout, "sufficiency": sufficiency, "rounds": rounds}
+    row = plan_batch_partition(240, str(dishonest), participants, target, over_selection, **given)
     fitting = [size for size, one in settings_of(row).items() if meets(one, row, threshold)]
     assert row["largest_privacy"] == max(fitting, default=None)
     for size, one in settings_of(row).items():
@@ -72,7 +72,7 @@ def test_it_is_the_largest_batch_that_meets_the_target_and_its_advice_works(
 
 @pytest.mark.parametrize("dishonest", [4, 12])
 def test_it_names_the_smallest_over_selection_for_each_batch_size(dishonest: int) -> None:
-    row = batch_partition_plan(Setting(240, 12, 1, 1.3, dishonest), 0.7, 0.02, 1e-3, 0.99)
+    row = plan_batch_partition(240, str(dishonest), 12, 1e-3, 1.3, dropout=0.02)
     larger = []
     for size in settings_of(row):
         factor = row[f"smallest_over_selection_at_{size}"]
@@ -83,29 +83,29 @@ def test_it_names_the_smallest_over_selection_for_each_batch_size(dishonest: int
     assert row["largest_privacy"] is None
     assert row["largest_privacy_over_selected"] == max(larger)
     factor = row[f"smallest_over_selection_at_{max(larger)}"]
-    assert f"{max(larger)}  (--over-selection {factor:g})" in text(row)
+    assert f"{max(larger)}  (--over-selection {factor:g})" in plan_batch_partition.text(row)
 
 
 def test_a_plan_wants_somebody_who_is_honest() -> None:
     with pytest.raises(ValueError, match=r"^dishonest: all 100 clients; no parameter "):
-        lotto_plan(100, 100, 10, 1.3, None, 0.7, 1e-6, 0.99)
+        plan_lotto(100, "100", 10, 1e-6)
     with pytest.raises(ValueError, match=r"^dishonest: all 100 clients; no parameter "):
-        batch_partition_plan(Setting(100, 10, 1, 1.3, 100), 0.7, 0.0, 1e-6, 0.99)
+        plan_batch_partition(100, "100", 10, 1e-6, 1.3)
 
 
 def test_without_a_threshold_that_is_enough_it_says_so() -> None:
-    row = batch_partition_plan(Setting(100, 10, 1, 1.3, 60), 0.7, 0.0, 1e-9, 0.5)
+    row = plan_batch_partition(100, "60", 10, 1e-9, 1.3, sufficiency=0.5)
     assert smallest_threshold(Setting(100, 10, 1, 1.3, 60), 1e-9) is None
     assert row["largest_privacy"] is None
     assert "no threshold is enough" in row["largest_privacy_reason"]
-    assert "secagg_fails" not in text(row)
+    assert "secagg_fails" not in plan_batch_partition.text(row)
 
 
 @pytest.mark.parametrize("rounds", [None, 40])
 def test_the_text_says_for_how_many_rounds_the_target_is(rounds: int | None) -> None:
     plans = (
-        text(batch_partition_plan(Setting(240, 12, 1, 2.0, 4), 0.7, 0.0, 1e-3, 0.9, rounds)),
-        lotto_text(lotto_plan(240, 4, 12, 2.0, None, 0.7, 1e-3, 0.9, rounds=rounds)),
+        plan_batch_partition.text(plan_batch_partition(240, "4", 12, 1e-3, 2.0, sufficiency=0.9, rounds=rounds)),
+        plan_lotto.text(plan_lotto(240, "4", 12, 1e-3, 2.0, sufficiency=0.9, rounds=rounds)),
     )
     for written in plans:
         assert ("40 rounds together" in written) == (rounds is not None)
@@ -113,9 +113,9 @@ def test_the_text_says_for_how_many_rounds_the_target_is(rounds: int | None) -> 
 
 
 def test_lottos_plan_divides_its_target_among_the_rounds() -> None:
-    row = lotto_plan(1000, 50, 70, 1.3, None, 0.7, 1e-6, 0.99, rounds=100)
+    row = plan_lotto(1000, "50", 70, 1e-6, rounds=100)
     t = row["smallest_threshold"]
     assert 100 * secagg_fails(50, 70, 1.3, 1000, t) <= 1e-6 < 100 * secagg_fails(50, 70, 1.3, 1000, t - 1)
-    assert t > lotto_plan(1000, 50, 70, 1.3, None, 0.7, 1e-6, 0.99)["smallest_threshold"]
+    assert t > plan_lotto(1000, "50", 70, 1e-6)["smallest_threshold"]
     with pytest.raises(ValueError, match="rounds"):
-        lotto_plan(1000, 50, 70, 1.3, None, 0.7, 1e-6, 0.99, rounds=0)
+        plan_lotto(1000, "50", 70, 1e-6, rounds=0)

@@ -57,7 +57,8 @@ def gaps(losses: Quadratics, rounds: int, rng: np.random.Generator) -> np.ndarra
             continue
         local = np.repeat(x[None], len(users), axis=0)
         for _ in range(STEPS):
-            local -= losses.problem.learning_rate(steps, STEPS) * losses.gradients(local, users, rng)
+            rate = 2 / (MU * (losses.problem.gamma(STEPS) + steps))  # that of the theorem
+            local -= rate * losses.gradients(local, users, rng)
             steps += 1
         x = local.mean(axis=0)
         found.append(losses.loss(x))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from analysis.bounds.correlated_noise import best_of_one_round, noise_multiplier, squared_errors, strategy_errors, text
+from analysis.bounds.correlated_noise import best_of_one_round, noise_multiplier, squared_errors, strategy_errors
+from analysis.cli.bound.correlated import bound_correlated
 from tests.privacy.matrix import oracles
 
 
@@ -31,9 +32,9 @@ def test_rows_stand_in_order_and_the_best_is_best() -> None:
     assert (rows["identity"].max_error, rows["prefix-sum"].max_error) == pytest.approx((8.0, 8.0))
     assert rows["blt, 1 buffer"].vectors == 1
     assert rows["band"].vectors == 63
-    said = text(list(rows.values()), 2.0)
-    assert "mean error [clips]" in said
-    assert len(said.splitlines()) == len(rows) + 2
+    text = bound_correlated.text(bound_correlated(64, 64, epsilon=2.0))
+    assert "mean error [clips]" in text
+    assert len(text.splitlines()) == len(rows) + 4
 
 
 def test_with_several_rounds_a_client_no_best_matrix_is_claimed() -> None:

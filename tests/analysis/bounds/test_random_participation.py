@@ -12,7 +12,8 @@ from scipy.stats import binom, norm
 from analysis.bounds import random_participation as one
 from analysis.bounds import random_participation_composed as many
 from analysis.bounds.random_participation import Participation
-from analysis.bounds.random_participation_report import ANALYSES, epsilon_by, noise_by, random_participation_bounds
+from analysis.bounds.random_participation_analyses import ANALYSES, epsilon_by, noise_by
+from analysis.cli.bound.random_participation import bound_random_participation
 
 SMALL, LARGE = Participation(30, 0.001, 0.1), Participation(1000, 0.1, 0.001)
 EPSILON, DELTA = 0.015, 1e-6
@@ -141,7 +142,7 @@ def test_noise_for_many_rounds_keeps_the_epsilon() -> None:
 
 
 def test_the_report_says_what_each_number_is() -> None:
-    row = random_participation_bounds(SMALL, DELTA, epsilon=EPSILON)
+    row = bound_random_participation(30, 0.001, 0.1, DELTA, epsilon=EPSILON)
     assert row[f"{row['sound']}_standing"] == "guarantee"
     assert row["wcs_sigma"] == pytest.approx(7.665, rel=1e-3)
     assert row["theorem_4_1_recentred_standing"] == "as-published"
@@ -163,18 +164,16 @@ def test_the_report_says_what_each_number_is() -> None:
 )
 def test_bad_values(change: dict, message: str) -> None:
     given = {"local_samples": 30, "client_rate": 0.1, "sample_rate": 0.1, "clip": 1.0, "delta": 1e-6, "sigma": 1.0}
-    given |= change
-    rates = [given.pop(name) for name in ("local_samples", "client_rate", "sample_rate", "clip")]
     with pytest.raises(ValueError, match=message):
-        random_participation_bounds(Participation(*rates), **given)
+        bound_random_participation(**given | change)
 
 
 def test_a_delta_that_allows_to_publish_records_is_warned_of() -> None:
-    row = random_participation_bounds(SMALL, 1e-4, sigma=1.0, clients=23264)
+    row = bound_random_participation(30, 0.001, 0.1, 1e-4, sigma=1.0, clients=23264)
     assert row["warning"].startswith("delta 0.0001 is not below 1/697920")
-    assert "warning" not in random_participation_bounds(SMALL, 1e-6, sigma=1.0, clients=23264)
+    assert "warning" not in bound_random_participation(30, 0.001, 0.1, 1e-6, sigma=1.0, clients=23264)
 
 
 def test_hardly_any_noise_has_no_epsilon_to_speak_of() -> None:
-    row = random_participation_bounds(SMALL, DELTA, sigma=0.02)
+    row = bound_random_participation(1, 0.001, 0.1, DELTA, sigma=0.02)
     assert (row["wcs_epsilon"], row["ols_epsilon"]) == (None, None)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.comparison.measures import by_outcome, by_stage, per_round
+from analysis.comparison.measures import by_stage, outcomes_of, per_round
 from analysis.multi_round import aggregation_cardinality, fairness_gap
 from analysis.multi_round.participation import participation_matrix
 from analysis.statistics import mean_interval, per_update_interval
@@ -74,7 +74,7 @@ def test_stages_by_hand(by_hand: RunRecords) -> None:
 
 
 def test_outcomes_by_hand(by_hand: RunRecords) -> None:
-    frame = by_outcome(by_hand)
+    frame = outcomes_of(per_round(by_hand))
     assert frame["rounds"].to_dict() == {"completed": 1, "skipped": 1, "aborted": 1}
     assert frame["seconds"].to_dict() == {"completed": 30.0, "skipped": 2.0, "aborted": 18.0}
     assert frame["bytes"].to_dict() == {"completed": 4139, "skipped": 45, "aborted": 2008}
@@ -135,7 +135,7 @@ def test_a_run_without_rounds_has_empty_frames(make_run: MakeRun) -> None:
     run = make_run("run", rounds=0)
     assert per_round(run).empty
     assert by_stage(run).empty
-    assert by_outcome(run)["rounds"].tolist() == [0, 0, 0]
+    assert outcomes_of(per_round(run))["rounds"].tolist() == [0, 0, 0]
     assert participation_matrix(run).shape == (0, 100)
 
 

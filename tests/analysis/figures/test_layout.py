@@ -1,7 +1,9 @@
 """Every figure with 2 rows and with 12: no text lies on another or beyond the canvas, bands end where shares do."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,8 @@ from matplotlib.patches import Rectangle
 
 from analysis.comparison.rows import rows_of
 from analysis.comparison.targets import Target
+from analysis.figures import availability, by_stage, stragglers
+from analysis.figures import swept as swept_figures
 from analysis.figures.comparison import FIGURES, Subject
 from analysis.figures.elements import Drawn
 from analysis.figures.swept import swept
@@ -61,12 +65,25 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return {kind: [_with_devices(run, 2) for run in of_kind] for kind, of_kind in runs.items()}
 
 
-def drawn(runs: Runs, kind: str, name: str, columns: int | None = None) -> Figure:
-    with house_style():
-        found = FIGURES[name](Subject(rows_of(runs[kind]), columns, TARGETS))
-    if not isinstance(found, Drawn):
-        pytest.skip(found)
-    return found.figure
+Draw = Callable[..., Figure]
+
+
+@pytest.fixture(scope="module")
+def drawn(recorded: Runs) -> Draw:
+    """Draws a figure of some of the runs, once for all tests; skips a test of a figure that there is not."""
+
+    @cache
+    def made(kind: str, name: str, columns: int | None) -> Drawn | str:
+        with house_style():
+            return FIGURES[name](Subject(rows_of(recorded[kind]), columns, TARGETS))
+
+    def figure(kind: str, name: str, columns: int | None = None) -> Figure:
+        found = made(kind, name, columns)
+        if not isinstance(found, Drawn):
+            pytest.skip(found)
+        return found.figure
+
+    return figure
 
 
 def check_texts(figure: Figure) -> None:
@@ -87,8 +104,31 @@ def cases() -> Iterator[tuple[str, str, int | None]]:
 
 
 @pytest.mark.parametrize(("name", "kind", "columns"), list(cases()))
-def test_texts_are_whole_and_apart(recorded: Runs, name: str, kind: str, columns: int | None) -> None:
-    check_texts(drawn(recorded, kind, name, columns))
+def test_texts_are_whole_and_apart(drawn: Draw, name: str, kind: str, columns: int | None) -> None:
+    check_texts(drawn(kind, name, columns))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_measurement_a_run() -> Iterator[None]:
+    """Take the measures of each run once: they are no subject here, and take longer than the drawing."""
+
+    def once(measure: Callable[..., Any]) -> Callable[..., Any]:
+        known: dict[int, Any] = {}
+
+        def measured(run: RunRecords, *others: Any) -> Any:
+            if id(run) not in known:
+                known[id(run)] = measure(run, *others)
+            return known[id(run)]
+
+        return measured
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in (
+            (swept_figures, "summarise"), (stragglers, "_rounds"), (availability, "first_losses"),
+            (availability, "presence"), (by_stage, "by_stage"),
+        ):  # fmt: skip
+            patch.setattr(module, name, once(getattr(module, name)))
+        yield
 
 
 X_AND_Y = {
@@ -117,8 +157,8 @@ def test_a_single_line_has_no_name(recorded: Runs) -> None:
 
 @pytest.mark.parametrize(("kind", "columns"), [*product(("2", "12"), [1]), ("12 settings", 1), ("12 settings", 2)])
 @pytest.mark.parametrize("name", ["accuracy", "accuracy-by-traffic"])
-def test_target_labels_stand_on_their_line_and_on_no_curve(recorded: Runs, name: str, kind: str, columns: int) -> None:
-    figure = drawn(recorded, kind, name, columns)
+def test_target_labels_stand_on_their_line_and_on_no_curve(drawn: Draw, name: str, kind: str, columns: int) -> None:
+    figure = drawn(kind, name, columns)
     check_texts(figure)
     labels = target_labels(figure)
     assert len(labels) == len(TARGETS) * len(figure.axes)
@@ -136,8 +176,8 @@ def test_target_labels_stand_on_their_line_and_on_no_curve(recorded: Runs, name:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("accuracy", "availability"))])
 @pytest.mark.parametrize("kind", ["2", "12 settings", "noise"])
-def test_shares_are_drawn_within_0_and_100(recorded: Runs, name: str, kind: str) -> None:
-    for axes in drawn(recorded, kind, name).axes:
+def test_shares_are_drawn_within_0_and_100(drawn: Draw, name: str, kind: str) -> None:
+    for axes in drawn(kind, name, 2 if kind == "12 settings" else None if name == "availability" else 1).axes:
         bands = [
             path.vertices for each in axes.collections if isinstance(each, PolyCollection) for path in each.get_paths()
         ]
@@ -176,8 +216,8 @@ def _with_devices(run: RunRecords, factor: int) -> RunRecords:
     return run
 
 
-def test_a_look_is_used_for_one_stage_alone(recorded: Runs) -> None:
-    figure = drawn(recorded, "12 settings", "round-time-by-stage")
+def test_a_look_is_used_for_one_stage_alone(drawn: Draw) -> None:
+    figure = drawn("12 settings", "round-time-by-stage", 1)
     (legend,) = figure.legends
     looks = [(to_hex(patch.get_facecolor()), patch.get_hatch()) for patch in legend.get_patches()]
     assert len(set(looks)) == len(looks) >= 10
@@ -186,8 +226,8 @@ def test_a_look_is_used_for_one_stage_alone(recorded: Runs) -> None:
     assert bars <= set(looks)
 
 
-def test_lines_of_twelve_rows_differ(recorded: Runs) -> None:
-    figure = drawn(recorded, "12", "accuracy")
+def test_lines_of_twelve_rows_differ(drawn: Draw) -> None:
+    figure = drawn("12", "accuracy", 1)
     lines = [line for line in figure.axes[0].lines if line.get_transform() == figure.axes[0].transData]
     assert len(lines) == 12
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 12

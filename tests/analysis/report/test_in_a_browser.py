@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from analysis.live.server import ReportServer
 from analysis.report import write
-from analysis.report.server import ReportServer
 from testbed.network.recorder import Event
 from testbed.records import RunRecords
 from tests.analysis.recorded import RecordedRound, asked, synthetic_run, write_run

@@ -81,6 +81,12 @@ class LeastSums(ABC):
         """
 
 
+def stated_colluders(parameters: AggregationParameters, participants: int) -> int:
+    """The most dishonest participants for which the protocol states a least sum."""
+    guarantees: Any = aggregation_protocol(parameters).guarantees(participants)
+    return int(guarantees.max_colluders)
+
+
 def stated_least(parameters: AggregationParameters, participants: int, accomplices: int) -> int:
     """The fewest honest clients in a sum that a malicious server has, as the protocol states it; 0: it states nothing.
 

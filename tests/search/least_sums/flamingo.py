@@ -1,4 +1,4 @@
-"""The choices of a server of `flamingo`: labels, round numbers, and the labels that each member is told."""
+"""The choices of a server of `flamingo`: labels and round numbers."""
 
 import hashlib
 import re
@@ -9,25 +9,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from testbed.adversary.cut_off import CutOff, smallest_cut_off
-from testbed.adversary.flamingo import ContradictLabels
 from testbed.adversary.flamingo_labels import LabelNeighboursOffline
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
-from testbed.adversary.victims import VictimOptions
 from testbed.aggregation.flamingo.graph import RoundGraph, round_graph
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
-from testbed.aggregation.flamingo.round import FlamingoRound
 from testbed.aggregation.flamingo.server import Flamingo
-from testbed.arrays import Ids
 from testbed.committee.parameters import CommitteeSection
 from testbed.parties.pki import Directory
-from tests.aggregation.flamingo_rounds import federation, mean_of, parameters_with, played_from
-from tests.search.least_sums.committees import Committee
+from tests.aggregation.flamingo_rounds import federation, played_from
 from tests.search.least_sums.contract import FAILED, LeastSums, Result, stated_least
 from tests.search.least_sums.labels import least_cut
 
 NODES = 20_000
 GROUND = {250: 70_000, 300: 1_000}  # rounds that are tried to find a client that labels isolate, by participants
-MEMBERS, PLAYED = 7, 10  # of the committee and the round that are played with two stories
 LARGEST_GROUP = 6  # of those that grow; single clients and pairs are tried exhaustively
 EXACT = (20, 40)
 LARGE = (200, 500, 1000, 2000)
@@ -129,7 +123,7 @@ class FlamingoSums(LeastSums):
     protocol: ClassVar[str] = "flamingo"
 
     def results(self, budget: int, seed: int) -> Iterator[Result]:
-        """Exactly at small n, by groups at large n, by round numbers at n = 300, and by the committee's members."""
+        """Exactly at small n, by groups at large n, and by round numbers at n = 300."""
         for participants in EXACT if budget == 1 else (*EXACT, 60, 100):
             yield self.exactly(setting(participants, seed, **MENDED), budget)
         yield self.exactly(setting(30, 2, **CUT_IN_SMALL), budget, is_control=True)
@@ -140,7 +134,6 @@ class FlamingoSums(LeastSums):
         for participants in (300,) if budget == 1 else (250, 300):
             yield self.by_rounds(grinding(participants, **NOT_MENDED), GROUND[participants], is_control=True)
             yield self.by_rounds(grinding(participants, **MENDED), 1000 * budget)
-        yield from self.by_members()
 
     def whole(self, where: Setting) -> int:
         """The honest clients in the sum that everybody online has: as few as the server may label online."""
@@ -175,57 +168,6 @@ class FlamingoSums(LeastSums):
         found = self.whole(where) if hit is None else 1
         words = f"{where.words}, round numbers tried"
         return Result(self.protocol, words, stated, found, tried, "greedy", "", is_control)
-
-    def by_members(self) -> Iterator[Result]:
-        """Members are told one of two sets of labels, which may differ by one client; at n = 10 with real parties."""
-        default = FlamingoParameters(weights="equal")
-        small = parameters_with(tuple(range(MEMBERS)), MEMBERS - 2)
-        for parameters, participants in ((default, 100), (small, PLAYED)):
-            members = parameters.committee.members_planned
-            threshold = parameters.committee.threshold_for(members)
-            survivors = parameters.density(participants).survivors
-            for dishonest, is_control in ((2 * threshold - members - 1, False), (2 * threshold - members, True)):
-                least = Committee(members - dishonest, dishonest, threshold).least_sum(participants, 0, survivors)
-                words = f"n = {participants}, {dishonest} of {members} members dishonest"
-                stated, executed = stated_least(parameters, participants, 0), ""
-                if participants == PLAYED:
-                    executed = execute_by_members(parameters, dishonest, least.size, is_control=is_control)
-                yield Result(
-                    self.protocol, words, stated, least.size, least.nodes, "exact", executed, is_control
-                )  # fmt: skip
-
-
-class FewOnline(Flamingo):
-    """A server that labels as few clients online as the committee accepts."""
-
-    few: ClassVar[int]
-
-    def choose_online(self, state: FlamingoRound, arrived: Ids) -> Ids:
-        """The first ones."""
-        return super().choose_online(state, arrived[: self.few])
-
-
-def execute_by_members(parameters: FlamingoParameters, dishonest: int, size: int, *, is_control: bool) -> str:
-    """Run the round with real parties: two stories told to the members, or few clients labelled online."""
-    deltas = np.random.default_rng(5).uniform(-1, 1, (PLAYED, 3))
-    server: Any = type("OfSoMany", (FewOnline,), {"few": size})
-    if is_control:
-        context = AttackContext(frozenset(range(dishonest)), {ContradictLabels: VictimOptions(victim=PLAYED - 1)})
-        server = malicious_server(Flamingo, [ContradictLabels], context)
-    small = federation(deltas, parameters, protocol=server)
-    outcome = played_from(small, 1, {})
-    attacks = [event.detail for event in small.network.events if event.kind == "attack"]
-    if is_control:
-        coins = small.randomness.simulation_key(PLAYED - 1, 1, "stochastic rounding")
-        update = parameters.quantisation.encode(np.float32(deltas[-1]), 1, coins)
-        had = attacks[0].endswith(hashlib.sha256(update.tobytes()).hexdigest())
-    else:
-        had = outcome.survivors.tolist() == list(range(size)) and np.array_equal(
-            outcome.mean, mean_of(small, list(range(size)))
-        )
-    if not had or small.refusals():
-        return f"{FAILED}: {attacks or outcome}, {small.refusals()}"
-    return f"{size} of {PLAYED} clients' sum to the bit, no refusal"
 
 
 def grinding(participants: int, **more: Any) -> Setting:

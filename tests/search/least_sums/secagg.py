@@ -9,21 +9,61 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg_plus.graph import RegularGraph
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.parties.pki import Directory
+from tests.search.choices import Choices
+from tests.search.knowledge import Knowledge
 from tests.search.least_sums.circle import Circle
-from tests.search.least_sums.contract import LeastSums, Result, stated_least
+from tests.search.least_sums.contract import FAILED, LeastSums, Result, stated_colluders, stated_least
 from tests.search.least_sums.masks_between_clients import Masking, Plan, least_sum
-from tests.search.least_sums.stories import least_by_stories
-from tests.search.least_sums.told_by_plan import execute
 from tests.search.mixes import random
-from tests.search.world import Federation, Mix
+from tests.search.oracle import carried_out, derivable, smallest
+from tests.search.summing import Summing
+from tests.search.summing_among_neighbours import SummingAmongNeighbours
+from tests.search.world import Clients, Federation, Mix, remembered
 
 LARGE = (20, 100, 500, 2000)
-SMALL = ((6, 4, 1), (8, 6, 3))  # s, t, accomplices as stated
+SMALL = ((6, 4), (8, 6))  # s, t
 
 
 def played(section: dict[str, Any], participants: int, accomplices: frozenset[int]) -> Federation:
     """All participants, with these parameters."""
     return Federation(Mix("least sums", random(participants), section, participants, accomplices))
+
+
+class _ByPlan:
+    """The decisions of a server that follow a plan; the other decisions are an honest server's."""
+
+    plan: Plan
+
+    def mask_all(self: Any) -> None:
+        """Tell each client of the peers that the plan says."""
+        for client in sorted(self.sealed):
+            self.mask(client, self.listed[client] & self.plan.shared[client])
+
+    def sign_all(self: Any) -> None:
+        """Tell each client its story."""
+        for client, story in sorted(self.plan.told.items()):
+            if client in self.masked:
+                self.sign(client, self.plan.survivors[story])
+
+    def unmask_all(self: Any) -> None:
+        """Ask the clients that are shown enough signatures for shares."""
+        for client in sorted(self.plan.reveals):
+            self.unmask(client)
+
+
+def execute(federation: Federation, plan: Plan) -> str:
+    """Carry the plan out with real clients; the oracle says whether its sum follows from the bytes of the messages."""
+    among_neighbours = federation.aggregation.protocol == "secagg-plus"
+    kind = type("ByPlan", (_ByPlan, SummingAmongNeighbours if among_neighbours else Summing), {"plan": plan})
+    with remembered():
+        clients, knowledge = Clients(federation), Knowledge()
+        clients.begin_round()
+        kind(clients, knowledge, Choices(), 1, None).run()
+        found = smallest(derivable(knowledge, 1), (), len(plan.members) + 1)
+        exact = found is not None and carried_out(knowledge, found)
+    if found is None or not exact or clients.refusals or clients.crashes:
+        return f"{FAILED}: {found}, {dict(clients.refusals)}, {clients.crashes}"
+    return f"{len(found.updates)} of {len(federation.honest)} honest clients' sum bit for bit, no refusal"
 
 
 def planned(
@@ -39,30 +79,16 @@ def planned(
 
 
 class SecAggSums(LeastSums):
-    """By counts at any size: clients that are told the same are alike. Client by client at small sizes."""
+    """Client by client, at small sizes; `tests/adversary/test_contradictions.py` counts for all sizes."""
 
     protocol: ClassVar[str] = "secagg"
 
     def results(self, budget: int, seed: int) -> Iterator[Result]:
-        """At the default threshold, with as many accomplices as are stated, and one more."""
-        parameters = SecAggParameters()
-        for participants in LARGE:
-            tolerated = 2 * parameters.threshold_for(participants) - participants - 1
-            for accomplices, is_control in ((0, False), (tolerated, False), (tolerated + 1, True)):
-                yield self.by_stories(parameters, participants, accomplices, is_control=is_control)
-        for participants, threshold, accomplices in (*SMALL, (9, 7, 4)) if budget > 1 else SMALL:
+        """With as many accomplices as are stated, and one more."""
+        for participants, threshold in (*SMALL, (9, 7)) if budget > 1 else SMALL:
+            accomplices = stated_colluders(SecAggParameters(threshold=threshold), participants)
             for more in (0, 1):
                 yield self.client_by_client(participants, threshold, accomplices + more, is_control=more == 1)
-
-    def by_stories(
-        self, parameters: SecAggParameters, participants: int, accomplices: int, *, is_control: bool
-    ) -> Result:
-        """Everybody has masked with everybody; which of two sets of survivors each client is told is optimised."""
-        threshold = parameters.threshold_for(participants)
-        least = least_by_stories(participants - accomplices, accomplices, threshold)
-        stated = stated_least(parameters, participants, accomplices - is_control)
-        words = f"s = {participants}, t = {threshold}, {accomplices} accomplices"
-        return Result(self.protocol, words, stated, least.size, least.nodes, "exact", "", is_control)
 
     def client_by_client(self, participants: int, threshold: int, accomplices: int, *, is_control: bool) -> Result:
         """The sharers that each client is told of are optimised, too."""
@@ -86,9 +112,12 @@ class SecAggPlusSums(LeastSums):
     def results(self, budget: int, seed: int) -> Iterator[Result]:
         """With as many accomplices as are stated for all participants; at large sizes with those of the parameters."""
         for participants, neighbours, threshold in self.small:
-            tolerated = 2 * threshold - neighbours - 2
+            stated = SecAggPlusParameters(**section_of(neighbours, threshold))
+            accomplices = stated_colluders(stated, participants)
             for more in (0, 1):
-                yield self.client_by_client(participants, neighbours, threshold, tolerated + more, is_control=more == 1)
+                yield self.client_by_client(
+                    participants, neighbours, threshold, accomplices + more, is_control=more == 1
+                )
         yield self.cut_apart()
         for participants in LARGE:
             yield self.by_parts(participants, 50 * budget, seed)
@@ -101,10 +130,7 @@ class SecAggPlusSums(LeastSums):
 
         `acknowledges` is False for clients that leave out a check (`Masking.acknowledges`).
         """
-        section = {
-            "protocol": "secagg-plus", "neighbours": neighbours, "threshold": threshold,
-            "dropouts": 0.3, "accept_weaker": True,
-        }  # fmt: skip
+        section = section_of(neighbours, threshold)
         drawn = played(section, participants, frozenset())
         graph = graph_of(drawn.aggregation, drawn.environment.directory.public_seed, 1, participants)
         helpers = frozenset(sorted(graph.around(0) - {0})[:accomplices])
@@ -117,9 +143,7 @@ class SecAggPlusSums(LeastSums):
 
     def cut_apart(self) -> Result:
         """Parts of the circle can be cut off where t is as small as it may be, k/2 + 1: the least one, carried out."""
-        section = {
-            "protocol": "secagg-plus", "neighbours": 8, "threshold": 5, "dropouts": 0.4, "accept_weaker": True,
-        }  # fmt: skip
+        section = section_of(8, 5, 0.4)
         participants = 20
         federation = played(section, participants, frozenset())
         graph = graph_of(federation.aggregation, federation.environment.directory.public_seed, 1, participants)
@@ -162,6 +186,12 @@ class SecAggPlusSums(LeastSums):
         return Result(
             self.protocol, words, chosen.threshold - most, least, tried, "exact for one set of survivors"
         )  # fmt: skip
+
+
+def section_of(neighbours: int, threshold: int, dropouts: float = 0.3) -> dict[str, Any]:
+    """The section of `secagg-plus` in a small round."""
+    small = {"neighbours": neighbours, "threshold": threshold, "dropouts": dropouts, "accept_weaker": True}
+    return {"protocol": "secagg-plus", **small}
 
 
 def graph_of(parameters: Any, public_seed: bytes, number: int, participants: int) -> RegularGraph:

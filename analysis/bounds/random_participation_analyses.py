@@ -1,0 +1,113 @@
+"""The analyses of DP-SGD with random participation, for one round and composed over several, and their soundness."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, log
+from typing import Literal
+
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from scipy.optimize import brentq
+
+from analysis.bounds import random_participation as one_round
+from analysis.bounds import random_participation_composed as many_rounds
+from analysis.bounds.random_participation import Delta, Participation, epsilon_at, sigma_at
+
+Soundness = Literal["guarantee", "other-mechanism", "as-published", "lower-bound"]
+SOUND = "wcs"
+"""The analysis whose numbers this project reports."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One way to account for the same algorithm.
+
+    Attributes:
+        name: key in the report.
+        soundness: ``guarantee``; ``other-mechanism``: a guarantee for another algorithm (without random participation,
+            or with all samples shuffled); ``as-published``: no guarantee; ``lower-bound``: no guarantee can be better.
+        source: where it comes from.
+        delta: of one round.
+        loss: of one round, to be composed.
+    """
+
+    name: str
+    soundness: Soundness
+    source: str
+    delta: Delta
+    loss: Callable[[Participation, float], PrivacyLossDistribution]
+
+
+ANALYSES = (
+    Analysis(
+        "wcs",
+        "guarantee",
+        "weak client sampling, Theorem 5.2",
+        one_round.weak_client_sampling,
+        many_rounds.weak_client_sampling,
+    ),
+    Analysis(
+        "ols",
+        "other-mechanism",
+        "only local sampling (all clients take part), Theorem 5.1",
+        one_round.only_local_sampling,
+        many_rounds.only_local_sampling,
+    ),
+    Analysis(
+        "cs",
+        "other-mechanism",
+        "centralized shuffling, Corollary 5.3",
+        one_round.centralized_shuffling,
+        many_rounds.centralized_shuffling,
+    ),
+    Analysis(
+        "theorem_4_1",
+        "as-published",
+        "Theorem 4.1 as printed; also a lower bound: all gradients parallel",
+        one_round.as_printed,
+        many_rounds.as_printed,
+    ),
+    Analysis(
+        "theorem_4_1_recentred",
+        "as-published",
+        "Theorem 4.1 centred on x', which gives the paper's numbers",
+        one_round.recentred,
+        many_rounds.recentred,
+    ),
+    Analysis(
+        "orthogonal_pair",
+        "lower-bound",
+        "two neighbouring data sets, others' gradients orthogonal",
+        one_round.orthogonal_pair,
+        many_rounds.orthogonal_pair,
+    ),
+)
+
+
+def epsilon_by(analysis: Analysis, who: Participation, sigma: float, delta: float, rounds: int) -> float:
+    """The epsilon of all rounds together."""
+    if rounds == 1:
+        return epsilon_at(analysis.delta, who, sigma, delta)
+    return float(analysis.loss(who, sigma).self_compose(rounds).get_epsilon_for_delta(delta))
+
+
+def noise_by(analysis: Analysis, who: Participation, epsilon: float, delta: float, rounds: int) -> float:
+    """The least sigma, to a relative 1e-9 for one round and 1e-4 for several."""
+    if rounds == 1:
+        return sigma_at(analysis.delta, who, epsilon, delta)
+
+    def excess(logarithm: float) -> float:
+        composed = analysis.loss(who, exp(logarithm)).self_compose(rounds)
+        return log(max(float(composed.get_delta_for_epsilon(epsilon)), 1e-300) / delta)
+
+    low = high = log(who.clip)
+    if excess(high) > 0:
+        while excess(high := high + log(2)) > 0:
+            low = high
+            if high > log(1e4 * who.clip):
+                return float("inf")
+    else:
+        while excess(low := low - log(2)) <= 0:
+            high = low
+            if low < log(who.clip / 32):
+                return 0.0
+    return exp(brentq(excess, low, high, xtol=1e-4))

@@ -1,0 +1,56 @@
+"""Options that several bounds and plans share."""
+
+from fractions import Fraction
+from math import ceil
+from typing import Annotated
+
+from testbed.cli.invocation import option
+
+MOST_CLIENTS = 10**10  # no population is larger, and no bound takes longer than seconds
+MOST_ROUNDS = 10_000_000
+
+Population = Annotated[int, option("N", "Clients in the population, n.", min=1, max=MOST_CLIENTS)]
+Dishonest = Annotated[str, option("C|SHARE", "Dishonest clients among them, c: a number, or a share such as 5%.")]
+OverSelection = Annotated[float, option("A", "Over-selection factor a, at least 1.")]
+MinPopulation = Annotated[int | None, option("M", "n_min, which clients insist on.  \\[default: N]", min=1)]
+Threshold = Annotated[str, option("T", "SecAgg's threshold: a number t, or a fraction of the participants, e.g. 0.7.")]
+DropOut = Annotated[float, option("P", "Chance that a client does not answer.", min=0, max=1)]
+Eta = Annotated[float, option("E", "How many times their due share dishonest participants may reach.")]
+Target = Annotated[
+    float, option("P", "What Pr[SecAgg fails] must not exceed: in a round, or with --rounds in all of them.")
+]
+Sufficiency = Annotated[
+    float, option("P", "What the chance of enough candidates must reach, for the over-selection factor.")
+]
+PlannedRounds = Annotated[
+    int | None,
+    option(
+        "R",
+        "Plan for a training of R rounds: the target holds for all of them together (each has target/R). "
+        "\\[default: for one round]",
+        min=1,
+        max=MOST_ROUNDS,
+    ),
+]
+LARGE = "--population 200000 --dishonest 1000 --participants 200"
+
+
+def threshold_of(text: str) -> int | float:
+    """A number of participants, or a fraction of them."""
+    try:
+        return int(text) if text.strip().lstrip("+-").isdigit() else float(text)
+    except ValueError:
+        raise ValueError(f"threshold: {text} is neither a number of participants nor a fraction") from None
+
+
+def number_of(text: str, population: int) -> int:
+    """How many clients ``25``, ``5%`` or ``0.05`` are; a share is rounded up."""
+    percent, plain = text.strip().endswith("%"), text.strip().removesuffix("%")
+    try:
+        value = Fraction(plain.strip()) / (100 if percent else 1)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"dishonest: {text} is neither a number of clients nor a share, e.g. 25 or 5%") from None
+    is_share = percent or not plain.strip().lstrip("+-").isdigit()
+    if value < 0 or (is_share and value > 1):
+        raise ValueError(f"dishonest: {text}; must be {'a share from 0 to 100%' if is_share else 'at least 0'}")
+    return ceil(value * population) if is_share else int(value)

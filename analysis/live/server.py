@@ -1,0 +1,310 @@
+"""The report of runs while they go on: a page on this machine's loopback, for whoever knows its address.
+
+The address has a random token, without which nothing is answered, and the server only ever reads. A request must also
+name the server as 127.0.0.1 or localhost, so that a page elsewhere cannot reach it under a name of its own (DNS
+rebinding). Nothing is looked at while nobody asks; a run is read again only when it has recorded something.
+
+Connections are bounded in number and time. One that says nothing, or that does not know the token, is closed soon;
+where there are too many, the oldest of those goes first, so that strangers keep no reader out.
+"""
+
+import contextlib
+import functools
+import hmac
+import math
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from testbed.errors import ExperimentError, TestbedError, reason
+from testbed.running.status import RunsAt, RunStatus, in_order, plain, run_directories, status
+
+if TYPE_CHECKING:
+    from analysis.live.page import LivePage
+    from analysis.report.document import Document
+
+HOST = "127.0.0.1"
+WAITING_CONNECTIONS = 1024  # that the machine keeps until they are accepted: many readers may come at once
+MOST_CONNECTIONS = 512  # each is a thread
+SILENT_S, KNOWN_S = 3.0, 30.0  # for a request of a connection that has not shown the token, and of one that has
+_LOOK_EVERY_S = 1.0
+_SHARE = 4  # of the time, at most every so-manieth second is spent on making the page
+_PAGE_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class ReportServer:
+    """Serves the page of the runs at or below some directories.
+
+    Args:
+        directories: of this machine; runs that are added later appear, too.
+        targets, baseline: see `analysis.report.write`.
+        port: 0: any that is free.
+
+    Raises:
+        ExperimentError: the port is taken, or not to be had.
+        RunError: no runs there, or damaged ones.
+    """
+
+    def __init__(
+        self, directories: Sequence[str], targets: Sequence[str] = (), baseline: str | None = None, port: int = 0
+    ) -> None:
+        from analysis.live.page import LivePage
+
+        self._token = secrets.token_urlsafe(24)
+        self._runs = _Runs(directories, LivePage(targets, baseline))
+        self._runs.progress()  # what is wrong with the directories is said before anybody looks
+        try:
+            self._server = _Server((HOST, port), _Handler)
+        except OSError as error:
+            raise ExperimentError(f"--port {port}: {error.strerror}; give another, or none for any free one") from None
+        self._server.RequestHandlerClass = _handler(self._runs, self._token, self.port)
+
+    @property
+    def port(self) -> int:
+        """On which it listens."""
+        return int(self._server.server_address[1])
+
+    @property
+    def address(self) -> str:
+        """Of the page; who knows it may read."""
+        return f"http://{HOST}:{self.port}/{self._token}/"
+
+    def serve(self) -> None:
+        """Answer until `stop`, or an interrupt."""
+        try:
+            self._server.serve_forever(poll_interval=0.2)
+        finally:
+            self._server.server_close()
+
+    def stop(self) -> None:
+        """End `serve`, from another thread."""
+        self._server.shutdown()
+
+
+class _Server(ThreadingHTTPServer):
+    """A thread for each connection, and no more than `MOST_CONNECTIONS` of them."""
+
+    daemon_threads = True
+    request_queue_size = WAITING_CONNECTIONS
+
+    def __init__(self, *arguments: Any) -> None:
+        self._turn = threading.Lock()
+        self._known: dict[socket.socket, bool] = {}  # the open connections, the oldest first: the token was shown
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Give a connection its thread; where there are too many, another one ends."""
+        with self._turn:
+            if len(self._known) >= MOST_CONNECTIONS:
+                last = min(self._known, key=lambda one: self._known[one])  # the first of the least known
+                del self._known[last]
+                _hang_up(last)
+            self._known[request] = False
+        super().process_request(request, client_address)
+
+    def note_known(self, connection: socket.socket) -> None:
+        """The connection has shown the token just now: it is the last to be ended."""
+        with self._turn:
+            if self._known.pop(connection, None) is not None:
+                self._known[connection] = True
+
+    def shutdown_request(self, request: Any) -> None:
+        """The connection has ended."""
+        with self._turn:
+            self._known.pop(request, None)
+        super().shutdown_request(request)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """End a connection that another thread uses: it reads the end, or fails to write, and closes the socket."""
+    with contextlib.suppress(OSError):  # has gone by itself
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Runs:
+    """How the runs stand, and the page of them, looked at again when somebody asks and something has changed."""
+
+    def __init__(self, directories: Sequence[str], page: "LivePage") -> None:
+        self._directories = directories
+        self._page = page
+        self._lock = threading.Lock()
+        self._found: list[RunsAt] = []
+        self._looked_s = -math.inf
+        self._statuses: dict[Path, tuple[str, RunStatus]] = {}
+        self._stamps: tuple[str, ...] = ()
+        self._made: Document | None = None
+        self._facts: bytes | None = None
+        self._number = 0
+        self._missing = ""  # why the directories cannot be looked at, as long as they cannot
+        self._error = ""  # why the page could not be made
+        self._maker: threading.Thread | None = None
+        self._not_before_s = 0.0
+
+    def progress(self) -> bytes:
+        """JSON: ``status`` (`testbed.running.status.plain`), the number of the ``facts`` or null, an ``error``."""
+        with self._lock:
+            if time.monotonic() - self._looked_s >= _LOOK_EVERY_S:
+                self._look()
+                self._looked_s = time.monotonic()
+            found = {"status": plain(self._found), "facts": self._number or None, "error": self._missing or self._error}
+        return _json(found)
+
+    def facts(self) -> bytes | None:
+        """JSON of what the page says; None: it is not made yet."""
+        return self._facts
+
+    def rounds(self, place: int) -> bytes | None:
+        """The round explorer's data of a run, by its place in the facts; None: there is none."""
+        made = self._made
+        return made.rounds[place] if made is not None and 0 <= place < len(made.rounds) else None
+
+    def _look(self) -> None:
+        from analysis.live.page import stamp_of
+
+        try:
+            stamps, found = [], []
+            for where in self._directories:
+                paths = run_directories(Path(where))
+                stamps += [f"{path} {stamp_of(path)}" for path in paths]
+                found.append(RunsAt(where, in_order(map(self._status, paths)), Path(where) in paths))
+            self._found = found
+        except TestbedError as error:
+            if not self._found:
+                raise
+            self._missing = str(error)
+            self._stamps = ()  # a page that was being made has failed by it: when they are back it is made anew
+            return
+        self._missing = ""
+        making = self._maker is not None and self._maker.is_alive()
+        if tuple(stamps) != self._stamps and not making and time.monotonic() >= self._not_before_s:
+            self._stamps = tuple(stamps)
+            paths = [run.path for one in found for run in one.runs]
+            self._maker = threading.Thread(target=self._make, args=(paths,), daemon=True)
+            self._maker.start()
+
+    def _status(self, path: Path) -> RunStatus:
+        """How a run stands; of one that is finished and has not been touched since, as it was."""
+        from analysis.live.page import stamp_of
+
+        stamp, known = stamp_of(path), self._statuses.get(path)
+        if known is None or known[0] != stamp or known[1].state != "finished":
+            self._statuses[path] = known = (stamp, status(path))
+        return known[1]
+
+    def _make(self, paths: Sequence[Path]) -> None:
+        began_s = time.monotonic()
+        try:
+            made = self._page.document(list(dict.fromkeys(paths)))
+        except TestbedError as error:  # e.g. a baseline that has not begun; it is tried again when something changes
+            self._error = str(error)
+        except Exception as error:  # of ours: the page says so, and stays what it was
+            self._error = f"the page could not be made ({type(error).__name__}: {reason(error)}); this is a bug"
+        else:
+            self._made, self._facts, self._error = made, _json(made.facts), ""
+            self._number += 1
+        self._not_before_s = time.monotonic() + (_SHARE - 1) * (time.monotonic() - began_s)
+
+
+def _json(value: Any) -> bytes:
+    from analysis.tables import to_json
+
+    return to_json(value).encode()
+
+
+def _handler(runs: _Runs, token: str, port: int) -> type["_Handler"]:
+    return type("_BoundHandler", (_Handler,), {"runs": runs, "token": token, "port": port})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers GET and HEAD of the page, and nothing else."""
+
+    runs: _Runs
+    token: str
+    port: int
+    timeout = SILENT_S
+    server: _Server
+    server_version = "testbed"
+    sys_version = ""
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """The page, or one of its data."""
+        if self.headers.get("Host", "").lower() not in self._names():
+            self.close_connection = True
+            self._answer(HTTPStatus.FORBIDDEN, b"this server answers as 127.0.0.1 only\n", "text/plain")
+            return
+        _, token, *rest = [*self.path.partition("?")[0].split("/", 2), ""][:3]
+        if not hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
+            self.close_connection = True
+            self._answer(HTTPStatus.NOT_FOUND, b"nothing here\n", "text/plain")
+            return
+        self.connection.settimeout(KNOWN_S)
+        self.server.note_known(self.connection)
+        if self.path.count("/") == 1:  # the page asks for its data below its own address
+            self._answer(HTTPStatus.PERMANENT_REDIRECT, b"", "text/plain", {"Location": f"/{self.token}/"})
+            return
+        content, kind = self._content(rest[0])
+        if content is None:
+            self._answer(HTTPStatus.NOT_FOUND, b"nothing here (yet)\n", "text/plain")
+        else:
+            self._answer(HTTPStatus.OK, content, kind)
+
+    do_HEAD = do_GET
+
+    def _content(self, name: str) -> tuple[bytes | None, str]:
+        kind, _, place = name.partition("/")
+        if name == "":
+            return _page(), "text/html; charset=utf-8"
+        if name == "progress":
+            return self.runs.progress(), "application/json"
+        if name == "facts":
+            return self.runs.facts(), "application/json"
+        if kind == "rounds" and place.isascii() and place.isdigit() and len(place) < 7:
+            return self.runs.rounds(int(place)), "application/octet-stream"
+        return None, ""
+
+    def _names(self) -> set[str]:
+        """What a request calls this server; browsers leave out port 80."""
+        ports = ("", ":80") if self.port == 80 else (f":{self.port}",)
+        return {name + port for name in (HOST, "localhost") for port in ports}
+
+    def _answer(self, code: HTTPStatus, content: bytes, kind: str, more: Mapping[str, str] | None = None) -> None:
+        self.send_response(code)
+        own = {"Content-Type": kind, "Content-Length": str(len(content))}
+        if self.close_connection:
+            own["Connection"] = "close"
+        for name, value in (_PAGE_HEADERS | own | dict(more or {})).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def handle(self) -> None:
+        """One connection; whoever goes away in the middle of an answer is no error."""
+        try:
+            super().handle()
+        except (ConnectionError, TimeoutError):
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is printed: requests have the token in them."""
+
+
+@functools.cache
+def _page() -> bytes:
+    from analysis.report.document import Document
+    from analysis.report.render import render
+
+    return render(Document("Runs under way", {}, []), live=True).encode()

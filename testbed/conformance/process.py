@@ -1,0 +1,71 @@
+"""The check in a process of its own: a class may block its process, or end it."""
+
+import multiprocessing
+import os
+import traceback
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
+
+from testbed.conformance.protocols import results_of
+from testbed.conformance.results import Result
+from testbed.conformance.subjects import subject
+from testbed.errors import CodeCrashed, TestbedError, reason
+from testbed.signals import stopping_on_signals
+
+_END = "end"
+
+
+def results_apart(name: str, overrides: Sequence[str] = ()) -> Iterator[Result]:
+    """Check the properties of a protocol in another process, which a signal to this one ends.
+
+    Args:
+        name: see `testbed.conformance.subjects.subject`.
+        overrides: as there.
+
+    Yields:
+        The results; the last one is a failure if the class has ended its process.
+
+    Raises:
+        TestbedError: as `subject` and `results_of` do.
+    """
+    context = multiprocessing.get_context("fork")  # the parent has imported everything, and no thread of its own runs
+    results, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_check, args=(sender, name, overrides))
+    with stopping_on_signals():
+        child.start()
+        sender.close()
+        try:
+            while (received := _received(results)) != _END:
+                if isinstance(received, BaseException):
+                    raise received
+                if received is None:
+                    child.join()
+                    detail = f"the class ended its process (exit code {child.exitcode}); return or raise instead"
+                    yield Result("The class leaves its process running", "failed", detail)
+                    return
+                assert isinstance(received, Result)
+                yield received
+        finally:
+            child.kill()
+            child.join()
+
+
+def _received(results: "Connection[object, object]") -> object:
+    """Return what the other process has sent; None: it has ended."""
+    try:
+        return results.recv()
+    except EOFError:
+        return None
+
+
+def _check(sender: "Connection[object, object]", name: str, overrides: Sequence[str]) -> None:
+    os.setsid()  # a terminal sends Ctrl-C to the parent alone, which ends this process
+    try:
+        for result in results_of(subject(name, overrides)):
+            sender.send(result)
+        sender.send(_END)
+    except TestbedError as error:
+        sender.send(error)
+    except Exception as error:  # a module that cannot be imported
+        line = f"testbed check: {name}: {type(error).__name__}: {reason(str(error))}"
+        sender.send(CodeCrashed(line, "".join(traceback.format_exception(error)), "; --debug prints the traceback"))
