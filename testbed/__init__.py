@@ -18,15 +18,9 @@ that those packages register (`plugins.entry_points`).
 """
 
 import importlib
-import os
 from typing import TYPE_CHECKING, Any
 
 from testbed.version import VERSION as __version__
-
-# pydantic and torch look for plug-ins in the entry points of all installed packages and raise where the file of one is
-# damaged. The testbed uses no such plug-ins; who wants some sets the variable.
-for _variable, _off in (("PYDANTIC_DISABLE_PLUGINS", "__all__"), ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")):
-    os.environ.setdefault(_variable, _off)
 
 if TYPE_CHECKING:
     from analysis.library import compare as compare  # only for type checkers: at run time they are services

@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -22,6 +23,10 @@ _EPILOG = examples(
     "testbed plot runs/quickstart --out figures",
     then="Exit codes: 0 done, 2 bad input, 3 run failed, 4 no round completed, 130 stopped (by signal: 129, 143).",
 )
+
+# pydantic and torch read the entry points of all installed packages for plug-ins, and raise where one file is damaged.
+# The command uses no such plug-ins; neither library is imported before `main`.
+_PLUGINS_OFF = {"PYDANTIC_DISABLE_PLUGINS": "__all__", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 app = typer.Typer(
     cls=Verbs,
@@ -59,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is None:  # the process ends with it
         atexit.register(_end_sooner)
+        for variable, off in _PLUGINS_OFF.items():
+            os.environ.setdefault(variable, off)
     invocation = Invocation(tuple(sys.argv[1:] if arguments is None else arguments))
     try:
         with stopping_on_signals(), importing_classes(False):  # but for `runs_code` and --import-classes
