@@ -51,6 +51,7 @@ UNITS = {
     "aggregation.max_colluders": "clients, or a share of them",
     "aggregation.min_survivors": "clients, or a share of them",
     "aggregation.helper": "client number",
+    "aggregation.assisting_nodes": "client numbers",
     "aggregation.norm_bound": "L2 norm of an update",
     "aggregation.committee.size": "clients",
     "aggregation.committee.threshold": "clients, or a share of them",
