@@ -1,13 +1,12 @@
 """A logical client: its keys, and the roles it plays in the protocols.
 
 A `Role` is the client side of one protocol: a set of handlers, one per message type. Role state lives for one round.
-A misbehaving client is a client with some handlers overridden: a subclass of the role, given to chosen clients by
-`RoleSpec.only`.
+A misbehaving client has some handlers overridden: a subclass of the role, given to chosen clients by `RoleSpec.only`.
 
 Which question a client answers in which state, and what comes next, is a table: a `StageTable`. Two rules, as in h11's
 `_state.py`: a question is answered in the states that its row names and in no other, and a client that has refused one
-answers no more in that round, unless the row says what else. Whoever could ask for a stage again, or go on after a
-refusal, could have answers that no honest run gives together. The states are words that only the table knows:
+answers no more in that round, unless the row says what else. Whoever could ask again, or go on after a refusal, could
+have answers that no honest run gives together. States are words that only the table knows. `secagg` has, in short:
 
     STAGES = StageTable(
         start="new",
@@ -20,11 +19,11 @@ refusal, could have answers that no honest run gives together. The states are wo
     class SecAggClient(Role):
         def __init__(self, client: Client, parameters: SecAggParameters) -> None:
             super().__init__(client, parameters)
-            self._progress = STAGES.progress()
+            self.progress = STAGES.progress()
 
         @handles(ShareKeys)
         def on_share_keys(self, message: ShareKeys) -> SealedForPeers:
-            with self._progress.answering(message, message.round):
+            with self.progress.answering(message, message.round):
                 ...  # a `Refusal` in here is the last thing that the client says in this round
 
 A protocol that is built upon another one has the other's rows and some more: ``STAGES.extended({...})``. One in which a
