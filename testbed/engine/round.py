@@ -149,6 +149,8 @@ Collect = Callable[[SelectionRound, Server, npt.NDArray[np.float32]], Awaitable[
 class Round:
     """One round: clients train, their updates are aggregated, the model makes its step.
 
+    Selection and training are `collect`: `selected_clients`, or `testbed.engine.buffered` in asynchronous rounds.
+
     Args:
         start: the state of the server before the round.
         network: the way to the clients.

@@ -120,6 +120,7 @@ class EmulatedNetwork(RoundRecorder):
         return functools.partial(self._total, key), functools.partial(self._gathered, key)
 
     async def _ask(self, asked: Ask) -> Replies:
+        """Run the handlers of all that are there, and then compute when each answer arrives and the stage ends."""
         kind, recipients, private = asked.kind, asked.recipients, asked.encoded_private()
         detached = detach(asked.message)
         self._finish_server_work()

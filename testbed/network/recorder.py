@@ -1,4 +1,7 @@
-"""What every network keeps of a round: its stages' exchanges, events, the server's own work, and who has gone."""
+"""The base of all networks. It keeps a round's exchanges by stage, its events, the server's own work, and who has gone.
+
+All of that is in memory, for one round. `testbed.engine.recorder` makes the rows that are written.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager

@@ -1,6 +1,7 @@
 """A run's records: Parquet tables in one directory, the only interface between running and analysing.
 
-`tables` says what is recorded, `writer` appends a round at a time, `reader` gives pandas frames back.
+`schemas` lists the columns, `tables` makes the rows, `writer` appends a round at a time, and `reader` gives pandas
+frames back.
 """
 
 from testbed.records.reader import RunRecords, find_runs

@@ -1,4 +1,5 @@
-"""Noise within secure aggregation: none, noise that stays, or noise beyond the planned one that the server removes.
+"""How updates become ring elements and sums become means, without noise (`WithoutNoise`) or with: noise that stays, or
+noise beyond the planned one that the server removes.
 
 Noise that stays as planned when participants drop out (`privacy.noise.RemovableNoise`): each participant shares the
 secrets of its removable components among its peers, sealed with its other shares (stage share-keys). Once t clients

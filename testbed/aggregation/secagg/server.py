@@ -14,8 +14,9 @@ Clients sign with their keys what they were asked to train, and mask with those 
 Pasquini, Francati, Ateniese, CCS 2022 (`testbed.adversary.crafted_models`). One model for all may still be a bad
 one.
 
-What participants may add to their inputs, who may be summed with whom, who are peers, and what becomes of shares that
-contradict each other is decided beside the protocol: `noise`, `batches`, `round.PeerGraph`, `share_recovery`.
+Four decisions stand beside the protocol: how an update is quantised, and which noise is added (`noise`); who may be
+summed with whom (`testbed.aggregation.batch_policy`); who are peers (`round.PeerGraph`); and how secrets come back from
+shares, also from shares that contradict each other (`share_recovery`).
 """
 
 from typing import Any

@@ -11,7 +11,7 @@ To read it in the paper's order:
 - stage 1, selection: `variants`, the client-centric one, where clients select themselves by a verifiable random
   function, and the server-centric one, where the server evaluates a PRF for all (3.4);
 - stages 2 and 3, mutual verification and consistency (3.4): `client` and `server`, which both variants share;
-- `messages`: all that is sent, in that order, and the threshold.
+- `messages`: all that is sent, in that order, and all that is signed; the threshold is in `testbed.crypto.sortition`.
 
 `testbed.selection.verifiable_batch_partition` selects whole batches with the same `variants`, `client`, `server`.
 """

@@ -1,4 +1,7 @@
-"""Lotto's messages, in the order in which they are sent; who is a candidate by them, and what of them is signed."""
+"""Lotto's messages, in the order in which they are sent, and what of them is signed; the input of VRF or PRF.
+
+The threshold that makes a client a candidate is `testbed.crypto.sortition.under_threshold`.
+"""
 
 from hashlib import sha256
 from typing import Annotated, ClassVar
