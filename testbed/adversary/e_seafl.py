@@ -77,7 +77,8 @@ class AnswerWrongMasks(ClientMisbehaviour, AssistingNode):
         self.record_attack(AnswerWrongMasks, f"a sum of masks with {by:g} less in each coordinate")
         quantisation = self.parameters.quantisation
         wrong = honest.values.copy()
-        wrong[:-1] -= wrong.dtype.type(round(by * quantisation.highest / (2 * quantisation.clip)))
+        added = round(by * quantisation.highest / (2 * quantisation.clip)) % quantisation.modulus
+        wrong[:-1] -= wrong.dtype.type(added)
         return Vector(wrong & _largest(honest), honest.bits)
 
 

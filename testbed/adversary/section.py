@@ -95,7 +95,7 @@ class AdversarySection(BaseModel):
                 hint = did_you_mean(name, names(party))
                 allowed = ", ".join(names(party))
                 raise ValueError(f"unknown {name!r}; {hint}allowed: {allowed}, or package.module:Class")
-            options(kinds[0], one)
+            accepting(kinds, one)
         return given
 
     def named(self, party: Party) -> list[Named]:
@@ -132,9 +132,18 @@ class AdversarySection(BaseModel):
                     where = f"selection {selection} with aggregation {aggregation}"
                     allowed = ", ".join(names(party, protocols)) or "none"
                     raise ValueError(f"{party}: {name} does not apply to {where}; allowed: {allowed}")
-                for kind in kinds_of(party, name):
-                    if own or protocols & set(kind.applies_to):
-                        self.check_options(party, name, options(kind, one), population)
+                if ":" in name:
+                    continue
+                kinds = kinds_of(party, name)
+                try:
+                    if own:
+                        found = list(accepting(kinds, one).values())
+                    else:
+                        found = [options(kind, one) for kind in kinds if protocols & set(kind.applies_to)]
+                except ValueError as error:
+                    raise ValueError(f"{party}: {error}") from None
+                for chosen in found:
+                    self.check_options(party, name, chosen, population)
 
     def check_options(self, party: str, name: str, chosen: MisbehaviourOptions, population: int) -> None:
         """Raise `ValueError` (one line) for options of a misbehaviour that can never happen in this experiment."""
@@ -194,6 +203,26 @@ def options(kind: type[Misbehaviour], one: Named) -> Any:
             raise ValueError(f"{name_of(one)}.{key}: {unknown(key, tuple(kind.Options.model_fields))}") from None
         message = str(problem["msg"]).replace("Input should be", "should be")
         raise ValueError(f"{name_of(one)}.{key}: {message}, not {problem['input']!r}") from None
+
+
+def accepting(kinds: Sequence[type[Misbehaviour]], one: Named) -> dict[type[Misbehaviour], Any]:
+    """Return the classes of one name that have the options of an entry, each with its options.
+
+    Classes of one name may have different options, for different protocols.
+
+    Raises:
+        ValueError: no class has them (one line, of the class with the most options).
+    """
+    accepted: dict[type[Misbehaviour], Any] = {}
+    refusals: list[tuple[int, ValueError]] = []
+    for kind in kinds:
+        try:
+            accepted[kind] = options(kind, one)
+        except ValueError as error:
+            refusals.append((len(kind.Options.model_fields), error))
+    if not accepted:
+        raise max(refusals, key=lambda refusal: refusal[0])[1]
+    return accepted
 
 
 # -- the classes that run ----------------------------------------------------------------------------------------------
@@ -309,12 +338,12 @@ def _found(party: str, one: Named, given: dict[type[Misbehaviour], Any]) -> list
     """The classes that an entry names; notes the options of each in `given`."""
     name = name_of(one)
     kinds: list[Any] = [_plugin(party, name)] if ":" in name else kinds_of(party, name)
-    for kind in kinds:
-        try:
-            given[kind] = options(kind, one)
-        except ValueError as error:
-            raise ExperimentError(f"adversary.{party}: {error}") from None
-    return kinds
+    try:
+        accepted = accepting(kinds, one)
+    except ValueError as error:
+        raise ExperimentError(f"adversary.{party}: {error}") from None
+    given |= accepted
+    return list(accepted)
 
 
 def _plugin(party: str, name: str) -> Any:

@@ -13,6 +13,7 @@ from testbed.errors import CodeCrashed, TestbedError, reason
 from testbed.signals import stopping_on_signals
 
 _END = "end"
+_RUNNING = "The class leaves its process running"
 
 
 def results_apart(name: str, overrides: Sequence[str] = ()) -> Iterator[Result]:
@@ -41,7 +42,7 @@ def results_apart(name: str, overrides: Sequence[str] = ()) -> Iterator[Result]:
                 if received is None:
                     child.join()
                     detail = f"the class ended its process (exit code {child.exitcode}); return or raise instead"
-                    yield Result("The class leaves its process running", "failed", detail)
+                    yield Result(_RUNNING, "failed", detail)
                     return
                 assert isinstance(received, Result)
                 yield received
@@ -69,3 +70,7 @@ def _check(sender: "Connection[object, object]", name: str, overrides: Sequence[
     except Exception as error:  # a module that cannot be imported
         line = f"testbed check: {name}: {type(error).__name__}: {reason(str(error))}"
         sender.send(CodeCrashed(line, "".join(traceback.format_exception(error)), "; --debug prints the traceback"))
+    except BaseException as error:  # of the class: nobody else sends this process Ctrl-C
+        detail = f"the class raised {type(error).__name__}, which ends a process; raise an Exception instead"
+        sender.send(Result(_RUNNING, "failed", detail, "".join(traceback.format_exception(error))))
+        sender.send(_END)

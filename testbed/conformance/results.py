@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
+from testbed.crashes import locating_crashes
 from testbed.errors import CodeCrashed, TestbedError, reason
 
 Evidence = TypeVar("Evidence")
@@ -51,7 +52,8 @@ class Property(Generic[Evidence]):
     def result(self, evidence: Evidence) -> Result:
         """Check the property."""
         try:
-            return Result(self.claim, "passed", self.check(evidence))
+            with locating_crashes("the class", then=""):
+                return Result(self.claim, "passed", self.check(evidence))
         except NotApplicable as error:
             return Result(self.claim, "not applicable", str(error))
         except Violation as error:

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import FrozenInstanceError, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.aggregation.server_optimizers import FederatedAveraging, ServerOptimizer, next_model
 from testbed.arrays import Floats, Ids
-from testbed.errors import Refusal, RoundAborted, RoundSkipped
+from testbed.errors import Refusal, RoundAborted, RoundSkipped, RunError
 from testbed.messages import Vector
 from testbed.network.contract import EXCLUDED, ExcludingNetwork, RoundNetwork, no_ids
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, ending_with, merged, reports_of
@@ -182,7 +183,7 @@ class Round:
             outcome.candidates, outcome.participants = cohort.candidates, cohort.participants
             outcome.training_loss, outcome.buffered = cohort.loss, cohort.buffered
             number, length = cohort.start.number, server.algorithm.payload_length(len(model))
-            aggregate = await server.aggregation.aggregate(cohort.aggregation_round(server, length))
+            aggregate = await _aggregate(server.aggregation, cohort.aggregation_round(server, length))
             step = server.algorithm.step(memory, aggregate.mean, aggregate.weight, number)
             server.algorithm.commit_states(memory, aggregate.survivors, number)
             outcome.model = next_model(server.optimizer, memory, model, step)
@@ -201,12 +202,22 @@ class Round:
         return self.outcome
 
 
+async def _aggregate(protocol: AggregationProtocol, start: AggregationRound) -> Aggregate:
+    """Return the result of aggregation; raises `RunError` for anything else that a class of the user's own returns."""
+    result: Any = await protocol.aggregate(start)
+    if isinstance(result, Aggregate):
+        return result
+    found = "nothing" if result is None else f"no Aggregate but {type(result).__name__}"
+    where = f"round {start.number}: aggregate of {type(protocol).__name__}"
+    raise RunError(f"{where} returned {found}; return Aggregate(mean, weight, survivors)")
+
+
 async def selected_clients(start: SelectionRound, server: Server, model: npt.NDArray[np.float32]) -> Cohort:
     """Select participants and have them train: the `Collect` of a synchronous round."""
     selecting, aggregation = start, server.aggregation
     if len(excluded := start.memory.get(EXCLUDED, no_ids())):
         selecting = replace(start, network=ExcludingNetwork(start.network, excluded))
-    chosen = await server.selection.select(selecting)
+    chosen = await _select(server.selection, selecting)
     if chosen.available is not None and aggregation.broadcasts_to_all:
         chosen = replace(chosen, participants=chosen.available)
     number = start.number if chosen.round_number is None else chosen.round_number
@@ -215,6 +226,33 @@ async def selected_clients(start: SelectionRound, server: Server, model: npt.NDA
             raise RoundSkipped("nobody-selected", f"none of {chosen.candidates} available clients was drawn")
         trainers = chosen.participants if chosen.ready is None else chosen.ready
         return await _train(replace(start, number=number), server, model, trainers, chosen)
+
+
+async def _select(protocol: SelectionProtocol, start: SelectionRound) -> Selection:
+    """Return the outcome of selection; raises `RunError` for anything else that a class of the user's own returns."""
+    try:
+        chosen: Any = await protocol.select(start)
+    except FrozenInstanceError as error:
+        error.add_note(_TO_KEEP if str(error).endswith("'memory'") else _TO_TELL)
+        raise
+    if not isinstance(chosen, Selection):
+        found = "nothing" if chosen is None else f"no Selection but {type(chosen).__name__}"
+    elif not all(_are_ids(clients) for clients in (chosen.participants, chosen.ready) if clients is not None):
+        found = "clients that are no array of whole numbers"
+    else:
+        return chosen
+    advice = "return Selection(np.array([...], np.int64), candidates=...)"
+    raise RunError(f"round {start.number}: select of {type(protocol).__name__} returned {found}; {advice}")
+
+
+_TO_TELL = (
+    "(return Selection(participants, candidates=...) or raise RoundSkipped(..., candidates=...), and change nothing)"
+)
+_TO_KEEP = "(put arrays into round_.memory by their names instead)"
+
+
+def _are_ids(clients: Any) -> bool:
+    return isinstance(clients, np.ndarray) and clients.ndim == 1 and np.issubdtype(clients.dtype, np.integer)
 
 
 async def _train(

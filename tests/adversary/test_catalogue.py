@@ -8,6 +8,8 @@ import pytest
 import testbed.adversary
 from testbed.adversary.catalogue import CLIENTS, SERVER, update_recovered
 from testbed.adversary.misbehaviour import SERVER_KINDS, Misbehaviour
+from testbed.adversary.section import Adversary, AdversarySection
+from testbed.randomness import Randomness
 
 
 def test_no_module_is_missing_from_it() -> None:
@@ -35,3 +37,18 @@ def test_every_server_says_what_it_overrides() -> None:
 )
 def test_an_update_that_was_had(detail: str, had: bool) -> None:
     assert update_recovered(detail) is had
+
+
+@pytest.mark.parametrize("aggregation", ["e-seafl", "pine"])
+def test_options_of_one_of_several_classes_with_a_name_are_given_to_it(aggregation: str) -> None:
+    section = AdversarySection(dishonest=[0], clients=[{"answer-wrong-sum": {"by": -0.5}}])
+    section.check(4, "random", aggregation)
+    adversary = Adversary(section, 4, 1, Randomness(0))
+    chosen = [options.by for kind, options in adversary._context.options.items() if aggregation in kind.applies_to]
+    assert chosen == [-0.5]
+
+
+def test_options_of_a_class_for_another_protocol_are_refused() -> None:
+    section = AdversarySection(dishonest=[0], clients=[{"answer-wrong-sum": {"by": 0.5}}])
+    with pytest.raises(ValueError, match=r"^clients: answer-wrong-sum\.by: unknown option; allowed: none$"):
+        section.check(4, "random", "one-shot")

@@ -71,10 +71,16 @@ def test_a_made_up_sum_of_masks_ends_the_round() -> None:
         with_wrong_sums(WrongSumOptions()).run()
 
 
-def test_a_node_that_adds_to_its_sum_moves_the_model() -> None:
+@pytest.mark.parametrize("by", [0.5, -0.5])
+def test_a_node_that_adds_to_its_sum_moves_the_model(by: float) -> None:
     """The protocol does not promise a correct sum: without the commitments of the paper, nobody notices."""
     honest = SmallFederation(DELTAS, PARAMETERS, protocol=ESeafl).run()
-    small = with_wrong_sums(WrongSumOptions(by=0.5))
+    small = with_wrong_sums(WrongSumOptions(by=by))
     aggregate = small.run()
     assert small.misbehaviour() == []
-    np.testing.assert_allclose(aggregate.mean - honest.mean, 0.5 / aggregate.weight, atol=1e-4)
+    np.testing.assert_allclose(aggregate.mean - honest.mean, by / aggregate.weight, atol=1e-4)
+
+
+def test_an_error_beyond_the_ring_ends_the_round() -> None:
+    with pytest.raises(RoundAborted, match="implausible-sum"):
+        with_wrong_sums(WrongSumOptions(by=-1e9)).run()

@@ -62,7 +62,7 @@ def test_a_class_that_lacks_a_property_ends_the_command_as_a_failure(capsys: pyt
 
 
 def test_a_result_of_another_type_is_a_line_and_with_debug_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    name = f"{broken.__name__}:{broken.NoSelection.__name__}"
+    name = f"{broken.__name__}:{broken.NoMean.__name__}"
     code, lines, errors = checked(capsys, name)
     assert (code, errors) == (3, "")
     assert lines[0].startswith("failed          Rounds run")
@@ -75,6 +75,12 @@ def test_a_class_that_ends_its_process_fails(capsys: pytest.CaptureFixture[str])
     code, lines, errors = checked(capsys, f"{broken.__name__}:{broken.EndsItsProcess.__name__}")
     assert (code, errors) == (3, "")
     assert lines[0].startswith("failed          The class leaves its process running: the class ended its process")
+
+
+def test_a_class_that_raises_keyboard_interrupt_fails_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    code, lines, errors = checked(capfd, f"{broken.__name__}:{broken.RaisesKeyboardInterrupt.__name__}")
+    assert (code, errors) == (3, "")
+    assert lines[0].startswith("failed          The class leaves its process running: the class raised KeyboardInterr")
 
 
 def test_a_crash_is_one_line_and_advises_no_resumption(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,6 +67,27 @@ class EndsItsProcess(Plain):
         os._exit(0)
 
 
+class RaisesKeyboardInterrupt(Plain):
+    """Raises what Ctrl-C raises."""
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        raise KeyboardInterrupt
+
+
+class NoAggregate(Plain):
+    """Returns a mean alone."""
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        return (await super().aggregate(round_)).mean  # type: ignore[return-value]  # the mistake
+
+
+class NoMean(Plain):
+    """Returns a result without a mean."""
+
+    async def aggregate(self, round_: AggregationRound) -> Aggregate:
+        return replace(await super().aggregate(round_), mean=None)
+
+
 class NeverEnds(Plain):
     """Runs for ever."""
 
@@ -258,6 +279,30 @@ class NoSelection(TakingTurns):
 
     async def select(self, round_: SelectionRound) -> Selection:
         return None  # type: ignore[return-value]  # the mistake
+
+
+class ListOfClients(TakingTurns):
+    """Returns a list where an array is wanted."""
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        chosen = await super().select(round_)
+        return replace(chosen, participants=chosen.participants.tolist())
+
+
+class TellsCandidatesAsBefore(TakingTurns):
+    """Writes into the state of the round, as up to version 0.2."""
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        round_.candidates = 3  # type: ignore[attr-defined]  # the mistake
+        return await super().select(round_)
+
+
+class ReplacesMemory(TakingTurns):
+    """Replaces the memory in place of its arrays."""
+
+    async def select(self, round_: SelectionRound) -> Selection:
+        round_.memory = {}  # type: ignore[misc]  # the mistake
+        return await super().select(round_)
 
 
 class AsksUndeclared(TakingTurns):
