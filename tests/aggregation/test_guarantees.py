@@ -13,6 +13,7 @@ STRICTEST: dict[str, list[dict[str, Any]]] = {
     "flamingo": [{"dishonest": 0.34, "dropouts": 0.34}, {"dishonest": 0.5, "dropouts": 0.4}],
     "one-shot": [{"min_survivors": 2}],
     "pine": [{"min_survivors": 2}],
+    "e-seafl": [{"min_survivors": 2}, {"assisting_nodes": tuple(range(50))}],
 }
 """Parameters with few honest clients in a sum, beside the defaults."""
 NEEDED: dict[str, dict[str, Any]] = {

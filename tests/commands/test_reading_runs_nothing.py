@@ -157,6 +157,7 @@ def test_all_that_is_planted_is_an_experiment_at_once(recorded: Path) -> None:
 STARTS = {
     "testbed/__init__.py": "public names of the testbed",
     "testbed/cli/verbs.py": "verbs of installed packages, by entry points",
+    "testbed/conformance/process.py": "the process in which testbed check runs the class that it was given",
     "testbed/plugins/classes.py": "user-defined classes, after check_allowed",
     "testbed/plugins/entry_points.py": "verbs and services of this project's own packages, by its entry points",
     "testbed/running/__init__.py": "public names of running",

@@ -57,7 +57,7 @@ PROTOCOLS = (
          "selection.protocol: should be package.module:Class, not 'my.module:'"),
         ("aggregation: {protocol: secag}",
          "aggregation.protocol: unknown protocol 'secag'; did you mean 'secagg'? allowed: 'plain', 'secagg', "
-         "'secagg-plus', 'lightsecagg', 'flamingo', 'one-shot', 'pine', 'dp-sgd-random-participation', or "
+         "'secagg-plus', 'lightsecagg', 'flamingo', 'one-shot', 'pine', 'e-seafl', 'dp-sgd-random-participation', or "
          "package.module:Class"),
         ("selection: random", "selection: should be a mapping of keys to values, not 'random'"),
         ("selection:", "selection: should be a mapping of keys to values, not null"),

@@ -7,8 +7,8 @@ import numpy as np
 from testbed.aggregation.e_seafl.messages import (
     MASK_PURPOSE,
     PARTICIPATION_DOMAIN,
-    MaskedInput,
-    MaskInput,
+    MaskedUpdate,
+    SendMaskedUpdate,
     context_digest,
     mask_seed,
 )
@@ -25,12 +25,12 @@ class ESeaflClient(Participant):
     """One participant of one round."""
 
     STAGES: ClassVar[StageTable] = StageTable(
-        start="new", rows={MaskInput: row("new", "masked", "e-seafl.out-of-order")}
+        start="new", rows={SendMaskedUpdate: row("new", "masked", "e-seafl.out-of-order")}
     )
     parameters: ESeaflParameters
 
-    @handles(MaskInput)
-    def on_mask_input(self, message: MaskInput) -> MaskedInput:
+    @handles(SendMaskedUpdate)
+    def on_mask_input(self, message: SendMaskedUpdate) -> MaskedUpdate:
         """Mask the update for all assisting nodes, and sign that it takes part."""
         with self.progress.answering(message, message.round):
             self.check_size(message.participants)
@@ -42,7 +42,7 @@ class ESeaflClient(Participant):
             seeds = self.mask_seeds(context)
             meter("mask.element", len(seeds) * len(elements))
             add_masks(elements, seeds, [1] * len(seeds), self.parameters.bits)
-            return MaskedInput(Vector(elements, self.parameters.bits), self.sign(PARTICIPATION_DOMAIN, context))
+            return MaskedUpdate(Vector(elements, self.parameters.bits), self.sign(PARTICIPATION_DOMAIN, context))
 
     def mask_seeds(self, context: bytes) -> list[bytes]:
         """Return the seeds of this round's masks, one per assisting node."""

@@ -15,18 +15,18 @@ _SEED_DOMAIN = b"testbed/e-seafl/seed/v1"
 _CONTEXT_DOMAIN = b"testbed/e-seafl/context/v1"
 
 
-class MaskedInput(Message, frozen=True):
+class MaskedUpdate(Message, frozen=True):
     """A masked update, `(d+1,)` ring elements, and the signature that shows the assisting nodes that it was sent."""
 
     input: Vector
     signature: Signature64
 
 
-class MaskInput(Message, frozen=True):
+class SendMaskedUpdate(Message, frozen=True):
     """Ask a participant for its update under one mask per assisting node."""
 
     stage: ClassVar[str] = "e-seafl/masked-input"
-    Answer: ClassVar[type[Message] | None] = MaskedInput
+    Answer: ClassVar[type[Message] | None] = MaskedUpdate
 
     round: RoundNumber
     participants: Count

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.aggregation.e_seafl.assisting_node import AssistingNode
 from testbed.aggregation.e_seafl.client import ESeaflClient
-from testbed.aggregation.e_seafl.messages import PARTICIPATION_DOMAIN, MaskInput, SumMasks, context_digest
+from testbed.aggregation.e_seafl.messages import PARTICIPATION_DOMAIN, SendMaskedUpdate, SumMasks, context_digest
 from testbed.aggregation.e_seafl.parameters import ESeaflParameters
 from testbed.aggregation.kit.message_parts import SignatureOf, Told
 from testbed.aggregation.kit.server_checks import (
@@ -84,7 +84,7 @@ class ESeafl(AggregationProtocol):
         fewest = self.parameters.fewest(participants)
         return Guarantees(
             participants,
-            max_colluders=len(self.parameters.assisting_nodes) - 1,
+            max_colluders=max(-1, min(len(self.parameters.assisting_nodes) - 1, fewest - 2)),
             min_sum_size=fewest,
             min_partition_size=fewest,
             min_noise_share=fewest / participants,
@@ -114,7 +114,7 @@ class ESeafl(AggregationProtocol):
         start, participants = state.start, len(state.start.participants)
         state.training = digest_of_training(self.parameters.model_binding, start)
         state.agreed = start.participants.tolist() if start.participants_agreed else []
-        state.uploads = await start.network.ask(start.trained, MaskInput(start.number, participants))
+        state.uploads = await start.network.ask(start.trained, SendMaskedUpdate(start.number, participants))
         answers = state.uploads.valid()
         inputs = {client: answer.input for client, answer in answers.items()}
         length = None if start.dimension is None else start.dimension + 1

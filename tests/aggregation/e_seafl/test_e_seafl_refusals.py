@@ -10,7 +10,7 @@ from msgspec.structs import replace as changed
 
 from testbed.aggregation.e_seafl.assisting_node import AssistingNode
 from testbed.aggregation.e_seafl.client import ESeaflClient
-from testbed.aggregation.e_seafl.messages import MaskedInput, MaskInput, SumMasks, SummedMasks
+from testbed.aggregation.e_seafl.messages import MaskedUpdate, SendMaskedUpdate, SumMasks, SummedMasks
 from testbed.aggregation.e_seafl.parameters import ESeaflParameters
 from testbed.aggregation.e_seafl.server import ESeafl
 from testbed.aggregation.kit.message_parts import SignatureOf
@@ -83,16 +83,16 @@ def test_a_client_that_is_no_node_refuses_to_serve() -> None:
 
 
 class OtherSignature(ESeaflClient):
-    @handles(MaskInput)
-    def on_mask_input(self, message: MaskInput) -> MaskedInput:
+    @handles(SendMaskedUpdate)
+    def on_mask_input(self, message: SendMaskedUpdate) -> MaskedUpdate:
         return changed(super().on_mask_input(message), signature=bytes(64))
 
 
 class OtherLength(ESeaflClient):
-    @handles(MaskInput)
-    def on_mask_input(self, message: MaskInput) -> MaskedInput:
+    @handles(SendMaskedUpdate)
+    def on_mask_input(self, message: SendMaskedUpdate) -> MaskedUpdate:
         super().on_mask_input(message)
-        return MaskedInput(Vector(np.zeros(3, np.uint32), 32), bytes(64))
+        return MaskedUpdate(Vector(np.zeros(3, np.uint32), 32), bytes(64))
 
 
 @pytest.mark.parametrize("kind", [OtherSignature, OtherLength])
