@@ -5,22 +5,25 @@ nodes has every update. With one honest node it has one sum per round, over clie
 least `min_survivors` of them. An assisting node that adds to its sum of masks moves the model by as much.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
 from testbed.adversary.misbehaviour import (
     AggregationMisbehaviour,
     ClientMisbehaviour,
     MisbehaviourOptions,
 )
+from testbed.adversary.pine import WrongSumOptions
 from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim, recovery_told
 from testbed.aggregation.e_seafl.assisting_node import AssistingNode
 from testbed.aggregation.e_seafl.messages import SumMasks
 from testbed.aggregation.e_seafl.server import ESeafl, ESeaflRound
+from testbed.aggregation.kit.message_parts import ToldOfParticipants
 from testbed.arrays import Ids
+from testbed.crypto.masks import mask
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Vector
 from testbed.network.contract import ids
@@ -39,19 +42,11 @@ class NodeAccomplice(AssistingNode):
     def check_not_served(self, round_number: int) -> None:
         """Serve again."""
 
-    def check_survivors(self, message: SumMasks) -> None:
+    def check_survivors(self, named: Sequence[int], asked: ToldOfParticipants) -> None:
         """Accept any survivors."""
 
     def check_signatures_of(self, message: SumMasks, context: bytes) -> None:
         """Accept survivors that have signed something else."""
-
-
-class WrongSumOptions(MisbehaviourOptions):
-    """The error of the sum."""
-
-    by: float | None = Field(
-        None, description="Added to each coordinate of the sum, in units of an update's; none: uniform elements"
-    )
 
 
 class AnswerWrongMasks(ClientMisbehaviour, AssistingNode):
@@ -70,21 +65,13 @@ class AnswerWrongMasks(ClientMisbehaviour, AssistingNode):
         by = self.context.options_of(AnswerWrongMasks).by
         if by is None:
             self.record_attack(AnswerWrongMasks, f"a sum of {len(honest)} elements that it has made up")
-            made_up = np.frombuffer(
-                np.random.default_rng(list(self.secret("wrong sum"))).bytes(honest.values.nbytes), honest.values.dtype
-            )
-            return Vector(made_up & _largest(honest), honest.bits)
+            return Vector(mask(self.secret("wrong sum"), len(honest), honest.bits), honest.bits)
         self.record_attack(AnswerWrongMasks, f"a sum of masks with {by:g} less in each coordinate")
         quantisation = self.parameters.quantisation
         wrong = honest.values.copy()
         added = round(by * quantisation.highest / (2 * quantisation.clip)) % quantisation.modulus
         wrong[:-1] -= wrong.dtype.type(added)
-        return Vector(wrong & _largest(honest), honest.bits)
-
-
-def _largest(vector: Vector) -> np.unsignedinteger:
-    largest: np.unsignedinteger = vector.values.dtype.type(2**vector.bits - 1)
-    return largest
+        return Vector(wrong & wrong.dtype.type(quantisation.modulus - 1), honest.bits)
 
 
 class ContradictNodes(AggregationMisbehaviour, ESeafl):

@@ -5,6 +5,7 @@ of them have signed: with c accomplices among N members, who sign and sum whatev
 c) honest ones, so c >= 2 U - N, which is more than the T that the protocol is for.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
 from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim, recovery_told
-from testbed.aggregation.kit.message_parts import SignatureOf
+from testbed.aggregation.kit.message_parts import SignatureOf, ToldOfParticipants
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.member import INCONSISTENT, OneShotMember
 from testbed.aggregation.one_shot.messages import (
@@ -51,7 +52,7 @@ class OneShotAccomplice(OneShotMember):
         self.client.last_served = message.round - 1
         super().begin_service(message)
 
-    def check_survivors(self, named: list[int], asked: OpenShares) -> None:
+    def check_survivors(self, named: Sequence[int], asked: ToldOfParticipants) -> None:
         """Any set will do."""
 
     def check_signatures_of(self, rows: list[SignatureOf]) -> None:

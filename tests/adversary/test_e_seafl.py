@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.adversary.e_seafl import AnswerWrongMasks, ContradictNodes, ShrinkSurvivors, WrongSumOptions
+from testbed.adversary.e_seafl import AnswerWrongMasks, ContradictNodes, ShrinkSurvivors
 from testbed.adversary.misbehaviour import AttackContext, dishonest_role, malicious_server
+from testbed.adversary.pine import WrongSumOptions
 from testbed.adversary.victims import VictimOptions
 from testbed.aggregation.e_seafl.parameters import ESeaflParameters
 from testbed.aggregation.e_seafl.server import ESeafl

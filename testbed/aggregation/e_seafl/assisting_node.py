@@ -1,5 +1,6 @@
 """The assisting node of `e-seafl`: sum the masks of one set of participants per round."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from testbed.aggregation.e_seafl.messages import (
     mask_seed,
 )
 from testbed.aggregation.e_seafl.parameters import ESeaflParameters
+from testbed.aggregation.kit.message_parts import ToldOfParticipants
 from testbed.aggregation.kit.participant import row
 from testbed.aggregation.kit.serving import ServingClient
 from testbed.crypto.masks import add_masks, word_dtype
@@ -44,24 +46,18 @@ class AssistingNode(ServingClient):
             self.check_not_served(message.round)
             self.check_told(message)
             self.serve(message.round)
-            self.check_survivors(message)
+            self.check_survivors([row.client for row in message.survivors], message)
+            if message.length < 2:
+                raise Refusal("e-seafl.wrong-size", "updates of no parameters")
             context = context_digest(self.environment.experiment_id, message, message.length, self.parameters)
             self.check_signatures_of(message, context)
             return SummedMasks(self.summed_masks(message, context))
 
-    def check_survivors(self, message: SumMasks) -> None:
-        """Refuse survivors that no honest server names."""
-        clients, fewest = {row.client for row in message.survivors}, self.parameters.fewest(message.participants)
-        if len(clients) != len(message.survivors) or max(clients, default=0) >= self.environment.population:
-            raise Refusal("e-seafl.foreign-survivor", "a survivor twice, or one that is no client")
-        if message.agreed and not clients <= set(message.agreed):
-            raise Refusal("e-seafl.foreign-survivor", "a survivor that is not on the agreed list")
-        if not fewest <= len(clients) <= message.participants:
-            detail = f"{len(clients)} of {message.participants} survive, never fewer than {fewest}"
-            raise Refusal("e-seafl.too-few", detail)
-        self.parameters.batch_policy(self.environment.batches).check_survivors(sorted(clients))
-        if message.length < 2:
-            raise Refusal("e-seafl.wrong-size", "updates of no parameters")
+    def check_survivors(self, named: Sequence[int], asked: ToldOfParticipants) -> None:
+        """See `ServingClient.check_survivors`; the signing key of a client that is none cannot be looked up."""
+        if max(named, default=0) >= self.environment.population:
+            raise Refusal("e-seafl.foreign-survivor", "a survivor that is no client")
+        super().check_survivors(named, asked)
 
     def check_signatures_of(self, message: SumMasks, context: bytes) -> None:
         """Refuse unless every survivor has signed that it takes part in this round, told the same as this node."""

@@ -4,11 +4,14 @@ Such a client knows of the round only what the server says. It checks that no ho
 that it has not served in this round before: the difference of two sums is an update.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from testbed.aggregation.batch_policy import BatchPolicy
 from testbed.aggregation.kit.message_parts import ToldOfParticipants
 from testbed.aggregation.kit.participant import Participant
 from testbed.errors import Refusal
+from testbed.parties.client import Client
 
 
 class ServingClient(Participant):
@@ -16,12 +19,17 @@ class ServingClient(Participant):
 
     Attributes:
         PROTOCOL: the first part of its refusals' names.
+        batches: which clients may be summed together.
         UNBOUND: what it says where the clients' answers are not bound to what they were asked to train.
     """
 
     PROTOCOL: ClassVar[str]
     UNBOUND: ClassVar[str]
     parameters: Any  # what `BindsModel` says, at least
+
+    def __init__(self, client: Client, parameters: Any) -> None:
+        super().__init__(client, parameters)
+        self.batches: BatchPolicy = parameters.batch_policy(self.environment.batches)
 
     def check_not_served(self, round_number: int) -> None:
         """Refuse a round in which it has served before, or that the experiment does not have."""
@@ -46,3 +54,20 @@ class ServingClient(Participant):
         if len(set(message.agreed)) != (participants if environment.participants_are_agreed else 0):
             detail = "not a list of all participants, on which they have agreed"
             raise Refusal(f"{self.PROTOCOL}.other-participants", detail)
+
+    def check_survivors(self, named: Sequence[int], asked: ToldOfParticipants) -> None:
+        """Refuse survivors that no honest server names: a client twice, a client that is no participant, too few.
+
+        Args:
+            named: the clients in the sum.
+            asked: the question that says what the participants were told.
+        """
+        survivors, fewest = set(named), self.parameters.fewest(asked.participants)
+        if len(survivors) != len(named):
+            raise Refusal(f"{self.PROTOCOL}.foreign-survivor", "a survivor twice")
+        if asked.agreed and not survivors <= set(asked.agreed):
+            raise Refusal(f"{self.PROTOCOL}.foreign-survivor", "a survivor that is not on the agreed list")
+        if not fewest <= len(survivors) <= asked.participants:
+            detail = f"{len(survivors)} of {asked.participants} survive, never fewer than {fewest}"
+            raise Refusal(f"{self.PROTOCOL}.too-few", detail)
+        self.batches.check_survivors(list(named))

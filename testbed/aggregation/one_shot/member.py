@@ -40,7 +40,7 @@ from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, elements_from_by
 from testbed.crypto.share_test import ShareTest
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
-from testbed.parties.client import Client, StageTable, handles
+from testbed.parties.client import StageTable, handles
 
 UNOPENED = "one-shot.bad-share"
 """The check of shares that do not open, or are not what their client has committed to."""
@@ -78,10 +78,6 @@ class OneShotMember(ServingClient):
     survivors: list[int]
     signed: bytes
 
-    def __init__(self, client: Client, parameters: OneShotParameters) -> None:
-        super().__init__(client, parameters)
-        self.batches = parameters.batch_policy(self.environment.batches)
-
     # -- OpenShares ---------------------------------------------------------------------------------------------------
 
     @handles(OpenShares)
@@ -107,18 +103,6 @@ class OneShotMember(ServingClient):
         verified(self.parameters.committee, message.committee, message.round, self.environment)
         self.test = ShareTest(code_of(self.parameters, message.committee), len(message.committee.members))
         self.serve(message.round)
-
-    def check_survivors(self, named: list[int], asked: OpenShares) -> None:
-        """Refuse a set that no honest server sums."""
-        survivors, fewest = set(named), self.parameters.fewest(asked.participants)
-        if len(survivors) != len(named):
-            raise Refusal("one-shot.foreign-survivor", "a survivor twice")
-        if asked.agreed and not survivors <= set(asked.agreed):
-            raise Refusal("one-shot.foreign-survivor", "a survivor that is not on the agreed list")
-        if not fewest <= len(survivors) <= asked.participants:
-            detail = f"{len(survivors)} of {asked.participants} survive, never fewer than {fewest}"
-            raise Refusal("one-shot.too-few", detail)
-        self.batches.check_survivors(named)
 
     def rejected(self, shares: list[ShareFrom]) -> list[Rejection]:
         """The clients whose shares do not open in this context, or do not belong together; keeps all other shares."""

@@ -64,7 +64,6 @@ class PineHelper(ServingClient):
 
     def __init__(self, client: Client, parameters: PineParameters) -> None:
         super().__init__(client, parameters)
-        self.batches = parameters.batch_policy(self.environment.batches)
         self.accepted: dict[int, bytes] = {}
 
     # -- DrawVerifyKey ------------------------------------------------------------------------------------------------
