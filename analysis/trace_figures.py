@@ -12,7 +12,7 @@ from testbed.arrays import Floats
 from testbed.emulation.traces.inspection import availability_over_time
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import DROPPED, OFFLINE, PARTICIPANT, Schedule
-from testbed.emulation.traces.series import Series
+from testbed.emulation.traces.series import RateSeries
 
 _HOUR_S, _DAY_S = 3600.0, 86_400.0
 _ONLINE, _SHADE, _LOST, _AWAY = "#0072B2", "#56B4E9", "#D55E00", "#999999"  # Okabe and Ito
@@ -21,7 +21,7 @@ _QUARTERS = 96  # of an hour, in a day
 _TRACE_COLOURS = ("#0072B2", "#E69F00", "#000000")
 
 
-def draw(traced: AvailabilityTrace | Series | Schedule, path: Path) -> list[Path]:
+def draw(traced: AvailabilityTrace | RateSeries | Schedule, path: Path) -> list[Path]:
     """Write the picture of a trace as `path` with the suffixes .png and .pdf; returns the two files.
 
     Args:
@@ -32,7 +32,7 @@ def draw(traced: AvailabilityTrace | Series | Schedule, path: Path) -> list[Path
     with house_style():
         if isinstance(traced, AvailabilityTrace):
             figure = availability(traced)
-        elif isinstance(traced, Series):
+        elif isinstance(traced, RateSeries):
             figure = series(traced)
         else:
             figure = schedule(traced)
@@ -124,7 +124,7 @@ def _by_client(axes: Axes, trace: AvailabilityTrace) -> None:
 _AXES = {"bandwidth": ("Rate", "Mbit/s", 1.0), "latency": ("Latency", "ms", 1.0), "loss": ("Loss", "%", 100.0)}
 
 
-def series(traces: Series) -> Figure:
+def series(traces: RateSeries) -> Figure:
     """The number over time of a few traces, and its distribution over all seconds of all of them."""
     name, unit, factor = _AXES[traces.kind.name]
     figure = Figure(figsize=(COLUMN_INCHES, 3.4), layout="constrained")

@@ -26,7 +26,7 @@ from benchmarks.report import arguments, emit
 from benchmarks.scale_runs import experiment_of, lotto
 from benchmarks.selection import hmac_floor_seconds
 from testbed.engine.in_process import federation_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory
 
@@ -38,7 +38,7 @@ WARM, FLOOR_KEYS = 1000, 1_000_000
 def run(experiment: Experiment, directory: Path) -> dict[str, Any]:
     """Wall and CPU seconds of the start and of each round, and of merging the records; peak memory."""
     clock = time.perf_counter(), time.process_time()
-    plan = Plan(experiment, 0)
+    plan = RunPlan(experiment, 0)
     workload = workloads.build(experiment.workload, experiment.population, plan.seed)
     records = RunDirectory.create(directory, experiment.plain())
     federation = federation_in_process(plan, workload, records)

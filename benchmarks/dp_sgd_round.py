@@ -23,7 +23,7 @@ import numpy as np
 import workloads
 from benchmarks.report import arguments, emit
 from testbed.engine.in_process import federation_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory
 
@@ -79,7 +79,7 @@ def main() -> None:
         began = time.perf_counter()
         workload = workloads.build(experiment.workload, experiment.population, 1)
         records = RunDirectory.create(Path(folder) / "run", experiment.plain())
-        federation = federation_in_process(Plan(experiment, 0), workload, records)
+        federation = federation_in_process(RunPlan(experiment, 0), workload, records)
         built_s = time.perf_counter() - began
 
         async def rounds() -> None:

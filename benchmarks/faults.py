@@ -32,7 +32,7 @@ from benchmarks.breaking import SUM, Moment, Poison
 from benchmarks.report import arguments, emit
 from cluster.hosts.session import RaySession
 from testbed.engine.in_process import run_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ClusterError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
@@ -140,7 +140,7 @@ class Trials:
         self.nodes = nodes
         self.directory = directory
         self.described = experiment()
-        self.plan = Plan(self.described, 0)
+        self.plan = RunPlan(self.described, 0)
         self.reference = undisturbed(self.described, directory / "reference")
 
     def fault(

@@ -16,7 +16,7 @@ import time
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.report import arguments, emit
-from testbed.crypto.remembered import Results, remembers
+from testbed.crypto.memo import Memo, memo_scope
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.parties.client import Client, Environment
 from testbed.parties.host import LocalHosts
@@ -70,7 +70,7 @@ class Parties:
             entries.append(ParticipantEntry(role.client.number, key, claim.output, claim.proof))
         message = ParticipantList(round_number, s, entries)
         began, cpu = time.perf_counter(), time.process_time()
-        with remembers(Results()):  # nothing is known yet; it also lets proofs be verified on all cores
+        with memo_scope(Memo()):  # nothing is known yet; it also lets proofs be verified on all cores
             roles[0].on_list(message)
         return time.perf_counter() - began, time.process_time() - cpu
 

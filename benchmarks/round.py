@@ -25,7 +25,7 @@ import ray
 from benchmarks.floors import bare_training_loop
 from benchmarks.report import arguments, emit
 from cluster.hosts.session import RaySession
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 
 MODEL = "femnist-cnn"
@@ -50,7 +50,7 @@ def experiment_of(population: int, participants: int, samples: int, rounds: int)
 
 def participants_of(experiment: Experiment, round_number: int) -> list[int]:
     """Whom the honest server draws in a round with everybody present (the same coin as the run's)."""
-    coin = Plan(experiment, 0).randomness.generator("server", round_number, "participants")
+    coin = RunPlan(experiment, 0).randomness.generator("server", round_number, "participants")
     return sorted(coin.choice(np.arange(experiment.population), experiment.selection.participants, replace=False))
 
 

@@ -33,7 +33,7 @@ from benchmarks.scale_runs import (
     timed_session,
     variations,
 )
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 
 SMALLEST = 1000
@@ -70,7 +70,7 @@ def checking_seconds(experiment: Experiment) -> float:
     import workloads
 
     began = time.perf_counter()
-    plan = Plan(experiment, 0)
+    plan = RunPlan(experiment, 0)
     workload = workloads.build(experiment.workload, experiment.population, plan.seed)
     plan.check_sums(workload)
     plan.read_files(workload)

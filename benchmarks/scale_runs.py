@@ -16,7 +16,7 @@ from cluster.hosts.actors import Coordinator
 from cluster.hosts.session import RaySession
 from testbed.emulation.availability import DiurnalWeibull
 from testbed.emulation.availability.synthesis import synthesize
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.experiment.schema import Experiment
 from testbed.randomness import Randomness
 from testbed.records import RunDirectory
@@ -116,7 +116,7 @@ class TimedCoordinator(Coordinator):
         self.__dict__.setdefault("_timed", []).append(times)
         return finished
 
-    def _note(self, progress: Progress) -> None:
+    def _note(self, progress: RunProgress) -> None:
         super()._note(progress)
         if progress.stage and hasattr(self, "_marks"):
             self._marks.append((progress.stage, time.time()))
@@ -202,7 +202,7 @@ def measure(session: RaySession, experiment: Experiment, directory: Path, timed_
     samples: list[dict[str, int]] = []
     store: dict[int, int] = {}
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: RunProgress) -> None:
         store.setdefault(progress.round_number, object_store_bytes())
         if progress.round_number > timed_rounds:
             samples.append(memory_bytes())

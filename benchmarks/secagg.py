@@ -27,7 +27,7 @@ from testbed.aggregation.contract import AggregationProtocol, AggregationRound
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.crypto.masks import Prg, aegis_256x4_writer
-from testbed.crypto.remembered import Results, remembers
+from testbed.crypto.memo import Memo, memo_scope
 from testbed.emulation.availability import Presence
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
@@ -136,7 +136,7 @@ def measured(
     workload = RandomUpdates(clients, dimension)
     randomness = Randomness(1)
     everything = compute == "measured" if compute else masks == "materialised"
-    results = None if everything else Results()
+    results = None if everything else Memo()
     model = ComputeModel(everything, REFERENCE_COSTS)
     environment = Environment(
         population=clients,
@@ -167,7 +167,7 @@ def measured(
             training=question,
         )  # fmt: skip
         began, began_cpu = time.perf_counter(), time.process_time()
-        with remembers(results):
+        with memo_scope(results):
             aggregate = await protocol.aggregate(start)
         seconds, cpu_s = time.perf_counter() - began, time.process_time() - began_cpu
         network.end_round()

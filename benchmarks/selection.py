@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.report import arguments, emit
 from benchmarks.vrf import evaluation_seconds
-from testbed.crypto.remembered import Results, remembers
+from testbed.crypto.memo import Memo, memo_scope
 from testbed.emulation.availability.models import AlwaysAvailable
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
@@ -78,7 +78,7 @@ def selection_seconds(protocol: Any, population: int, rounds: int = 2) -> tuple[
         compute=compute,
         directory=board,
         derives_identities=real,
-        results=Results(),
+        results=Memo(),
     )
     hosts = LocalHosts(population, environment, protocol.roles)
     network = EmulatedNetwork(
@@ -93,7 +93,7 @@ def selection_seconds(protocol: Any, population: int, rounds: int = 2) -> tuple[
         if isinstance(protocol, OortSelection):
             protocol.learn(round_, reports_of_all(population))
         began = time.perf_counter()
-        with remembers(environment.results):
+        with memo_scope(environment.results):
             chosen = await protocol.select(round_)
         seconds = time.perf_counter() - began
         network.end_round()

@@ -23,7 +23,7 @@ import ray
 from cluster.hosts.connection import connect, disconnect
 from cluster.hosts.placement import Node, hosts_for, runs_at_a_time, spread
 from cluster.probe import NodeFacts, facts_here, start_probes, understood
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ClusterError, ExperimentError, RunError, TraceError
 from testbed.experiment.inputs import digests, located, plugin_classes
 from testbed.experiment.schema import Experiment
@@ -39,7 +39,7 @@ MODELS_IN_STORE = 4  # this round's and the last one's broadcast, and sums on th
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One line: `advice` is empty when `level` is "ok"."""
 
     level: Level
@@ -71,13 +71,13 @@ class Demand:
         return HOST_BYTES + self.data_bytes + IDLE_CLIENT_BYTES * clients + vectors
 
 
-def demands_of(experiments: Sequence[Experiment]) -> tuple[list[Demand], list[Finding]]:
+def demands_of(experiments: Sequence[Experiment]) -> tuple[list[Demand], list[CheckResult]]:
     """What each point needs: its data and its model are made here, once for points that share them."""
     built: dict[str, tuple[Any, int]] = {}
     demands, problems = [], []
     for experiment in experiments:
         try:
-            plan = Plan(experiment, 0)
+            plan = RunPlan(experiment, 0)
             key = f"{experiment.workload.model_dump_json()} {experiment.population} {plan.seed}"
             if key not in built:
                 before = psutil.Process().memory_info().rss
@@ -89,11 +89,11 @@ def demands_of(experiments: Sequence[Experiment]) -> tuple[list[Demand], list[Fi
             demands.append(Demand(experiment, workload.dimension, data_bytes))
         except (ExperimentError, TraceError) as error:
             advice = "`testbed run` would say the same: put it right in the experiment, or the file where it says"
-            problems.append(Finding("fail", "experiment", "here", " ".join(str(error).split()), advice))
+            problems.append(CheckResult("fail", "experiment", "here", " ".join(str(error).split()), advice))
     return demands, problems
 
 
-def capacity(nodes: Sequence[NodeFacts], demands: Sequence[Demand]) -> Iterator[Finding]:
+def capacity(nodes: Sequence[NodeFacts], demands: Sequence[Demand]) -> Iterator[CheckResult]:
     """CPUs, GPUs, memory and object stores, for the point of the sweep that asks for most."""
     cpus = max(1, int(sum(node.cpus for node in nodes)))
     first = demands[0].experiment.cluster
@@ -106,15 +106,15 @@ def capacity(nodes: Sequence[NodeFacts], demands: Sequence[Demand]) -> Iterator[
     if at_once * hosts > cpus:
         advice = "results stay the same, time does not: fewer cluster.hosts, or more nodes"
         detail = f"{counted(at_once * hosts, 'host')}{together} share {cpus} CPUs"
-        yield Finding("warn", "cpus", "cluster", detail, advice)
+        yield CheckResult("warn", "cpus", "cluster", detail, advice)
     else:
-        yield Finding("ok", "cpus", "cluster", f"{counted(at_once * hosts, 'host')}{together}, {cpus} CPUs")
+        yield CheckResult("ok", "cpus", "cluster", f"{counted(at_once * hosts, 'host')}{together}, {cpus} CPUs")
     there = [Node(node.node_id, node.cpus, node.gpus) for node in nodes]
     try:
         places = spread(there, at_once * hosts, first.gpus_per_host)
     except ClusterError as error:
         detail, _, advice = str(error).partition("; ")
-        yield Finding("fail", "gpus", "cluster", detail, f"{advice}, or use nodes with more GPUs")
+        yield CheckResult("fail", "gpus", "cluster", detail, f"{advice}, or use nodes with more GPUs")
         places = spread(there, at_once * hosts, 0.0)
     on_node = Counter(place.node_id for place in places)
     need = most.host_bytes(hosts)
@@ -127,23 +127,23 @@ def _hosts(demand: Demand, cpus: int, at_once: int) -> int:
     return hosts_for(demand.experiment.cluster, demand.experiment.population, cpus, at_once)
 
 
-def _memory(node: NodeFacts, hosts: int, host_bytes: int) -> Finding:
+def _memory(node: NodeFacts, hosts: int, host_bytes: int) -> CheckResult:
     need, free = hosts * host_bytes, node.memory_bytes
     detail = f"about {size(need)} for {counted(hosts, 'host')}, {size(free)} free"
     if need > free:
         advice = "fewer cluster.hosts or cluster.parallel_runs: 1, or nodes with more memory"
-        return Finding("fail", "memory", node.address, detail, advice)
+        return CheckResult("fail", "memory", node.address, detail, advice)
     if need > 0.8 * free:
-        return Finding("warn", "memory", node.address, detail, "it is close: fewer cluster.hosts leave more")
-    return Finding("ok", "memory", node.address, detail)
+        return CheckResult("warn", "memory", node.address, detail, "it is close: fewer cluster.hosts leave more")
+    return CheckResult("ok", "memory", node.address, detail)
 
 
-def _object_store(node: NodeFacts, need: int) -> Finding:
+def _object_store(node: NodeFacts, need: int) -> CheckResult:
     detail = f"about {size(need)} of models and sums, {size(node.object_store_bytes)} there"
     if need > node.object_store_bytes:
         advice = "start Ray there with a larger --object-store-memory (and /dev/shm), or Ray spills to disk"
-        return Finding("warn", "object store", node.address, detail, advice)
-    return Finding("ok", "object store", node.address, detail)
+        return CheckResult("warn", "object store", node.address, detail, advice)
+    return CheckResult("ok", "object store", node.address, detail)
 
 
 def counted(number: int, what: str) -> str:
@@ -165,7 +165,7 @@ _SAME_OR_FAIL = ("python", "testbed", "ray")  # Ray itself refuses the first and
 _SAME_OR_WARN = ("torch", "numpy")
 
 
-def check(address: str, experiments: Sequence[Experiment], out: str | None = None) -> list[Finding]:
+def check(address: str, experiments: Sequence[Experiment], out: str | None = None) -> list[CheckResult]:
     """Everything that is known about a cluster, and whether the experiments fit it.
 
     Args:
@@ -207,22 +207,24 @@ def check(address: str, experiments: Sequence[Experiment], out: str | None = Non
             disconnect()
 
 
-def reachable(nodes: Sequence[NodeFacts], lost: int) -> Iterator[Finding]:
+def reachable(nodes: Sequence[NodeFacts], lost: int) -> Iterator[CheckResult]:
     """Which nodes there are, and whether all of them answer."""
     alive = [node for node in nodes if not node.failure]
     cpus, gpus = sum(node.cpus for node in alive), sum(node.gpus for node in alive)
     if alive:
-        yield Finding("ok", "nodes", "cluster", f"{counted(len(alive), 'node')}, {cpus:g} CPUs, {gpus:g} GPUs")
+        yield CheckResult("ok", "nodes", "cluster", f"{counted(len(alive), 'node')}, {cpus:g} CPUs, {gpus:g} GPUs")
     for node in nodes:
         if node.failure:
             advice = "look at Ray's logs there, or take the node out of the cluster"
-            yield Finding("fail", "nodes", node.address, node.failure, advice)
+            yield CheckResult("fail", "nodes", node.address, node.failure, advice)
     if lost:
         advice = "nothing, if they were removed on purpose; else start them again (`ray up`)"
-        yield Finding("warn", "nodes", "cluster", f"{counted(lost, 'node')} left the cluster since it began", advice)
+        yield CheckResult(
+            "warn", "nodes", "cluster", f"{counted(lost, 'node')} left the cluster since it began", advice
+        )
 
 
-def same_versions(nodes: Sequence[NodeFacts], here: NodeFacts) -> Iterator[Finding]:
+def same_versions(nodes: Sequence[NodeFacts], here: NodeFacts) -> Iterator[CheckResult]:
     """Does every node have the software that this process has?"""
     good = ", ".join(f"{name} {here.versions.get(name)}" for name in here.versions)
     differing = False
@@ -234,41 +236,41 @@ def same_versions(nodes: Sequence[NodeFacts], here: NodeFacts) -> Iterator[Findi
             differing = True
             level: Level = "fail" if there is None or name in _SAME_OR_FAIL else "warn"
             detail = f"{name} {there} there, {ours} here" if there else f"{name} is missing there"
-            yield Finding(
+            yield CheckResult(
                 level, "versions", node.address, detail, "install the same wheel and constraints.txt everywhere"
             )
         if node.versions.get("testbed") == here.versions.get("testbed") and node.code != here.code:
             differing = True
             detail = "the testbed has the same version there, but other code"
             advice = "build the wheel again (`make wheel`) and install it on all nodes (`ray up`)"
-            yield Finding("fail", "versions", node.address, detail, advice)
+            yield CheckResult("fail", "versions", node.address, detail, advice)
     if not differing:
-        yield Finding("ok", "versions", "all nodes", good)
+        yield CheckResult("ok", "versions", "all nodes", good)
 
 
-def clocks(nodes: Sequence[NodeFacts]) -> Finding:
+def clocks(nodes: Sequence[NodeFacts]) -> CheckResult:
     """Do the clocks agree? Only log times and measured stage starts of live runs depend on it."""
     first = min(nodes, key=lambda node: node.clock_ahead_s)
     last = max(nodes, key=lambda node: node.clock_ahead_s)
     skew, error = last.clock_ahead_s - first.clock_ahead_s, last.clock_error_s + first.clock_error_s
     if len(nodes) > 1 and skew - error > CLOCK_SKEW_S:
         detail = f"{last.address} is {skew:.1f} s ahead of {first.address}"
-        return Finding("warn", "clocks", "all nodes", detail, "let all nodes keep time by NTP (chrony)")
-    return Finding("ok", "clocks", "all nodes", f"within {max(skew, error) * 1000:.0f} ms")
+        return CheckResult("warn", "clocks", "all nodes", detail, "let all nodes keep time by NTP (chrony)")
+    return CheckResult("ok", "clocks", "all nodes", f"within {max(skew, error) * 1000:.0f} ms")
 
 
-def processors(nodes: Sequence[NodeFacts], experiments: Sequence[Experiment]) -> Iterator[Finding]:
+def processors(nodes: Sequence[NodeFacts], experiments: Sequence[Experiment]) -> Iterator[CheckResult]:
     """Measured compute times depend on the processor: are they alike?"""
     kinds = Counter(node.processor for node in nodes if node.cpus)
     if len(kinds) > 1 and any(experiment.time.compute == "measured" for experiment in experiments):
         detail = "; ".join(f"{number} × {kind}" for kind, number in kinds.most_common())
         advice = "set time.compute: modelled, or use nodes of one kind: a client's speed depends on its node"
-        yield Finding("warn", "processors", "all nodes", detail, advice)
+        yield CheckResult("warn", "processors", "all nodes", detail, advice)
 
 
 def inputs(
     nodes: Sequence[NodeFacts], here: dict[str, str], there: dict[str, tuple[str, dict[str, str]]]
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Are the files and classes that the experiment names on every node, and the same?
 
     Args:
@@ -282,7 +284,7 @@ def inputs(
         if problem:
             trouble = True
             advice = "put it there: file_mounts of the launch file, the image, or a shared file system"
-            yield Finding("fail", "data", node.address, problem, advice)
+            yield CheckResult("fail", "data", node.address, problem, advice)
             continue
         for path in sorted(here):
             if files.get(path) != here[path]:
@@ -291,13 +293,13 @@ def inputs(
                 advice = (
                     "the same file at the same path on every node: file_mounts and `ray up`, or a shared file system"
                 )
-                yield Finding("fail", "data", node.address, detail, advice)
+                yield CheckResult("fail", "data", node.address, detail, advice)
     if not trouble:
         what = counted(len(here), "path") + " of the experiment" if here else "the experiment needs no files"
-        yield Finding("ok", "data", "all nodes", what)
+        yield CheckResult("ok", "data", "all nodes", what)
 
 
-def writable(out: str) -> Finding:
+def writable(out: str) -> CheckResult:
     """Can the records go to `out`, a directory (of this node, where the coordinator runs) or a URI?"""
     if is_uri(out):
         return _writable_uri(out)
@@ -307,11 +309,11 @@ def writable(out: str) -> Finding:
         with tempfile.TemporaryFile(dir=there):  # permissions alone do not tell (root, read-only mounts)
             pass
     except OSError as error:
-        return Finding("fail", "output", "here", f"{there}: {error.strerror}", "give another --out")
-    return Finding("ok", "output", "here", f"{path}, {size(shutil.disk_usage(there).free)} free")
+        return CheckResult("fail", "output", "here", f"{there}: {error.strerror}", "give another --out")
+    return CheckResult("ok", "output", "here", f"{path}, {size(shutil.disk_usage(there).free)} free")
 
 
-def _writable_uri(uri: str) -> Finding:
+def _writable_uri(uri: str) -> CheckResult:
     from testbed.records.store import Store
 
     try:
@@ -319,5 +321,5 @@ def _writable_uri(uri: str) -> Finding:
         store.probe()
     except (ExperimentError, RunError) as error:
         advice = "check the URI, and that this node's credentials or role may write there"
-        return Finding("fail", "output", "here", str(error), advice)
-    return Finding("ok", "output", "here", store.shown)
+        return CheckResult("fail", "output", "here", str(error), advice)
+    return CheckResult("ok", "output", "here", store.shown)

@@ -116,7 +116,7 @@ class Probe:
         """What is wrong with the experiments' classes here (or empty), and digests of their files, own modules too."""
         from importlib import import_module
 
-        from testbed.engine.plan import Plan
+        from testbed.engine.plan import RunPlan
         from testbed.errors import TestbedError
         from testbed.experiment.inputs import digests, plugin_classes
         from testbed.plugins import sources
@@ -124,7 +124,7 @@ class Probe:
         files: dict[str, str] = {}
         try:
             for experiment in experiments:
-                Plan(experiment, 0)
+                RunPlan(experiment, 0)
                 for _, name in experiment.workload.own:
                     import_module(name.partition(":")[0])
                 files |= digests(experiment)

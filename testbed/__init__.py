@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from testbed.aggregation.contract import AggregationParameters as AggregationParameters
     from testbed.aggregation.contract import AggregationProtocol as AggregationProtocol
     from testbed.aggregation.contract import AggregationRound as AggregationRound
-    from testbed.aggregation.contract import of_shape as of_shape
+    from testbed.aggregation.contract import clients_with_shape as clients_with_shape
     from testbed.aggregation.kit.ring_elements import NoisyParameters as NoisyParameters
     from testbed.aggregation.kit.ring_elements import NoisyProtocol as NoisyProtocol
     from testbed.aggregation.kit.ring_elements import NoisyRole as NoisyRole

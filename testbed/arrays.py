@@ -16,6 +16,6 @@ def all_equal(column: npt.NDArray[Any]) -> bool:
     return not len(column) or column.strides[0] == 0 or bool((column == column[0]).all())
 
 
-def once(column: Floats) -> Floats:
+def compress_constant(column: Floats) -> Floats:
     """The same array; where all values are equal, one that holds the value once, and cannot be written to."""
     return np.broadcast_to(column[0], column.shape) if len(column) and all_equal(column) else column

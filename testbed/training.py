@@ -22,7 +22,7 @@ from testbed.workload.contract import BatchedWorkload, LocalUpdate, PartlyFrozen
 # -- client side: what clients are asked to train, and the role that does ----------------------------------------------
 
 
-class Trained(Message, frozen=True):
+class TrainingReport(Message, frozen=True):
     """Training is done; the update itself waits for the aggregation protocol.
 
     What it says is the client's word: a server that chooses by it can be lied to. A loss that is not a number says
@@ -39,13 +39,13 @@ class Train(Message, frozen=True):
     """The global model, to be trained on the client's own data."""
 
     stage: ClassVar[str] = "train"
-    Answer: ClassVar[type[Message] | None] = Trained
+    Answer: ClassVar[type[Message] | None] = TrainingReport
 
     round: RoundNumber
     model: Vector
 
 
-class OwnState(Message, frozen=True):
+class StateReference(Message, frozen=True):
     """To one client alone: the last round whose sum had its update, 0: none had. What it made there is what it has."""
 
     round: RoundNumber
@@ -54,7 +54,7 @@ class OwnState(Message, frozen=True):
 class TrainWithState(Train, frozen=True):
     """The same, where clients keep something from round to round (`workload.drift_correction`, `local_layers`)."""
 
-    Private: ClassVar[type[Message] | None] = OwnState
+    Private: ClassVar[type[Message] | None] = StateReference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Trainer(Role):
                 client.prepared = together
 
     @handles(Train)
-    def on_train(self, message: Train) -> Trained:
+    def on_train(self, message: Train) -> TrainingReport:
         """Train on the client's own data, once in a round; refuses to hand on an update that is not finite."""
         workload, algorithm = self.environment.workload, self.environment.client_algorithm
         if workload is None:
@@ -143,7 +143,7 @@ class Trainer(Role):
         return self.told(self.client.local_update)
 
     @handles(TrainWithState)
-    def on_train_with_state(self, message: TrainWithState, private: OwnState) -> Trained:
+    def on_train_with_state(self, message: TrainWithState, private: StateReference) -> TrainingReport:
         """As `on_train`, from what this client has kept of a round; refuses to begin with a later one's."""
         if private.round >= message.round:
             raise Refusal("train.later-state", f"the state of round {private.round} in round {message.round}")
@@ -172,12 +172,12 @@ class Trainer(Role):
         """What is handed on instead of an update that is not finite: nothing, the client refuses."""
         raise Refusal(DIVERGED, "the update is not finite; lower the learning rate")
 
-    def told(self, update: LocalUpdate) -> Trained:
+    def told(self, update: LocalUpdate) -> TrainingReport:
         """What the server hears of it before it asks for the update."""
         if not self.environment.reports_training:
-            return Trained(None, float("nan"))
+            return TrainingReport(None, float("nan"))
         squared_loss = update.squared_loss
-        return Trained(update.samples, update.loss, None if squared_loss is None else float(squared_loss))
+        return TrainingReport(update.samples, update.loss, None if squared_loss is None else float(squared_loss))
 
     def _check_round(self, number: int) -> None:
         """A round number serves once: keys and masks of a seeded run come from it, and two updates under one mask are

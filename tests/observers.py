@@ -1,6 +1,6 @@
 """Observers that tests hand to runs."""
 
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.running import Observer, PlannedRun
 
 
@@ -16,7 +16,7 @@ class StopIn(Observer):
         self.round_number = round_number
         self.ended_first = ended
 
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
+    def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
         if progress.round_number == self.round_number and (progress.outcome or not self.ended_first):
             raise KeyboardInterrupt
 

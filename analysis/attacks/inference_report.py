@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.attacks.membership_in_sums import Membership
-from analysis.attacks.property_of_sums import Property
-from analysis.marks import marks
+from analysis.attacks.property_of_sums import PropertyInference
+from analysis.plot_data import plot_data
 from analysis.privacy.report import number
 from analysis.style import SERIES_COLOURS, one_panel, save
 from analysis.tables import Table, csv, require_format, to_json
@@ -54,7 +54,7 @@ def membership_table(found: Sequence[Membership], format: str, confidence: float
     return _rendered(found, format, _MEMBERSHIP_HEADS, cells, notes)
 
 
-def property_table(found: Sequence[Property], format: str, confidence: float) -> str:
+def property_table(found: Sequence[PropertyInference], format: str, confidence: float) -> str:
     """As `membership_table`."""
 
     def cells(row: dict[str, Any]) -> list[str]:
@@ -80,7 +80,7 @@ def property_table(found: Sequence[Property], format: str, confidence: float) ->
 
 
 def _rendered(
-    found: Sequence[Membership] | Sequence[Property],
+    found: Sequence[Membership] | Sequence[PropertyInference],
     format: str,
     heads: Sequence[str],
     cells: Callable[[dict[str, Any]], list[str]],
@@ -128,7 +128,7 @@ def draw_membership(found: Sequence[Membership], out: Path) -> list[Path]:
     return _drawn(found, ("auc", "auc_low", "auc_high"), "AUC of membership", 0.5, out / "membership")
 
 
-def draw_property(found: Sequence[Property], out: Path) -> list[Path]:
+def draw_property(found: Sequence[PropertyInference], out: Path) -> list[Path]:
     """As `draw_membership`, of how many clients (groups) the most frequent label is named."""
     guessed = max(one.told["update"].top_guessed for one in found)
     keys = ("top_label", "top_label_low", "top_label_high")
@@ -136,7 +136,7 @@ def draw_property(found: Sequence[Property], out: Path) -> list[Path]:
 
 
 def _drawn(
-    found: Sequence[Membership] | Sequence[Property],
+    found: Sequence[Membership] | Sequence[PropertyInference],
     keys: tuple[str, str, str],
     label: str,
     chance: float,
@@ -180,4 +180,4 @@ def _drawn(
         axes.set_ylabel(label)
         axes.grid(axis="y")
         figure.legend(loc="outside lower center", ncols=2)
-        return save(figure, path, marks(figure))
+        return save(figure, path, plot_data(figure))

@@ -57,7 +57,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Found:
+class Reconstruction:
     """What the gradient gave away.
 
     Attributes:
@@ -73,7 +73,7 @@ class Found:
     cosine: float
 
 
-class Target:
+class InversionTarget:
     """A model of images whose gradients can be differentiated once more.
 
     Args:
@@ -120,14 +120,14 @@ class Target:
 
 
 def invert(
-    target: Target,
+    target: InversionTarget,
     gradient: npt.NDArray[np.floating],
     labels: npt.NDArray[np.int64],
     low: float,
     high: float,
     search: Search,
     progress: Callable[[int], None] = lambda start: None,
-) -> Found:
+) -> Reconstruction:
     """The images with these labels whose gradient is most like `gradient`, `(d,)` of any scale.
 
     Args:
@@ -142,7 +142,7 @@ def invert(
     known = known / known.norm()
     wanted = torch.tensor(labels, device=target.device)
     rng = torch.Generator().manual_seed(search.seed)
-    best: Found | None = None
+    best: Reconstruction | None = None
     for start in range(search.starts):
         noise = torch.randn((len(labels), *target.shape), generator=rng)
         images = noise.clamp(low, high).to(target.device).requires_grad_()
@@ -154,8 +154,8 @@ def invert(
 
 
 def _descend(
-    target: Target, known: Tensor, labels: Tensor, images: Tensor, low: float, high: float, search: Search
-) -> Found:
+    target: InversionTarget, known: Tensor, labels: Tensor, images: Tensor, low: float, high: float, search: Search
+) -> Reconstruction:
     descent = torch.optim.Adam([images], search.step)
     eighths = [search.iterations * eighth // 8 for eighth in (3, 5, 7)]
     schedule = torch.optim.lr_scheduler.MultiStepLR(descent, eighths, 0.1)
@@ -168,10 +168,14 @@ def _descend(
         with torch.no_grad():
             images.clamp_(low, high)
     cost, cosine = _cost(target, known, labels, images, search)
-    return Found(images.detach().cpu().numpy(), labels.cpu().numpy(), float(cost.detach()), float(cosine.detach()))
+    return Reconstruction(
+        images.detach().cpu().numpy(), labels.cpu().numpy(), float(cost.detach()), float(cosine.detach())
+    )
 
 
-def _cost(target: Target, known: Tensor, labels: Tensor, images: Tensor, search: Search) -> tuple[Tensor, Tensor]:
+def _cost(
+    target: InversionTarget, known: Tensor, labels: Tensor, images: Tensor, search: Search
+) -> tuple[Tensor, Tensor]:
     gradient = target.gradient(images, labels, again=True)
     cosine = gradient @ known / gradient.norm().clamp_min(1e-12)
     varied = images.diff(dim=1).abs().mean() + images.diff(dim=2).abs().mean()
@@ -204,7 +208,7 @@ class Inversion:
     client: int
     group: npt.NDArray[np.int64]
     error: float
-    found: Found
+    found: Reconstruction
     originals: Images
     mse: npt.NDArray[np.float64]
     prior_mse: npt.NDArray[np.float64]
@@ -246,7 +250,7 @@ class Inverter:
         self.low, self.high = float(held_out.min()), float(held_out.max())
         self.held_out = held_out
         classes = data.label_counts().shape[1]
-        self.target = Target(workload.model_name, tuple(held_out.shape[1:]), classes, self.view.model)
+        self.target = InversionTarget(workload.model_name, tuple(held_out.shape[1:]), classes, self.view.model)
 
     def invert(self, client: int, search: Search, *, alone: bool = False) -> Inversion:
         """Seek the images of `client`; `alone`: take the recovered update for its own, whatever is in it.
@@ -288,7 +292,7 @@ class Inverter:
             client=client,
             group=group,
             error=float(errors(update[None], truth[None])[0]),
-            found=Found(sought[order], found.labels[order], found.cost, found.cosine),
+            found=Reconstruction(sought[order], found.labels[order], found.cost, found.cosine),
             originals=originals,
             mse=costs[mine, theirs],
             prior_mse=((originals - prior) ** 2).reshape(len(originals), -1).mean(axis=1),

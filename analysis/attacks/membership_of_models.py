@@ -22,7 +22,7 @@ from analysis.attacks.membership import Threshold
 from analysis.bounds.random_participation import Participation
 from analysis.statistics import Interval
 from testbed.engine.in_process import federation_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 from testbed.workload.contract import Evaluation, LocalUpdate
 
@@ -147,7 +147,7 @@ def attack_models(
     threshold = Threshold(who, sigma, epsilon)
     experiment = experiment_of(who, sigma, population, rounds, seed)
     workloads = [OrthogonalGradients(population, who.local_samples, holds) for holds in (True, False)]
-    federations = [federation_in_process(Plan(experiment, seed), workload, None) for workload in workloads]
+    federations = [federation_in_process(RunPlan(experiment, seed), workload, None) for workload in workloads]
     per_deviation = who.client_rate * who.sample_rate * float(workloads[0].sample_counts.sum()) / sigma
     gained = lost = yes_without = 0
 

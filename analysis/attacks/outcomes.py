@@ -35,7 +35,7 @@ ETA = 2.0
 
 
 @dataclass(frozen=True)
-class Attained:
+class AttackOutcome:
     """What the adversary of one run has attained.
 
     Attributes:
@@ -87,7 +87,7 @@ def attacks(events: pd.DataFrame, name: str = "") -> pd.DataFrame:
     return events[(events["kind"] == "attack") & events["detail"].str.startswith(f"{name}: " if name else "")]
 
 
-def attained(run: RunRecords, name: str = "") -> Attained:
+def attained(run: RunRecords, name: str = "") -> AttackOutcome:
     """What is on record of the attacks of a run that has an adversary; with `name`, of this misbehaviour alone."""
     events, rounds = run.events, run.rounds
     section = AdversarySection.model_validate(run.experiment["adversary"])
@@ -108,7 +108,7 @@ def attained(run: RunRecords, name: str = "") -> Attained:
     told = attacks(events, name)
     recovered = told.loc[[update_recovered(detail) for detail in told["detail"]], "round"].nunique()
     checks = sorted(where.items(), key=lambda one: (-one[1], one[0]))
-    return Attained(
+    return AttackOutcome(
         len(planned),
         len(attacked),
         len(set(seen["round"]) - left_out),
@@ -126,7 +126,7 @@ def adversaries(runs: Sequence[RunRecords], eta: float = ETA) -> pd.DataFrame:
 
     Columns: label; selection, aggregation; server, clients (misbehaviours, with the options that were set);
     population, dishonest (c), participants (s); rounds, planned, attacked, refused, left_out, checks, completed,
-    all_dishonest and recovered (see `Attained`); counted (rounds of `Attained.dishonest`), and mean, max and
+    all_dishonest and recovered (see `AttackOutcome`); counted (rounds of `Attained.dishonest`), and mean, max and
     distribution (rounds with 0, 1, ... s) of the dishonest participants in them, and due, s c / n; eta, exceeded
     (rounds with an honest participant and x/s > eta c/n), its rate with low and high; and bound, Theorem 2's, where
     selection is Lotto.

@@ -36,7 +36,7 @@ SEEN: tuple[Seen, ...] = get_args(Seen)
 
 
 @dataclass(frozen=True)
-class Told:
+class LabelEstimate:
     """How much is known of the clients' labels.
 
     Attributes:
@@ -54,7 +54,7 @@ class Told:
     holds: Discrimination | None
 
     @classmethod
-    def of(cls, said: Floats, shares: Floats, confidence: float) -> "Told":
+    def of(cls, said: Floats, shares: Floats, confidence: float) -> "LabelEstimate":
         """Of `(m, labels)` what is said, and what is true."""
         largest = shares == shares.max(axis=1, keepdims=True)
         right = largest[np.arange(len(said)), said.argmax(axis=1)]
@@ -70,7 +70,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Property:
+class PropertyInference:
     """What came of it for one run.
 
     Attributes:
@@ -83,7 +83,7 @@ class Property:
     run: RunRecords
     facts: Facts
     shadows: int
-    told: dict[Seen, Told]
+    told: dict[Seen, LabelEstimate]
 
     @property
     def warnings(self) -> list[str]:
@@ -120,7 +120,7 @@ def property_inference(
     shadows: int = 60,
     confidence: float = 0.95,
     seed: int = 0,
-) -> Property:
+) -> PropertyInference:
     """Attack rounds `first` to `last` of a run.
 
     Args:
@@ -146,10 +146,10 @@ def property_inference(
         "round": by_sum[there.argmax(axis=0)][clients],
     }
     places, of_groups = _of_groups(seen, shares)
-    told = {name: Told.of(numbers, shares[clients], confidence) for name, numbers in said.items()}
-    told["group"] = Told.of(said["sums"][places], of_groups, confidence)
+    told = {name: LabelEstimate.of(numbers, shares[clients], confidence) for name, numbers in said.items()}
+    told["group"] = LabelEstimate.of(said["sums"][places], of_groups, confidence)
     told = {name: told[name] for name in SEEN}
-    return Property(run, seen.facts(), shadows, told)
+    return PropertyInference(run, seen.facts(), shadows, told)
 
 
 def _detected(seen: SumsSeen, labels: int, shadows: int, seed: int) -> tuple[Floats, Floats]:

@@ -19,7 +19,7 @@ from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, points, validated
 from testbed.records import RunRecords
@@ -28,7 +28,7 @@ Verdict = Literal["refused", "refused in part", "bounded", "not protected", "did
 
 
 @dataclass(frozen=True)
-class Trial:
+class SurveyTrial:
     """A misbehaviour to be tried, by ``server`` or ``clients``."""
 
     party: str
@@ -36,7 +36,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Finding:
+class SurveyFinding:
     """What came of one trial.
 
     Attributes:
@@ -46,11 +46,11 @@ class Finding:
             nothing that is known here bounds it) or ``did not arise`` (in no round it could be carried out).
         checks: those that failed, with their stages, the most frequent first.
         limit: what bounds what it gains unseen; empty: nothing.
-        attacked, refused, completed: rounds; see `seen`, and the others, of `analysis.attacks.outcomes.Attained`.
+        attacked, refused, completed: rounds; see `seen`, and the others, of `analysis.attacks.outcomes.AttackOutcome`.
         recovered: rounds in which the adversary has had a single client's update.
     """
 
-    trial: Trial
+    trial: SurveyTrial
     verdict: Verdict
     checks: tuple[str, ...]
     limit: str
@@ -72,7 +72,7 @@ class Finding:
         return f"{said}; an update recovered in {self.recovered} of {self.attacked}" if self.recovered else said
 
 
-def trials(experiment: Experiment, only: Sequence[str], where: str) -> list[Trial]:
+def trials(experiment: Experiment, only: Sequence[str], where: str) -> list[SurveyTrial]:
     """The misbehaviours that apply to the experiment's protocols, or `only` those.
 
     Raises `ExperimentError` for one that does not apply, and for an experiment that is a sweep already.
@@ -80,7 +80,7 @@ def trials(experiment: Experiment, only: Sequence[str], where: str) -> list[Tria
     if experiment.sweep:
         raise ExperimentError(f"{where}: sweep: a survey sweeps over misbehaviours itself; take out the sweep")
     protocols = {experiment.selection.protocol, experiment.aggregation.protocol, "train"}
-    known = [Trial(party, name) for party in OF_PARTY for name in names(party, protocols)]
+    known = [SurveyTrial(party, name) for party in OF_PARTY for name in names(party, protocols)]
     unknown = sorted(set(only) - {one.name for one in known})
     if unknown:
         allowed = ", ".join(one.name for one in known)
@@ -88,17 +88,17 @@ def trials(experiment: Experiment, only: Sequence[str], where: str) -> list[Tria
     return [one for one in known if one.name in only or (not only and _arises(experiment, one, where))]
 
 
-def _arises(experiment: Experiment, trial: Trial, where: str) -> bool:
+def _arises(experiment: Experiment, trial: SurveyTrial, where: str) -> bool:
     """Whether there is anything to do otherwise: noise to skip, a list to forge."""
     (point,) = points(survey_of(experiment, [trial], where), where)
     try:
-        Plan(point.experiment, 0)
+        RunPlan(point.experiment, 0)
     except ExperimentError:
         return False
     return True
 
 
-def survey_of(experiment: Experiment, tried: Sequence[Trial], where: str) -> Experiment:
+def survey_of(experiment: Experiment, tried: Sequence[SurveyTrial], where: str) -> Experiment:
     """The experiment as a sweep over what is `tried`, in this order."""
     section = experiment.adversary or AdversarySection()
     data = experiment.model_dump(mode="json", exclude_unset=True)
@@ -107,7 +107,7 @@ def survey_of(experiment: Experiment, tried: Sequence[Trial], where: str) -> Exp
     return validated(data, where)
 
 
-def _adversary(section: AdversarySection, trial: Trial) -> dict[str, list[Any]]:
+def _adversary(section: AdversarySection, trial: SurveyTrial) -> dict[str, list[Any]]:
     """What is tried, outermost, beside its companions."""
     parties: dict[str, list[Any]] = {}
     for party in PARTIES:
@@ -117,12 +117,12 @@ def _adversary(section: AdversarySection, trial: Trial) -> dict[str, list[Any]]:
     return parties
 
 
-def findings(experiment: Experiment, tried: Sequence[Trial], runs: Sequence[RunRecords]) -> list[Finding]:
+def findings(experiment: Experiment, tried: Sequence[SurveyTrial], runs: Sequence[RunRecords]) -> list[SurveyFinding]:
     """What came of each trial with the experiment; `runs` are those of the survey, in its order."""
     return [_finding(one, run, limit(one.name, experiment)) for one, run in zip(tried, runs, strict=True)]
 
 
-def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
+def _finding(trial: SurveyTrial, run: RunRecords, bound: str) -> SurveyFinding:
     found = attained(run, trial.name)
     verdict: Verdict
     if not found.attacked:
@@ -132,7 +132,7 @@ def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
     else:
         verdict = "bounded" if bound else "not protected"
     checks = tuple(f"{check} at {stage}" for check, stage, _ in found.checks)
-    return Finding(
+    return SurveyFinding(
         trial=trial,
         verdict=verdict,
         checks=checks,
@@ -147,7 +147,7 @@ def _finding(trial: Trial, run: RunRecords, bound: str) -> Finding:
 # -- printing -------------------------------------------------------------------------------------------------------
 
 
-def render(found: Sequence[Finding], format: str = "text") -> str:
+def render(found: Sequence[SurveyFinding], format: str = "text") -> str:
     """The findings as ``text``, ``markdown`` or ``json``; raises `ExperimentError` for another format."""
     require_format(format, "text", "markdown", "json")
     if format == "json":

@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import ceil, floor
 
 from analysis.bounds.lotto import MAXIMUM_OVER_SELECTION
-from analysis.bounds.verifiable_batch_partition import Setting, bound, candidates_suffice, tolerated
+from analysis.bounds.verifiable_batch_partition import BatchSetting, bound, candidates_suffice, tolerated
 
 _STEPS = 20  # of over-selection, to a factor of 0.05
 
@@ -25,7 +25,7 @@ def divisors(number: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Requirements:
+class BatchRequirements:
     """The targets that a batch size has to meet.
 
     Attributes:
@@ -40,15 +40,15 @@ class Requirements:
     target: float
     sufficiency: float
 
-    def fails(self, setting: Setting) -> float:
+    def fails(self, setting: BatchSetting) -> float:
         """Bound on the probability that SecAgg fails in a round."""
         return bound(setting, tolerated(setting, self.threshold))[0]
 
-    def enough(self, setting: Setting) -> float:
+    def enough(self, setting: BatchSetting) -> float:
         """Probability that there are enough whole candidate batches in a round."""
         return candidates_suffice(setting, self.dropout)
 
-    def smallest_factor(self, setting: Setting, fails: float, enough: float) -> Fraction | None:
+    def smallest_factor(self, setting: BatchSetting, fails: float, enough: float) -> Fraction | None:
         """The smallest over-selection, from the setting's own, with which its batch size meets both; None: none does.
 
         `fails` and `enough` are the setting's probabilities.
@@ -62,7 +62,7 @@ class Requirements:
             return None
         return factor
 
-    def way_out(self, single: Setting) -> str:
+    def way_out(self, single: BatchSetting) -> str:
         """Why not even the batches of 1 in the setting meet the targets, and which parameters to change."""
         fails, enough = self.fails(single), self.enough(single)
         reasons, changes = [], []
@@ -87,7 +87,7 @@ class Requirements:
             changes.append(f"--threshold {least}")
         return f"{why}; batches of 1 meet the target with {' and '.join(changes)}"
 
-    def _often_enough(self, setting: Setting) -> Fraction | None:
+    def _often_enough(self, setting: BatchSetting) -> Fraction | None:
         """The smallest a, in steps of 0.05, with which enough batches are candidates; None: there is none up to n/K."""
         most = min(Fraction(MAXIMUM_OVER_SELECTION), Fraction(setting.population, setting.participants))
         steps = range(ceil(Fraction(str(setting.over_selection)) * _STEPS), floor(most * _STEPS) + 1)
@@ -99,7 +99,7 @@ class Requirements:
         return Fraction(steps[place], _STEPS) if place < len(steps) else None
 
 
-def smallest_threshold(setting: Setting, target: float) -> int | None:
+def smallest_threshold(setting: BatchSetting, target: float) -> int | None:
     """The smallest t, up to K, with Pr[SecAgg fails] <= target in a round; None: there is none."""
     thresholds = range(setting.participants // 2 + 1, setting.participants + 1)
     return next((t for t in thresholds if bound(setting, tolerated(setting, t))[0] <= target), None)

@@ -7,10 +7,10 @@ docs/explanation/verifiable-batch-partition.md.
 from fractions import Fraction
 from math import comb
 
-from analysis.bounds.verifiable_batch_partition import WORK, Setting
+from analysis.bounds.verifiable_batch_partition import WORK, BatchSetting
 
 
-def too_few_honest(setting: Setting, honest: int) -> float:
+def too_few_honest(setting: BatchSetting, honest: int) -> float:
     """Bound on Pr[some batch has honest members, but fewer than `honest`], c dishonest clients assigned at random.
 
     Dishonest members subtract their own updates: over any number of rounds the server then still sees only sums over
@@ -24,7 +24,7 @@ def too_few_honest(setting: Setting, honest: int) -> float:
     return float(min(Fraction(1), Fraction(ways, comb(n, c))))
 
 
-def too_few_honest_exactly(setting: Setting, honest: int) -> float | None:
+def too_few_honest_exactly(setting: BatchSetting, honest: int) -> float | None:
     """The probability that `too_few_honest` bounds, exactly; None where that takes too long.
 
     The assignments without such a batch are the coefficient of y^c in the product over batches of

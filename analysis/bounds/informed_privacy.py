@@ -27,11 +27,11 @@ from analysis.bounds.lotto_rounds import (
 )
 from analysis.bounds.residual_noise import ResidualNoise
 from analysis.bounds.tails import hypergeometric_survival, survival, survivals
-from analysis.bounds.verifiable_batch_partition import Setting
+from analysis.bounds.verifiable_batch_partition import BatchSetting
 from analysis.bounds.verifiable_batch_partition import bound as batches_exceed
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.batches import Batches
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.privacy.gaussian import SubsampledGaussianAccountant
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.noise_plan import Accountant
@@ -60,10 +60,10 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
-class _Training:
+class _TrainingRun:
     """What the guarantees are computed from."""
 
-    plan: Plan
+    plan: RunPlan
     accountant: Accountant
     delta: float
 
@@ -128,7 +128,7 @@ class _Training:
         return cost
 
 
-def guarantees(plan: Plan, accountant: Accountant, delta: float) -> list[Guarantee]:
+def guarantees(plan: RunPlan, accountant: Accountant, delta: float) -> list[Guarantee]:
     """What an experiment's selection guarantees: against a server that follows the protocol, and a malicious one.
 
     Args:
@@ -136,7 +136,7 @@ def guarantees(plan: Plan, accountant: Accountant, delta: float) -> list[Guarant
         accountant: of its aggregation.
         delta: in (0, 1).
     """
-    training = _Training(plan, accountant, delta)
+    training = _TrainingRun(plan, accountant, delta)
     if isinstance(accountant, SubsampledGaussianAccountant):
         return _of_dp_sgd(training, accountant)
     if isinstance(accountant, CorrelatedAccountant):
@@ -144,14 +144,14 @@ def guarantees(plan: Plan, accountant: Accountant, delta: float) -> list[Guarant
     return [_honest(training), _malicious(training)]
 
 
-def _honest(training: _Training) -> Guarantee:
+def _honest(training: _TrainingRun) -> Guarantee:
     """A server that selects as it should. Whether the victim is among the participants is up to chance."""
     repeated, because = _participation(training)
     skipping, how_many = _skipping(training)
     return training.guarantee("honest but curious", because + how_many, skipping, repeated)
 
 
-def _skipping(training: _Training) -> tuple[list[float], str]:
+def _skipping(training: _TrainingRun) -> tuple[list[float], str]:
     """p_k of the participants beside the victim that add no noise, and how many they are.
 
     Where participants are drawn uniformly, the others are s - 1 of n - 1, and their k in one round hypergeometric.
@@ -169,7 +169,7 @@ def _skipping(training: _Training) -> tuple[list[float], str]:
     return [*(at_least_one(training.rounds, tail) for tail in tails), 0.0], "; up to k by chance skip their noise"
 
 
-def _uniform(training: _Training) -> bool:
+def _uniform(training: _TrainingRun) -> bool:
     """Whether the participants of a round are s of all clients, each set as likely as any other."""
     parameters: Any = training.plan.experiment.selection
     drawn = (parameters.protocol == "random" and parameters.recorded is None) or (
@@ -178,7 +178,7 @@ def _uniform(training: _Training) -> bool:
     return drawn and training.plan.experiment.availability.model == "always"
 
 
-def _participation(training: _Training) -> tuple[Callable[[int], float], str]:
+def _participation(training: _TrainingRun) -> tuple[Callable[[int], float], str]:
     """q_r of a client whom an honest server may select, and why."""
     selection, n, s, rounds = training.plan.selection, training.population, training.participants, training.rounds
     parameters: Any = training.plan.experiment.selection
@@ -207,7 +207,7 @@ def _participation(training: _Training) -> tuple[Callable[[int], float], str]:
     return at_most(rounds), "nothing is known of how chances hang together: in every round"
 
 
-def _malicious(training: _Training) -> Guarantee:
+def _malicious(training: _TrainingRun) -> Guarantee:
     """A server that does what clients do not notice, with the dishonest clients of the experiment."""
     parameters: Any = training.plan.experiment.selection
     s, rounds, c = training.participants, training.rounds, training.dishonest
@@ -239,8 +239,8 @@ def _malicious(training: _Training) -> Guarantee:
     return training.guarantee("malicious", because, [1.0] * k + [0.0], training.at_most(rounds))
 
 
-def _malicious_with_verified_batches(training: _Training, parameters: Any) -> Guarantee:
-    setting = Setting(
+def _malicious_with_verified_batches(training: _TrainingRun, parameters: Any) -> Guarantee:
+    setting = BatchSetting(
         population=training.population,
         participants=training.participants,
         privacy=parameters.privacy,
@@ -259,7 +259,7 @@ def _malicious_with_verified_batches(training: _Training, parameters: Any) -> Gu
     )
 
 
-def _selection_probability(training: _Training) -> Fraction:
+def _selection_probability(training: _TrainingRun) -> Fraction:
     parameters: Any = training.plan.experiment.selection
     least = parameters.min_population or parameters.smallest_population(training.population)
     bits = 256 if parameters.protocol == "lotto-server-centric" else 512
@@ -286,7 +286,7 @@ def worst_coalition(batches: Batches, dishonest: frozenset[int], participants: i
     return k, int(batches.sizes[chosen].sum()) - k
 
 
-def _of_dp_sgd(training: _Training, accountant: SubsampledGaussianAccountant) -> list[Guarantee]:
+def _of_dp_sgd(training: _TrainingRun, accountant: SubsampledGaussianAccountant) -> list[Guarantee]:
     """Noise that is nobody's share: accomplices do not matter, and who is there neither, as coins are independent."""
     rate = 1.0 if training.plan.selection.client_rate is None else training.plan.selection.client_rate
     before = SubsampledGaussianAccountant(accountant.noise_multiplier, accountant.sample_rate, rate)
@@ -304,7 +304,7 @@ def _of_dp_sgd(training: _Training, accountant: SubsampledGaussianAccountant) ->
     return [replace(honest, server="trusted"), _TRUSTED]
 
 
-def _of_correlated_noise(training: _Training, accountant: CorrelatedAccountant) -> list[Guarantee]:
+def _of_correlated_noise(training: _TrainingRun, accountant: CorrelatedAccountant) -> list[Guarantee]:
     """The server's noise, whoever drops out; what counts is which rounds a client may have."""
     apart, most = accountant.separation, accountant.participations
     found = PrivacyCost(accountant.epsilon({1.0: most}, training.delta), None, most)

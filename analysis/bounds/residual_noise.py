@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.privacy.noise_plan import Guarantees
 
 MAX_SIZES_EXAMINED = 2**16
@@ -37,7 +37,7 @@ class ResidualNoise:
     min_partition_size: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, plan: Plan) -> "ResidualNoise":
+    def of(cls, plan: RunPlan) -> "ResidualNoise":
         """What a plan's aggregation leaves, in rounds of all sizes that its clients take part in."""
         fewest, largest = plan.minimum_participants, plan.maximum_participants
         if plan.experiment.selection.protocol.startswith("lotto-"):  # clients refuse a list of any other length

@@ -26,7 +26,7 @@ _MOST_WORK = 100_000_000
 
 
 @dataclass(frozen=True)
-class Setting:
+class BatchSetting:
     """A federation with verifiable batch partition.
 
     Args:
@@ -89,7 +89,7 @@ class Setting:
         return selection_probability(self.participants, self.over_selection, self.least)
 
 
-def check_work(setting: Setting) -> None:
+def check_work(setting: BatchSetting) -> None:
     """Raise `ValueError` for numbers with which the bounds take minutes."""
     if setting.dishonest > _MOST_DISHONEST:
         raise ValueError(f"dishonest: {setting.dishonest}; at most {_MOST_DISHONEST}, beyond which this takes minutes")
@@ -100,7 +100,7 @@ def check_work(setting: Setting) -> None:
         )
 
 
-def candidates_suffice(setting: Setting, dropout: float | Fraction = 0.0, withheld: int = 0) -> float:
+def candidates_suffice(setting: BatchSetting, dropout: float | Fraction = 0.0, withheld: int = 0) -> float:
     """Pr[at least K/T candidate batches], n announced truly: every member answers with probability 1 - dropout.
 
     Args:
@@ -124,7 +124,7 @@ def candidates_suffice(setting: Setting, dropout: float | Fraction = 0.0, withhe
 # -- dishonest participants of a round --------------------------------------------------------------------------------
 
 
-def exceeding_shares(setting: Setting, above: int) -> tuple[float, int]:
+def exceeding_shares(setting: BatchSetting, above: int) -> tuple[float, int]:
     """What a placement attains: Pr[x > above] when every batch that has any holds j dishonest clients, at the worst j.
 
     Returns:
@@ -141,7 +141,7 @@ def exceeding_shares(setting: Setting, above: int) -> tuple[float, int]:
     return found
 
 
-def exceeds(setting: Setting, above: int) -> float | None:
+def exceeds(setting: BatchSetting, above: int) -> float | None:
     """What no placement exceeds: an upper bound on Pr[x > above], whatever batches the dishonest clients are in.
 
     An adversary that places its clients batch by batch, and sees whether a batch is a candidate before it fills the
@@ -178,7 +178,7 @@ def exceeds(setting: Setting, above: int) -> float | None:
     return min(1.0, found) if found > _SMALLEST else None
 
 
-def log_chernoff(setting: Setting, above: int) -> float:
+def log_chernoff(setting: BatchSetting, above: int) -> float:
     """The natural logarithm of another upper bound on Pr[x > above] over all placements, for any size; at most 0.
 
     With phi(j) = log(1 - p + p e^(theta j)), convex and 0 at 0, a placement's sum of phi over its batches is at most
@@ -194,7 +194,7 @@ def log_chernoff(setting: Setting, above: int) -> float:
     return min(0.0, -c / size * (share * log(share / p) + rest))
 
 
-def bound(setting: Setting, above: int) -> tuple[float, float, str]:
+def bound(setting: BatchSetting, above: int) -> tuple[float, float, str]:
     """The better of the two upper bounds on Pr[x > above] over all placements.
 
     Returns:
@@ -206,7 +206,7 @@ def bound(setting: Setting, above: int) -> tuple[float, float, str]:
     return exp(simple), simple / log(10), "chernoff"
 
 
-def exceeds_at_random(setting: Setting, above: int) -> float:
+def exceeds_at_random(setting: BatchSetting, above: int) -> float:
     """Upper bound on Pr[x > above] when the beacon assigns clients to batches, dishonest ones like all others.
 
     Of M ~ Binomial(B, p) candidate batches the members are uniformly random clients, so that their dishonest ones are
@@ -227,12 +227,12 @@ def exceeds_at_random(setting: Setting, above: int) -> float:
     return min(1.0, total)
 
 
-def share_allowed(setting: Setting, eta: float | Fraction) -> int:
+def share_allowed(setting: BatchSetting, eta: float | Fraction) -> int:
     """floor(eta c K / n): of K or more participants, no more than eta times their due."""
     return allowed(setting.population, setting.dishonest, setting.participants, eta)
 
 
-def tolerated(setting: Setting, threshold: int | float | Fraction) -> int:
+def tolerated(setting: BatchSetting, threshold: int | float | Fraction) -> int:
     """2t - s - 1 at the worst s: the dishonest participants that SecAgg with signed survivor lists withstands."""
     sizes = range(setting.participants, setting.largest_round + 1)
     return min(2 * threshold_of(s, threshold) - s - 1 for s in sizes)

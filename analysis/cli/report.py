@@ -57,7 +57,7 @@ def report(
     check_file("--out", page)
     from analysis.report import write
 
-    echo(write(runs, page, target or (), baseline, command=context.obj.again))
+    echo(write(runs, page, target or (), baseline, command=context.obj.command_line))
 
 
 def _serve(directories: list[str], out: Path | None, targets: Sequence[str], baseline: str | None, port: int) -> None:

@@ -135,7 +135,7 @@ def reproduce(
             _make(one, task, format, runner)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
-        console.print(f"stopped; resume with: {invocation.again}")
+        console.print(f"stopped; resume with: {invocation.command_line}")
         raise typer.Exit(stop_code()) from None
 
 

@@ -17,8 +17,8 @@ from testbed.cli.invocation import (
     examples,
     flag,
     option,
-    quoted,
     verb,
+    yaml_quote,
 )
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
@@ -72,7 +72,7 @@ def tune(
     from testbed.experiment import load
 
     keys = [grids.key_of(one) for one in grid]
-    given = [*(overrides or []), *([f"cluster.network={quoted(network)}"] if network else [])]
+    given = [*(overrides or []), *([f"cluster.network={yaml_quote(network)}"] if network else [])]
     plain = load(file, given)
     swept = [*grid, *([f"seed={seeds}"] if seeds else [])]
     shorter = [f"rounds={rounds}"] if rounds else []
@@ -99,7 +99,7 @@ def tune(
         frame = tuning.tuned(list(zip(values, map(RunRecords, paths), strict=True)), keys, by)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
-        console.print(f"stopped; resume with: {invocation.resuming}")
+        console.print(f"stopped; resume with: {invocation.resume_command_line}")
         raise typer.Exit(stop_code()) from None
     if not quiet:
         console.print()

@@ -11,7 +11,7 @@ import workloads
 from analysis.tables import WIDTH, Table, data, render, to_json
 from testbed.arrays import Floats
 from testbed.emulation.links import BYTES_PER_MBIT
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 from testbed.workload.contract import LabelledWorkload, NotedWorkload
 
@@ -69,7 +69,7 @@ def profile(experiment: Experiment, seed: int) -> ClientProfile:
     Raises:
         ExperimentError: as a run would, before its first round.
     """
-    plan = Plan(experiment, seed)
+    plan = RunPlan(experiment, seed)
     workload = workloads.build(experiment.workload, experiment.population, seed)
     links, members = plan.links(), plan.class_members
     counts = workload.label_counts() if isinstance(workload, LabelledWorkload) else None

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.measures import stage_order
-from analysis.comparison.rows import Row, rows_of
+from analysis.comparison.rows import ComparisonRow, rows_of
 from analysis.tables import Table, data, require_format
 from analysis.tables import render as render_table
 from testbed.records import RunRecords
@@ -103,7 +103,7 @@ def dropouts(runs: Sequence[RunRecords]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def _of_row(row: Row) -> pd.DataFrame:
+def _of_row(row: ComparisonRow) -> pd.DataFrame:
     rounds = sum(len(rounds_with_participants(run)) for run in row.runs)
     recorded = sum(len(run.rounds) for run in row.runs)
     # Without a round that had participants, the clients that did not answer are why: the table must not be empty.

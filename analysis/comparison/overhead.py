@@ -22,7 +22,7 @@ import pandas as pd
 
 from analysis.comparison.cells import CLIENT_ACCURACY
 from analysis.comparison.measures import per_round
-from analysis.comparison.rows import Row, baseline_names, baselines_of, rows_of
+from analysis.comparison.rows import ComparisonRow, baseline_names, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S, summarise
 from analysis.statistics import Interval, mean_interval, ratio_interval
 from testbed.records import RunRecords
@@ -104,7 +104,7 @@ Summaries = dict[int, list[Mapping[str, Any]]]
 
 
 def summaries_of(
-    rows: Sequence[Row],
+    rows: Sequence[ComparisonRow],
     privacy_time_limit_s: float = PRIVACY_TIME_LIMIT_S,
     known: Mapping[Path, Mapping[str, Any]] | None = None,
 ) -> Summaries:
@@ -119,7 +119,9 @@ def summaries_of(
     }
 
 
-def compared(rows: Sequence[Row], baselines: Sequence[Row | None], summaries: Summaries) -> pd.DataFrame:
+def compared(
+    rows: Sequence[ComparisonRow], baselines: Sequence[ComparisonRow | None], summaries: Summaries
+) -> pd.DataFrame:
     """`compare` of rows, the baseline of each, and the summaries of their runs."""
     found = {id(row): _measured(row, summaries[id(row)]) for row in rows}
     records = []
@@ -135,7 +137,7 @@ def compared(rows: Sequence[Row], baselines: Sequence[Row | None], summaries: Su
     return pd.DataFrame(records).astype(_TYPES)
 
 
-def _measured(row: Row, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _measured(row: ComparisonRow, summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The row; what depends on the baseline is still to come."""
 
     def said(key: str) -> list[str]:
@@ -242,7 +244,7 @@ def compare_paired(
     return pd.concat([frame[others[:first]], numbers, frame[others[first:]]], axis=1)
 
 
-def _paired(row: Row, base: Row | None) -> dict[str, Any]:
+def _paired(row: ComparisonRow, base: ComparisonRow | None) -> dict[str, Any]:
     """The row's columns over pairs, in their order."""
     together = [] if base is None else list(_runs_paired(row, base))
     rounds = [_rounds_paired(run, other) for run, other in together]
@@ -265,7 +267,7 @@ def _paired(row: Row, base: Row | None) -> dict[str, Any]:
     return record
 
 
-def _runs_paired(row: Row, base: Row) -> Iterator[tuple[RunRecords, RunRecords]]:
+def _runs_paired(row: ComparisonRow, base: ComparisonRow) -> Iterator[tuple[RunRecords, RunRecords]]:
     if row is base:
         yield from zip(row.runs, row.runs, strict=True)
     elif len(row.runs) == len(base.runs) == 1:

@@ -31,7 +31,7 @@ _SHOWN = 20  # labels in an error
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One row of a comparison.
 
     Attributes:
@@ -65,7 +65,7 @@ class Row:
         return {self.label} | ({self.protocol} if self.protocol else set())
 
 
-def rows_of(runs: Sequence[RunRecords], group_by: Sequence[str] = ()) -> list[Row]:
+def rows_of(runs: Sequence[RunRecords], group_by: Sequence[str] = ()) -> list[ComparisonRow]:
     """The runs as rows, setting by setting; settings and rows in the order in which the runs have them.
 
     Args:
@@ -94,14 +94,14 @@ def rows_of(runs: Sequence[RunRecords], group_by: Sequence[str] = ()) -> list[Ro
         settings, keys = [""] * len(settings), []
     labels = labels_of(repetitions, settings, keys)
     rows = [
-        Row(label, setting, protocol_name(group[0].experiment.get("selection")), variant, tuple(group))
+        ComparisonRow(label, setting, protocol_name(group[0].experiment.get("selection")), variant, tuple(group))
         for label, setting, variant, group in zip(labels, settings, variants, repetitions, strict=True)
     ]
     place = {setting: at for at, setting in reversed(list(enumerate(settings)))}
     return sorted(rows, key=lambda row: place[row.setting])
 
 
-def baselines_of(rows: Sequence[Row], name: str | None = None) -> list[Row | None]:
+def baselines_of(rows: Sequence[ComparisonRow], name: str | None = None) -> list[ComparisonRow | None]:
     """The baseline of each row, aligned with `rows`; None where a setting has no such row (yet).
 
     Args:
@@ -126,7 +126,7 @@ def baselines_of(rows: Sequence[Row], name: str | None = None) -> list[Row | Non
     return [_named_baseline(row, [m for m in matching if m.setting == row.setting], name) for row in rows]
 
 
-def baseline_names(rows: Sequence[Row], baselines: Sequence[Row | None]) -> list[str | None]:
+def baseline_names(rows: Sequence[ComparisonRow], baselines: Sequence[ComparisonRow | None]) -> list[str | None]:
     """The name of each row's baseline; with its setting where the label alone does not say which row it is.
 
     The label is enough where each setting has its own baseline and all of these have one label.
@@ -140,9 +140,9 @@ def baseline_names(rows: Sequence[Row], baselines: Sequence[Row | None]) -> list
     return [None if base is None else base.label if is_short else base.full_label for base in baselines]
 
 
-def _default_baselines(rows: Sequence[Row]) -> list[Row | None]:
+def _default_baselines(rows: Sequence[ComparisonRow]) -> list[ComparisonRow | None]:
     found = _first_baselines(rows)
-    sweeps: dict[tuple[Path, tuple[str, ...]], list[Row]] = {}
+    sweeps: dict[tuple[Path, tuple[str, ...]], list[ComparisonRow]] = {}
     for row in rows:
         run = row.runs[0]
         sweeps.setdefault((run.path.parent, tuple(sweep_of(run))), []).append(row)
@@ -153,21 +153,21 @@ def _default_baselines(rows: Sequence[Row]) -> list[Row | None]:
     return [of_row[id(row)] for row in rows]
 
 
-def _baselines_alone(rows: Sequence[Row]) -> list[Row | None]:
+def _baselines_alone(rows: Sequence[ComparisonRow]) -> list[ComparisonRow | None]:
     """The baselines that the rows of one sweep have in a comparison of their own."""
     if len({row.setting for row in rows}) == len(rows):  # then `rows_of` makes them one setting
         return [rows[0]] * len(rows)
     return _first_baselines(rows)
 
 
-def _first_baselines(rows: Sequence[Row]) -> list[Row | None]:
+def _first_baselines(rows: Sequence[ComparisonRow]) -> list[ComparisonRow | None]:
     first = rows[0]
     protocols: dict[str, set[str | None]] = {}
     for row in rows:
         protocols.setdefault(row.setting, set()).add(row.protocol)
     comparable = any(len(found) > 1 for found in protocols.values())
     shared = [key for key in first.variant if all(key in row.variant for row in rows)]
-    found: list[Row | None] = []
+    found: list[ComparisonRow | None] = []
     for row in rows:
         setting = [other for other in rows if other.setting == row.setting]
         if comparable:
@@ -178,7 +178,7 @@ def _first_baselines(rows: Sequence[Row]) -> list[Row | None]:
     return found
 
 
-def _named_baseline(row: Row, matching: list[Row], name: str) -> Row | None:
+def _named_baseline(row: ComparisonRow, matching: list[ComparisonRow], name: str) -> ComparisonRow | None:
     if len(matching) > 1:  # a label says more than a protocol's name
         matching = [other for other in matching if other.label == name] or matching
     if len(matching) > 1:  # a sweep over other keys of `selection` as well
@@ -191,7 +191,7 @@ def _named_baseline(row: Row, matching: list[Row], name: str) -> Row | None:
     return matching[0] if matching else None
 
 
-def _list(rows: Sequence[Row]) -> str:
+def _list(rows: Sequence[ComparisonRow]) -> str:
     more = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
     return ", ".join(repr(row.full_label) for row in rows[:_SHOWN]) + more
 

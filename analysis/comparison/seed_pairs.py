@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.comparison.cells import CLIENT_ACCURACY
 from analysis.comparison.overhead import COSTS, Summaries, compared, summaries_of
-from analysis.comparison.rows import Row, baselines_of, rows_of
+from analysis.comparison.rows import ComparisonRow, baselines_of, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S
 from analysis.statistics import paired_difference
 from testbed.errors import ExperimentError
@@ -66,7 +66,7 @@ def compare_seeds(
     return pd.concat([frame, pd.DataFrame(records, index=frame.index).astype(types)], axis=1)
 
 
-def _differences(row: Row, base: Row | None, summaries: Summaries) -> dict[str, Any]:
+def _differences(row: ComparisonRow, base: ComparisonRow | None, summaries: Summaries) -> dict[str, Any]:
     """The columns that `compare_seeds` adds."""
     pairs = [] if base is None or base is row else _pairs(row, base, summaries)
     record: dict[str, Any] = {"seed_pairs": len(pairs), "test": TEST if pairs else ""}
@@ -78,7 +78,9 @@ def _differences(row: Row, base: Row | None, summaries: Summaries) -> dict[str, 
     return record
 
 
-def _pairs(row: Row, base: Row, summaries: Summaries) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def _pairs(
+    row: ComparisonRow, base: ComparisonRow, summaries: Summaries
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """The summaries of both rows' runs of the same seed."""
     of_seed = {summary["seed"]: summary for summary in summaries[id(base)] if summary["seed"] is not None}
     return [(mine, of_seed[mine["seed"]]) for mine in summaries[id(row)] if mine["seed"] in of_seed]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 from testbed.records.targets import METRICS, Metric, Target, measured, not_measured
@@ -64,12 +64,12 @@ def is_unfinished(run: RunRecords) -> bool:
     return len(run.rounds) < int(run.experiment.get("rounds", 0)) and not run.why_stopped
 
 
-def is_measured(rows: Sequence[Row], evaluations: int = 2) -> bool:
+def is_measured(rows: Sequence[ComparisonRow], evaluations: int = 2) -> bool:
     """Whether the model was evaluated so many times at least in a run of every row."""
     return all(any(values_of(run, "accuracy").count() >= evaluations for run in row.runs) for row in rows)
 
 
-def default_target(rows: Sequence[Row], smooth: int = 1) -> Target:
+def default_target(rows: Sequence[ComparisonRow], smooth: int = 1) -> Target:
     """The best accuracy that every run of every row reaches, rounded down to a tenth of a per cent.
 
     As Oort (Lai et al., OSDI 2021, section 7.1) and FedScale choose it. Where words are learned it is the best
@@ -139,9 +139,9 @@ def require_evaluated(run: RunRecords, metric: Metric, told: str) -> None:
     )
 
 
-def require_same_workload(rows: Sequence[Row], baselines: Sequence[Row | None]) -> None:
+def require_same_workload(rows: Sequence[ComparisonRow], baselines: Sequence[ComparisonRow | None]) -> None:
     """Raise `ExperimentError` where rows of one setting, or a row and its baseline, learn what does not compare."""
-    firsts: dict[str, Row] = {}
+    firsts: dict[str, ComparisonRow] = {}
     for row, base in zip(rows, baselines, strict=True):
         for other in (firsts.setdefault(row.setting, row), base):
             if other is not None and workload_of(row) != workload_of(other):
@@ -152,13 +152,13 @@ def require_same_workload(rows: Sequence[Row], baselines: Sequence[Row | None]) 
                 )
 
 
-def workload_of(row: Row) -> tuple[Any, ...]:
+def workload_of(row: ComparisonRow) -> tuple[Any, ...]:
     """What the row's models are evaluated on; the same for rows whose accuracies compare."""
     section = _workload(row.runs[0])
     return tuple(str(section.get(key)) for key in _EVALUATED_ON)
 
 
-def _told(row: Row) -> str:
+def _told(row: ComparisonRow) -> str:
     section = _workload(row.runs[0])
     extra = [f"{key}={section[key]}" for key in _EVALUATED_ON[1:] if section.get(key)]
     return ",".join([_dataset(row.runs[0]), *extra])

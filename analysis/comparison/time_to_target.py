@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.rows import Row, baseline_names, baselines_of, rows_of
+from analysis.comparison.rows import ComparisonRow, baseline_names, baselines_of, rows_of
 from analysis.comparison.targets import (
     Metric,
     Target,
@@ -41,7 +41,7 @@ from analysis.survival import kaplan_meier
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
-# Column of the table: what it is of a run (`Reach`).
+# Column of the table: what it is of a run (`TimeToTarget`).
 MEASURES = {
     "time_to_target_s": "time_s",
     "rounds_to_target": "rounds",
@@ -62,7 +62,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Reach:
+class TimeToTarget:
     """When a run reached a target, or how far it went without: its last evaluation.
 
     Attributes:
@@ -85,8 +85,9 @@ class Reach:
 def trajectory(run: RunRecords, metric: Metric = "accuracy", smooth: int = 1) -> pd.DataFrame:
     """One row per evaluated round of a run, also of one that goes on.
 
-    Columns: round; time_s, server_bytes, client_bytes since the start of the run, as of `Reach`; value (of the metric;
-    NaN where it is not a number, or smoothed over more evaluations than there are yet); changed (bool: whether a round
+    Columns: round; time_s, server_bytes, client_bytes since the start of the run, as of `TimeToTarget`; value (of the
+    metric; NaN where it is not a number, or smoothed over more evaluations than there are yet);
+    changed (bool: whether a round
     has changed the model by then, see `analysis.comparison.targets.model_changed`).
 
     Args:
@@ -105,7 +106,7 @@ def trajectory(run: RunRecords, metric: Metric = "accuracy", smooth: int = 1) ->
     return frame.loc[values.index].assign(value=values, changed=changed).reset_index(drop=True)
 
 
-def reach(run: RunRecords, target: Target, smooth: int = 1) -> Reach:
+def reach(run: RunRecords, target: Target, smooth: int = 1) -> TimeToTarget:
     """When a run reached a target: at the first evaluation of a changed model that meets it.
 
     Args:
@@ -116,15 +117,15 @@ def reach(run: RunRecords, target: Target, smooth: int = 1) -> Reach:
     return reached_in(trajectory(run, target.metric, smooth), target)
 
 
-def reached_in(frame: pd.DataFrame, target: Target) -> Reach:
+def reached_in(frame: pd.DataFrame, target: Target) -> TimeToTarget:
     """`reach` of a trajectory; before the first evaluation nothing is known, so it is censored at 0."""
     if frame.empty:
-        return Reach(False, False, 0, 0.0, 0, 0)
+        return TimeToTarget(False, False, 0, 0.0, 0, 0)
     meets, changed = target.met(frame["value"]), frame["changed"].to_numpy(bool)
     met = np.flatnonzero(meets & changed)
     row = frame.iloc[met[0] if len(met) else -1]
     values = int(row["round"]), float(row["time_s"]), int(row["server_bytes"]), int(row["client_bytes"])
-    return Reach(len(met) > 0, bool((meets & ~changed).any()), *values)
+    return TimeToTarget(len(met) > 0, bool((meets & ~changed).any()), *values)
 
 
 def compare_targets(
@@ -209,15 +210,17 @@ def targets_beside(
         return None, str(error)
 
 
-def _defaults(rows: Sequence[Row], smooth: int, across_workloads: bool) -> list[tuple[Target, list[Row]]]:
+def _defaults(
+    rows: Sequence[ComparisonRow], smooth: int, across_workloads: bool
+) -> list[tuple[Target, list[ComparisonRow]]]:
     """The default target of each workload, with its rows."""
-    groups: dict[Any, list[Row]] = {}
+    groups: dict[Any, list[ComparisonRow]] = {}
     for row in rows:
         groups.setdefault(None if across_workloads else workload_of(row), []).append(row)
     return [(default_target(among, smooth), among) for among in groups.values()]
 
 
-def _named(row: Row, base: Row | None, name: str | None) -> dict[str, Any]:
+def _named(row: ComparisonRow, base: ComparisonRow | None, name: str | None) -> dict[str, Any]:
     return {
         "setting": row.setting,
         "label": row.label,
@@ -243,13 +246,13 @@ _SEEN = (
 class _Reached:
     """The runs of a row, and when each of them reached one target."""
 
-    row: Row
+    row: ComparisonRow
     target: Target
     frames: tuple[pd.DataFrame, ...]
 
     @classmethod
     def of(
-        cls, row: Row, target: Target, smooth: int, trajectories: dict[tuple[int, Metric], pd.DataFrame]
+        cls, row: ComparisonRow, target: Target, smooth: int, trajectories: dict[tuple[int, Metric], pd.DataFrame]
     ) -> "_Reached":
         """Of a row; trajectories are kept for other targets."""
         frames = []
@@ -262,7 +265,7 @@ class _Reached:
         return cls(row, target, tuple(frames))
 
     @cached_property
-    def each(self) -> list[Reach]:
+    def each(self) -> list[TimeToTarget]:
         """When each run reached it."""
         return [reached_in(frame, self.target) for frame in self.frames]
 

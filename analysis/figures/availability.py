@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 
 from analysis.comparison.losses import LOST, first_losses, somebody_was_lost
 from analysis.comparison.measures import stage_order
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.figures.curves import Panel, keep_within, over_settings, with_intervals
 from analysis.figures.elements import (
-    Drawn,
+    FigureWithData,
     bars,
     fitted,
     interval_note,
@@ -63,7 +63,7 @@ def presence(run: RunRecords) -> pd.DataFrame:
     return frame.dropna(subset="reachable").reset_index(drop=True)
 
 
-def availability(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
+def availability(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithData | str:
     """Clients reachable when a round begins, and participants lost up to it, against virtual time.
 
     A column of panels per setting. Repetitions with other seeds are averaged round by round, with a band of the 95%
@@ -96,30 +96,30 @@ def availability(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
         keep_within(axes, 100)
     if settings[0][0].get_ylim()[1] > FEW_PERCENT:  # of few clients, only the changes would be hard to see
         settings[0][0].set_ylim(0, 103)
-    return Drawn("availability", figure, of_rows(rows, curves))
+    return FigureWithData("availability", figure, of_rows(rows, curves))
 
 
 _SHARES = {"reachable": "Clients reachable [%]", "lost_so_far": "Participants lost so far [%]"}
 _NOBODY = "nobody was away or lost in these runs"
 
 
-def _no_loss(rows: Sequence[Row]) -> str:
+def _no_loss(rows: Sequence[ComparisonRow]) -> str:
     """Why there is no figure, where clients were away but no participant was lost."""
     took_part = any(run.rounds["participants"].gt(0).any() for row in rows for run in row.runs)
     return "no participant was lost in these runs" if took_part else "nobody took part in these runs"
 
 
-def _somebody_was_lost(rows: Sequence[Row]) -> bool:
+def _somebody_was_lost(rows: Sequence[ComparisonRow]) -> bool:
     return any(somebody_was_lost(run) for row in rows for run in row.runs)
 
 
-def _curves(row: Row) -> pd.DataFrame:
+def _curves(row: ComparisonRow) -> pd.DataFrame:
     """By round: started_s (s, mean), reachable and lost_so_far with their half-widths over the repetitions."""
     rounds = pd.concat([presence(run) for run in row.runs])
     return with_intervals(rounds, "round", ["started_s", *_SHARES]).drop(columns="started_s_half_width")
 
 
-def dropouts_by_stage(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
+def dropouts_by_stage(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithData | str:
     """Participants lost per round: the stage in which each was lost first, and how.
 
     Means over all recorded rounds of all repetitions; the error bar is the 95% interval of all losses, over the
@@ -168,11 +168,14 @@ def dropouts_by_stage(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     for axes, _ in panels:
         axes.set_xlim(0, max(reach for _, reach in panels) or 1)
         axes.set_xlabel("Participants lost per round" if by_outcome else f"Participants lost per round (all {only})")
-    return Drawn("dropouts-by-stage", figure, _data(rows, stages, outcomes, totals))
+    return FigureWithData("dropouts-by-stage", figure, _data(rows, stages, outcomes, totals))
 
 
 def _data(
-    rows: Sequence[Row], stages: Sequence[pd.Series], outcomes: Sequence[pd.Series], totals: Sequence[Interval]
+    rows: Sequence[ComparisonRow],
+    stages: Sequence[pd.Series],
+    outcomes: Sequence[pd.Series],
+    totals: Sequence[Interval],
 ) -> pd.DataFrame:
     """A row per bar's part, and one for all that were lost, with the half-width of its interval."""
     records = []
@@ -186,7 +189,7 @@ def _data(
     return pd.DataFrame(records).astype({"lost_per_round": float, "lost_per_round_half_width": float})
 
 
-def _all_lost_per_round(row: Row) -> Interval:
+def _all_lost_per_round(row: ComparisonRow) -> Interval:
     """As the bars' length, the sum of its parts."""
     lost = [
         first_losses(run).groupby("round").size().reindex(run.rounds["round"], fill_value=0).astype(float)
@@ -197,7 +200,7 @@ def _all_lost_per_round(row: Row) -> Interval:
     return ratio_interval([each.sum() for each in lost], [len(each) for each in lost])
 
 
-def _lost_per_round(row: Row, by: str, parts: Sequence[str]) -> pd.Series:
+def _lost_per_round(row: ComparisonRow, by: str, parts: Sequence[str]) -> pd.Series:
     """Participants lost per recorded round, by the column `by` of `first_losses`; empty when there are no rounds."""
     rounds = sum(len(run.rounds) for run in row.runs)
     if not rounds:

@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from analysis.comparison.measures import FAILED, by_stage, mean_by_stage, per_update_by_stage, stage_order
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.figures.elements import (
     FAILED_LOOK,
-    Drawn,
+    FigureWithData,
     bars,
     fitted,
     interval_note,
@@ -29,7 +29,7 @@ COMPLETED = "completed round"
 """In the data: the sum over the stages of a completed round, with its interval."""
 
 
-def round_time(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
+def round_time(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithData | str:
     """Mean completed round, by stage; hatched: what failed rounds have cost, per completed round.
 
     The error bar is the 95% interval of the mean round time, over the seeds; of a single run over its rounds.
@@ -48,10 +48,10 @@ def round_time(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     unit = seconds_unit(frame["duration_s"].sum() for frame in stages)
     totals = {"duration_s": [_total(frames, "duration_s") for frames in by_round]}
     figure = _bars(rows, stages, totals, {"duration_s": ""}, unit, "Round time", columns)
-    return Drawn("round-time-by-stage", figure, _data(rows, stages, totals, {"duration_s": "duration_s"}))
+    return FigureWithData("round-time-by-stage", figure, _data(rows, stages, totals, {"duration_s": "duration_s"}))
 
 
-def traffic(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
+def traffic(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithData | str:
     """Bytes between server and clients in a mean completed round, by stage and direction; see `round_time`."""
     by_round = [_of_row(row) for row in rows]
     stages = [_mean_stages(row, frames) for row, frames in zip(rows, by_round, strict=True)]
@@ -61,15 +61,15 @@ def traffic(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
     unit = bytes_unit(frame[way].sum() for frame in stages for way in ways)
     totals = {way: [_total(frames, way) for frames in by_round] for way in ways}
     figure = _bars(rows, stages, totals, ways, unit, "Traffic per round", columns)
-    return Drawn("traffic-by-stage", figure, _data(rows, stages, totals, {way: way for way in ways}))
+    return FigureWithData("traffic-by-stage", figure, _data(rows, stages, totals, {way: way for way in ways}))
 
 
-def _of_row(row: Row) -> list[pd.DataFrame]:
+def _of_row(row: ComparisonRow) -> list[pd.DataFrame]:
     """Each run's rounds by stage."""
     return [by_stage(run) for run in row.runs]
 
 
-def _mean_stages(row: Row, by_round: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _mean_stages(row: ComparisonRow, by_round: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return mean_by_stage([per_update_by_stage(run, frame) for run, frame in zip(row.runs, by_round, strict=True)])
 
 
@@ -80,7 +80,7 @@ def _total(by_round: Sequence[pd.DataFrame], column: str) -> Interval:
 
 
 def _data(
-    rows: Sequence[Row],
+    rows: Sequence[ComparisonRow],
     stages: Sequence[pd.DataFrame],
     totals: Mapping[str, Sequence[Interval]],
     measures: Mapping[str, str],
@@ -97,7 +97,7 @@ def _data(
 
 
 def _bars(
-    rows: Sequence[Row],
+    rows: Sequence[ComparisonRow],
     stages: Sequence[pd.DataFrame],
     totals: Mapping[str, Sequence[Interval]],
     titles: Mapping[str, str],

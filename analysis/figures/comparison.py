@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.comparison.rows import Row, rows_of
+from analysis.comparison.rows import ComparisonRow, rows_of
 from analysis.comparison.targets import METRICS, Metric, Target, default_target, named_targets, parsed
 from analysis.figures.availability import availability, dropouts_by_stage
 from analysis.figures.by_stage import round_time, traffic
 from analysis.figures.curves import settings_of
-from analysis.figures.elements import Drawn
+from analysis.figures.elements import FigureWithData
 from analysis.figures.learning import by_traffic, over_time
 from analysis.figures.noise import noise_figure
 from analysis.figures.stragglers import stragglers
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Subject:
+class FigureRequest:
     """What is drawn.
 
     Attributes:
@@ -39,7 +39,7 @@ class Subject:
         smooth: curves are means over so many evaluations.
     """
 
-    rows: Sequence[Row]
+    rows: Sequence[ComparisonRow]
     columns: int | None = None
     targets: Sequence[Target] = ()
     smooth: int = 1
@@ -60,10 +60,10 @@ class Subject:
         return self.columns or (1 if len(settings_of(self.rows)) == 1 else 2)
 
 
-Draw = Callable[[Subject], Drawn | str]
+Draw = Callable[[FigureRequest], FigureWithData | str]
 
 
-def _curves(draw: Callable[..., Drawn | str], metric: Metric) -> Draw:
+def _curves(draw: Callable[..., FigureWithData | str], metric: Metric) -> Draw:
     return lambda subject: draw(subject.rows, metric, subject.targets, subject.of_curves, subject.smooth)
 
 
@@ -110,7 +110,7 @@ def plot(
         out: directory, made when it is not there.
         note: called with one line for each figure that is left out.
         only: names of figures; default: all. Raises `ExperimentError` for one that is unknown or cannot be drawn.
-        columns: of the page, 1 or 2; see `Subject`.
+        columns: of the page, 1 or 2; see `FigureRequest`.
         formats: of `analysis.style.FORMATS`.
         targets: lines in the curves, as `Target.parse` takes them, or ``best``; default: those that the experiments
             name (`targets`).
@@ -119,12 +119,12 @@ def plot(
     names = [_known(name) for name in only]
     rows = rows_of(runs)
     wanted = targets_of(rows, targets, smooth)
-    chosen, subject = names or _usual(wanted), Subject(rows, columns, wanted, smooth)
+    chosen, subject = names or _usual(wanted), FigureRequest(rows, columns, wanted, smooth)
     paths = []
     with house_style():
         for name in chosen:
             found = FIGURES[name](subject)
-            if isinstance(found, Drawn):
+            if isinstance(found, FigureWithData):
                 paths += save(found.figure, out / found.name, found.data, formats)
             elif only:
                 raise ExperimentError(f"--only {name}: {found}")
@@ -158,7 +158,7 @@ def plot_swept(
         return save(found.figure, out / found.name, found.data, formats)
 
 
-def targets_of(rows: Sequence[Row], named: Sequence[str | Target], smooth: int = 1) -> list[Target]:
+def targets_of(rows: Sequence[ComparisonRow], named: Sequence[str | Target], smooth: int = 1) -> list[Target]:
     """Each target once; without names those of the experiments. Raises `ExperimentError` where one is none."""
     if not named:
         return named_targets([run for row in rows for run in row.runs])

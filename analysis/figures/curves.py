@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.figures.elements import fitted_lines, interval_note
 from analysis.statistics import mean_interval
 from analysis.style import SERIES_COLOURS, axis_label, figure_lines, protocol_colours, width
@@ -50,13 +50,13 @@ def with_intervals(frame: pd.DataFrame, by: str, columns: Sequence[str]) -> pd.D
     return found.reset_index()
 
 
-def settings_of(rows: Sequence[Row]) -> list[str]:
+def settings_of(rows: Sequence[ComparisonRow]) -> list[str]:
     """The settings, in their order."""
     return list(dict.fromkeys(row.setting for row in rows))
 
 
 def over_settings(
-    rows: Sequence[Row],
+    rows: Sequence[ComparisonRow],
     panels: Sequence[Panel],
     lines: Sequence[Sequence[tuple[pd.Series, pd.DataFrame]]],
     columns: int,
@@ -139,7 +139,7 @@ def keep_within(axes: Axes, top: float | None) -> None:
     axes.set_ylim(max(0.0, low), high if top is None else min(high, 1.03 * top))
 
 
-def row_colours(rows: Sequence[Row]) -> dict[str, str]:
+def row_colours(rows: Sequence[ComparisonRow]) -> dict[str, str]:
     """The colour of each label: that of its protocol; where all have the same protocol, one of its own."""
     if len({row.protocol for row in rows}) == 1 and rows[0].protocol:
         labels = dict.fromkeys(row.label for row in rows)
@@ -149,7 +149,7 @@ def row_colours(rows: Sequence[Row]) -> dict[str, str]:
     return {row.label: known[row.protocol or row.label] for row in rows}
 
 
-def line_styles(rows: Sequence[Row]) -> dict[str, tuple[str, str]]:
+def line_styles(rows: Sequence[ComparisonRow]) -> dict[str, tuple[str, str]]:
     """Line and marker of each label: rows of one protocol differ in the line, even where colours repeat."""
     labels = list(dict.fromkeys(row.label for row in rows))
     styles, counts = {}, dict.fromkeys([row.protocol for row in rows], 0)

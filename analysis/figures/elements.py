@@ -12,7 +12,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from analysis.comparison.measures import FAILED
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.legends import FittedLegend as FittedLegend
 from analysis.legends import fitted as fitted
 from analysis.legends import fitted_lines as fitted_lines
@@ -27,7 +27,7 @@ _BAR = 0.72
 
 
 @dataclass(frozen=True)
-class Drawn:
+class FigureWithData:
     """A figure and its data.
 
     Attributes:
@@ -41,12 +41,12 @@ class Drawn:
     data: pd.DataFrame
 
 
-def named(row: Row) -> dict[str, Any]:
+def named(row: ComparisonRow) -> dict[str, Any]:
     """The first columns of a figure's data: setting, label, protocol, seeds (how many runs)."""
     return {"setting": row.setting, "label": row.label, "protocol": row.protocol, "seeds": len(row.runs)}
 
 
-def of_rows(rows: Sequence[Row], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def of_rows(rows: Sequence[ComparisonRow], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """A frame for each row below each other, with the columns of `named` in front."""
     parts = []
     for row, frame in zip(rows, frames, strict=True):
@@ -88,7 +88,7 @@ def interval_note(counts: Sequence[int], alone: str = "") -> str:
 # -- bars -------------------------------------------------------------------------------------------------------------
 
 
-def positions(rows: Sequence[Row]) -> tuple[list[float], float]:
+def positions(rows: Sequence[ComparisonRow]) -> tuple[list[float], float]:
     """Where each row's bar goes (downwards, with room for the setting's name above its first), and inches of height."""
     places, at, setting = [], 0.0, ""
     for row in rows:
@@ -101,7 +101,7 @@ def positions(rows: Sequence[Row]) -> tuple[list[float], float]:
     return places, max(0.23, 0.12 * lines + 0.02) * (at + 0.2)
 
 
-def _label(row: Row) -> str:
+def _label(row: ComparisonRow) -> str:
     return "\n".join(figure_lines(row.label, 26, 4))
 
 
@@ -152,7 +152,7 @@ def bars(
     return reach
 
 
-def protocol_axis(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> None:
+def protocol_axis(axes: Axes, rows: Sequence[ComparisonRow], places: Sequence[float]) -> None:
     """Labels at the bars, the names of settings in bold above their first bar."""
     ticks = {position: (_label(row), False) for row, position in zip(rows, places, strict=True)}
     setting = ""

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.comparison.targets import Metric, Target
 from analysis.comparison.time_to_target import trajectory
 from analysis.figures.curves import Panel, over_settings, with_intervals
-from analysis.figures.elements import Drawn, of_rows
+from analysis.figures.elements import FigureWithData, of_rows
 from analysis.figures.target_lines import add_target_lines
 from analysis.tables import bytes_unit, seconds_unit
 
@@ -17,8 +17,12 @@ _X = ["time_s", "server_bytes", "client_bytes"]
 
 
 def over_time(
-    rows: Sequence[Row], metric: Metric = "accuracy", targets: Sequence[Target] = (), columns: int = 1, smooth: int = 1
-) -> Drawn | str:
+    rows: Sequence[ComparisonRow],
+    metric: Metric = "accuracy",
+    targets: Sequence[Target] = (),
+    columns: int = 1,
+    smooth: int = 1,
+) -> FigureWithData | str:
     """Two panels a setting: the metric against the run's clock and against rounds.
 
     Lines are means over the seeds that evaluated in that round, at their mean time; bands are 95% intervals.
@@ -40,8 +44,12 @@ def over_time(
 
 
 def by_traffic(
-    rows: Sequence[Row], metric: Metric = "accuracy", targets: Sequence[Target] = (), columns: int = 1, smooth: int = 1
-) -> Drawn | str:
+    rows: Sequence[ComparisonRow],
+    metric: Metric = "accuracy",
+    targets: Sequence[Target] = (),
+    columns: int = 1,
+    smooth: int = 1,
+) -> FigureWithData | str:
     """As `over_time`, against the bytes since the start: of the server, and of all clients with the PKI."""
     curves = [_curve(row, metric, smooth) for row in rows]
     unit = bytes_unit([max((curve["server_bytes"].max() for curve in curves if len(curve)), default=0.0)])
@@ -50,7 +58,7 @@ def by_traffic(
     return _drawn(rows, metric, curves, x, targets, columns, smooth, f"{metric}-by-traffic")
 
 
-def _curve(row: Row, metric: Metric, smooth: int) -> pd.DataFrame:
+def _curve(row: ComparisonRow, metric: Metric, smooth: int) -> pd.DataFrame:
     """By round: round, means of time_s, server_bytes and client_bytes, of the metric and its half-width."""
     rounds = pd.concat([trajectory(run, metric, smooth) for run in row.runs]).dropna(subset="value")
     frame = with_intervals(rounds, "round", [*_X, "value"])
@@ -58,7 +66,7 @@ def _curve(row: Row, metric: Metric, smooth: int) -> pd.DataFrame:
 
 
 def _drawn(
-    rows: Sequence[Row],
+    rows: Sequence[ComparisonRow],
     metric: Metric,
     curves: Sequence[pd.DataFrame],
     x: dict[str, tuple[str, float]],
@@ -66,7 +74,7 @@ def _drawn(
     columns: int,
     smooth: int,
     name: str,
-) -> Drawn | str:
+) -> FigureWithData | str:
     if all(curve.empty for curve in curves):
         return f"no {metric} was measured in these runs"
     percent = 100 if metric == "accuracy" else 1
@@ -87,4 +95,4 @@ def _drawn(
     data = of_rows(rows, [curve[shown] for curve in curves])
     named = {"value": metric, "value_half_width": f"{metric}_half_width"}
     marks = [{"label": f"target: {target.column}", "value": target.threshold} for target in own]
-    return Drawn(name, figure, pd.concat([data, pd.DataFrame(marks)], ignore_index=True).rename(columns=named))
+    return FigureWithData(name, figure, pd.concat([data, pd.DataFrame(marks)], ignore_index=True).rename(columns=named))

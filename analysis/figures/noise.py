@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from analysis.comparison.measures import per_round
 from analysis.figures.curves import keep_within
-from analysis.figures.elements import Drawn, fitted, interval_note
+from analysis.figures.elements import FigureWithData, fitted, interval_note
 from analysis.figures.points import MARKERS, Look, Series, draw_points
 from analysis.statistics import mean_interval
 from analysis.style import SERIES_COLOURS, width
@@ -43,18 +43,18 @@ def accuracy_by_noise(runs: Sequence[RunRecords]) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["noise_multiplier", "bits", "runs", "accuracy", "half_width"])
 
 
-def says_something(frame: pd.DataFrame) -> bool:
+def has_enough_points(frame: pd.DataFrame) -> bool:
     """Whether there is noise, and more than one noise or ring to compare."""
     return len(frame) > 1 and bool(frame["noise_multiplier"].notna().any())
 
 
-def noise_figure(runs: Sequence[RunRecords], columns: int = 1) -> Drawn | str:
+def noise_figure(runs: Sequence[RunRecords], columns: int = 1) -> FigureWithData | str:
     """What noise costs in accuracy, of runs that differ in it; or why there is no such figure."""
     frame = accuracy_by_noise(runs)
-    if not says_something(frame):
+    if not has_enough_points(frame):
         return "no two noises or rings to compare"
     data = frame.rename(columns={"runs": "seeds", "half_width": "accuracy_half_width"})
-    return Drawn("accuracy-of-noise", accuracy_of_noise(frame, columns), data)
+    return FigureWithData("accuracy-of-noise", accuracy_of_noise(frame, columns), data)
 
 
 def accuracy_of_noise(frame: pd.DataFrame, columns: int = 1) -> Figure:

@@ -8,9 +8,9 @@ import pandas as pd
 
 from analysis.comparison.losses import first_losses
 from analysis.comparison.measures import stage_order
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.figures.curves import Panel, grid_of, row_colours, settings_of
-from analysis.figures.elements import Drawn, fitted, interval_note, of_rows, over_runs
+from analysis.figures.elements import FigureWithData, fitted, interval_note, of_rows, over_runs
 from analysis.figures.points import MARKERS, Look, Series, bound_handle, draw_points, end_above_points, name_axis
 from analysis.style import width
 from analysis.tables import Unit, seconds_unit
@@ -22,7 +22,7 @@ _THIRDS = ("fastest third", "middle third", "slowest third")
 _MEASURES = {"answer_s": "Time to answer", "is_slowest": "Slowest of the round", "is_lost": "Late or lost"}
 
 
-def stragglers(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
+def stragglers(rows: Sequence[ComparisonRow], columns: int = 1) -> FigureWithData | str:
     """By class of client: how long its participants take to answer, how often the slowest is one, how many are lost.
 
     Time to answer is summed over the stages of a round, each from its start to the client's answer: unlike client time
@@ -75,7 +75,7 @@ def stragglers(rows: Sequence[Row], columns: int = 1) -> Drawn | str:
         end_above_points(of_measure, 1.0 if units[measure].symbol == "%" else 0.0)
     figure.set_figheight(figure.get_figheight() + more)
     legend.add_to(figure, [*(looks[label].handle for label in named), *(handle for _, handle in entries)])
-    return Drawn("stragglers", figure, of_rows(rows, frames))
+    return FigureWithData("stragglers", figure, of_rows(rows, frames))
 
 
 def _series(look: Look, frame: pd.DataFrame, names: Sequence[str]) -> Series:
@@ -101,7 +101,7 @@ def kinds_of(run: RunRecords) -> "pd.Series[Any]":
     return pd.Series(pd.Categorical(found, order), clients["client"].to_numpy())
 
 
-def _by_kind(row: Row, kinds: Sequence["pd.Series[Any]"], names: Sequence[str]) -> pd.DataFrame:
+def _by_kind(row: ComparisonRow, kinds: Sequence["pd.Series[Any]"], names: Sequence[str]) -> pd.DataFrame:
     """A row per class and measure: class, measure, value, half_width, is_bound; NaN where none of it took part."""
     of_runs = [_rounds(run, kind) for run, kind in zip(row.runs, kinds, strict=True)]
     records = []

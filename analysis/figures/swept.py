@@ -10,12 +10,12 @@ import pandas as pd
 from analysis.comparison.cells import CLIENT_ACCURACY
 from analysis.comparison.labels import canonical, has_key, names_of, settings_of, sweep_of, value_of
 from analysis.comparison.overhead import COSTS
-from analysis.comparison.rows import Row, rows_of
+from analysis.comparison.rows import ComparisonRow, rows_of
 from analysis.comparison.summary import summarise
 from analysis.comparison.targets import Target
 from analysis.comparison.time_to_target import MEAN, MEASURES, NOT_REACHED, compare_targets
 from analysis.figures.curves import Panel, grid_of
-from analysis.figures.elements import Drawn, fitted, interval_note
+from analysis.figures.elements import FigureWithData, fitted, interval_note
 from analysis.figures.points import (
     MARKERS,
     Look,
@@ -70,7 +70,7 @@ def swept(
     log: str = "",
     columns: int = 1,
     target: Target | None = None,
-) -> Drawn:
+) -> FigureWithData:
     """A panel for each of `y`, a point for each value of `x`: the mean over the seeds, with its 95% interval.
 
     Of a point with a single run, costs have their interval over its rounds and other measures have none. Points that
@@ -107,7 +107,7 @@ def swept(
     frame = frame.sort_values("place", kind="stable", ignore_index=True) if is_number else frame
     figure = _figure(frame, x, y, hue, categories if not is_number else None, log, columns, target)
     data = frame.drop(columns=["place", *([] if hue else ["hue"])]).rename(columns={"hue": ",".join(hue)})
-    return Drawn(f"{'-'.join(y)}-by-{x}"[:120], figure, data)
+    return FigureWithData(f"{'-'.join(y)}-by-{x}"[:120], figure, data)
 
 
 # -- which points there are -------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def _leaves(run: RunRecords) -> list[str]:
     return [key for key, _ in flattened(run.experiment, keep_empty=True)]
 
 
-def _differing(rows: Sequence[Row]) -> list[str]:
+def _differing(rows: Sequence[ComparisonRow]) -> list[str]:
     """Keys in which the rows differ: those that were swept first, then names of protocols and models."""
     firsts = [row.runs[0] for row in rows]
     keys = [key for run in firsts for key in sweep_of(run)]
@@ -135,7 +135,7 @@ def _value(run: RunRecords, key: str) -> str:
     return canonical(value_of(run, key))
 
 
-def _check_x(rows: Sequence[Row], x: str) -> None:
+def _check_x(rows: Sequence[ComparisonRow], x: str) -> None:
     runs = [run for row in rows for run in row.runs]
     differing = _differing(rows)
     there = f"the runs differ in {', '.join(differing[:12])}" if differing else "the runs differ in their seed at most"
@@ -150,7 +150,7 @@ def _check_x(rows: Sequence[Row], x: str) -> None:
         raise ExperimentError(f"--x {x}: has one value only, {value[:60]}; {there}")
 
 
-def _telling(rows: Sequence[Row], x: str) -> list[str]:
+def _telling(rows: Sequence[ComparisonRow], x: str) -> list[str]:
     """The fewest keys, taken in order, that tell rows of one x apart."""
     firsts = [row.runs[0] for row in rows]
     chosen: list[str] = []
@@ -168,14 +168,14 @@ def _telling(rows: Sequence[Row], x: str) -> list[str]:
     return chosen
 
 
-def _lines(rows: Sequence[Row], x: str, hue: Sequence[str]) -> list[str]:
+def _lines(rows: Sequence[ComparisonRow], x: str, hue: Sequence[str]) -> list[str]:
     """The line that each row is on; raises `ExperimentError` where two rows are the same point."""
     firsts = [row.runs[0] for row in rows]
     for key in hue:
         if not any(has_key(run, key) for run in firsts):
             differing = ", ".join(_differing(rows)[:12]) or "their seed at most"
             raise ExperimentError(f"--hue {key}: no run here has this key; the runs differ in {differing}")
-    points: dict[tuple[str, ...], Row] = {}
+    points: dict[tuple[str, ...], ComparisonRow] = {}
     for row in rows:
         run = row.runs[0]
         other = points.setdefault((_value(run, x), *(_value(run, key) for key in hue)), row)
@@ -215,7 +215,7 @@ def _names(runs: Sequence[RunRecords], key: str, *, alone: bool = True) -> list[
 
 
 def _measured(
-    runs: Sequence[RunRecords], rows: Sequence[Row], y: Sequence[str], target: Target | None
+    runs: Sequence[RunRecords], rows: Sequence[ComparisonRow], y: Sequence[str], target: Target | None
 ) -> dict[str, dict[str, list[Any]]]:
     """By name of a measure, of each row: value, half_width, interval_over (seeds, rounds or empty), is_bound, reached.
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from testbed.records import RunRecords
 from testbed.records.vocabulary import DIVERGED
 
@@ -44,12 +44,12 @@ class ComparedRows:
         targets: from `analysis.comparison.time_to_target.compare_targets`; None: there is no such table.
     """
 
-    rows: tuple[Row, ...]
-    baselines: tuple[Row | None, ...]
+    rows: tuple[ComparisonRow, ...]
+    baselines: tuple[ComparisonRow | None, ...]
     targets: pd.DataFrame | None = None
     _measures: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def labels(self, rows: Iterable[Row]) -> tuple[str, ...]:
+    def labels(self, rows: Iterable[ComparisonRow]) -> tuple[str, ...]:
         """The labels of some rows, in the order of the table; empty where these are all of them."""
         among = {id(row) for row in rows}
         chosen = tuple(row.full_label for row in self.rows if id(row) in among)

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.findings.compared import ComparedRows, Finding, counted, failed_rounds
 from analysis.findings.lost_answers import Waits, lost_answers, waits_of
 from testbed.records import RunRecords
@@ -28,7 +28,7 @@ class Ends:
         late: how many of them came after the deadline.
     """
 
-    row: Row
+    row: ComparisonRow
     rounds: int
     reasons: Counter[str]
     lost: int
@@ -48,7 +48,7 @@ class Ends:
         return self.late > LATE_SHARE * self.lost
 
 
-def ends_of(compared: ComparedRows, row: Row) -> Ends | None:
+def ends_of(compared: ComparedRows, row: ComparisonRow) -> Ends | None:
     """The rounds of a row that ended early; None where they are at most 10 % of its rounds, or fewer than 3.
 
     Rows of which most failed because updates were not finite are left out: another finding explains them. So are rows
@@ -160,7 +160,7 @@ def waited_for_deadlines(compared: ComparedRows) -> list[Finding]:
 
     Rows whose rounds ended early because of a deadline are left out: that finding tells how long they waited.
     """
-    groups: dict[tuple[str, tuple[str, ...]], tuple[list[Row], Waits]] = {}
+    groups: dict[tuple[str, tuple[str, ...]], tuple[list[ComparisonRow], Waits]] = {}
     for row in compared.rows:
         waits = waits_of(compared, row)
         if not waits.waiting or waits.share < WAITING_SHARE:
@@ -176,7 +176,7 @@ def waited_for_deadlines(compared: ComparedRows) -> list[Finding]:
     ]
 
 
-def _cause(waits: Waits, row: Row) -> tuple[str, tuple[str, ...]]:
+def _cause(waits: Waits, row: ComparisonRow) -> tuple[str, tuple[str, ...]]:
     """The clients that rounds waited for, and the keys that decide about it."""
     visible = row.runs[0].value("time.disconnects", "invisible") == "visible"
     if waits.gone >= waits.late and not visible:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from analysis.comparison.labels import sweep_of
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.findings.compared import ComparedRows, Finding, counted, span
 from analysis.findings.learning import predicts_one_label
 from testbed.records import RunRecords
@@ -34,7 +34,7 @@ def never_available_of(run: RunRecords) -> int:
 
 def never_available(compared: ComparedRows) -> list[Finding]:
     """Rows in which at least a tenth of the population was never there."""
-    rows, numbers, population = list[Row](), list[int](), 0
+    rows, numbers, population = list[ComparisonRow](), list[int](), 0
     model = "trace"
     for row in compared.rows:
         run = row.runs[0]
@@ -65,7 +65,7 @@ def unscaled(compared: ComparedRows) -> list[Finding]:
 
     Runs of earlier versions do not say.
     """
-    rows, worst, name = list[Row](), 0.0, ""
+    rows, worst, name = list[ComparisonRow](), 0.0, ""
     for row in compared.rows:
         run = row.runs[0]
         feature = run.value("provenance.data.unscaled_feature")
@@ -105,7 +105,7 @@ def trains_in_batches(run: RunRecords) -> bool:
 
 def single_step(compared: ComparedRows) -> list[Finding]:
     """Rows in which (nearly) all clients have no more samples than a batch, and go through them once."""
-    rows, medians, batches = list[Row](), list[float](), list[float]()
+    rows, medians, batches = list[ComparisonRow](), list[float](), list[float]()
     for row in compared.rows:
         run = row.runs[0]
         if not trains_in_batches(run) or not run.rounds["accuracy"].notna().any():
@@ -148,7 +148,7 @@ def transport_differs(compared: ComparedRows) -> list[Finding]:
 
     Rows that have swept the transport are left out: there the difference is the result.
     """
-    found: list[tuple[Row, str]] = []
+    found: list[tuple[ComparisonRow, str]] = []
     for row in compared.rows:
         transport = None if _has_swept(row.runs[0]) else transport_of(row.runs[0])
         if transport is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.findings.compared import ComparedRows, Finding, counted, span
 from analysis.statistics import mean_interval
 from testbed.records import RunRecords
@@ -49,8 +49,8 @@ class _Unranked:
         over: the sample of the interval, e.g. ``3 seeds``; empty: there is no interval.
     """
 
-    row: Row
-    base: Row
+    row: ComparisonRow
+    base: ComparisonRow
     measure: str
     difference: _Difference
     over: str
@@ -125,7 +125,7 @@ def _is_close(accuracy: _Difference) -> bool:
     return math.isinf(accuracy.half_width) and SEEN_ACCURACY <= abs(accuracy.value) < FEWEST_POINTS
 
 
-def _seeds(row: Row, base: Row) -> str:
+def _seeds(row: ComparisonRow, base: ComparisonRow) -> str:
     numbers = sorted({len(row.runs), len(base.runs)})
     return counted(numbers[0], "seed") if len(numbers) == 1 else f"{numbers[0]} and {numbers[1]} seeds"
 
@@ -161,7 +161,7 @@ def _part(found: list[_Unranked]) -> str:
     return f"{found[0].measure} {value}±{span(widths, '{:.1f}')} {unit}"
 
 
-def _round_times(row: Row) -> dict[Hashable, float]:
+def _round_times(row: ComparisonRow) -> dict[Hashable, float]:
     """Seconds of the completed rounds: of one seed by round, else means by seed."""
     if len(row.runs) == 1:
         completed = _completed(row.runs[0])
@@ -174,7 +174,7 @@ def _completed(run: RunRecords) -> pd.DataFrame:
     return run.rounds[run.rounds["outcome"] == "completed"]
 
 
-def _accuracies(row: Row) -> dict[Hashable, float]:
+def _accuracies(row: ComparisonRow) -> dict[Hashable, float]:
     """The last accuracy of each run, by its seed."""
     found = {_seed(run): run.rounds["accuracy"].dropna() for run in row.runs}
     return {seed: float(values.iloc[-1]) for seed, values in found.items() if len(values)}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.comparison.targets import model_changed
 from analysis.findings.compared import ComparedRows, Finding, counted, diverged_events, span
 from testbed.records import RunRecords
@@ -31,7 +31,7 @@ _KEYS = ("workload.learning_rate", "workload.momentum", "workload.epochs")
 
 def not_finite(compared: ComparedRows) -> list[Finding]:
     """Rows in which clients refused to hand on updates that were not finite."""
-    rows, clients, refusing, rates = list[Row](), 0, 0, list[float]()
+    rows, clients, refusing, rates = list[ComparisonRow](), 0, 0, list[float]()
     numbers: list[int] = []
     for row in compared.rows:
         refusals = [(run, diverged_events(run)) for run in row.runs if not run.has_misbehaviour]
@@ -159,7 +159,7 @@ def predicts_one_label(run: RunRecords) -> bool:
 
 def does_not_learn(compared: ComparedRows) -> list[Finding]:
     """Rows whose models are no better than chance, or whose loss grows."""
-    chance, grows = list[tuple[Row, list[_Course]]](), list[tuple[Row, list[_Course]]]()
+    chance, grows = list[tuple[ComparisonRow, list[_Course]]](), list[tuple[ComparisonRow, list[_Course]]]()
     for row in compared.rows:
         if any(run.has_misbehaviour for run in row.runs):
             continue
@@ -188,7 +188,7 @@ def _loss_grows(course: _Course) -> bool:
     return not np.isnan(first) and (not np.isfinite(last) or bool(last > LOSS_GROWS * abs(first)))
 
 
-def _at_chance(compared: ComparedRows, found: list[tuple[Row, list[_Course]]]) -> list[Finding]:
+def _at_chance(compared: ComparedRows, found: list[tuple[ComparisonRow, list[_Course]]]) -> list[Finding]:
     if not found:
         return []
     courses = [one for _, each in found for one in each]
@@ -220,7 +220,7 @@ def losses_end(courses: list[_Course]) -> float:
     return float(np.mean([one.loss[-1] for one in courses]))
 
 
-def _growing(compared: ComparedRows, found: list[tuple[Row, list[_Course]]]) -> list[Finding]:
+def _growing(compared: ComparedRows, found: list[tuple[ComparisonRow, list[_Course]]]) -> list[Finding]:
     if not found:
         return []
     courses = [one for _, each in found for one in each]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.findings.compared import ComparedRows, counted, diverged_rounds, failed_rounds, seconds
 from testbed.records import RunRecords
 
@@ -115,7 +115,7 @@ def lost_answers(run: RunRecords) -> LostAnswers:
     return LostAnswers(found, lost)
 
 
-def waits_of(compared: ComparedRows, row: Row) -> Waits:
+def waits_of(compared: ComparedRows, row: ComparisonRow) -> Waits:
     """How long the rounds of a row waited for deadlines."""
     total = Waits()
     for run in row.runs:

@@ -1,6 +1,6 @@
 """Privacy that was planned and privacy that was spent."""
 
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.findings.compared import ComparedRows, Finding, span
 from testbed.records import RunRecords
 
@@ -21,7 +21,7 @@ def _largest(run: RunRecords) -> tuple[float, float] | None:
 
 def more_than_planned(compared: ComparedRows) -> list[Finding]:
     """Rows whose clients have spent more than the planned noise would have cost."""
-    rows, spent, planned = list[Row](), list[float](), list[float]()
+    rows, spent, planned = list[ComparisonRow](), list[float](), list[float]()
     for row in compared.rows:
         largest = [pair for run in row.runs if (pair := _largest(run)) is not None]
         over = [(epsilon, plan) for epsilon, plan in largest if plan > 0 and epsilon > SPENT_ABOVE * plan]
@@ -41,7 +41,7 @@ def more_than_planned(compared: ComparedRows) -> list[Finding]:
 
 def less_than_planned(compared: ComparedRows) -> list[Finding]:
     """Rows with noise for an epsilon of which no client has spent three quarters, once all rounds are over."""
-    rows, spent, planned, multipliers = list[Row](), list[float](), list[float](), list[float]()
+    rows, spent, planned, multipliers = list[ComparisonRow](), list[float](), list[float](), list[float]()
     for row in compared.rows:
         target = row.runs[0].value("aggregation.noise.epsilon")
         finished = all(len(run.rounds) >= int(run.value("rounds", 0)) for run in row.runs)

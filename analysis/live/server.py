@@ -66,7 +66,7 @@ class ReportServer:
         self._runs = _Runs(directories, LivePage(targets, baseline))
         self._runs.progress()  # what is wrong with the directories is said before anybody looks
         try:
-            self._server = _Server((HOST, port), _Handler)
+            self._server = _Server((HOST, port), _PageHandler)
         except OSError as error:
             raise ExperimentError(f"--port {port}: {error.strerror}; give another, or none for any free one") from None
         self._server.RequestHandlerClass = _handler(self._runs, self._token, self.port)
@@ -223,11 +223,11 @@ def _json(value: Any) -> bytes:
     return to_json(value).encode()
 
 
-def _handler(runs: _Runs, token: str, port: int) -> type["_Handler"]:
-    return type("_BoundHandler", (_Handler,), {"runs": runs, "token": token, "port": port})
+def _handler(runs: _Runs, token: str, port: int) -> type["_PageHandler"]:
+    return type("_BoundHandler", (_PageHandler,), {"runs": runs, "token": token, "port": port})
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PageHandler(BaseHTTPRequestHandler):
     """Answers GET and HEAD of the page, and nothing else."""
 
     runs: _Runs

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.legends import fitted_lines
-from analysis.marks import marks
 from analysis.multi_round.over_rounds import OverRounds
+from analysis.plot_data import plot_data
 from analysis.statistics import mean_interval
 from analysis.style import COLUMN_INCHES, figure_text, house_style, protocol_colours, save
 
@@ -64,7 +64,7 @@ def draw(lines: Sequence[Line], out: Path, name: str = "multi-round-metrics") ->
         panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
         figure.align_ylabels()
         legend.add_to(figure, panels[0].get_legend_handles_labels()[0])
-        return save(figure, out / name, marks(figure))
+        return save(figure, out / name, plot_data(figure))
 
 
 def _bands(lines: Sequence[Line]) -> str:

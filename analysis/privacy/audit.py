@@ -23,7 +23,7 @@ from analysis.privacy.report import Planned, adds_noise, of_run
 from analysis.privacy.spent import Spending, spending
 from testbed.arrays import Floats, Ids
 from testbed.engine.canaries import canary_section
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
 from testbed.privacy.canaries import canary, is_inserted
@@ -185,7 +185,7 @@ class Canaries:
         if seed is None:
             seed = int((self.experiment.provenance or {})["simulation_seed"])
         self._randomness = Randomness(seed)
-        dishonest = Plan(self.experiment, seed).dishonest
+        dishonest = RunPlan(self.experiment, seed).dishonest
         self.clients: Ids = section.drawn(self.experiment.population, dishonest, self._randomness)
         coins = [is_inserted(self._randomness, client) for client in self.clients.tolist()]
         self.inserted: npt.NDArray[np.bool_] = np.array(coins, np.bool_)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.privacy.audit import Audit
 from analysis.privacy.report import number
 from analysis.style import SERIES_COLOURS, figure_text, one_panel, save
@@ -95,4 +95,4 @@ def draw(audits: Sequence[Audit], out: Path, name: str = "audit") -> list[Path]:
         axes.set_xlim(left=0)
         axes.grid(axis="x")
         figure.legend(loc="outside lower center", ncols=2)
-        return save(figure, out / name, marks(figure))
+        return save(figure, out / name, plot_data(figure))

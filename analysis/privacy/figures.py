@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from analysis.legends import MARKERS, fitted_lines
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.privacy.spent import Spending
 from analysis.style import COLUMN_INCHES, SERIES_COLOURS, house_style, save
 
@@ -74,4 +74,4 @@ def draw(runs: Sequence[Spending], out: Path, name: str = "privacy") -> list[Pat
         axes.grid()
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         legend.add_to(figure, handles)
-        return save(figure, out / name, marks(figure))
+        return save(figure, out / name, plot_data(figure))

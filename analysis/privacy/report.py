@@ -13,7 +13,7 @@ from analysis.tables import Table, markdown, require_format, rows_of_every, to_j
 from analysis.tables import render as render_table
 from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.display import visible
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.engine.privacy_recorder import records_of
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
@@ -38,7 +38,7 @@ class Planned:
     """
 
     label: str
-    plan: Plan
+    plan: RunPlan
     noise: NoisePlan
     delta: float
     guarantees: list[Guarantee]
@@ -108,7 +108,7 @@ def planned(
     Raises:
         ExperimentError: its aggregation adds no noise, or it cannot be run as written.
     """
-    plan, workload = Plan(experiment, seed), None
+    plan, workload = RunPlan(experiment, seed), None
     if dimension is None or delta is None:
         import workloads
 
@@ -164,7 +164,7 @@ def adds_noise(run: RunRecords) -> bool:
     if run.model is None:
         return True
     try:
-        return Plan(_experiment(run), _seed(run)).noise_plan(len(run.model)) is not None
+        return RunPlan(_experiment(run), _seed(run)).noise_plan(len(run.model)) is not None
     except NotImportedError:
         return not run.frame("privacy").empty
     except ExperimentError as error:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.measures import per_round
-from analysis.comparison.rows import Row
+from analysis.comparison.rows import ComparisonRow
 from analysis.privacy.spent import spending
 from analysis.statistics import mean_interval
 from testbed.errors import ExperimentError
@@ -34,7 +34,7 @@ def over_rounds(run: RunRecords) -> pd.DataFrame:
     return frame[["round", *_X, *[name for name in (*_MEASURES, "perplexity") if name in frame]]]
 
 
-def of_row(row: Row, frames: Sequence[pd.DataFrame]) -> dict[str, Any]:
+def of_row(row: ComparisonRow, frames: Sequence[pd.DataFrame]) -> dict[str, Any]:
     """A row's curves: lists by name, means over its seeds, and with several seeds ``NAME_half`` of 95% intervals.
 
     Args:

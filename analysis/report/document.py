@@ -18,7 +18,7 @@ from analysis.comparison.measures import (
     per_update_by_stage,
     stage_order,
 )
-from analysis.comparison.rows import Row, rows_of
+from analysis.comparison.rows import ComparisonRow, rows_of
 from analysis.comparison.summary import PRIVACY_TIME_LIMIT_S
 from analysis.comparison.targets import is_unfinished
 from analysis.comparison.time_to_target import compare_targets, targets_beside
@@ -197,11 +197,11 @@ def _headline(drawn: Sequence[dict[str, Any]], stages: dict[str, Any]) -> dict[s
     return {"kind": "bars", "y": "duration_s"} if stages["stages"] else None
 
 
-def _of(row: Row, parts: Sequence[RunPart]) -> list[RunPart]:
+def _of(row: ComparisonRow, parts: Sequence[RunPart]) -> list[RunPart]:
     return [part for part in parts if any(part.run is run for run in row.runs)]
 
 
-def _curves(rows: Sequence[Row], parts: Sequence[RunPart]) -> list[dict[str, Any]]:
+def _curves(rows: Sequence[ComparisonRow], parts: Sequence[RunPart]) -> list[dict[str, Any]]:
     """A curve per row: its label, colour, seeds and points."""
     labels = _told_apart([row.full_label for row in rows], [row.runs[0] for row in rows])
     looks = _looks([row.protocol or row.label for row in rows])
@@ -225,7 +225,7 @@ def _looks(names: Sequence[str]) -> list[tuple[str, int]]:
     return [(colours[name], names[:at].count(name)) for at, name in enumerate(names)]
 
 
-def _stages(rows: Sequence[Row], parts: Sequence[RunPart]) -> dict[str, Any]:
+def _stages(rows: Sequence[ComparisonRow], parts: Sequence[RunPart]) -> dict[str, Any]:
     """What a completed round takes in each stage, by row; without stages where no row has completed a round."""
     completed = [any(run.rounds["outcome"].eq("completed").any() for run in row.runs) for row in rows]
     frames = [mean_by_stage([part.stages for part in _of(row, parts)]) for row in rows]

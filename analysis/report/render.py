@@ -38,7 +38,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """A section of the page, which shows when one of its parts has something to show."""
 
     id: str
@@ -49,33 +49,35 @@ class Section:
 
 SECTIONS = (
     # The conclusion.
-    Section("results-section", "Results", (Part("headline", ""), Part("findings", ""), Part("sheet", "overhead"))),
-    Section("targets-section", "Time to accuracy", (Part("sheet", "targets"), Part("reason", "no_targets"))),
+    ReportSection(
+        "results-section", "Results", (Part("headline", ""), Part("findings", ""), Part("sheet", "overhead"))
+    ),
+    ReportSection("targets-section", "Time to accuracy", (Part("sheet", "targets"), Part("reason", "no_targets"))),
     # How it came about.
-    Section(
+    ReportSection(
         "curves-section",
         "Curves",
         (Part("curves", "curves"),),
         "Drag in a figure to zoom, double-click to see all; with several seeds, bands are 95% intervals of the mean.",
     ),
-    Section("stages-section", "Time and bytes by stage", (Part("bars", "stages"), Part("reason", "no_stages"))),
-    Section(
+    ReportSection("stages-section", "Time and bytes by stage", (Part("bars", "stages"), Part("reason", "no_stages"))),
+    ReportSection(
         "rounds-section",
         "Round explorer",
         (Part("explorer", ""),),
         "A line per client, from the question of each stage to the answer; hatched: there was none, or too late.",
     ),
-    Section("losses-section", "Losses, refusals and attacks", (Part("sheet", "losses"), Part("sheet", "events"))),
-    Section(
+    ReportSection("losses-section", "Losses, refusals and attacks", (Part("sheet", "losses"), Part("sheet", "events"))),
+    ReportSection(
         "metrics-section",
         "Multi-round privacy",
         (Part("curves", "metrics"),),
         "What the server could learn from the sums of many rounds, if updates did not change. The weak T, at the end "
         "of the runs, is in the table of what a round costs.",
     ),
-    Section("ledger-section", "Privacy ledger", (Part("curves", "ledger"),)),
+    ReportSection("ledger-section", "Privacy ledger", (Part("curves", "ledger"),)),
     # The runs themselves.
-    Section(
+    ReportSection(
         "runs-section",
         "What was run",
         (
@@ -85,7 +87,7 @@ SECTIONS = (
             Part("sheet", "common", "What all runs have in common"),
         ),
     ),
-    Section("provenance-section", "Where the numbers come from", (Part("provenance", ""),)),
+    ReportSection("provenance-section", "Where the numbers come from", (Part("provenance", ""),)),
 )
 """In the order of the page: the conclusion, how it came about, what was run."""
 

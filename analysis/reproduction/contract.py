@@ -11,13 +11,13 @@ from typing import Literal
 
 import pandas as pd
 
-from analysis.reproduction.verdicts import Claim
+from analysis.reproduction.verdicts import PaperClaim
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
 Scale = Literal["small", "real", "paper"]
 
-ClaimsOf = Callable[[pd.DataFrame, int], Sequence[Claim | None]]
+ClaimsOf = Callable[[pd.DataFrame, int], Sequence[PaperClaim | None]]
 """A kept table and the number of seeds that the kept claims name -> the claims in their order; None: needs more."""
 
 
@@ -77,7 +77,7 @@ class ReproductionResult:
 
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
     figures: Sequence[Path] = ()
-    claims: Sequence[Claim] = ()
+    claims: Sequence[PaperClaim] = ()
     remarks: Sequence[str] = ()
 
 

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import pandas as pd
 
 from analysis.reproduction.contract import ClaimsOf, Origin, Reproduction, ReproductionResult, Scale
-from analysis.reproduction.verdicts import Claim
+from analysis.reproduction.verdicts import PaperClaim
 from testbed.errors import ExperimentError
 
 RESULTS = Path(__file__).parent / "results"
@@ -22,7 +22,7 @@ _MOST_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptResult:
     """An outcome that was written.
 
     Attributes:
@@ -40,7 +40,7 @@ class Kept:
     written: Sequence[str]
 
 
-def read(path: Path) -> Kept:
+def read(path: Path) -> KeptResult:
     """The outcome in a file.
 
     Raises:
@@ -50,10 +50,10 @@ def read(path: Path) -> Kept:
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError
         data = json.loads(path.read_bytes())
-        claims = [Claim.of_data(claim) for claim in data["claims"]]
+        claims = [PaperClaim.of_data(claim) for claim in data["claims"]]
         if data["scale"] not in get_args(Scale):
             raise ValueError
-        return Kept(
+        return KeptResult(
             str(data["name"]), data["scale"], Origin(**data["origin"]),
             ReproductionResult(
                 pd.DataFrame.from_records(data["table"]), [Path(str(name)) for name in data["figures"]], claims,
@@ -67,13 +67,13 @@ def read(path: Path) -> Kept:
         raise ExperimentError(f"{path}: not a result.json of `testbed reproduce` of this version") from None
 
 
-def kept(one: Reproduction) -> Kept | None:
+def kept(one: Reproduction) -> KeptResult | None:
     """The kept outcome of a reproduction; None where none is kept."""
     path = RESULTS / f"{one.name}.json"
     return read(path) if path.exists() else None
 
 
-def differences(found: Kept) -> list[str]:
+def differences(found: KeptResult) -> list[str]:
     """Verdicts that the file says and its numbers do not give, a line each."""
     return [
         f"{found.name}: {claim.claim!r} is written down as {written}, and its numbers say {claim.verdict}"
@@ -97,7 +97,7 @@ class TableCheck:
     differing: Sequence[str]
 
 
-def check_table(found: Kept, claims_of: ClaimsOf) -> TableCheck:
+def check_table(found: KeptResult, claims_of: ClaimsOf) -> TableCheck:
     """Compute claims again from the kept table, and compare every number and word of them.
 
     Args:

@@ -18,7 +18,7 @@ import pandas as pd
 
 from analysis.reproduction.catalogue import catalogue
 from analysis.reproduction.contract import Reproduction
-from analysis.reproduction.kept import Kept, check_table, kept
+from analysis.reproduction.kept import KeptResult, check_table, kept
 from analysis.reproduction.presentation import as_markdown, outcome
 from analysis.reproduction.verdicts import VERDICTS, Verdict, counts, total
 from analysis.tables import Table, render
@@ -81,7 +81,7 @@ def _part(table: pd.DataFrame, which: str, where: str) -> pd.DataFrame:
     return rows
 
 
-def _block(found: Kept) -> str:
+def _block(found: KeptResult) -> str:
     origin = found.origin
     commit = (origin.git_commit or "")[:10] or "no checkout"
     took = f"{rounded_duration(origin.seconds)} on {origin.cpus} processors"

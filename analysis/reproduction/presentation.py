@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis.reproduction.contract import Origin, Reproduction, ReproductionResult, Scale
 from analysis.reproduction.kept import kept
-from analysis.reproduction.verdicts import Claim, counts
+from analysis.reproduction.verdicts import PaperClaim, counts
 from analysis.tables import WIDTH, Table, require_format, to_json
 from analysis.tables import render as render_table
 from testbed.durations import rounded_duration
@@ -229,7 +229,7 @@ def _claims(result: ReproductionResult) -> list[tuple[str, str, str, str]]:
     return [(claim.claim, claim.measured, claim.judged, _verdict(claim)) for claim in result.claims]
 
 
-def _verdict(claim: Claim) -> str:
+def _verdict(claim: PaperClaim) -> str:
     return f"{claim.verdict} (counted in {claim.counted_in})" if claim.counted_in else claim.verdict
 
 

@@ -122,7 +122,7 @@ def true(what: str, holds: object) -> Check:
 
 
 @dataclass(frozen=True)
-class Claim:
+class PaperClaim:
     """One statement of the paper, compared with what was measured.
 
     Attributes:
@@ -174,7 +174,7 @@ class Claim:
         }  # fmt: skip
 
     @classmethod
-    def of_data(cls, data: Mapping[str, Any]) -> "Claim":
+    def of_data(cls, data: Mapping[str, Any]) -> "PaperClaim":
         """What `as_data` wrote; its verdict is not read, but computed.
 
         Raises:
@@ -198,7 +198,7 @@ def plus_minus(interval: Interval, form: str) -> str:
     return f"{interval.mean:{form}} ± {half:{form.lstrip('+')}}"
 
 
-def counts(claims: Sequence[Claim]) -> dict[Verdict, int]:
+def counts(claims: Sequence[PaperClaim]) -> dict[Verdict, int]:
     """How many of each verdict, in the order of `VERDICTS`; a claim that counts elsewhere is left out."""
     found = [claim.verdict for claim in claims if not claim.counted_in]
     return {verdict: found.count(verdict) for verdict in VERDICTS}

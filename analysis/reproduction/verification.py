@@ -6,7 +6,7 @@ from pathlib import Path
 
 import analysis
 from analysis.reproduction.contract import Reproduction
-from analysis.reproduction.kept import Kept, TableCheck, check_table, differences, kept, read
+from analysis.reproduction.kept import KeptResult, TableCheck, check_table, differences, kept, read
 from analysis.reproduction.pages import differing
 from analysis.reproduction.verdicts import VERDICTS, counts, total
 from analysis.tables import Table, render, to_json
@@ -28,7 +28,7 @@ class Verification:
         differing: what differs, a line each.
     """
 
-    outcomes: list[Kept] = field(default_factory=list)
+    outcomes: list[KeptResult] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     from_tables: dict[str, TableCheck] = field(default_factory=dict)
     differing: list[str] = field(default_factory=list)
@@ -106,7 +106,7 @@ def shown(found: Verification, format: str) -> str:
     return table + "\n" + "".join(f"{line}\n" for line in lines)
 
 
-def _again(found: Verification, outcome: Kept) -> str:
+def _again(found: Verification, outcome: KeptResult) -> str:
     """How many of a result's claims were computed again from its table, for a cell."""
     check = found.from_tables.get(outcome.name)
     return f"{check.again if check else 0} of {len(outcome.result.claims)}"

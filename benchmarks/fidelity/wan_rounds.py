@@ -22,7 +22,7 @@ from benchmarks.fidelity.wire_star import WireStar
 from testbed.arrays import Ids
 from testbed.engine.federation import Federation
 from testbed.engine.in_process import federation_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.live.server import LiveNetwork
@@ -105,7 +105,7 @@ def experiment(protocol: str, algorithm: str, pause_s: float, handled_s: float) 
 
 def in_this_process(described: dict[str, Any]) -> tuple[Federation, LocalHosts]:
     """The federation on the virtual clock, and its clients."""
-    federation = federation_in_process(Plan(Experiment.model_validate(described), 0), Guessing(), None)
+    federation = federation_in_process(RunPlan(Experiment.model_validate(described), 0), Guessing(), None)
     network = federation.network
     assert isinstance(network, EmulatedNetwork)
     assert isinstance(network.hosts, LocalHosts)

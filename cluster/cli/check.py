@@ -14,7 +14,7 @@ from testbed.cli.terminal import Console, echo, messages
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cluster.check import Finding
+    from cluster.check import CheckResult
 
 CHECK_EPILOG = examples(
     "testbed cluster check --address auto",
@@ -71,7 +71,7 @@ def check(
         raise typer.Exit(FAILED)
 
 
-def _print_table(findings: "Sequence[Finding]") -> None:
+def _print_table(findings: "Sequence[CheckResult]") -> None:
     """One line for each finding, aligned; what to do about it on the next."""
     checks = max(len(finding.check) for finding in findings)
     places = max(len(finding.where) for finding in findings)

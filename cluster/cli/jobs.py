@@ -109,7 +109,7 @@ def submit(
         _say_how_to_go_on(jobs, job)
         raise typer.Exit(stop_code()) from None
     invocation: Invocation = context.obj
-    end(ended, invocation.resuming)
+    end(ended, invocation.resume_command_line)
     console.print(f"results: {jobs.fetch(job, results)}")
 
 

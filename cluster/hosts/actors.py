@@ -20,8 +20,8 @@ from cluster.metrics import RunMetrics
 from testbed.arrays import Ids
 from testbed.crashes import locating_crashes
 from testbed.engine.data_checks import notes_of
-from testbed.engine.federation import Federation, Progress
-from testbed.engine.plan import Plan
+from testbed.engine.federation import Federation, RunProgress
+from testbed.engine.plan import RunPlan
 from testbed.errors import ClusterError
 from testbed.experiment.inputs import plugin_classes
 from testbed.experiment.schema import Experiment
@@ -36,7 +36,7 @@ from testbed.parties.pki import Directory
 from testbed.plugins import sources
 from testbed.records import RunDirectory
 from testbed.records.log import RunLog
-from testbed.records.writer import WRITER, held
+from testbed.records.writer import WRITER, run_lock
 from testbed.vectors.dense import FLOAT32
 from testbed.workload import building
 from testbed.workload.client_states import ClientStates
@@ -64,7 +64,7 @@ class ClientHost:
         """
         self._close_connections()  # of an earlier experiment
         with locating_crashes(f"the preparation of host {index}"):
-            plan = Plan(experiment, simulation_seed)
+            plan = RunPlan(experiment, simulation_seed)
             workload = building.build(experiment.workload, experiment.population, plan.seed)
             directory = None if states is None else Path(states[0])
             if states is not None:
@@ -148,7 +148,7 @@ class Coordinator:
         self._federation: Federation | None = None
         self._live: LiveNetwork | None = None
         self._records: RunDirectory | None = None
-        self._progress: Progress | None = None
+        self._progress: RunProgress | None = None
         self._held = contextlib.ExitStack()
         self._checked: tuple[Any, Any] | None = None  # what the workload of the last check was built of, and it
 
@@ -164,18 +164,18 @@ class Coordinator:
 
         Args:
             experiment: one point.
-            simulation_seed: see `Plan`.
+            simulation_seed: see `RunPlan`.
             directory: the run's; None records nothing.
             interruption: why an earlier coordinator did not get to the end; becomes an event.
         """
         self._progress = None
         self._checked = None  # its memory is the run's now
-        plan = Plan(experiment, simulation_seed)
+        plan = RunPlan(experiment, simulation_seed)
         await self._close_connections()
         self._held.close()
         self._records = None if directory is None else RunDirectory(Path(directory))
         if self._records is not None:  # the driver's lock ends with the driver, which this actor may outlive a little
-            self._held.enter_context(held(self._records.path, WRITER))
+            self._held.enter_context(run_lock(self._records.path, WRITER))
         checkpoint = None if self._records is None else self._records.checkpoint()
         last_round = 0 if checkpoint is None else checkpoint.round_number
         early: list[tuple[str, str, str]] = []
@@ -234,7 +234,7 @@ class Coordinator:
 
         def notes() -> list[str]:
             with locating_crashes(f"{name}: its preparation", then=""):
-                plan = Plan(experiment, simulation_seed)
+                plan = RunPlan(experiment, simulation_seed)
                 key = (experiment.workload, experiment.population, plan.seed)
                 if self._checked is None or self._checked[0] != key:
                     self._checked = (key, building.build(*key))
@@ -257,10 +257,10 @@ class Coordinator:
         elif kind == "poisoned":
             RunLog(self._records.path).write("client-left-out", client=party.removeprefix("client:"), detail=detail)
 
-    def _note(self, progress: Progress) -> None:
+    def _note(self, progress: RunProgress) -> None:
         self._progress = progress
 
-    async def progress(self) -> Progress | None:
+    async def progress(self) -> RunProgress | None:
         """Where the run stands."""
         return self._progress
 

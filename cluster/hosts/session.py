@@ -20,7 +20,7 @@ from cluster.hosts.connection import connect, disconnect
 from cluster.hosts.pki import PKIActor
 from cluster.hosts.placement import alive_nodes, answers, living_nodes, spread
 from cluster.hosts.ray_hosts import PartyLost, start_host
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.errors import ClusterError, TestbedError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory
@@ -134,7 +134,7 @@ class RaySession:
         experiment: Experiment,
         simulation_seed: int,
         directory: Path | None,
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[RunProgress], None],
     ) -> None:
         """Run (or resume) one experiment to its end; `directory` is an existing run directory.
 
@@ -182,7 +182,7 @@ class RaySession:
         simulation_seed: int,
         path: Path | None,
         interruption: str,
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[RunProgress], None],
     ) -> None:
         self._wait_for_places()
         where = None if path is None else str(path)
@@ -207,7 +207,7 @@ class RaySession:
                 )
         self._placed = True
 
-    def _wait(self, reference: Any, on_progress: Callable[[Progress], None]) -> Any:
+    def _wait(self, reference: Any, on_progress: Callable[[RunProgress], None]) -> Any:
         """The result of a call, showing progress while it runs; Ray's errors become the testbed's."""
         try:
             while True:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cluster.hosts import connection, placement, session
 from cluster.hosts.session import RaySession
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.errors import ClusterError
 from testbed.experiment.inputs import located, with_digests
 from testbed.experiment.schema import Experiment
@@ -44,7 +44,7 @@ class HeldSession:
 
 
 @dataclass(frozen=True)
-class Shares:
+class WorkerShares:
     """How points share the cluster that this process has joined.
 
     Attributes:
@@ -56,7 +56,7 @@ class Shares:
     workers: int
 
     @classmethod
-    def among(cls, cluster: Cluster, points: int) -> "Shares":
+    def among(cls, cluster: Cluster, points: int) -> "WorkerShares":
         """As many workers as there is room for, at most one for each point."""
         cpus = session.cpus()
         workers = placement.runs_at_a_time(cluster, points, cpus, session.memory_bytes()) if points > 1 else 1
@@ -88,7 +88,7 @@ class JoinedHosts:
         self._checking: HeldSession | None = None
 
     def start_checking(self, experiment: Experiment, points: int) -> None:
-        self._checking = Shares.among(experiment.cluster, points).start(experiment)
+        self._checking = WorkerShares.among(experiment.cluster, points).start(experiment)
         self._stack.callback(self._checking.session.close)
 
     def notes_of(self, run: PlannedRun, name: str) -> list[str]:
@@ -98,7 +98,7 @@ class JoinedHosts:
     def workers(
         self, observer: Observer, open_run: Callable[[PlannedRun], OpenRun], cluster: Cluster, points: int
     ) -> list["RayWorker"]:
-        shares = Shares.among(cluster, points)
+        shares = WorkerShares.among(cluster, points)
         first = RayWorker(observer, open_run, shares, self._checking)
         return [first, *(RayWorker(observer, open_run, shares) for _ in range(shares.workers - 1))]
 
@@ -116,7 +116,7 @@ class RayWorker(PointWorker):
         self,
         observer: Observer,
         open_run: Callable[[PlannedRun], OpenRun],
-        shares: Shares,
+        shares: WorkerShares,
         held: HeldSession | None = None,
     ) -> None:
         super().__init__(observer, open_run)
@@ -153,7 +153,7 @@ class RayWorker(PointWorker):
         if held is None:  # closed in this very moment
             raise ClusterError("stopped before its first round; rerun with --resume")
 
-        def unless_closed(progress: Progress) -> None:
+        def unless_closed(progress: RunProgress) -> None:
             if self._closed.is_set():
                 raise ClusterError("stopped; rerun with --resume")
             on_progress(progress)

@@ -14,7 +14,7 @@ from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.messages import LIST_DOMAIN, Announce, Candidacy, ListSignature, ParticipantList
 from testbed.selection.lotto.variants import ClientCentricClient
 from testbed.selection.verifiable_batch_partition import Prove, VerifiableBatchClient
-from testbed.training import Train, Trained, Trainer
+from testbed.training import Train, Trainer, TrainingReport
 
 
 class InflateOptions(MisbehaviourOptions):
@@ -32,7 +32,7 @@ class InflateUtility(ClientMisbehaviour, Trainer):
     Options: ClassVar[type[MisbehaviourOptions]] = InflateOptions
 
     @handles(Train)
-    def on_train(self, message: Train) -> Trained:
+    def on_train(self, message: Train) -> TrainingReport:
         """Train as everybody does, and lie about it."""
         trained = super().on_train(message)
         if not self.attacks(message.round):

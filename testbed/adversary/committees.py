@@ -14,7 +14,7 @@ from pydantic import Field
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.arrays import Ids
-from testbed.committee.messages import Claim, CommitteeList, CommitteeMember, Sortition
+from testbed.committee.messages import CommitteeList, CommitteeMember, MembershipClaim, Sortition
 from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import SortitionRole, is_drawn, sortition_input
 from testbed.crypto import prf
@@ -178,7 +178,7 @@ class ClaimMembership(ClientMisbehaviour, SortitionRole):
     extends: ClassVar[type[Role]] = SortitionRole
 
     @handles(Sortition)
-    def on_sortition(self, message: Sortition) -> Claim:
+    def on_sortition(self, message: Sortition) -> MembershipClaim:
         """A proof in any case."""
         answer = super().on_sortition(message)
         if not self.attacks(message.round) or answer.proof is not None:
@@ -190,7 +190,7 @@ class ClaimMembership(ClientMisbehaviour, SortitionRole):
         self.record_attack(ClaimMembership, "its own number, which is over the threshold")
         alpha = sortition_input(self.environment.experiment_id, self.parameters.first_round_of(message.round))
         meter("vrf.prove")
-        return Claim(self.client.identity.vrf.prove(alpha)[1])
+        return MembershipClaim(self.client.identity.vrf.prove(alpha)[1])
 
 
 class WithholdMembership(ClientMisbehaviour, SortitionRole):
@@ -201,7 +201,7 @@ class WithholdMembership(ClientMisbehaviour, SortitionRole):
     extends: ClassVar[type[Role]] = SortitionRole
 
     @handles(Sortition)
-    def on_sortition(self, message: Sortition) -> Claim | None:  # type: ignore[override]  # honest clients answer
+    def on_sortition(self, message: Sortition) -> MembershipClaim | None:  # type: ignore[override]  # honest clients answer
         """Silence."""
         answer = super().on_sortition(message)
         if not self.attacks(message.round):

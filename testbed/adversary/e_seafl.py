@@ -27,7 +27,7 @@ from testbed.crypto.masks import mask
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Vector
 from testbed.network.contract import ids
-from testbed.parties.client import Role, Row, StageTable
+from testbed.parties.client import Role, StageTable, Transition
 
 _E_SEAFL = ("e-seafl",)
 
@@ -36,7 +36,11 @@ class NodeAccomplice(AssistingNode):
     """An assisting node that sums masks for the server as often, and over as few clients, as the server asks."""
 
     STAGES: ClassVar[StageTable] = AssistingNode.STAGES.extended(
-        {SumMasks: Row(after={"new", "summed"}, then="summed", check="e-seafl.out-of-order", begins=True)}
+        {
+            SumMasks: Transition(
+                sources={"new", "summed"}, target="summed", refusal="e-seafl.out-of-order", starts_round=True
+            )
+        }
     )
 
     def check_not_served(self, round_number: int) -> None:

@@ -35,9 +35,9 @@ from testbed.aggregation.flamingo.messages import (
     CutEdge,
     EncryptedSeed,
     LabelsSignature,
-    OwnState,
+    MaskedReport,
     Reconstruct,
-    Report,
+    SealedMemberState,
     Service,
     SharesForMember,
     seed_associated,
@@ -57,7 +57,7 @@ from testbed.messages import ClientId, Key32, Message, RoundNumber, signed_conte
 from testbed.network import Replies
 from testbed.network.contract import ids
 from testbed.network.masked_vectors import Masks
-from testbed.parties.client import Role, Row, StageTable, handles
+from testbed.parties.client import Role, StageTable, Transition, handles
 
 _ALWAYS = {"idle", "ready", "labelled", "opened"}
 _EARLIER = MessageName("adversary/flamingo service", KeptService)
@@ -90,8 +90,10 @@ class FlamingoAccomplice(Decryptor, answers=(*Decryptor.questions, SignService, 
 
     STAGES: ClassVar[StageTable] = Decryptor.STAGES.extended(
         {
-            CheckLabels: Row(after=_ALWAYS, then="labelled", check="flamingo.out-of-order", begins=True),
-            Reconstruct: Row(after={"labelled", "opened"}, then="opened", check="flamingo.out-of-order"),
+            CheckLabels: Transition(
+                sources=_ALWAYS, target="labelled", refusal="flamingo.out-of-order", starts_round=True
+            ),
+            Reconstruct: Transition(sources={"labelled", "opened"}, target="opened", refusal="flamingo.out-of-order"),
         }
     )
 
@@ -165,7 +167,7 @@ class ContradictLabels(AgainstOneVictim):
             await super().cross_check(state)
             return
         accomplices, told, _ = self._groups(state)
-        states = {row.member: OwnState(row.sealed) for row in state.kept.states}
+        states = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
         asked = {member: states[member] for member in [*told, *accomplices]}
         _, state.signed = await self.signed_labels(state, asked, state.online)
         if len(state.signed) < self.threshold(state):
@@ -183,7 +185,7 @@ class ContradictLabels(AgainstOneVictim):
     async def _second_story(self, state: FlamingoRound, victim: int) -> str:
         """What came of it, in one line."""
         accomplices, _, others = self._groups(state)
-        states = {row.member: OwnState(row.sealed) for row in state.kept.states}
+        states = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
         online, needed = state.online[state.online != victim], self.threshold(state)
         asked = {member: states[member] for member in [*others, *accomplices]}
         _, signed = await self.signed_labels(state, asked, online)
@@ -241,7 +243,7 @@ class FalseKey(AgainstOneVictim):
         replies = await start.network.ask(ids(accomplices), SignService(start.number, service))
         signed = [SignatureOf(member, answer.signature) for member, answer in replies.valid().items()][:needed]
         certificate = Certificate(service, signed)
-        reports = await start.network.ask(ids([victim]), Report(start.number, state.graph.listed, certificate))
+        reports = await start.network.ask(ids([victim]), MaskedReport(start.number, state.graph.listed, certificate))
         counted = f"victim {victim}: {len(signed)} of {needed} needed signatures on a key of the server's"
         if victim not in reports:
             checks = ", ".join(refusal.check for refusal in reports.missing.refusals)
@@ -260,7 +262,7 @@ class FalseKey(AgainstOneVictim):
     async def _own_mask(self, false: FlamingoRound, needed: int) -> bytes:
         """The seed of the victim's own mask, whose shares are the accomplices'; nobody counts as offline."""
         (victim,), listed = false.online.tolist(), false.graph.listed
-        asked = {row.member: OwnState(row.sealed) for row in false.kept.states}
+        asked = {row.member: SealedMemberState(row.sealed) for row in false.kept.states}
         _, signed = await self.signed_labels(false, asked, ids(listed))
         shown = [SignatureOf(*one) for one in signed.items()][:needed]
         nothing, dealt = bytes(SEALED_SHARE_BYTES), false.reports[victim].shares

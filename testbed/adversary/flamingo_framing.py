@@ -22,7 +22,7 @@ from testbed.aggregation.flamingo.messages import (
     SEEDS_DOMAIN,
     CutEdge,
     EncryptedSeed,
-    Report,
+    MaskedReport,
     Reported,
     seed_associated,
     seed_content,
@@ -77,8 +77,8 @@ class FramingClient(ClientMisbehaviour, FlamingoClient):
     extends: ClassVar[type[Role]] = FlamingoClient
     frame: Frame | None = None
 
-    @handles(Report)
-    def on_report(self, message: Report) -> Reported:
+    @handles(MaskedReport)
+    def on_report(self, message: MaskedReport) -> Reported:
         """Report as everybody does, once there is a plan."""
         members = message.certificate.service.committee.clients
         threshold = self.parameters.committee.threshold_for(len(members))

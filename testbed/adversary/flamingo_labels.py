@@ -19,7 +19,7 @@ from testbed.aggregation.flamingo.seeds import recovered_pair_seeds, recovered_s
 from testbed.arrays import Ids
 from testbed.messages import ClientId, Key32, Message, RoundNumber
 from testbed.network.contract import ids
-from testbed.parties.client import Row, StageTable, handles
+from testbed.parties.client import StageTable, Transition, handles
 
 
 class PairSeed(Message, frozen=True):
@@ -42,7 +42,7 @@ class TellingClient(FlamingoClient, answers=(*FlamingoClient.questions, TellPair
     """An honest participant in its messages, which tells the server the seeds that it shares with others."""
 
     STAGES: ClassVar[StageTable] = FlamingoClient.STAGES.extended(
-        {TellPairSeed: Row(after={"reported"}, then=None, check="flamingo.out-of-order")}
+        {TellPairSeed: Transition(sources={"reported"}, target=None, refusal="flamingo.out-of-order")}
     )
 
     @handles(TellPairSeed)

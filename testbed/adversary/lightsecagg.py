@@ -23,7 +23,7 @@ from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
 from testbed.aggregation.lightsecagg.messages import (
-    AdvertiseKeys,
+    AdvertiseLightSecAggKeys,
     ShareMasks,
     SummedPieces,
     SumPieces,
@@ -33,7 +33,7 @@ from testbed.arrays import Ids
 from testbed.crypto.prime_field import Elements, difference, elements_to_bytes, total
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
-from testbed.parties.client import Row, StageTable, handles
+from testbed.parties.client import StageTable, Transition, handles
 
 _ORDER = "lightsecagg.out-of-order"
 _ALWAYS = {"new", "advertised", "shared", "masked", "summed", "refused"}
@@ -44,9 +44,11 @@ class LightSecAggAccomplice(LightSecAggClient):
 
     STAGES: ClassVar[StageTable] = LightSecAggClient.STAGES.extended(
         {
-            AdvertiseKeys: Row(after=_ALWAYS, then="advertised", check=_ORDER, begins=True),
-            ShareMasks: Row(after=_ALWAYS - {"new"}, then="shared", check=_ORDER),
-            SumPieces: Row(after={"masked", "summed"}, then="summed", check=_ORDER),
+            AdvertiseLightSecAggKeys: Transition(
+                sources=_ALWAYS, target="advertised", refusal=_ORDER, starts_round=True
+            ),
+            ShareMasks: Transition(sources=_ALWAYS - {"new"}, target="shared", refusal=_ORDER),
+            SumPieces: Transition(sources={"masked", "summed"}, target="summed", refusal=_ORDER),
         }
     )
 

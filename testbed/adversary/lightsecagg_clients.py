@@ -10,7 +10,7 @@ import numpy as np
 
 from testbed.adversary.misbehaviour import ClientMisbehaviour
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
-from testbed.aggregation.lightsecagg.messages import PieceFor, SealedForPeers, ShareMasks, SummedPieces, SumPieces
+from testbed.aggregation.lightsecagg.messages import PieceFor, PiecesForPeers, ShareMasks, SummedPieces, SumPieces
 from testbed.crypto.prime_field import elements_to_bytes, uniform
 from testbed.parties.client import Role, handles
 
@@ -28,13 +28,13 @@ class SealUnopenablePieces(ClientMisbehaviour, LightSecAggClient):
     extends: ClassVar[type[Role]] = LightSecAggClient
 
     @handles(ShareMasks)
-    def on_share_masks(self, message: ShareMasks) -> SealedForPeers:
+    def on_share_masks(self, message: ShareMasks) -> PiecesForPeers:
         """Flip a bit of each sealed piece."""
         honest = super().on_share_masks(message)
         if not self.attacks(message.round):
             return honest
         self.record_attack(SealUnopenablePieces, f"{len(honest.pieces)} pieces that do not open")
-        return SealedForPeers([PieceFor(piece.client, _first_bit_flipped(piece.sealed)) for piece in honest.pieces])
+        return PiecesForPeers([PieceFor(piece.client, _first_bit_flipped(piece.sealed)) for piece in honest.pieces])
 
 
 class DealOtherPieces(ClientMisbehaviour, LightSecAggClient):

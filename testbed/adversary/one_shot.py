@@ -31,7 +31,7 @@ from testbed.crypto.prime_field import Elements, elements_to_bytes, uniform
 from testbed.crypto.share_test import ShareTest
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
-from testbed.parties.client import Role, Row, StageTable, handles
+from testbed.parties.client import Role, StageTable, Transition, handles
 
 _ALWAYS = {"new", "opened", "signed", "summed", "refused"}
 
@@ -41,9 +41,11 @@ class OneShotAccomplice(OneShotMember):
 
     STAGES: ClassVar[StageTable] = OneShotMember.STAGES.extended(
         {
-            OpenShares: Row(after=_ALWAYS, then="opened", check="one-shot.out-of-order", begins=True),
-            SignSurvivors: Row(after=_ALWAYS, then="signed", check="one-shot.out-of-order"),
-            SumShares: Row(after=_ALWAYS, then="summed", check="one-shot.out-of-order"),
+            OpenShares: Transition(
+                sources=_ALWAYS, target="opened", refusal="one-shot.out-of-order", starts_round=True
+            ),
+            SignSurvivors: Transition(sources=_ALWAYS, target="signed", refusal="one-shot.out-of-order"),
+            SumShares: Transition(sources=_ALWAYS, target="summed", refusal="one-shot.out-of-order"),
         }
     )
 

@@ -26,7 +26,7 @@ from testbed.crypto.pine import PineVdaf, Report
 from testbed.crypto.xof import XofHmacSha256Aes128, elements
 from testbed.errors import RoundAborted
 from testbed.network.contract import ids
-from testbed.parties.client import Role, Row, StageTable, handles
+from testbed.parties.client import Role, StageTable, Transition, handles
 
 _PINE = ("pine",)
 
@@ -87,7 +87,7 @@ class PineAccomplice(PineHelper):
     """A helper that colludes with the leader: it sums any reports, as often as it is asked to."""
 
     STAGES: ClassVar[StageTable] = PineHelper.STAGES.extended(
-        {SumReports: Row(after={"prepared", "summed"}, then="summed", check="pine.out-of-order")}
+        {SumReports: Transition(sources={"prepared", "summed"}, target="summed", refusal="pine.out-of-order")}
     )
 
     @handles(SumReports)
@@ -105,7 +105,7 @@ class WrongSumOptions(MisbehaviourOptions):
     )
 
 
-class AnswerWrongSum(ClientMisbehaviour, PineHelper):
+class AnswerWrongReportSum(ClientMisbehaviour, PineHelper):
     """Answers, as the helper, with another share of the sum than its own."""
 
     name: ClassVar[str] = "answer-wrong-sum"
@@ -118,11 +118,11 @@ class AnswerWrongSum(ClientMisbehaviour, PineHelper):
         honest = super().summed(named)
         if not self.attacks(self.round):
             return honest
-        by = self.context.options_of(AnswerWrongSum).by
+        by = self.context.options_of(AnswerWrongReportSum).by
         if by is None:
-            self.record_attack(AnswerWrongSum, f"a share of {len(honest)} elements that it has made up")
+            self.record_attack(AnswerWrongReportSum, f"a share of {len(honest)} elements that it has made up")
             return elements(XofHmacSha256Aes128(self.secret("wrong sum"), b""), len(honest))
-        self.record_attack(AnswerWrongSum, f"a share of the sum with {by:g} more in each coordinate")
+        self.record_attack(AnswerWrongReportSum, f"a share of the sum with {by:g} more in each coordinate")
         return field64.add(honest, field64.element(round(by * 2**self.parameters.fraction_bits)))
 
 

@@ -28,7 +28,7 @@ from testbed.adversary.misbehaviour import ClientMisbehaviour, MisbehaviourOptio
 from testbed.aggregation.catalogue import PROTOCOLS
 from testbed.aggregation.dp_sgd_random_participation import RandomParticipationParameters
 from testbed.arrays import Floats
-from testbed.crypto.remembered import latest
+from testbed.crypto.memo import cached_latest
 from testbed.errors import ExperimentError
 from testbed.parties.client import Role
 from testbed.training import Train, Trainer
@@ -129,7 +129,7 @@ class Colluder(ClientMisbehaviour, Trainer):
         if not self.attacks(message.round):
             return honest
         key = (message.round, message.model.digest())
-        found = latest(f"colluders: {kind.name}", key, lambda: self._estimated(kind, workload, message))
+        found = cached_latest(f"colluders: {kind.name}", key, lambda: self._estimated(kind, workload, message))
         if found is None:
             return honest
         delta, count = found

@@ -18,7 +18,7 @@ GRINDING = 20
 
 
 @dataclass(frozen=True)
-class Attempt:
+class RegistrationAttack:
     """One thing that dishonest clients tried.
 
     Attributes:
@@ -39,7 +39,7 @@ class Attempt:
 Request = tuple[bytes, int]  # the encoded registration, and the client whose channel it comes over
 
 
-def attempts(population: int, dishonest: frozenset[int], randomness: Randomness) -> list[Attempt]:
+def attempts(population: int, dishonest: frozenset[int], randomness: Randomness) -> list[RegistrationAttack]:
     """Make every attempt once for each dishonest client, with an honest client as its victim.
 
     Args:
@@ -62,7 +62,7 @@ def attempts(population: int, dishonest: frozenset[int], randomness: Randomness)
     return [*tried, _grinding(pki, [known[client] for client in sorted(dishonest)], randomness)]
 
 
-def _tried(pki: PKI, name: str, requests: Iterator[Request]) -> Attempt:
+def _tried(pki: PKI, name: str, requests: Iterator[Request]) -> RegistrationAttack:
     tried, checks = 0, []
     for request, sender in requests:
         tried += 1
@@ -72,7 +72,7 @@ def _tried(pki: PKI, name: str, requests: Iterator[Request]) -> Attempt:
             checks.append(refusal.check)
     accepted = tried - len(checks)
     gained = "nothing" if not accepted else f"{accepted} registrations"
-    return Attempt(name, tried, len(checks), tuple(sorted(set(checks))), gained)
+    return RegistrationAttack(name, tried, len(checks), tuple(sorted(set(checks))), gained)
 
 
 def _request(client: int, randomness: Randomness, owner: int | str, signer: signatures.SigningKey) -> bytes:
@@ -115,7 +115,7 @@ def _beyond(pairs: list[tuple[int, int]], population: int, randomness: Randomnes
         yield _request(population + place, randomness, client, _fresh(client, randomness)), population + place
 
 
-def _grinding(pki: PKI, dishonest: list[Identity], randomness: Randomness) -> Attempt:
+def _grinding(pki: PKI, dishonest: list[Identity], randomness: Randomness) -> RegistrationAttack:
     """Registering again and again, each time with another agreement key, in the hope of another VRF key."""
     vrf_keys = set()
     for identity in dishonest:
@@ -126,4 +126,4 @@ def _grinding(pki: PKI, dishonest: list[Identity], randomness: Randomness) -> At
     gained = "nothing: the same VRF key every time"
     if len(vrf_keys) > len(dishonest):
         gained = f"{len(vrf_keys) - len(dishonest)} more VRF keys"
-    return Attempt("register again for another VRF key", GRINDING * len(dishonest), 0, (), gained)
+    return RegistrationAttack("register again for another VRF key", GRINDING * len(dishonest), 0, (), gained)

@@ -40,7 +40,7 @@ class Staleness:
     exponent: float
 
 
-class Kept(Message, frozen=True):
+class StoredUpdate(Message, frozen=True):
     """What a client has learned, as it keeps it until its buffer is full."""
 
     samples: Count
@@ -53,7 +53,7 @@ class Keep(Message, frozen=True):
     """Between a host and the testbed alone: what have you learned? It is to outlast the round."""
 
     stage: ClassVar[str] = "train"
-    Answer: ClassVar[type[Message] | None] = Kept
+    Answer: ClassVar[type[Message] | None] = StoredUpdate
 
     round: RoundNumber
 
@@ -66,7 +66,7 @@ class KeptFrom(Message, frozen=True):
     """What the client kept, and the round in which it was sent the model."""
 
     round: RoundNumber
-    kept: Kept
+    kept: StoredUpdate
 
 
 class Recall(Message, frozen=True):
@@ -85,12 +85,12 @@ class UpdateKeeper(Role):
     parameters: Staleness
 
     @handles(Keep)
-    def on_keep(self, message: Keep) -> Kept:
+    def on_keep(self, message: Keep) -> StoredUpdate:
         """What it has learned, in full."""
         update = self.client.local_update
         assert update is not None
         delta = np.asarray(update.delta, np.float32)
-        return Kept(update.samples, update.loss, update.examples_processed, Vector(delta, 0))
+        return StoredUpdate(update.samples, update.loss, update.examples_processed, Vector(delta, 0))
 
     @handles(Recall)
     def on_recall(self, message: Recall, private: KeptFrom) -> Recalled:
@@ -113,6 +113,6 @@ def scaled(delta: npt.NDArray[np.float32], scale: float) -> npt.NDArray[np.float
     return delta if scale == 1.0 else (delta.astype(np.float64) * scale).astype(np.float32)
 
 
-def recalls(held: Mapping[int, tuple[int, Kept]]) -> dict[int, Message]:
+def recalls(held: Mapping[int, tuple[int, StoredUpdate]]) -> dict[int, Message]:
     """The private parts of `Recall`, of rounds and what was kept of them, by client."""
     return {client: KeptFrom(number, kept) for client, (number, kept) in held.items()}

@@ -37,7 +37,7 @@ class AggregationParameters(BaseModel):
     """Stages outside `stages` that some settings bring (see `stages_of_round`) or that some rounds alone have."""
     occasional_stages: ClassVar[tuple[str, ...]] = ()
     """The stages, of `stages` and `further_stages`, that a round may lack or have with the same settings."""
-    keeps_masks: ClassVar[bool] = False
+    supports_symbolic_masks: ClassVar[bool] = False
     """Whether clients mask with `testbed.network.masked_vectors`, and `masks` says how that is emulated."""
     asynchronous_buffer: ClassVar[Literal["server", "clients"] | None] = None
     """Where updates of asynchronous rounds wait until the buffer is full; None: the protocol needs whole rounds."""
@@ -68,7 +68,7 @@ class AggregationParameters(BaseModel):
 
         @property
         def masks(self) -> Literal["symbolic", "materialised"] | None:
-            """Of those with `keeps_masks`: how masks are emulated."""
+            """Of those with `supports_symbolic_masks`: how masks are emulated."""
 
     def stages_of_round(self) -> tuple[str, ...]:
         """The stages with these settings."""
@@ -84,7 +84,7 @@ class AggregationParameters(BaseModel):
         return [("server_optimizer.name", "" if self.server_optimizer is None else self.server_optimizer.name)]
 
     @property
-    def draws_by_samples(self) -> bool:
+    def needs_sample_counts(self) -> bool:
         """Whether clients announce to the PKI how many samples they have, since something is drawn in proportion."""
         return False
 
@@ -213,7 +213,7 @@ class Aggregate:
     noise: float = 1.0
 
 
-def keeps_masks_symbolic(parameters: BaseModel, work_is_modelled: bool) -> bool:
+def uses_symbolic_masks(parameters: BaseModel, work_is_modelled: bool) -> bool:
     """Return whether clients of an aggregation keep their masks as seeds (`testbed.network.masked_vectors`).
 
     Args:
@@ -223,7 +223,7 @@ def keeps_masks_symbolic(parameters: BaseModel, work_is_modelled: bool) -> bool:
     Raises:
         ValueError: if the experiment asks for emulation that its clock does not allow.
     """
-    if not isinstance(parameters, AggregationParameters) or not parameters.keeps_masks:
+    if not isinstance(parameters, AggregationParameters) or not parameters.supports_symbolic_masks:
         return False
     if parameters.masks == "materialised":
         return False
@@ -235,7 +235,7 @@ def keeps_masks_symbolic(parameters: BaseModel, work_is_modelled: bool) -> bool:
     return work_is_modelled
 
 
-def of_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Ids:
+def clients_with_shape(vectors: Mapping[int, Vector], bits: int, length: int | None) -> Ids:
     """Sorted numbers of the clients whose vector has `bits` and `length` elements (None: what most have).
 
     The others cannot be summed: their clients count as non-responsive.

@@ -27,7 +27,7 @@ from testbed.aggregation.contract import (
     AggregationParameters,
     AggregationProtocol,
     AggregationRound,
-    of_shape,
+    clients_with_shape,
 )
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ExperimentError, Refusal, RoundAborted, RoundSkipped, RunError
@@ -36,7 +36,7 @@ from testbed.messages import Message, RoundNumber, Vector
 from testbed.parties.client import Client, Role, RoleSpec, handles
 from testbed.privacy.gaussian import SubsampledGaussianAccountant, coins, with_noise
 from testbed.privacy.noise_plan import Guarantees, NoisePlan
-from testbed.training import Train, Trained, Trainer, trained_update
+from testbed.training import Train, Trainer, TrainingReport, trained_update
 from testbed.workload.contract import GradientWorkload, LocalUpdate, Workload
 
 _NAME = "dp-sgd-random-participation"
@@ -196,9 +196,9 @@ class GradientTrainer(Trainer):
         """Zero where noise hides it: a refusal would be seen."""
         return np.zeros_like(delta) if self.parameters.sigma else super().handle_non_finite(delta)
 
-    def told(self, update: LocalUpdate) -> Trained:
+    def told(self, update: LocalUpdate) -> TrainingReport:
         """Nothing: losses, and how many samples were used, would be released without noise."""
-        return Trained(update.samples, float("nan"))
+        return TrainingReport(update.samples, float("nan"))
 
     def _takes_part(self, round_number: int) -> bool:
         """Who is asked where participants alone answer has been drawn; else everybody is asked, and nobody is told."""
@@ -302,7 +302,7 @@ class RandomParticipation(AggregationProtocol):
             return np.zeros(dimension), round_.trained
         replies = await round_.network.ask(round_.trained, SendGradient(round_.number))
         gradients = {client: answer.gradient for client, answer in replies.valid().items()}
-        survivors = of_shape(gradients, 0, dimension)
+        survivors = clients_with_shape(gradients, 0, dimension)
         if not len(survivors):
             return np.zeros(dimension), survivors
         try:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from testbed.aggregation.contract import Aggregate, AggregationRound, of_shape
+from testbed.aggregation.contract import Aggregate, AggregationRound, clients_with_shape
 from testbed.aggregation.kit.compression import Compressor, Uncompressed
 from testbed.aggregation.kit.ring_elements import (
     NoisePolicy,
@@ -187,7 +187,7 @@ class Plain(NoisyProtocol):
         compressor = self.parameters.compressor()
         length = None if round_.dimension is None else compressor.length(round_.dimension)
         sent = {client: answer.delta for client, answer in updates.items()}
-        arrived = of_shape(sent, compressor.form, length)
+        arrived = clients_with_shape(sent, compressor.form, length)
         survivors = self._survivors(arrived, round_)
         if self.rule is not None:
             return await self._robust(self.rule, replies, survivors, round_)
@@ -229,7 +229,7 @@ class Plain(NoisyProtocol):
         replies = await round_.network.ask(round_.trained, SendNoisyUpdate(round_.number, participants))
         updates = {client: answer.elements for client, answer in replies.valid().items()}
         length = None if round_.dimension is None else noise.length(round_.dimension)
-        survivors = self._survivors(of_shape(updates, self.parameters.bits, length), round_)
+        survivors = self._survivors(clients_with_shape(updates, self.parameters.bits, length), round_)
         total = await replies.total(survivors)
         mean, weight = noise.mean(total, len(survivors), round_)
         return Aggregate(mean, weight, survivors, noise.kept(len(survivors), participants))

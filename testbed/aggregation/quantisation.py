@@ -26,7 +26,7 @@ _COIN_BITS = 16
 _CHUNK = 1 << 17  # elements, for whose coins a key stream is asked at once; with fewer threads wait for each other
 
 
-class _Buffers(threading.local):
+class _RoundingBuffers(threading.local):
     """Each thread's place for one chunk: memory that is asked for anew for each would cost more than the arithmetic."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class _Buffers(threading.local):
         self.levels = np.empty(_CHUNK, np.uint64)
 
 
-_buffers = _Buffers()
+_buffers = _RoundingBuffers()
 
 
 @dataclass(frozen=True)

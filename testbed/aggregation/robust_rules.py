@@ -35,7 +35,7 @@ from testbed.plugins import options as plugin_options
 from testbed.plugins.classes import PLUGIN_NAME, check_subclass, plugin_class
 
 KEY = "aggregation.robust"
-ELSEWHERE = (
+MISPLACED_KEY_HINT = (
     "compares single clients' updates, of which this protocol shows the server sums alone; set protocol: plain, or "
     "leave it out"
 )

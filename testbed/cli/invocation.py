@@ -42,12 +42,12 @@ class Invocation:
     debug: bool = False
 
     @property
-    def again(self) -> str:
+    def command_line(self) -> str:
         """This very command line."""
         return shlex.join(["testbed", *self.arguments])
 
     @property
-    def resuming(self) -> str:
+    def resume_command_line(self) -> str:
         """The command line that resumes this one."""
         more = [] if "--resume" in self.arguments else ["--resume"]
         return shlex.join(["testbed", *self.arguments, *more])
@@ -167,7 +167,7 @@ def group(name: str, help: str, epilog: str = "") -> typer.Typer:
     return made
 
 
-def quoted(value: str) -> str:
+def yaml_quote(value: str) -> str:
     """`value` as YAML that is this very string, whatever it looks like."""
     return json.dumps(value)
 

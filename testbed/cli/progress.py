@@ -16,7 +16,7 @@ from testbed.cli.terminal import Console, shortened
 from testbed.cli.watching import ALL, Display, Watched
 from testbed.display import visible
 from testbed.durations import clock_time, duration
-from testbed.engine.federation import Progress as Standing
+from testbed.engine.federation import RunProgress as Standing
 from testbed.records.reader import behind_told, crashes_told
 from testbed.running import PlannedRun
 

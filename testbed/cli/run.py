@@ -17,8 +17,8 @@ from testbed.cli.invocation import (
     examples,
     flag,
     option,
-    quoted,
     verb,
+    yaml_quote,
 )
 from testbed.cli.terminal import Console, echo, messages
 from testbed.errors import ExperimentError, TestbedError
@@ -93,7 +93,7 @@ def run(
         raise ExperimentError("--accept-changed-code: says how a run is resumed; give --resume, too")
     flags = {"address": address, "network": network, "hosts": hosts}
     given = [
-        f"cluster.{key}={value if key == 'hosts' else quoted(value)}"
+        f"cluster.{key}={value if key == 'hosts' else yaml_quote(value)}"
         for key, value in flags.items()
         if value is not None
     ]
@@ -135,7 +135,7 @@ def run(
         _require_a_completed_round(runs, console)
     except KeyboardInterrupt:
         invocation: Invocation = context.obj
-        console.print(f"stopped; resume with: {invocation.resuming}")
+        console.print(f"stopped; resume with: {invocation.resume_command_line}")
         raise typer.Exit(stop_code()) from None
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from testbed.cli.terminal import Console
 from testbed.display import visible
 from testbed.durations import clock_time
-from testbed.engine.federation import Progress as Standing
+from testbed.engine.federation import RunProgress as Standing
 from testbed.running import Observer, PlannedRun
 from testbed.running.observers import Pace, WaitingRun, time_left
 

@@ -10,7 +10,7 @@ from testbed.messages import ClientId, Key32, Message, RoundNumber
 STAGE = "committee/sortition"
 
 
-class Claim(Message, frozen=True):
+class MembershipClaim(Message, frozen=True):
     """I am here and would serve; with the VRF's proof that I am drawn, where nobody else can know."""
 
     proof: Annotated[bytes, msgspec.Meta(min_length=80, max_length=80)] | None = None
@@ -20,7 +20,7 @@ class Sortition(Message, frozen=True):
     """Who of you may serve on the committee of this round? With which round its service begins, everybody knows."""
 
     stage: ClassVar[str] = STAGE
-    Answer: ClassVar[type[Message] | None] = Claim
+    Answer: ClassVar[type[Message] | None] = MembershipClaim
     as_participant: ClassVar[bool] = False
 
     round: RoundNumber

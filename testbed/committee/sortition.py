@@ -20,10 +20,10 @@ from collections.abc import Callable
 import numpy as np
 
 from testbed.arrays import Ids
-from testbed.committee.messages import STAGE, Claim, CommitteeList, CommitteeMember, Sortition
+from testbed.committee.messages import STAGE, CommitteeList, CommitteeMember, MembershipClaim, Sortition
 from testbed.committee.parameters import CommitteeSection
-from testbed.crypto import prf, remembered, vrf
-from testbed.crypto.sortition import surely_not_under, under_threshold, which_under_threshold
+from testbed.crypto import memo, prf, vrf
+from testbed.crypto.sortition import below_threshold_mask, certainly_above_threshold, under_threshold
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal, RoundAborted
 from testbed.messages import Message
@@ -69,24 +69,24 @@ class SortitionRole(Role):
     parameters: CommitteeSection
 
     @handles(Sortition)
-    def on_sortition(self, message: Sortition) -> Claim:
+    def on_sortition(self, message: Sortition) -> MembershipClaim:
         """Evaluate the VRF, and answer with the proof if drawn; where everybody knows who is: that it is there."""
         check_beyond(message.round, self.environment)
         section = self.parameters
         if section.selection == "lotto-server-centric":
-            return Claim()
+            return MembershipClaim()
         identity = self.client.identity
         assert identity is not None
         assert identity.vrf is not None
         alpha = sortition_input(self.environment.experiment_id, section.first_round_of(message.round))
         meter("vrf.output")
         if not is_drawn(section, self.environment.directory, self.client.number, identity.vrf.output(alpha)):
-            return Claim()
+            return MembershipClaim()
         meter("vrf.prove")
-        return Claim(identity.vrf.prove(alpha)[1])
+        return MembershipClaim(identity.vrf.prove(alpha)[1])
 
     @classmethod
-    def certain_answer(
+    def shared_answer_predicate(
         cls, message: Message, parameters: CommitteeSection, environment: Environment
     ) -> Callable[[bytes, bytes], bool] | None:
         """Test whether a client is certainly not drawn: all such clients say the same."""
@@ -97,7 +97,7 @@ class SortitionRole(Role):
         directory = environment.directory
         heaviest = 0 if directory.samples is None else int(directory.samples.argmax())
         alpha = sortition_input(environment.experiment_id, parameters.first_round_of(message.round))
-        return surely_not_under(alpha, parameters.factor, *odds(parameters, directory, heaviest))
+        return certainly_above_threshold(alpha, parameters.factor, *odds(parameters, directory, heaviest))
 
 
 def committee_roles(section: CommitteeSection) -> list[RoleSpec]:
@@ -124,7 +124,7 @@ async def candidates(
         return [CommitteeMember(client) for _, client in sorted((known[client], client) for client in there.valid())]
     replies = await network.ask(np.flatnonzero(directory.registered), Sortition(round_number))
     claims = {client: claim.proof for client, claim in replies.valid(shared=False).items() if claim.proof is not None}
-    remembered.verify_outputs([(directory.vrf_key(client), alpha, proof) for client, proof in claims.items()])
+    memo.verify_outputs([(directory.vrf_key(client), alpha, proof) for client, proof in claims.items()])
     found = []
     for client, proof in claims.items():
         try:
@@ -155,7 +155,7 @@ def _numbers_of_drawn(section: CommitteeSection, directory: Directory, alpha: by
         numbers = prf.evaluate_many(directory.vrf[some], alpha)
         rows: Ids = np.arange(len(some))
         if section.weights == "equal":
-            rows = np.flatnonzero(which_under_threshold(numbers, section.factor, *odds(section, directory, 0)))
+            rows = np.flatnonzero(below_threshold_mask(numbers, section.factor, *odds(section, directory, 0)))
         for row in rows.tolist():
             client, number = int(some[row]), numbers[row].tobytes()
             if is_drawn(section, directory, client, number):
@@ -174,7 +174,7 @@ def check_members(section: CommitteeSection, said: CommitteeList, environment: E
     directory, alpha = environment.look_up(clients), sortition_input(environment.experiment_id, said.first_round)
     if section.selection == "lotto-client-centric":
         known = [(directory.vrf_key(member.client), alpha, member.proof) for member in said.members]
-        remembered.verify_outputs(known)
+        memo.verify_outputs(known)
     before = b""
     for member in said.members:
         number = _number_of(section, directory, member, alpha)
@@ -200,7 +200,7 @@ def _proven(section: CommitteeSection, directory: Directory, client: int, proof:
         raise Refusal("committee.invalid-proof", f"client {client}: {len(proof)} bytes; a proof has {vrf.PROOF_BYTES}")
     meter("vrf.verify")
     try:
-        number = remembered.verify_output(key, alpha, proof)
+        number = memo.verify_output(key, alpha, proof)
     except ProtocolError as error:
         raise Refusal("committee.invalid-proof", f"client {client}: {error}") from None
     return _if_drawn(section, directory, client, number)

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from testbed.aggregation.contract import Aggregate, AggregationParameters
 from testbed.conformance.evidence import FIRST, SHARED_LAST, Evidence
 from testbed.conformance.federations import DIMENSION, DrawnUpdates, RoundFacts, Scenario, Trial
-from testbed.conformance.results import NotApplicable, Property, Violation
+from testbed.conformance.results import NotApplicable, PropertyResult, Violation
 from testbed.conformance.subjects import Subject
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError, reason
 from testbed.experiment.schema import validated
 
@@ -28,7 +28,7 @@ def aggregation_evidence(subject: Subject) -> Evidence:
     return Evidence(subject, _scenarios)
 
 
-def _scenarios(plan: Plan) -> Iterator[Scenario]:
+def _scenarios(plan: RunPlan) -> Iterator[Scenario]:
     """Drop-outs at each stage: of a few clients, of random subsets, of all but one, and of all."""
     everybody = frozenset(range(plan.experiment.population))
     stages = ("train", *plan.aggregation.stages)
@@ -93,7 +93,7 @@ class Reference:
         return f"has the weight {aggregate.weight:g}; the weights of the survivors {survivors} sum to {weight:g}"
 
 
-def references(plan: Plan, workload: DrawnUpdates) -> list[Reference]:
+def references(plan: RunPlan, workload: DrawnUpdates) -> list[Reference]:
     """Return the references that may fit a protocol, the exact one first."""
     parameters: AggregationParameters = plan.aggregation_parameters
     samples = workload.sample_counts
@@ -248,11 +248,11 @@ def batches_are_summed_whole(evidence: Evidence) -> str:
     return f"a batch was left out of {left_out} of {len(trial.rounds)} rounds"
 
 
-PROPERTIES: tuple[Property[Evidence], ...] = (
+PROPERTIES: tuple[PropertyResult[Evidence], ...] = (
     FIRST,
-    Property("Survivors are sorted, distinct participants that trained", survivors_took_part),
-    Property("The result is that of the survivors, whoever drops out where", sum_is_that_of_survivors),
-    Property("Updates of clients that are left out have no effect", left_out_updates_have_no_effect),
-    Property("Batches are summed as a whole or not at all", batches_are_summed_whole),
+    PropertyResult("Survivors are sorted, distinct participants that trained", survivors_took_part),
+    PropertyResult("The result is that of the survivors, whoever drops out where", sum_is_that_of_survivors),
+    PropertyResult("Updates of clients that are left out have no effect", left_out_updates_have_no_effect),
+    PropertyResult("Batches are summed as a whole or not at all", batches_are_summed_whole),
     *SHARED_LAST,
 )

@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 
 from testbed.conformance.federations import RoundFacts, Scenario, Trial, first_difference
-from testbed.conformance.results import NotApplicable, Property, Violation
+from testbed.conformance.results import NotApplicable, PropertyResult, Violation
 from testbed.conformance.subjects import Subject
 from testbed.conformance.traffic import Traffic, refusals_of_old_questions
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.records import RunDirectory
 
 ROUNDS_BEFORE_RESUMPTION = 2
@@ -26,7 +26,7 @@ class Evidence:
         scenarios_of: returns the absent clients of each round of a plan.
     """
 
-    def __init__(self, subject: Subject, scenarios_of: Callable[[Plan], Iterable[Scenario]]) -> None:
+    def __init__(self, subject: Subject, scenarios_of: Callable[[RunPlan], Iterable[Scenario]]) -> None:
         self.subject = subject
         self._scenarios_of = scenarios_of
 
@@ -208,14 +208,14 @@ def stages_are_those_asked(evidence: Evidence) -> str:
     return ", ".join(declared) or "none"
 
 
-SHARED_LAST: tuple[Property[Evidence], ...] = (
-    Property("Rounds that end early say why", early_ends_have_reasons),
-    Property("Honest parties refuse nothing and are accused of nothing", nobody_is_accused),
-    Property("The stages that it declares are those that it asks", stages_are_those_asked),
-    Property("Old questions are refused by name and crash nobody", old_questions_are_refused_by_name),
-    Property("The same seed gives the same bits, on one host and on two", same_on_two_hosts),
-    Property("The shortcuts of one process change no bit", same_without_shortcuts),
-    Property("A resumed run equals an uninterrupted one", resumed_equals_uninterrupted),
-    Property("Recorded bytes are the lengths of the encodings", bytes_are_those_of_encodings),
+SHARED_LAST: tuple[PropertyResult[Evidence], ...] = (
+    PropertyResult("Rounds that end early say why", early_ends_have_reasons),
+    PropertyResult("Honest parties refuse nothing and are accused of nothing", nobody_is_accused),
+    PropertyResult("The stages that it declares are those that it asks", stages_are_those_asked),
+    PropertyResult("Old questions are refused by name and crash nobody", old_questions_are_refused_by_name),
+    PropertyResult("The same seed gives the same bits, on one host and on two", same_on_two_hosts),
+    PropertyResult("The shortcuts of one process change no bit", same_without_shortcuts),
+    PropertyResult("A resumed run equals an uninterrupted one", resumed_equals_uninterrupted),
+    PropertyResult("Recorded bytes are the lengths of the encodings", bytes_are_those_of_encodings),
 )
-FIRST: Property[Evidence] = Property("Rounds run, and complete where nobody drops out", rounds_run)
+FIRST: PropertyResult[Evidence] = PropertyResult("Rounds run, and complete where nobody drops out", rounds_run)

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Ids
-from testbed.crypto.remembered import Results
+from testbed.crypto.memo import Memo
 from testbed.emulation.availability import Presence
 from testbed.engine.in_process import federation_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
 from testbed.network.emulated import EmulatedNetwork
@@ -116,11 +116,11 @@ class ScriptedPresence:
         return Presence.of(~away, np.isin(clients, sorted(scenario.leaving.get(stage, ()))))
 
 
-class PlanWithoutShortcuts(Plan):
+class PlanWithoutShortcuts(RunPlan):
     """A plan in which every party does all of its work itself, and expands every mask."""
 
     @cached_property
-    def results(self) -> Results | None:
+    def results(self) -> Memo | None:
         """Share no result among parties."""
         return None
 
@@ -171,7 +171,7 @@ class Trial:
         shortcuts: bool = True,
         records: RunDirectory | None = None,
     ) -> None:
-        self.plan = (Plan if shortcuts else PlanWithoutShortcuts)(experiment, 0)
+        self.plan = (RunPlan if shortcuts else PlanWithoutShortcuts)(experiment, 0)
         self.workload = DrawnUpdates(experiment.population, changed)
         self.federation = federation_in_process(self.plan, self.workload, records, hosts=hosts)
         self.network = self.federation.network

@@ -5,11 +5,11 @@ from contextlib import suppress
 
 from testbed.conformance import aggregation, selection, workload
 from testbed.conformance.evidence import Evidence
-from testbed.conformance.results import Property, Result, results
+from testbed.conformance.results import PropertyResult, Result, results
 from testbed.conformance.subjects import Subject
 from testbed.errors import CodeCrashed
 
-PROPERTIES: dict[str, tuple[Property[Evidence], ...]] = {
+PROPERTIES: dict[str, tuple[PropertyResult[Evidence], ...]] = {
     "selection": selection.PROPERTIES,
     "aggregation": aggregation.PROPERTIES,
 }

@@ -38,7 +38,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Property(Generic[Evidence]):
+class PropertyResult(Generic[Evidence]):
     """A property of all classes of one contract.
 
     Attributes:
@@ -67,7 +67,7 @@ class Property(Generic[Evidence]):
             return Result(self.claim, "failed", line, "".join(traceback.format_exception(error)))
 
 
-def results(evidence: Evidence, properties: Sequence[Property[Evidence]]) -> Iterator[Result]:
+def results(evidence: Evidence, properties: Sequence[PropertyResult[Evidence]]) -> Iterator[Result]:
     """Check properties in their order; the first one is that rounds run at all, without which there are no others."""
     for position, one in enumerate(properties):
         result = one.result(evidence)

@@ -6,9 +6,9 @@ import numpy as np
 
 from testbed.conformance.evidence import FIRST, SHARED_LAST, Evidence
 from testbed.conformance.federations import Scenario
-from testbed.conformance.results import NotApplicable, Property, Violation
+from testbed.conformance.results import NotApplicable, PropertyResult, Violation
 from testbed.conformance.subjects import Subject
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 
 _AWAY_RATE = 0.15
 
@@ -18,7 +18,7 @@ def selection_evidence(subject: Subject) -> Evidence:
     return Evidence(subject, _scenarios)
 
 
-def _scenarios(plan: Plan) -> Iterator[Scenario]:
+def _scenarios(plan: RunPlan) -> Iterator[Scenario]:
     """Everybody is there, some are away, some leave at each stage of selection, and nobody is there."""
     population = plan.experiment.population
     generator = np.random.default_rng(population)
@@ -105,11 +105,13 @@ def batches_are_whole(evidence: Evidence) -> str:
     return f"{len(batches.sizes)} batches"
 
 
-PROPERTIES: tuple[Property[Evidence], ...] = (
+PROPERTIES: tuple[PropertyResult[Evidence], ...] = (
     FIRST,
-    Property("Participants are sorted, distinct, available and not too many", participants_are_some_of_those_there),
-    Property("Rounds have as many participants as clients are promised", rounds_have_enough_participants),
-    Property("Participations are counted", participations_are_counted),
-    Property("Batches take part as a whole", batches_are_whole),
+    PropertyResult(
+        "Participants are sorted, distinct, available and not too many", participants_are_some_of_those_there
+    ),
+    PropertyResult("Rounds have as many participants as clients are promised", rounds_have_enough_participants),
+    PropertyResult("Participations are counted", participations_are_counted),
+    PropertyResult("Batches take part as a whole", batches_are_whole),
     *SHARED_LAST,
 )

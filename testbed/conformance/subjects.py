@@ -10,7 +10,7 @@ from typing import Any, Literal
 from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import AggregationProtocol
 from testbed.crashes import locating_crashes
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.reading import apply_override
 from testbed.experiment.schema import Experiment, validated
@@ -68,7 +68,7 @@ class Subject:
     seed: int = _SEED
 
     @cached_property
-    def plan(self) -> Plan:
+    def plan(self) -> RunPlan:
         """The parts of the experiment.
 
         Raises:
@@ -76,7 +76,7 @@ class Subject:
             CodeCrashed: its ``__init__`` raises.
         """
         with locating_crashes(f"the construction of {self.name}", then=""):
-            return Plan(self.experiment, 0)
+            return RunPlan(self.experiment, 0)
 
 
 def subject(name: str, overrides: Sequence[str] = ()) -> Subject:

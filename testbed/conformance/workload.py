@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.conformance.results import NotApplicable, Property, Violation
+from testbed.conformance.results import NotApplicable, PropertyResult, Violation
 from testbed.conformance.subjects import Subject
 from testbed.workload.building import build
 from testbed.workload.contract import Evaluation, LocalUpdate, Workload
@@ -129,11 +129,11 @@ def _compare(
             )
 
 
-PROPERTIES: tuple[Property[WorkloadEvidence], ...] = (
-    Property("Sizes are those declared", sizes_are_declared),
-    Property("Updates are finite float32 vectors, with the declared samples", updates_are_as_declared),
-    Property("An evaluation is a quality", evaluation_is_a_quality),
-    Property(
+PROPERTIES: tuple[PropertyResult[WorkloadEvidence], ...] = (
+    PropertyResult("Sizes are those declared", sizes_are_declared),
+    PropertyResult("Updates are finite float32 vectors, with the declared samples", updates_are_as_declared),
+    PropertyResult("An evaluation is a quality", evaluation_is_a_quality),
+    PropertyResult(
         "The same seed gives the same bits, whoever asks and in whichever order", results_follow_from_the_arguments
     ),
 )

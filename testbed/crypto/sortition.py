@@ -28,7 +28,7 @@ def first_not_under(factor: Fraction, drawn: int, among: int, size: int) -> int:
     return -(-(factor.numerator * drawn << (8 * size)) // (among * factor.denominator))
 
 
-def which_under_threshold(outputs: Bytes, factor: Fraction, drawn: int, among: int) -> npt.NDArray[np.bool_]:
+def below_threshold_mask(outputs: Bytes, factor: Fraction, drawn: int, among: int) -> npt.NDArray[np.bool_]:
     """`(m,)` bool: which of `(m, 32)` outputs are `under_threshold`.
 
     The leading 8 bytes decide; ties are compared in full.
@@ -43,7 +43,9 @@ def which_under_threshold(outputs: Bytes, factor: Fraction, drawn: int, among: i
     return below
 
 
-def surely_not_under(alpha: bytes, factor: Fraction, drawn: int, among: int) -> Callable[[bytes, bytes], bool] | None:
+def certainly_above_threshold(
+    alpha: bytes, factor: Fraction, drawn: int, among: int
+) -> Callable[[bytes, bytes], bool] | None:
     """A test of VRF keys, by seed and public key: are their numbers on `alpha` certain not to be `under_threshold`?
 
     It takes less than the number itself (`vrf.either_output`). None: everybody is drawn.

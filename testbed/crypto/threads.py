@@ -19,7 +19,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def each(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
+def thread_map(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
     """What `function` gives for each of the items, in their order; it depends on its argument alone.
 
     Raises what the function raises of the first item for which it does.

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.buffered import Keep, Kept, Recall, recalls, staleness_weight
+from testbed.aggregation.buffered import Keep, Recall, StoredUpdate, recalls, staleness_weight
 from testbed.arrays import Ids
 from testbed.engine.round import BufferedUpdates, Cohort, Server
 from testbed.errors import RoundSkipped
@@ -31,7 +31,7 @@ from testbed.memory import ArrayGroup, Memory
 from testbed.messages import Message, Vector
 from testbed.network.asynchronous import AsynchronousNetwork
 from testbed.network.contract import EXCLUDED, ids, no_ids
-from testbed.network.in_flight import Flight, packed, unpacked
+from testbed.network.in_flight import PendingExchange, packed, unpacked
 from testbed.selection.contract import SelectionRound, ending_with
 from testbed.training import Train
 
@@ -49,8 +49,8 @@ class Held:
     """
 
     round: int
-    kept: Kept
-    flight: Flight | None = None
+    kept: StoredUpdate
+    flight: PendingExchange | None = None
 
 
 class Buffer:
@@ -74,7 +74,7 @@ class Buffer:
                 saved["counts"].tolist(), saved["losses"].tolist(), saved["deltas"], strict=True
             ):
                 number, samples, examples = counts
-                self.held[client] = Held(number, Kept(samples, loss, examples, Vector(delta, 0)))
+                self.held[client] = Held(number, StoredUpdate(samples, loss, examples, Vector(delta, 0)))
         for flight in unpacked(saved) if "flights" in saved else ():
             self.held[flight.client].flight = flight
 
@@ -154,7 +154,7 @@ class _Filling:
         there = set(self._network.online(ids(sorted(ready))).tolist())
         return [client for client in ready if client in there]
 
-    def _note(self, over: Sequence[Flight]) -> None:
+    def _note(self, over: Sequence[PendingExchange]) -> None:
         """What has become of clients that were sent the model."""
         for flight in over:
             if flight.answered:
@@ -240,7 +240,7 @@ class BufferedClients:
         buffered = self._updates(flights, start.number)
         return Cohort(start, chosen, candidates, chosen, loss, buffered=buffered)
 
-    def _updates(self, flights: Sequence[Flight], number: int) -> BufferedUpdates:
+    def _updates(self, flights: Sequence[PendingExchange], number: int) -> BufferedUpdates:
         assert self._experiment.asynchronous is not None
         staleness = np.array([number - flight.round for flight in flights], np.int64)
         exponent = self._experiment.asynchronous.staleness_exponent

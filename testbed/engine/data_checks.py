@@ -1,13 +1,13 @@
 """Check an experiment with its data before its first round."""
 
 from testbed.engine.foresight import foreseeable
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.engine.privacy_recorder import warnings as privacy_warnings
 from testbed.workload.client_accuracy import check_client_accuracy
 from testbed.workload.contract import NotedWorkload, Workload
 
 
-def notes_of(plan: Plan, workload: Workload) -> list[str]:
+def notes_of(plan: RunPlan, workload: Workload) -> list[str]:
     """Check a plan against its workload.
 
     Returns:

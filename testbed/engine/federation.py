@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from testbed.crashes import locating_crashes
-from testbed.crypto.remembered import remembers
+from testbed.crypto.memo import memo_scope
 from testbed.engine.buffered import BufferedClients
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.engine.privacy_recorder import charged_again, open_ledger
 from testbed.engine.recorder import EndedRound, RunRecorder
 from testbed.engine.round import Outcome, Round, Server, selected_clients
@@ -45,7 +45,7 @@ _BEACON = ArrayName("round beacon")  # (40,) uint8: see `RoundBeacon.state`
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """Where a run stands, for progress bars.
 
     Attributes:
@@ -85,12 +85,12 @@ class Federation:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: RunPlan,
         hosts: Hosts,
         workload: Workload,
         directory: Directory,
         records: RunDirectory | None,
-        on_progress: Callable[[Progress], None] = lambda progress: None,
+        on_progress: Callable[[RunProgress], None] = lambda progress: None,
         network: Callable[..., EmulatedNetwork | LiveNetwork] | None = None,
         states: ClientStates | None = None,
     ) -> None:
@@ -167,10 +167,10 @@ class Federation:
         """Why the privacy budget allows no further round; empty while it does."""
         return "" if self.privacy is None else self.privacy.spent
 
-    def progress(self, stage: str = "", outcome: str = "") -> Progress:
+    def progress(self, stage: str = "", outcome: str = "") -> RunProgress:
         """Where the run stands now."""
         running = min(self.state.round_number + (0 if outcome else 1), self.plan.experiment.rounds)
-        return Progress(running, self.plan.experiment.rounds, stage, self.network.now_s, self.accuracy, outcome)
+        return RunProgress(running, self.plan.experiment.rounds, stage, self.network.now_s, self.accuracy, outcome)
 
     def _on_stage(self, stage: str, now_s: float) -> None:
         if self.privacy is not None and self._round is not None:
@@ -184,7 +184,7 @@ class Federation:
         Raises `CodeCrashed` when code of the user's own crashes: the server's, or a client's unless these are dropped.
         """
         number = self.state.round_number + 1
-        with locating_crashes(f"the server's side of round {number}"), remembers(self.plan.results):
+        with locating_crashes(f"the server's side of round {number}"), memo_scope(self.plan.results):
             return await self._run_next_round()
 
     async def _run_next_round(self) -> Outcome:

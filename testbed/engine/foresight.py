@@ -12,7 +12,7 @@ import numpy as np
 from testbed.emulation.availability import Traced
 from testbed.emulation.availability.expected import online_share, staying_share
 from testbed.emulation.availability.section import AvailabilityModel
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.schema import Experiment
 from testbed.records.clients import take_single_steps
@@ -26,7 +26,7 @@ MOST_CLIENTS_LATE = 0.5
 _TRACES_UP_TO = 1 << 28  # bytes of a file; larger ones are read by a run alone
 
 
-def foreseeable(experiment: Experiment, plan: Plan | None, workload: Workload | None = None) -> list[str]:
+def foreseeable(experiment: Experiment, plan: RunPlan | None, workload: Workload | None = None) -> list[str]:
     """A line for each thing that will go wrong, as far as the numbers of the experiment tell.
 
     Args:
@@ -41,7 +41,7 @@ def foreseeable(experiment: Experiment, plan: Plan | None, workload: Workload | 
     return lines
 
 
-def _too_few(experiment: Experiment, plan: Plan | None) -> list[str]:
+def _too_few(experiment: Experiment, plan: RunPlan | None) -> list[str]:
     """Where rounds are unlikely to find enough clients, or to keep them."""
     if experiment.asynchronous is not None:
         return []
@@ -102,7 +102,7 @@ def _chance(probability: float) -> str:
     return "no chance" if probability < 5e-4 else f"a chance of {probability:.1%}"
 
 
-def _deadlines(experiment: Experiment, plan: Plan | None) -> list[str]:
+def _deadlines(experiment: Experiment, plan: RunPlan | None) -> list[str]:
     """Deadlines that are over before a question and its answer have travelled."""
     if plan is None or experiment.asynchronous is not None:
         return []

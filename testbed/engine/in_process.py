@@ -5,8 +5,8 @@ import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable
 
-from testbed.engine.federation import Federation, Progress
-from testbed.engine.plan import Plan
+from testbed.engine.federation import Federation, RunProgress
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 from testbed.network.live import LiveClients, LiveNetwork
 from testbed.network.live.admission import connecting_s
@@ -18,10 +18,10 @@ from testbed.workload.contract import Workload
 
 
 def federation_in_process(
-    plan: Plan,
+    plan: RunPlan,
     workload: Workload,
     records: RunDirectory | None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[RunProgress], None] = lambda progress: None,
     hosts: int = 1,
 ) -> Federation:
     """A federation whose clients live in this process, registered and ready for its next round.
@@ -40,10 +40,10 @@ def federation_in_process(
 
 @contextlib.asynccontextmanager
 async def live_in_process(
-    plan: Plan,
+    plan: RunPlan,
     workload: Workload,
     records: RunDirectory | None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[RunProgress], None] = lambda progress: None,
     hosts: int = 1,
 ) -> AsyncIterator[Federation]:
     """A federation on the wall clock: the clients live in this process, and speak to the server over loopback.
@@ -79,7 +79,7 @@ async def live_in_process(
 
 
 def _registered(
-    plan: Plan, workload: Workload, records: RunDirectory | None, hosts: int
+    plan: RunPlan, workload: Workload, records: RunDirectory | None, hosts: int
 ) -> tuple[LocalHosts, Directory]:
     """Hosts in this process, their clients registered with the PKI, and its board."""
     plan.check_sums(workload)
@@ -104,10 +104,10 @@ def run_in_process(
     workload: Workload,
     simulation_seed: int,
     records: RunDirectory | None,
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[RunProgress], None],
 ) -> None:
     """Run (or resume) one experiment to its end."""
-    plan = Plan(experiment, simulation_seed)
+    plan = RunPlan(experiment, simulation_seed)
 
     async def rounds() -> None:
         if experiment.time.clock == "wall":

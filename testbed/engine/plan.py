@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from testbed.adversary.section import Adversary
 from testbed.aggregation.buffered import Staleness, UpdateKeeper
-from testbed.aggregation.contract import AggregationParameters, keeps_masks_symbolic
+from testbed.aggregation.contract import AggregationParameters, uses_symbolic_masks
 from testbed.aggregation.kit.ring_elements import noise_of
 from testbed.aggregation.server_optimizers import server_optimizer
-from testbed.crypto.remembered import Results
+from testbed.crypto.memo import Memo
 from testbed.crypto.signatures import SigningKey
 from testbed.emulation.availability import Availability, Scheduled, availability_model
 from testbed.emulation.client_classes import ClassMembers, draw_members
@@ -50,7 +50,7 @@ from testbed.workload.drift_correction import drift_correction
 from testbed.workload.local_layers import LocalLayers
 
 
-class Plan:
+class RunPlan:
     """What an experiment's parts are, before any client exists. Cheap to make, anywhere.
 
     Args:
@@ -119,7 +119,7 @@ class Plan:
         board = replace(board, public_seed=self.randomness.identity_secret("pki", 0, "public seed"))
         if self.beacon_key is not None:
             board = replace(board, beacon=self.beacon_key.public)
-        if self.aggregation_parameters.draws_by_samples:
+        if self.aggregation_parameters.needs_sample_counts:
             board = replace(board, samples=np.asarray(workload.sample_counts, np.int64))
         return board
 
@@ -154,14 +154,14 @@ class Plan:
         return specs if self.adversary is None else self.adversary.roles(specs)
 
     @cached_property
-    def results(self) -> Results | None:
+    def results(self) -> Memo | None:
         """Of pure functions that several parties of this process need; None: where time is measured."""
-        return Results() if self.experiment.time.work_is_modelled else None
+        return Memo() if self.experiment.time.work_is_modelled else None
 
     @property
     def symbolic_masks(self) -> bool:
         """Whether masks stay seeds until somebody looks."""
-        return keeps_masks_symbolic(self.aggregation_parameters, self.experiment.time.work_is_modelled)
+        return uses_symbolic_masks(self.aggregation_parameters, self.experiment.time.work_is_modelled)
 
     @property
     def dishonest(self) -> frozenset[int]:

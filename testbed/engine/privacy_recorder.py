@@ -8,12 +8,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from testbed.aggregation.kit.ring_elements import NoisyParameters
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.engine.round import Outcome
 from testbed.errors import ExperimentError
 from testbed.network.contract import no_ids
 from testbed.network.exchanges import Exchanges
-from testbed.privacy.ledger import Ledger, PrivacyCharge, PrivacyLedger, Shares
+from testbed.privacy.ledger import Ledger, NoiseShares, PrivacyCharge, PrivacyLedger
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.matrix.ledger import CorrelatedLedger, ServerCharge
 from testbed.privacy.section import PrivacySection, Unit
@@ -31,7 +31,7 @@ class PrivacyLedgerRecorder:
         plan: of the run.
     """
 
-    def __init__(self, ledger: PrivacyLedger, charge: PrivacyCharge | ServerCharge, plan: Plan) -> None:
+    def __init__(self, ledger: PrivacyLedger, charge: PrivacyCharge | ServerCharge, plan: RunPlan) -> None:
         self.ledger = ledger
         self._charge = charge
         self._adversary = plan.experiment.adversary
@@ -96,7 +96,7 @@ class PrivacyLedgerRecorder:
         return self._skipped and self._adversary is not None and self._adversary.attacks(round_number)
 
 
-def open_ledger(plan: Plan, workload: Workload) -> PrivacyLedgerRecorder | None:
+def open_ledger(plan: RunPlan, workload: Workload) -> PrivacyLedgerRecorder | None:
     """The ledger of a run that has no round yet, and what records it; None where the aggregation adds no noise.
 
     Raises:
@@ -131,7 +131,7 @@ def charged_again(attempts: list[pa.Table]) -> str:
     )
 
 
-def check_budget(plan: Plan) -> None:
+def check_budget(plan: RunPlan) -> None:
     """Raise `ExperimentError` for a budget beside a built-in aggregation without noise; it takes no data to tell."""
     section, parameters = plan.experiment.privacy, plan.aggregation_parameters
     if section is None or section.budget is None:
@@ -140,19 +140,19 @@ def check_budget(plan: Plan) -> None:
         raise ExperimentError(_no_noise(plan, section.budget))
 
 
-def _no_noise(plan: Plan, budget: float) -> str:
+def _no_noise(plan: RunPlan, budget: float) -> str:
     return (
         f"privacy.budget: {budget:g}, but aggregation {plan.experiment.aggregation.protocol} adds no "
         "noise here, so that any round exceeds it; give it noise, or leave out the budget"
     )
 
 
-def records_of(unit: Unit, plan: Plan, workload: Workload) -> int:
+def records_of(unit: Unit, plan: RunPlan, workload: Workload) -> int:
     """How many records there are that one of is protected."""
     return plan.experiment.population if unit == "client" else int(workload.sample_counts.sum())
 
 
-def warnings(plan: Plan, workload: Workload) -> list[str]:
+def warnings(plan: RunPlan, workload: Workload) -> list[str]:
     """What is wrong with the `privacy` section, though the run can go on, a line each; raises as `open_ledger` does."""
     section = plan.experiment.privacy
     if section is None:
@@ -167,7 +167,7 @@ def warnings(plan: Plan, workload: Workload) -> list[str]:
 
 def _rounds(records: RunDirectory) -> Iterator[dict[str, Any]]:
     """The recorded `privacy` rows, a round at a time."""
-    columns = ["round", "client", *Shares._fields]
+    columns = ["round", "client", *NoiseShares._fields]
     files = recorded_files(records.path, "privacy", records.checkpoint())
     for chunk in read_chunks(files, "privacy", columns):
         rounds = chunk["round"].to_numpy()

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from testbed.emulation.client_classes import ClassMembers
 from testbed.emulation.links import BYTES_PER_MBIT
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.engine.round import Outcome
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.live import LiveNetwork
@@ -68,7 +68,7 @@ class RunRecorder:
         network: whose exchanges, events and crashes are recorded.
     """
 
-    def __init__(self, records: RunDirectory, plan: Plan, network: EmulatedNetwork | LiveNetwork) -> None:
+    def __init__(self, records: RunDirectory, plan: RunPlan, network: EmulatedNetwork | LiveNetwork) -> None:
         self.records = records
         self._plan = plan
         self._network = network

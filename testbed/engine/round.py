@@ -15,7 +15,7 @@ from testbed.errors import Refusal, RoundAborted, RoundSkipped, RunError
 from testbed.messages import Vector
 from testbed.network.contract import EXCLUDED, ExcludingNetwork, RoundNetwork, no_ids
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound, ending_with, merged, reports_of
-from testbed.training import Broadcast, OwnState, Train, TrainingRound, TrainWithState
+from testbed.training import Broadcast, StateReference, Train, TrainingRound, TrainWithState
 from testbed.workload.client_algorithm import LAST_ROUND, STATELESS, ClientAlgorithm
 from testbed.workload.contract import Workload
 
@@ -269,7 +269,7 @@ async def _train(
             continue
         private = None
         if isinstance(sent, TrainWithState):
-            private = {client: OwnState(int(start.memory[LAST_ROUND][client])) for client in clients.tolist()}
+            private = {client: StateReference(int(start.memory[LAST_ROUND][client])) for client in clients.tolist()}
         replies = await start.network.ask(clients, sent, private=private)
         losses += [answer.loss for answer in replies.valid().values() if not math.isnan(answer.loss)]
         reports.append(reports_of(replies, clients))

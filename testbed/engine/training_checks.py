@@ -51,9 +51,9 @@ def _check_trainers(roles: Sequence[RoleSpec], protocol: str, key: str, how: str
 def needing_losses(experiment: Experiment, selection: SelectionProtocol) -> str:
     """Return the key of ``selection`` that chooses by reported losses, with its value; empty: none does."""
     protocol = experiment.selection.protocol
-    if ":" in protocol and selection.by_losses:
+    if ":" in protocol and selection.uses_reported_losses:
         return f"protocol: {protocol}"
-    return experiment.selection.by_losses
+    return experiment.selection.uses_reported_losses
 
 
 def check_losses(experiment: Experiment, selection: SelectionProtocol, workload: Workload) -> None:

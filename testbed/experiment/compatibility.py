@@ -87,7 +87,7 @@ def check_reported_losses(
         return
     if allowed or noise_of(aggregation) is None:
         return
-    if needs := selection.by_losses:
+    if needs := selection.uses_reported_losses:
         raise ValueError(f"report_losses: false, but selection.{needs} {NEEDS_LOSSES}")
 
 

@@ -214,7 +214,7 @@ def secrets_context(experiment: Experiment) -> bytes:
     without = _WITHOUT_EFFECT if by_rounds or recorded is not None else _WITHOUT_EFFECT | {"rounds"}
     if recorded is not None:
         experiment = experiment.model_copy(update={"rounds": recorded})
-    if experiment.aggregation.keeps_masks:  # how masks are emulated has no effect either
+    if experiment.aggregation.supports_symbolic_masks:  # how masks are emulated has no effect either
         as_usual = experiment.aggregation.model_copy(update={"masks": None})
         experiment = experiment.model_copy(update={"aggregation": as_usual})
     # The first has no effect but for rounding, and the second none.

@@ -24,7 +24,7 @@ from pydantic import (
 from testbed.adversary.catalogue import CLIENTS, SERVER
 from testbed.adversary.section import AdversarySection
 from testbed.aggregation import catalogue as aggregations
-from testbed.aggregation.contract import AggregationParameters, keeps_masks_symbolic
+from testbed.aggregation.contract import AggregationParameters, uses_symbolic_masks
 from testbed.emulation.availability import Always, AvailabilitySection
 from testbed.emulation.client_classes import MOST_CLASSES, ClientClass, check_classes
 from testbed.emulation.devices import Devices
@@ -45,7 +45,7 @@ from testbed.experiment.sections import (
     Time,
 )
 from testbed.experiment.swept_protocols import Keys, LeftOut, hinting, leave_out, with_fitting_protocols, with_keys
-from testbed.experiment.validation import held, one_line_each, validated_as
+from testbed.experiment.validation import as_plain_data, one_line_each, validated_as
 from testbed.messages import MOST_CLIENTS
 from testbed.privacy.section import PrivacySection
 from testbed.selection import catalogue as selections
@@ -137,7 +137,7 @@ class Experiment(Section):
 
         def __init__(self, **sections):
             """Raises `ExperimentError`: one line per mistake, with its key, as the command says it."""
-            sections = held(sections, "Experiment")
+            sections = as_plain_data(sections, "Experiment")
             fitting, apart = with_fitting_protocols(resolved(sections, "Experiment"), "Experiment")
             try:
                 super().__init__(**fitting)
@@ -171,7 +171,7 @@ class Experiment(Section):
             self.aggregation.check(self.selection.participants)
             object.__setattr__(self, "aggregation", planned.planned_under(self.selection, self.population, self.rounds))
             self.aggregation.check_experiment(self.selection, self.workload)
-            keeps_masks_symbolic(self.aggregation, self.time.work_is_modelled)
+            uses_symbolic_masks(self.aggregation, self.time.work_is_modelled)
             section = "classes"
             check_classes(self.classes, self.links, self.population)
             section = "availability"

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import from_json, to_json
 
-from testbed.aggregation.robust_rules import ELSEWHERE
+from testbed.aggregation.robust_rules import MISPLACED_KEY_HINT
 from testbed.errors import ExperimentError
 from testbed.spelling import did_you_mean, question, similar
 
@@ -25,7 +25,7 @@ _OTHER_TYPES = {"literal_error", "string_type", "list_type", "tuple_type", "dict
 _ANY = "*"  # among the parts of a location: any name, of a mapping's entry
 _YAML_WORDS = {True: "true", False: "false", None: "null"}
 _Kind = TypeVar("_Kind", bound=BaseModel)
-_ELSEWHERE = {("aggregation", "robust"): ELSEWHERE}
+_ELSEWHERE = {("aggregation", "robust"): MISPLACED_KEY_HINT}
 """What is said of keys that another alternative of a section has, by section and key, where to list those that are
 there says too little.
 """
@@ -81,7 +81,7 @@ def _made_whole(error: ValidationError, data: Any) -> bool:
     return made
 
 
-def held(sections: Mapping[str, Any], where: str) -> dict[str, Any]:
+def as_plain_data(sections: Mapping[str, Any], where: str) -> dict[str, Any]:
     """`sections`, as Python's code has them, without what no experiment can hold; numpy's numbers become Python's.
 
     Raises `ExperimentError`, a line for each such value: a class, a function, an infinite number.

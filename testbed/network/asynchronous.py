@@ -21,10 +21,10 @@ from testbed.network.contract import Ask, Replies, ids
 from testbed.network.emulated import EmulatedNetwork
 from testbed.network.exchanges import ANSWERED, SILENT
 from testbed.network.hosts import Delivery, HostAnswers
-from testbed.network.in_flight import Flight, Flights, Leg
+from testbed.network.in_flight import PendingExchange, PendingExchanges, PendingQuestion
 from testbed.network.recorder import Stage
 
-_IN_FLIGHT = ArrayGroup("in flight: ")  # of `Flights`
+_IN_FLIGHT = ArrayGroup("in flight: ")  # of `PendingExchanges`
 
 
 class AsynchronousNetwork(EmulatedNetwork):
@@ -37,7 +37,7 @@ class AsynchronousNetwork(EmulatedNetwork):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self.flights = Flights(self.links, self.timing.disconnects_visible)
+        self.flights = PendingExchanges(self.links, self.timing.disconnects_visible)
         self.questions: tuple[type[Message], ...] = ()
         self._off_the_record = 0
 
@@ -74,7 +74,7 @@ class AsynchronousNetwork(EmulatedNetwork):
         latency_s = self.links.latency_at(self.now_s, clients)
         presence = self._presence(clients)
         flights = [
-            Flight(client, self.round_number, late_s, leaves_s)
+            PendingExchange(client, self.round_number, late_s, leaves_s)
             for client, late_s, leaves_s in zip(
                 clients.tolist(), latency_s.tolist(), presence.leaves_s.tolist(), strict=True
             )
@@ -95,13 +95,13 @@ class AsynchronousNetwork(EmulatedNetwork):
             for at, flight in enumerate(flights):
                 down, up = int(asked.size_down[at]), int(asked.size_up[at])
                 outcome, drops = int(asked.outcome[at]), bool(presence.drops[at])
-                flight.legs.append(Leg(limit_s, down, up, float(compute_s[at]), outcome, drops))
+                flight.legs.append(PendingQuestion(limit_s, down, up, float(compute_s[at]), outcome, drops))
             answering &= asked.outcome == ANSWERED
         self.flights.begin(self.now_s, flights)
         self._start_server_work()
         return clients[answering]
 
-    async def wait(self, until_s: float) -> list[Flight]:
+    async def wait(self, until_s: float) -> list[PendingExchange]:
         """Let time pass until something is over, or until `until_s`; all that is over then, in order.
 
         Nothing of it is recorded: see `record`.
@@ -114,7 +114,7 @@ class AsynchronousNetwork(EmulatedNetwork):
         self._start_server_work()
         return over
 
-    def record(self, flight: Flight) -> None:
+    def record(self, flight: PendingExchange) -> None:
         """Record in this round what was asked in a flight that is over, a row for each question."""
         client = ids([flight.client])
         for kind, leg in zip(self.questions[: flight.at + 1], flight.legs, strict=False):

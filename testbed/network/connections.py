@@ -22,8 +22,8 @@ from testbed.emulation.transport.flights import Flights
 from testbed.emulation.transport.section import HANDSHAKES, Transport
 from testbed.emulation.transport.senders import Path, Senders
 from testbed.emulation.transport.windows import Sending
+from testbed.network.client_groups import ClientGroups
 from testbed.network.fair_sharing.transfers import distinct
-from testbed.network.kinds import Kinds
 
 DOWN, UP = 0, 1
 FIRST_TIME_OUT_S = 1.0  # of the two packets that open a connection, before a round trip is known (RFC 6298)
@@ -59,7 +59,7 @@ class Opening:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class SendSchedule:
     """How m messages are going to leave.
 
     Attributes:
@@ -143,7 +143,7 @@ class Connections:
             about |= np.isin(clients, list(self._rest))
         return connected, about
 
-    def same_for_all(self, kinds: Kinds) -> None:
+    def same_for_all(self, kinds: ClientGroups) -> None:
         """What is known of an example of each kind now holds for all of it."""
         if kinds.which is None or not len(self._open_s):
             return
@@ -206,7 +206,7 @@ class Connections:
 
     def plan(
         self, way: int, clients: Ids, now_s: float, start_s: Floats, size: Ids, wire_bytes: Ids, word: int
-    ) -> Plan | None:
+    ) -> SendSchedule | None:
         """The flights of messages to (`DOWN`) or from (`UP`) clients; None if nothing holds them back.
 
         Args:
@@ -237,7 +237,7 @@ class Connections:
         flights = Flights(pattern, offsets, sent * segment_bytes[owner], gap_s)
         dropped = np.zeros(len(clients))
         dropped[at] = (sending.dropped * segment_bytes)[back]
-        return Plan(flights, at, sending.senders.take(back), sending.queue_s[back], dropped)
+        return SendSchedule(flights, at, sending.senders.take(back), sending.queue_s[back], dropped)
 
     def sending(
         self, way: int, client: int, now_s: float, start_s: float, size: int, wire_bytes: int, word: int
@@ -253,7 +253,7 @@ class Connections:
         senders, path = self._begun(way, clients, now_s, np.array([start_s]), full_bytes)
         return self._sending(senders, segments, path, word, drawn_for=client + 1)
 
-    def sent(self, way: int, clients: Ids, plan: Plan, through_s: Floats, end_s: float) -> None:
+    def sent(self, way: int, clients: Ids, plan: SendSchedule, through_s: Floats, end_s: float) -> None:
         """Messages as planned have left.
 
         Args:

@@ -21,18 +21,18 @@ from testbed.emulation.compute.cost import ComputeModel
 from testbed.emulation.links import ClientLinks
 from testbed.emulation.links.rates import Rates
 from testbed.messages import Vector, detach
-from testbed.network.connections import DOWN, UP, Opening, Plan, stage_word
+from testbed.network.client_groups import FEW_CLIENTS, ClientGroups, classes, is_among
+from testbed.network.connections import DOWN, UP, Opening, SendSchedule, stage_word
 from testbed.network.contract import Ask, Gathering, Replies, Summing, Timing
 from testbed.network.exchanges import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT
 from testbed.network.fair_sharing.transfers import transfer
 from testbed.network.hosts import Delivery, HostAnswers, Hosts
-from testbed.network.kinds import FEW_CLIENTS, Kinds, classes, is_among
-from testbed.network.recorder import RoundRecorder, Stage
+from testbed.network.recorder import RecordingNetwork, Stage
 from testbed.network.sums import Sum
 
 
 @dataclass(frozen=True, eq=False)
-class _Carried:
+class _TransferOutcome:
     """What became of messages: when each was complete, bytes of it, of its headers, and of acknowledgements back."""
 
     finish_s: Floats
@@ -42,7 +42,7 @@ class _Carried:
 
 
 @dataclass(eq=False)
-class _Leaving:
+class _StageTransfers:
     """How the messages of a stage leave. It is found out once; to go through the stage again changes nothing.
 
     Attributes:
@@ -55,17 +55,17 @@ class _Leaving:
 
     word: int
     opening: Opening | None = None
-    plans: dict[int, Plan | None] = field(default_factory=dict)
+    plans: dict[int, SendSchedule | None] = field(default_factory=dict)
     begin_s: dict[int, Floats] = field(default_factory=dict)
     through_s: dict[int, Floats] = field(default_factory=dict)
 
 
-class EmulatedNetwork(RoundRecorder):
+class EmulatedNetwork(RecordingNetwork):
     """The virtual clock and the network of one run.
 
     Args:
         hosts: where the clients run.
-        links, speed_factors, availability, timing, compute, on_stage, on_crash: see `RoundRecorder`.
+        links, speed_factors, availability, timing, compute, on_stage, on_crash: see `RecordingNetwork`.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class EmulatedNetwork(RoundRecorder):
         """`(n,)` clients of one class have the same links and devices; None: they differ."""
         return classes([*self.links.columns, self.speed_factors])
 
-    def _kinds(self, asked: Ids, presence: Presence, size: int, answers: HostAnswers) -> Kinds | None:
+    def _kinds(self, asked: Ids, presence: Presence, size: int, answers: HostAnswers) -> ClientGroups | None:
         """Which of the clients `(m,)` that are asked fare alike; None: it is not worth asking, or nobody does.
 
         Whoever answers for himself, leaves, or is about to connect is taken to differ from all others.
@@ -179,7 +179,7 @@ class EmulatedNetwork(RoundRecorder):
         single[np.searchsorted(asked, answers.clients)] = True
         answering = np.zeros(len(asked), np.bool_) if shared is None else is_among(asked, shared.clients)
         class_of = self._classes if len(asked) == len(self._classes) else self._classes[asked]
-        return Kinds.of(asked, [class_of, presence.reachable, presence.drops, answering, connected], single)
+        return ClientGroups.of(asked, [class_of, presence.reachable, presence.drops, answering, connected], single)
 
     def _run_clock(self, stage: Stage, presence: Presence, limit_s: float, quorum: int | None) -> float:
         """Decide when each answer arrives, who leaves and who is late; return when the stage ends (virtual seconds)."""
@@ -207,15 +207,15 @@ class EmulatedNetwork(RoundRecorder):
         self.connections.close(stage.who(OFFLINE, DROPPED))
         return end_s
 
-    def _connected(self, stage: Stage, presence: Presence) -> _Leaving:
+    def _connected(self, stage: Stage, presence: Presence) -> _StageTransfers:
         """Connect those who are there."""
         there, word = np.flatnonzero(presence.reachable), stage_word(self.round_number, stage.number)
         self.connections.begin_stage(stage.kinds.members(presence.reachable))  # all of each kind
         opening = self.connections.open(stage.recipients[there], self.now_s, word)
-        return _Leaving(word, None if opening is None else opening.spread(there, len(stage.recipients)))
+        return _StageTransfers(word, None if opening is None else opening.spread(there, len(stage.recipients)))
 
     def _time_transfers(
-        self, stage: Stage, presence: Presence, end_s: float, whose: npt.NDArray[np.bool_], leaving: _Leaving
+        self, stage: Stage, presence: Presence, end_s: float, whose: npt.NDArray[np.bool_], leaving: _StageTransfers
     ) -> None:
         """Fill in when answers are complete, and the bytes that get through, if everything stops at `end_s`.
 
@@ -269,14 +269,14 @@ class EmulatedNetwork(RoundRecorder):
         self,
         way: int,
         stage: Stage,
-        leaving: _Leaving,
+        leaving: _StageTransfers,
         *,
         start_s: Floats,
         size: Ids,
         rates: Rates,
         capacity_bytes_s: float,
         stop_s: Floats,
-    ) -> _Carried:
+    ) -> _TransferOutcome:
         """Messages over the shared link, with their headers and what is sent again."""
         headers, acknowledgements = self.links.transport.overhead(size)
         whole = size + headers
@@ -294,7 +294,7 @@ class EmulatedNetwork(RoundRecorder):
             leaving.begin_s[way], leaving.through_s[way] = start_s, carried.finish_s
         share = np.divide(carried.delivered_bytes, sent, out=np.zeros(len(size)), where=sent > 0)
         parts = (np.floor(of * share).astype(np.int64) for of in (size, headers, acknowledgements))
-        return _Carried(carried.finish_s, *parts)
+        return _TransferOutcome(carried.finish_s, *parts)
 
     def _end_of(self, stage: Stage, presence: Presence, last_s: float, quorum: int | None) -> float:
         """When the server goes on: at the last answer or visible departure, at the quorum, or at `last_s`."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.network.kinds import Kinds
+from testbed.network.client_groups import ClientGroups
 
 OUTCOMES = ("answered", "silent", "offline", "dropped", "late", "refused")
 ANSWERED, SILENT, OFFLINE, DROPPED, LATE, REFUSED = range(6)
@@ -63,7 +63,7 @@ class ExchangesOfKinds(Exchanges):
         each: `(k,)` what a client of each kind has.
     """
 
-    def __init__(self, kinds: Kinds, each: Exchanges) -> None:
+    def __init__(self, kinds: ClientGroups, each: Exchanges) -> None:
         self.__dict__.update(
             stage=each.stage, as_participant=each.as_participant, clients=kinds.clients, sent_s=each.sent_s,
             _kinds=kinds, _each=each,

@@ -25,7 +25,7 @@ STAGES = ("train", "plain/update")
 
 
 @dataclass
-class Leg:
+class PendingQuestion:
     """One question and its answer.
 
     Attributes:
@@ -51,7 +51,7 @@ class Leg:
 
 
 @dataclass
-class Flight:
+class PendingExchange:
     """One client's.
 
     Attributes:
@@ -68,12 +68,12 @@ class Flight:
     round: int
     latency_s: float
     leaves_s: float
-    legs: list[Leg] = field(default_factory=list)
+    legs: list[PendingQuestion] = field(default_factory=list)
     at: int = 0
     end_s: float = math.inf
 
     @property
-    def leg(self) -> Leg:
+    def leg(self) -> PendingQuestion:
         """The one under way."""
         return self.legs[self.at]
 
@@ -83,7 +83,7 @@ class Flight:
         return self.at == len(self.legs) - 1 and self.leg.outcome == ANSWERED and self.leg.received_s < math.inf
 
 
-class Flights:
+class PendingExchanges:
     """All flights that are under way.
 
     Args:
@@ -95,7 +95,7 @@ class Flights:
         self._links, self._visible = links, disconnects_visible
         self._down = OpenTransfers(links.down, links.server_up_bytes_s)
         self._up = OpenTransfers(links.up, links.server_down_bytes_s)
-        self._flights: dict[int, Flight] = {}
+        self._flights: dict[int, PendingExchange] = {}
 
     def __len__(self) -> int:
         return len(self._flights)
@@ -103,7 +103,7 @@ class Flights:
     def __iter__(self) -> Iterator[int]:
         return iter(self._flights)
 
-    def begin(self, now_s: float, flights: Sequence[Flight]) -> None:
+    def begin(self, now_s: float, flights: Sequence[PendingExchange]) -> None:
         """Ask their first questions; none of these clients has a flight."""
         self._happen(now_s)
         for flight in flights:
@@ -116,7 +116,7 @@ class Flights:
         over_s = min((flight.end_s for flight in self._flights.values()), default=math.inf)
         return min(self._down.next_s, self._up.next_s, over_s)
 
-    def advance(self, until_s: float) -> list[Flight]:
+    def advance(self, until_s: float) -> list[PendingExchange]:
         """Let happen what happens until then; the flights that are over, in the order in which they ended."""
         self._happen(until_s)
         over = [flight for flight in self._flights.values() if flight.end_s <= until_s]
@@ -131,7 +131,7 @@ class Flights:
             self._arrived(now_s, questions)
             self._answered(now_s, answers)
 
-    def _ask(self, now_s: float, flights: Sequence[Flight]) -> None:
+    def _ask(self, now_s: float, flights: Sequence[PendingExchange]) -> None:
         if not flights:
             return
         for flight in flights:
@@ -194,7 +194,7 @@ class Flights:
                 asked.append(flight)
         self._ask(now_s, asked)
 
-    def _lose(self, flight: Flight, known_s: float | None = None) -> None:
+    def _lose(self, flight: PendingExchange, known_s: float | None = None) -> None:
         """No answer will come: since the client has left, is too late, or (`known_s`) for what its leg says."""
         leg = flight.leg
         limit_s = leg.sent_s + leg.limit_s
@@ -221,24 +221,26 @@ class Flights:
             direction.restore(saved.get(name, np.zeros((0, 7))))
 
 
-def packed(flights: Sequence[Flight]) -> dict[str, npt.NDArray[Any]]:
+def packed(flights: Sequence[PendingExchange]) -> dict[str, npt.NDArray[Any]]:
     """Flights, at least one, as arrays of a checkpoint: "flights" and "legs"."""
     rows = [(f.client, f.round, f.latency_s, f.leaves_s, f.at, f.end_s) for f in flights]
     legs = [[astuple(leg) for leg in flight.legs] for flight in flights]
     return {"flights": np.array(rows, np.float64), "legs": np.array(legs, np.float64)}
 
 
-def unpacked(saved: Mapping[str, npt.NDArray[Any]]) -> list[Flight]:
+def unpacked(saved: Mapping[str, npt.NDArray[Any]]) -> list[PendingExchange]:
     """Inverse of `packed`."""
     flights = []
     for row, legs in zip(saved["flights"].tolist(), saved["legs"].tolist(), strict=True):
         client, number, latency_s, leaves_s, at, end_s = row
-        flight = Flight(int(client), int(number), latency_s, leaves_s, [], int(at), end_s)
+        flight = PendingExchange(int(client), int(number), latency_s, leaves_s, [], int(at), end_s)
         for limit_s, down, up, compute_s, outcome, drops, *rest in legs:
-            flight.legs.append(Leg(limit_s, int(down), int(up), compute_s, int(outcome), bool(drops), *rest))
+            flight.legs.append(
+                PendingQuestion(limit_s, int(down), int(up), compute_s, int(outcome), bool(drops), *rest)
+            )
         flights.append(flight)
     return flights
 
 
-def _limits(flights: Sequence[Flight]) -> npt.NDArray[np.float64]:
+def _limits(flights: Sequence[PendingExchange]) -> npt.NDArray[np.float64]:
     return np.array([flight.leg.sent_s + flight.leg.limit_s for flight in flights])

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from testbed.crypto import remembered, require_length
+from testbed.crypto import memo, require_length
 from testbed.crypto.key_agreement import PUBLIC_KEY_BYTES, PrivateKey
 from testbed.crypto.masks import SEED_BYTES, Prg, add_masks
 from testbed.errors import ProtocolError
@@ -104,8 +104,8 @@ class Masks:
             return seed
         purpose, first, second = seed
         if first in self._keys:
-            return remembered.agree(self._keys[first], second, purpose)
-        return remembered.agree(self._keys[second], first, purpose)
+            return memo.agree(self._keys[first], second, purpose)
+        return memo.agree(self._keys[second], first, purpose)
 
     def add_to(self, elements: npt.NDArray[Any], bits: int) -> None:
         """Add the masks to `(d,)` `elements` modulo 2**bits, in place; see `add_masks`."""

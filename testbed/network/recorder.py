@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import Floats, Ids, once
+from testbed.arrays import Floats, Ids, compress_constant
 from testbed.crashes import Crash, OnCrash
 from testbed.emulation.availability import Availability, Presence
 from testbed.emulation.compute.cost import ComputeModel, Meter, metered, thread_cpu_s
@@ -18,11 +18,11 @@ from testbed.emulation.links import ClientLinks, Transport
 from testbed.memory import ArrayGroup, ArrayName, Memory
 from testbed.messages import Message
 from testbed.network.announced_rounds import AnnouncedRounds
+from testbed.network.client_groups import ClientGroups, is_among
 from testbed.network.connections import Connections
 from testbed.network.contract import Gathering, Missing, Replies, RoundNetwork, Summing, Timing, ids
 from testbed.network.exchanges import ANSWERED, DROPPED, LATE, OFFLINE, REFUSED, SILENT, Exchanges, ExchangesOfKinds
 from testbed.network.hosts import HostAnswers
-from testbed.network.kinds import Kinds, is_among
 
 _ANNOUNCED = ArrayName("rounds heard of")  # see `AnnouncedRounds`
 _CONNECTIONS = ArrayGroup("connections: ")  # of `Connections`
@@ -38,7 +38,7 @@ class Event:
     detail: str
 
 
-class RoundRecorder(RoundNetwork):
+class RecordingNetwork(RoundNetwork):
     """What is recorded of one round at a time; a network adds how it asks.
 
     Args:
@@ -70,7 +70,7 @@ class RoundRecorder(RoundNetwork):
         on_crash: OnCrash = "stop",
     ) -> None:
         self.links = links
-        self.speed_factors = once(speed_factors)
+        self.speed_factors = compress_constant(speed_factors)
         self.availability = availability
         self.timing = timing
         self.compute = compute
@@ -247,9 +247,9 @@ class Stage:
         size: int,
         private: Mapping[int, bytes] | None,
         number: int,
-        kinds: Kinds | None = None,
+        kinds: ClientGroups | None = None,
     ) -> None:
-        self.kinds = Kinds.alone(recipients) if kinds is None else kinds
+        self.kinds = ClientGroups.alone(recipients) if kinds is None else kinds
         count = len(self.kinds)
         self.kind = kind
         self.recipients = recipients = self.kinds.examples

@@ -11,8 +11,8 @@ have answers that no honest run gives together. States are words that only the t
     STAGES = StageTable(
         start="new",
         rows={
-            AdvertiseKeys: Row(after={"new"}, then="advertised", check="secagg.out-of-order", begins=True),
-            ShareKeys: Row(after={"advertised"}, then="shared", check="secagg.out-of-order"),
+            AdvertiseKeys: Row(after={"new"}, target="advertised", refusal="secagg.out-of-order", starts_round=True),
+            ShareKeys: Row(after={"advertised"}, target="shared", refusal="secagg.out-of-order"),
         },
     )
 
@@ -37,7 +37,7 @@ from functools import cache
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from testbed.batches import Batches
-from testbed.crypto.remembered import Results
+from testbed.crypto.memo import Memo
 from testbed.emulation.compute.cost import ComputeModel, meter_pki
 from testbed.errors import Refusal
 from testbed.messages import Message, encode
@@ -71,7 +71,7 @@ class Environment:
         reports_training: whether clients say what their mean loss was, and how many samples they have.
         symbolic_masks: whether masks stay seeds until somebody looks (`testbed.network.masked_vectors`).
         derives_identities: whether clients have keys that follow from the seed (`testbed.parties.derived_keys`).
-        results: of pure functions that several parties here need (`testbed.crypto.remembered`); None: not remembered.
+        results: of pure functions that several parties here need (`testbed.crypto.memo`); None: not memo.
         client_algorithm: how clients train, and what they keep from round to round.
         client_states: the kept arrays; None where clients keep nothing.
         participation: what each insists on about its own rounds; None: it takes part whenever it is asked.
@@ -93,7 +93,7 @@ class Environment:
     reports_training: bool = True
     symbolic_masks: bool = False
     derives_identities: bool = False
-    results: Results | None = None
+    results: Memo | None = None
     client_algorithm: ClientAlgorithm = STATELESS
     client_states: ClientStates | None = None
     participation: OwnParticipation | None = None
@@ -232,7 +232,7 @@ class Role:
         self.environment = client.environment
 
     @classmethod
-    def certain_answer(
+    def shared_answer_predicate(
         cls, message: Message, parameters: Any, environment: Environment
     ) -> Callable[[bytes, bytes], bool] | None:
         """A test of clients that stand at the same place: for whom it is true, they all answer the same.
@@ -311,26 +311,26 @@ REFUSED = "refused"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class Transition:
     """What a client does with one question.
 
     Attributes:
-        after: the states in which it is answered.
-        then: the state in which the answer leaves the client; None: the question changes nothing, answered or refused.
-        check: what the refusal is called in all other states.
+        sources: the states in which the question is answered.
+        target: the state after the answer; None: the question changes no state, answered or refused.
+        refusal: what the refusal is called in all other states.
         detail: what the refusal says; ``{round}`` is the round that was asked about.
-        begins: whether it begins the protocol's round; all others must be of the round that was begun.
+        starts_round: whether it begins the protocol's round; all others must be of the round that was begun.
         other_round: check and detail of the refusal in another round than that; None: as in other states.
-        on_refusal: the state in which a check that fails leaves the client.
+        target_on_refusal: the state in which a check that fails leaves the client.
     """
 
-    after: Set[str]
-    then: str | None
-    check: str
+    sources: Set[str]
+    target: str | None
+    refusal: str
     detail: str = "round {round}: not what comes next"
-    begins: bool = False
+    starts_round: bool = False
     other_round: tuple[str, str] | None = None
-    on_refusal: str = REFUSED
+    target_on_refusal: str = REFUSED
 
 
 @dataclass(frozen=True)
@@ -344,19 +344,19 @@ class StageTable:
     """
 
     start: str
-    rows: Mapping[type[Message], Row] = field(default_factory=dict)
+    rows: Mapping[type[Message], Transition] = field(default_factory=dict)
     new_round: Mapping[str, str] = field(default_factory=dict)
 
-    def extended(self, rows: Mapping[type[Message], Row]) -> "StageTable":
+    def extended(self, rows: Mapping[type[Message], Transition]) -> "StageTable":
         """The table with more rows, or with others for the same questions."""
         return replace(self, rows={**self.rows, **rows})
 
-    def progress(self) -> "Progress":
+    def progress(self) -> "StageProgress":
         """Where a client stands that nobody has asked anything."""
-        return Progress(self)
+        return StageProgress(self)
 
 
-class Progress:
+class StageProgress:
     """Where one client stands in one round.
 
     Attributes:
@@ -373,19 +373,19 @@ class Progress:
         """A round begins, whose number the caller has checked."""
         self.state, self.round = self._table.new_round[self.state], round_number
 
-    def check_round(self, message: Message, round_number: int) -> Row:
+    def check_round(self, message: Message, round_number: int) -> Transition:
         """The row of a question; raises `Refusal` unless it is of the round that has begun. Nothing changes."""
         row = self._table.rows[type(message)]
-        if not row.begins and round_number != self.round:
-            check, detail = row.other_round or (row.check, row.detail)
+        if not row.starts_round and round_number != self.round:
+            check, detail = row.other_round or (row.refusal, row.detail)
             raise Refusal(check, detail.format(round=round_number))
         return row
 
-    def check(self, message: Message, round_number: int) -> Row:
+    def check(self, message: Message, round_number: int) -> Transition:
         """The row of a question of this round; raises `Refusal` where it is not to be answered now. Nothing changes."""
         row = self.check_round(message, round_number)
-        if self.state not in row.after:
-            raise Refusal(row.check, row.detail.format(round=round_number))
+        if self.state not in row.sources:
+            raise Refusal(row.refusal, row.detail.format(round=round_number))
         return row
 
     @contextmanager
@@ -393,8 +393,8 @@ class Progress:
         """Answer a question: then comes what its row says, or what it says of a refusal if a check fails inside."""
         row = self.check(message, round_number)
         self.round = round_number
-        if row.then is not None:
-            self.state = row.on_refusal
+        if row.target is not None:
+            self.state = row.target_on_refusal
         yield
-        if row.then is not None:
-            self.state = row.then
+        if row.target is not None:
+            self.state = row.target

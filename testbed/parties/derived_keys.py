@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from testbed.crypto import key_agreement, vrf
 from testbed.crypto.signatures import SigningKey
-from testbed.crypto.threads import each
+from testbed.crypto.threads import thread_map
 from testbed.randomness import Randomness
 
 KEY_BYTES = 32
@@ -89,7 +89,7 @@ class DerivedKeys:
             self._rows, self._made = np.zeros(self.shape, np.uint8), np.zeros(len(self), np.bool_)
         missing = numbers[~self._made[numbers]]
         blocks = [missing[first : first + _BLOCK] for first in range(0, len(missing), _BLOCK)]
-        for _ in each(self._make_rows, blocks):
+        for _ in thread_map(self._make_rows, blocks):
             pass
         rows: npt.NDArray[np.uint8] = self._rows[numbers]
         return rows

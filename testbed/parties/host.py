@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from testbed.arrays import Ids
 from testbed.crashes import Crash, OnCrash, is_crash
-from testbed.crypto.remembered import remembers
+from testbed.crypto.memo import memo_scope
 from testbed.emulation.compute.cost import metered, thread_cpu_s
 from testbed.errors import ProtocolError, Refusal, RoundAborted, RunError
 from testbed.messages import Detached, Message, RefusalNotice, Vector, attach, decode, detach, question_name
 from testbed.network.hosts import ClientRefusal, Delivery, HostAnswers, SharedAnswer
 from testbed.network.sums import Sum, float_total, merged, ring_total
 from testbed.parties.client import Client, Environment, RoleSpec
-from testbed.parties.idle_clients import Heard, IdleClients
+from testbed.parties.idle_clients import DeferredQuestion, IdleClients
 from testbed.parties.pki import PKI, Identity
 
 Handle = Callable[[Client, Message | None], Message | None]
@@ -73,7 +73,7 @@ class Host:
                 self._catch_up(client, heard)
         return client
 
-    def _catch_up(self, client: Client, heard: Heard) -> None:
+    def _catch_up(self, client: Client, heard: DeferredQuestion) -> None:
         """What others have answered for this client, too, it now handles itself; the answer is known."""
         at = int(np.searchsorted(heard.clients, client.number))
         if at < len(heard.clients) and heard.clients[at] == client.number:
@@ -121,7 +121,7 @@ class Host:
 
     def deliver(self, delivery: Delivery) -> HostAnswers:
         """Run the handlers of `delivery.recipients` (clients of this host)."""
-        with remembers(self.environment.results):
+        with memo_scope(self.environment.results):
             answers = self._deliver(delivery)
         if self.environment.participation is not None:
             self.environment.participation.log.sync()  # what clients remember is safe before anybody has an answer
@@ -150,7 +150,7 @@ class Host:
 
         common = [spec for spec in specs if spec.only is None]
         if alike and len(common) == 1 and delivery.private is None and self.environment.results is not None:
-            test = common[0].role.certain_answer(message, common[0].parameters, self.environment)
+            test = common[0].role.shared_answer_predicate(message, common[0].parameters, self.environment)
             if test is not None:
                 others = [number for spec in specs if spec.only is not None for number in spec.only]
                 return self._one_for_all(delivery, handle, test, others)
@@ -168,7 +168,7 @@ class Host:
             test: says who is certain to, of clients with the common role.
             differing: who plays another one.
         """
-        at, recipients = self._idle.at_the_same_place(delivery), delivery.recipients
+        at, recipients = self._idle.in_initial_state(delivery), delivery.recipients
         if differing:
             at = at[~np.isin(recipients[at], differing)]
         if len(at) >= FEW_ALIKE:
@@ -184,7 +184,7 @@ class Host:
         if as_expected:
             size, compute_s = int(example.sizes[0]), float(example.compute_s[0])
             answers.shared = SharedAnswer(alike, example.headers.get(number), size, compute_s)
-            self._idle.heard.append(Heard(delivery, alike, self.client(number).last_round))
+            self._idle.heard.append(DeferredQuestion(delivery, alike, self.client(number).last_round))
         return answers
 
     def _once_for_all(self, delivery: Delivery, handler: Callable[..., Message], message: Message) -> HostAnswers:

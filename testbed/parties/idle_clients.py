@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from testbed.arrays import Ids
 from testbed.crypto import vrf
-from testbed.crypto.threads import each
+from testbed.crypto.threads import thread_map
 from testbed.network.hosts import Delivery
 from testbed.parties.client import Client, Environment
 from testbed.parties.derived_keys import vrf_seed
@@ -26,7 +26,7 @@ _VRF_SEED = slice(SECRETS_BYTES - vrf.SEED_BYTES, SECRETS_BYTES)
 
 
 @dataclass(frozen=True)
-class Heard:
+class DeferredQuestion:
     """A question that clients have answered alike.
 
     Attributes:
@@ -61,7 +61,7 @@ class IdleClients:
         self._registered = np.zeros(0, np.bool_)
         self._vrf_keys: npt.NDArray[np.uint8] | None = None  # (m, 32), zeros where it has not been made yet
         self._own = np.ones(len(numbers), np.bool_)  # who is idle
-        self.heard: list[Heard] = []
+        self.heard: list[DeferredQuestion] = []
 
     def keep(self, number: int, identity: Identity) -> None:
         """Keep the secrets of a client that is registered."""
@@ -100,7 +100,7 @@ class IdleClients:
             self._last_rounds[np.searchsorted(self.numbers, heard.clients)] = heard.last_round
         self.heard.clear()
 
-    def at_the_same_place(self, delivery: Delivery) -> Ids:
+    def in_initial_state(self, delivery: Delivery) -> Ids:
         """`(k,)` positions among the recipients of those that are idle and stand where the first of them does.
 
         Nobody after a question that many have answered alike: that is not looked at more than once in a round.
@@ -129,7 +129,7 @@ class IdleClients:
                 found[at] = is_certain(*self._vrf_pair(row, number))
 
         parts = [slice(first, first + _BLOCK) for first in range(0, len(clients), _BLOCK)]
-        for _ in each(look, parts):
+        for _ in thread_map(look, parts):
             pass
         return found
 

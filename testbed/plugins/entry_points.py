@@ -19,7 +19,7 @@ FILE = "entry_points.txt"
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class BrokenEntryPoint:
     """A package whose file of entry points cannot be read.
 
     Attributes:
@@ -98,12 +98,12 @@ def own_text() -> str:
         raise _not_installed() from None
 
 
-def all_points(group: str) -> tuple[list[metadata.EntryPoint], list[Unreadable]]:
+def all_points(group: str) -> tuple[list[metadata.EntryPoint], list[BrokenEntryPoint]]:
     """The entry points of a group, of the first package of each name on the path; and the packages that are unreadable.
 
     `metadata.entry_points` does the same, and raises where a single package has a file that is none.
     """
-    points, unreadable, seen = list[metadata.EntryPoint](), list[Unreadable](), set[str]()
+    points, unreadable, seen = list[metadata.EntryPoint](), list[BrokenEntryPoint](), set[str]()
     for package in metadata.distributions():
         text = _text_of(package)
         if group not in text:
@@ -116,7 +116,7 @@ def all_points(group: str) -> tuple[list[metadata.EntryPoint], list[Unreadable]]
             points.extend(package.entry_points.select(group=group))
         except Exception as error:  # importlib's parser raises whatever comes
             why = f"its {FILE} cannot be read: {type(error).__name__}: {reason(error)}"
-            unreadable.append(Unreadable(str(name or UNKNOWN), str(package.version or ""), why))
+            unreadable.append(BrokenEntryPoint(str(name or UNKNOWN), str(package.version or ""), why))
     return points, unreadable
 
 

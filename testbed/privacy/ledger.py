@@ -35,7 +35,7 @@ from testbed.privacy.noise_plan import NoisePlan
 Columns = dict[str, npt.NDArray[Any]]
 
 
-class Shares(NamedTuple):
+class NoiseShares(NamedTuple):
     """What hides a client's data in one round: shares of the planned noise variance, in [0, 1].
 
     Attributes:
@@ -50,7 +50,7 @@ class Shares(NamedTuple):
     colluding_noise: float
 
 
-History = tuple[tuple[Shares, int], ...]
+History = tuple[tuple[NoiseShares, int], ...]
 """How many rounds had which shares, in a fixed order: the same rounds in another order are the same history."""
 
 
@@ -75,7 +75,7 @@ class PrivacyLedger(ABC):
         self.costliest: tuple[int, float] | None = None
 
     @abstractmethod
-    def spend(self, charges: Mapping[Shares, Ids], round_number: int) -> Columns:
+    def spend(self, charges: Mapping[NoiseShares, Ids], round_number: int) -> Columns:
         """Enter a round; returns the columns of its `privacy` rows but for the round, sorted by client.
 
         Args:
@@ -126,7 +126,7 @@ class Ledger(PrivacyLedger):
         if budget is not None:
             self.after_next = self._after_another_round(())
 
-    def spend(self, charges: Mapping[Shares, Ids], round_number: int = 0) -> Columns:
+    def spend(self, charges: Mapping[NoiseShares, Ids], round_number: int = 0) -> Columns:
         """Enter a round (`PrivacyLedger.spend`); which one it was makes no difference."""
         shares = np.repeat(np.arange(len(charges)), [len(clients) for clients in charges.values()])
         clients = np.concatenate([np.zeros(0, np.int64), *charges.values()])
@@ -140,17 +140,17 @@ class Ledger(PrivacyLedger):
         return (
             {"client": clients, "delta": np.full(len(clients), self.delta)}
             | dict(zip(names, costs.T, strict=True))
-            | dict(zip(Shares._fields, hidden.T, strict=True))
+            | dict(zip(NoiseShares._fields, hidden.T, strict=True))
         )
 
     def replay(self, rounds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> None:
         """Enter rounds that were recorded (`PrivacyLedger.replay`)."""
         for columns in rounds:
-            hidden = np.stack([np.asarray(columns[name], np.float64) for name in Shares._fields], axis=1)
+            hidden = np.stack([np.asarray(columns[name], np.float64) for name in NoiseShares._fields], axis=1)
             kinds, which = np.unique(hidden, axis=0, return_inverse=True)
             for place, (noise, honest, colluding) in enumerate(kinds.tolist()):
                 in_sum = noise == noise  # what is missing was recorded as null and reads as NaN
-                shares = Shares(noise if in_sum else None, honest if in_sum else None, colluding)
+                shares = NoiseShares(noise if in_sum else None, honest if in_sum else None, colluding)
                 for clients in each_once(np.asarray(columns["client"], np.int64)[which.reshape(-1) == place]):
                     self._enter(shares, clients)
 
@@ -158,7 +158,7 @@ class Ledger(PrivacyLedger):
         """A client's epsilon so far: achieved, planned, and against the server with its accomplices."""
         return self._costs(int(self._history[client]))
 
-    def _enter(self, shares: Shares, clients: Ids) -> None:
+    def _enter(self, shares: NoiseShares, clients: Ids) -> None:
         """Enter a round of these clients, none of them twice."""
         before, which = np.unique(self._history[clients], return_inverse=True)
         after = np.array([self._place(_with(self._histories[place], shares)) for place in before.tolist()], np.int32)
@@ -201,7 +201,7 @@ def each_once(clients: Ids) -> Iterator[Ids]:
         clients = np.delete(clients, first)
 
 
-def _with(history: History, shares: Shares) -> History:
+def _with(history: History, shares: NoiseShares) -> History:
     counts = Counter(dict(history))
     counts[shares] += 1
     return tuple(sorted(counts.items(), key=lambda item: tuple(-1.0 if share is None else share for share in item[0])))
@@ -230,7 +230,7 @@ class PrivacyCharge:
 
     def of_round(
         self, participants: Ids, survivors: Ids, noise: float | None, asked: Ids, skipping: bool
-    ) -> dict[Shares, Ids]:
+    ) -> dict[NoiseShares, Ids]:
         """What the ledger enters for whom.
 
         Args:
@@ -250,18 +250,18 @@ class PrivacyCharge:
             noise, in_sum = min(1.0, noise), survivors
             adding = len(in_sum)
         if self.plan.source != "shares":
-            return {Shares(noise, noise, noise): asked if self.plan.source == "clients" else in_sum}
+            return {NoiseShares(noise, noise, noise): asked if self.plan.source == "clients" else in_sum}
         among, accomplices = (int(np.isin(some, list(self.dishonest)).sum()) for some in (participants, in_sum))
         honest = noise * max(0, adding - accomplices) / adding
         alone = among > guarantees.max_colluders
         colluding = min(honest, 1 / len(participants)) if alone else honest
-        charges = {Shares(noise, honest if skipping else noise, colluding): in_sum}
+        charges = {NoiseShares(noise, honest if skipping else noise, colluding): in_sum}
         lost = np.setdiff1d(participants, in_sum)
         if alone and len(lost):
-            charges[Shares(None, None, colluding)] = lost
+            charges[NoiseShares(None, None, colluding)] = lost
         return charges
 
-    def of_attempt(self, participants: Ids, skipping: bool) -> dict[Shares, Ids]:
+    def of_attempt(self, participants: Ids, skipping: bool) -> dict[NoiseShares, Ids]:
         """What the ledger enters for a round that reached the last stage, and of which nothing else is known.
 
         Args:

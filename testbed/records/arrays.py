@@ -125,7 +125,7 @@ class Stamp:
 
 
 @dataclass(frozen=True)
-class Found:
+class LoadedCheckpoint:
     """What a run directory holds.
 
     Attributes:
@@ -137,27 +137,27 @@ class Found:
     lost: str = ""
 
 
-def read_checkpoint(path: Path) -> Found:
+def read_checkpoint(path: Path) -> LoadedCheckpoint:
     """The last checkpoint of the run in a directory, or in its place the one before.
 
     Raises:
         RunError: both are missing or damaged, and rounds have been recorded.
     """
     try:
-        return Found(_load(path / CHECKPOINT))
+        return LoadedCheckpoint(_load(path / CHECKPOINT))
     except FileNotFoundError:
         lost, whole = f"{CHECKPOINT} is missing", "restore it"
     except ERRORS as error:
         lost, whole = f"damaged checkpoint ({error})", "put an intact one in its place"
     try:
-        return Found(_load(path / PREVIOUS), lost)
+        return LoadedCheckpoint(_load(path / PREVIOUS), lost)
     except FileNotFoundError:
         pass
     except ERRORS as error:
         lost += f", and so is the one before ({error})"
     recorded = _rounds_recorded(path)
     if lost.endswith("missing") and recorded < 2:  # killed in the middle of recording round 1: it did not count yet
-        return Found(None)
+        return LoadedCheckpoint(None)
     raise RunError(
         f"{path / CHECKPOINT}: {lost}, and there is none before it; round {recorded} was reached, so the run cannot be "
         f"resumed without it: {whole} from a copy, or start again with another --out, "

@@ -26,7 +26,7 @@ from testbed.records.arrays import CHECKPOINT, PREVIOUS, Stamp, aggregate_files,
 from testbed.records.clients import FILE as CLIENTS_FILE
 from testbed.records.log import FILE as LOG
 from testbed.records.reader import RunRecords, find_runs
-from testbed.records.store import Store, Stored, each
+from testbed.records.store import Store, Stored, thread_map
 from testbed.records.tables import merged_up_to
 from testbed.records.uploads import (
     ATTEMPTS,
@@ -39,7 +39,7 @@ from testbed.records.uploads import (
     round_of,
     tables_in,
 )
-from testbed.records.writer import LOCK, WRITER, decoded_attempts, held, unite_attempts
+from testbed.records.writer import LOCK, WRITER, decoded_attempts, run_lock, unite_attempts
 
 _RUNS_AT_A_TIME = 4
 _ATTEMPTS = 5  # a run that goes on elsewhere may move on while it is read
@@ -74,7 +74,7 @@ def local_staging_dir(out: str | Path) -> Path:
         if listed and not runs:
             raise RunError(f"{store.shown}: is not empty and holds no run; give another --out")
         _mark(copy, store)
-        _bring_together(copy, store, runs | _local_runs(copy), listed, push=True)
+        _sync(copy, store, runs | _local_runs(copy), listed, push=True)
     return copy
 
 
@@ -96,7 +96,7 @@ def fetched(where: str | Path) -> Path:
     with _alone(copy):
         listed = store.files()
         runs = _runs(listed) | _local_runs(copy)
-        _bring_together(copy, store, runs, listed, push=False)
+        _sync(copy, store, runs, listed, push=False)
         if not _local_runs(copy):
             raise RunError(f"{store.shown}: no runs here; `testbed run EXPERIMENT.yaml --out {store.shown}` makes some")
         _mark(copy, store)
@@ -147,36 +147,36 @@ def _local_runs(copy: Path) -> set[str]:
     return _runs(file.relative_to(copy).as_posix() for file in copy.rglob(EXPERIMENT))
 
 
-def _bring_together(copy: Path, store: Store, runs: set[str], listed: dict[str, Stored], *, push: bool) -> None:
+def _sync(copy: Path, store: Store, runs: set[str], listed: dict[str, Stored], *, push: bool) -> None:
     with ThreadPoolExecutor(_RUNS_AT_A_TIME) as pool:
         waiting = []
         for run in sorted(runs):
             start = f"{run}/" if run else ""
             files = {name.removeprefix(start): info for name, info in listed.items() if name.startswith(start)}
-            both = _Both(inside(copy, run, store.shown) if run else copy, store.below(run), copy)
-            waiting.append(pool.submit(both.together, files, push=push))
+            both = _RunSync(inside(copy, run, store.shown) if run else copy, store.below(run), copy)
+            waiting.append(pool.submit(both.sync, files, push=push))
         for run_done in waiting:
             run_done.result()
 
 
-class _Moved(Exception):
+class _RemoteChanged(Exception):
     """The run at the URI went on while it was read."""
 
 
-class _Both:
+class _RunSync:
     """One run: its directory in the local copy, and what lies at the URI."""
 
     def __init__(self, path: Path, store: Store, copy: Path) -> None:
         self.path, self.store, self.copy = path, store, copy
         self.mirror = Mirror(path, store)
 
-    def together(self, files: dict[str, Stored], *, push: bool) -> None:
+    def sync(self, files: dict[str, Stored], *, push: bool) -> None:
         """Bring both to the same state; without `push`, only the local one, and not while a run goes on there."""
         self.path.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as locks:
             try:
                 for name in (LOCK, WRITER):
-                    locks.enter_context(held(self.path, name))
+                    locks.enter_context(run_lock(self.path, name))
             except RunError:
                 if push:
                     raise
@@ -184,16 +184,16 @@ class _Both:
             for attempt in range(_ATTEMPTS):
                 listed = files if attempt == 0 else self.store.files()
                 try:
-                    self._together(listed, push=push)
+                    self._sync_files(listed, push=push)
                     if ATTEMPTS in listed:  # what either has tried was tried, whichever checkpoint is the later
                         there = self.store.read(ATTEMPTS, limits.ATTEMPTS_BYTES)
                         unite_attempts(self.path, decoded_attempts(there, f"{self.store.shown}/{ATTEMPTS}"))
                     return
-                except (_Moved, FileNotFoundError):
+                except (_RemoteChanged, FileNotFoundError):
                     continue
         raise RunError(f"{self.store.shown}: cannot be read: files are missing, or a run goes on there too fast")
 
-    def _together(self, files: dict[str, Stored], *, push: bool) -> None:
+    def _sync_files(self, files: dict[str, Stored], *, push: bool) -> None:
         memory, here = self.mirror.memory(), (self.path / EXPERIMENT).is_file()
         if here and EXPERIMENT not in files and memory is None:  # made here, and never there
             if push:
@@ -201,7 +201,7 @@ class _Both:
                 self.mirror.push_rounds()
             return
         if here and (EXPERIMENT not in files or self._other_experiment()):
-            self._put_aside()
+            self._archive()
             here = False
         if EXPERIMENT not in files:
             return
@@ -266,16 +266,20 @@ class _Both:
         if not fresh.is_file():
             self.store.copy_to(CHECKPOINT, fresh)
             if stamp_of(fresh) != there:
-                raise _Moved
+                raise _RemoteChanged
         self._copy_clients(files)
         covered = self._pull_merged(files, there)
         kept = _round(memory.same)
         wanted = {name for name in files if covered < (round_of(name) or 0) <= there.round_number}
         if len(wanted) < len(tables_in(wanted)) * (there.round_number - covered):
-            raise _Moved  # finished meanwhile: the parts went into the tables
-        each(self._copy, [name for name in wanted if (round_of(name) or 0) > kept or not self._has(name, files[name])])
+            raise _RemoteChanged  # finished meanwhile: the parts went into the tables
+        thread_map(
+            self._copy, [name for name in wanted if (round_of(name) or 0) > kept or not self._has(name, files[name])]
+        )
         seen_there = {name for name in files if 0 < (round_of_aggregate(name) or 0) <= there.round_number}
-        each(self._copy, [n for n in seen_there if (round_of_aggregate(n) or 0) > kept or not self._has(n, files[n])])
+        thread_map(
+            self._copy, [n for n in seen_there if (round_of_aggregate(n) or 0) > kept or not self._has(n, files[n])]
+        )
         (self.path / PREVIOUS).unlink(missing_ok=True)  # perhaps of what another machine has resumed from
         os.replace(fresh, self.path / CHECKPOINT)
         self.mirror.remember(Memory(there, None, seen))
@@ -292,10 +296,10 @@ class _Both:
         names = [name for name in (*TABLES, SUMMARY) if name in files]
         if LOG in files and not ((log := self.path / LOG).is_file() and log.stat().st_size >= files[LOG].size):
             names.append(LOG)
-        each(self._copy, names)
+        thread_map(self._copy, names)
         merged = [merged_up_to(self.path / name) if name in files else 0 for name in tables_in(files)]
         if max(merged) > there.round_number:
-            raise _Moved
+            raise _RemoteChanged
         return min(merged)
 
     def _copy_clients(self, files: dict[str, Stored]) -> None:
@@ -315,7 +319,7 @@ class _Both:
         file = self.path / name
         return file.is_file() and file.stat().st_size == info.size
 
-    def _put_aside(self) -> None:
+    def _archive(self) -> None:
         """Make room for what is at the URI now; the copy's run stays in the cache, out of the way."""
         aside = self.copy.with_name(f"{self.copy.name}.aside") / f"{self.path.name}-{secrets.token_hex(4)}"
         aside.mkdir(parents=True)

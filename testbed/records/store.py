@@ -227,7 +227,7 @@ class Store:
         raise AssertionError("the last attempt returns or raises")
 
 
-def each(call: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+def thread_map(call: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
     """`call` of each item, `AT_A_TIME` at a time, results in their order; the first error ends what has not begun."""
     pool = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="transfer")
     try:

@@ -22,7 +22,7 @@ from testbed.records.arrays import CHECKPOINT, Stamp, aggregate_files, round_of_
 from testbed.records.clients import FILE as CLIENTS_FILE
 from testbed.records.log import FILE as LOG
 from testbed.records.schemas import OPTIONAL_TABLES, SCHEMAS
-from testbed.records.store import Store, Stored, each
+from testbed.records.store import Store, Stored, thread_map
 
 MARK = ".mirror"  # in the directory of a run or sweep: where it is mirrored
 EXPERIMENT, SUMMARY, ATTEMPTS = "experiment.yaml", "summary.json", "attempts.json"
@@ -190,7 +190,7 @@ class Mirror:
         return sorted(name for name in names if round_of(name) is not None)
 
     def _put(self, names: Iterable[str]) -> None:
-        each(lambda name: self.store.put(name, self.path / name), names)
+        thread_map(lambda name: self.store.put(name, self.path / name), names)
 
     def _check_alone(self, memory: Memory, own: Stamp | None) -> Memory:
         """Raise `RunError` when the checkpoint at the URI is not one that we put there; what is known of it now.

@@ -10,8 +10,8 @@ merged: what lies in parts up to that round is not read any more, so a kill betw
 are being deleted, neither loses nor doubles a row, and a finished run can be resumed.
 
 Where noise comes from the operating system, a round that is run again releases the same updates under fresh noise. So
-before the first question of the aggregation's last stage it is written to disk who takes part (`Attempt`). What is
-found there of a round that is not on record, and is run again, is charged; what is found of recorded rounds is history.
+before the first question of the last aggregation stage, the participants are written to disk (`ReleaseAttempt`).
+An attempt at a round that is not on record is charged when the round is run again.
 Attempts are kept from the last recorded round on, as the URI that a directory mirrors may be a round behind: whoever
 goes on from there runs that round again, too.
 
@@ -55,7 +55,7 @@ _TRIES, _BETWEEN_S = 10, 0.01  # somebody who only looks (`is_held`) is gone by 
 
 
 @contextlib.contextmanager
-def held(path: Path, name: str = LOCK) -> Iterator[None]:
+def run_lock(path: Path, name: str = LOCK) -> Iterator[None]:
     """Hold the run directory `path` by its lock file `name`; raises `RunError` when another process does."""
     try:
         descriptor = os.open(path / name, os.O_RDWR | os.O_CREAT, 0o666)
@@ -106,7 +106,7 @@ def is_held(path: Path, name: str = LOCK) -> bool | None:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class ReleaseAttempt:
     """One attempt at a round that reached the last stage.
 
     Attributes:
@@ -118,7 +118,7 @@ class Attempt:
     participants: list[int]
 
 
-def read_attempts(path: Path) -> dict[str, Attempt]:
+def read_attempts(path: Path) -> dict[str, ReleaseAttempt]:
     """The attempts of the run in a directory, by names that are each attempt's own; none where there is no file.
 
     Raises:
@@ -135,11 +135,11 @@ def read_attempts(path: Path) -> dict[str, Attempt]:
         raise RunError(f"{file}: cannot read: {error.strerror}") from None
 
 
-def decoded_attempts(stored: bytes, where: str) -> dict[str, Attempt]:
+def decoded_attempts(stored: bytes, where: str) -> dict[str, ReleaseAttempt]:
     """The attempts in the bytes of a file; raises as `read` does."""
     try:
         return {
-            str(name): Attempt(int(entry["round_number"]), list(map(int, entry["participants"])))
+            str(name): ReleaseAttempt(int(entry["round_number"]), list(map(int, entry["participants"])))
             for name, entry in json.loads(stored).items()
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -149,7 +149,7 @@ def decoded_attempts(stored: bytes, where: str) -> dict[str, Attempt]:
         ) from None
 
 
-def write_attempts(path: Path, attempts: Mapping[str, Attempt]) -> None:
+def write_attempts(path: Path, attempts: Mapping[str, ReleaseAttempt]) -> None:
     """Put the file in its place, all of it on disk; raises `RunError` when it cannot."""
     file = path / ATTEMPTS
     with atomic_write(file, lambda why: RunError(f"{file}: cannot write: {why}; rerun with --resume")) as open_file:
@@ -162,7 +162,7 @@ def write_attempts(path: Path, attempts: Mapping[str, Attempt]) -> None:
             os.close(directory)
 
 
-def add_attempt(path: Path, attempt: Attempt) -> None:
+def add_attempt(path: Path, attempt: ReleaseAttempt) -> None:
     """Keep one more attempt, and of the others those that still matter; raises as `read` and `write` do."""
     kept = {
         name: other for name, other in read_attempts(path).items() if other.round_number >= attempt.round_number - 1
@@ -170,7 +170,7 @@ def add_attempt(path: Path, attempt: Attempt) -> None:
     write_attempts(path, kept | {secrets.token_hex(8): attempt})
 
 
-def unite_attempts(path: Path, others: Mapping[str, Attempt]) -> None:
+def unite_attempts(path: Path, others: Mapping[str, ReleaseAttempt]) -> None:
     """Add what another copy of the same run knows of; raises as `read` and `write` do."""
     here = read_attempts(path)
     if not others.keys() <= here.keys():
@@ -291,7 +291,7 @@ class RunDirectory:
 
         With a mirror it is known there, too: another machine may be the one that goes on.
         """
-        add_attempt(self.path, Attempt(round_number, participants.tolist()))
+        add_attempt(self.path, ReleaseAttempt(round_number, participants.tolist()))
         if self._mirror is not None:
             self._mirror.push_attempts()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from testbed.crashes import locating_crashes
 from testbed.engine.data_checks import notes_of
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment.inputs import plugin_classes
 from testbed.experiment.sections import Cluster
@@ -16,7 +16,7 @@ from testbed.running.preparation import PlannedRun
 from testbed.running.validation import memory_error, memory_warning, warnings
 from testbed.workload import building
 
-Check = Callable[[PlannedRun, Plan, str], list[str]]
+Check = Callable[[PlannedRun, RunPlan, str], list[str]]
 """Checks a run with its data and returns the notes; the last argument begins the lines of errors."""
 
 
@@ -38,7 +38,7 @@ def checked_here() -> Check:
     """Checks in this process; runs in a row with the same workload build it once."""
     built: list[tuple[Any, Any]] = []
 
-    def check(run: PlannedRun, plan: Plan, where: str) -> list[str]:
+    def check(run: PlannedRun, plan: RunPlan, where: str) -> list[str]:
         key = (run.point.experiment.workload, run.point.experiment.population, plan.seed)
         if not built or built[0][0] != key:
             built.clear()
@@ -51,7 +51,7 @@ def checked_here() -> Check:
 
 
 def check_with_data(
-    runs: Sequence[PlannedRun], plans: Sequence[Plan], where: str, observer: Observer, check: Check
+    runs: Sequence[PlannedRun], plans: Sequence[RunPlan], where: str, observer: Observer, check: Check
 ) -> None:
     """Check the runs with their data before anything runs; their plans are at hand.
 
@@ -73,7 +73,7 @@ def check_with_data(
         observer.warned(runs[0], line)
 
 
-def _by_workload(runs: Sequence[PlannedRun], plans: Sequence[Plan]) -> list[int]:
+def _by_workload(runs: Sequence[PlannedRun], plans: Sequence[RunPlan]) -> list[int]:
     """The places of the runs: those with the workload of the first, then those with the next one, and so on."""
     groups: list[tuple[Any, list[int]]] = []
     for place, (run, plan) in enumerate(zip(runs, plans, strict=True)):

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError, TestbedError, reason
 from testbed.experiment.reading import apply_override, set_key
 from testbed.experiment.schema import Experiment, Point, check_points, load, points, stages_of, validated
@@ -262,7 +262,7 @@ class WorkerPool:
         self._observer.doing("starting the hosts")
         self._remote.start_checking(group[0].point.experiment, _at_once(group))
 
-    def checked(self, run: PlannedRun, plan: Plan, name: str) -> list[str]:
+    def checked(self, run: PlannedRun, plan: RunPlan, name: str) -> list[str]:
         """The notes of a run; see `Check`."""
         assert self._remote is not None, "start_checking comes first"
         return self._remote.notes_of(run, name)
@@ -305,13 +305,13 @@ def _importing_workloads(runs: Sequence[PlannedRun]) -> Iterator[None]:
         yield
 
 
-def _plans(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str) -> list[Plan]:
+def _plans(runs: Sequence[PlannedRun], all_points: Sequence[Point], where: str) -> list[RunPlan]:
     """The plans of these runs; raises, before anything is started, what the protocols' own classes can tell of them."""
     check_addresses([run.point.experiment for run in runs], where)
     plans = []
     for run in runs:
         with refusing_as(run, where):
-            plans.append(Plan(run.point.experiment, run.simulation_seed))
+            plans.append(RunPlan(run.point.experiment, run.simulation_seed))
             check_plan(plans[-1])
     stages = {id(plan.experiment): plan.stages for plan in plans}
     check_points(

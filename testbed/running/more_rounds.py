@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.engine.privacy_recorder import open_ledger
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
@@ -96,7 +96,7 @@ def check_not_ended(experiment: Experiment, records: RunDirectory, path: Path) -
         )
 
 
-def check_budget_left(plan: Plan, workload: Workload, path: Path) -> None:
+def check_budget_left(plan: RunPlan, workload: Workload, path: Path) -> None:
     """Raise `ExperimentError` where the recorded rounds have spent the privacy budget."""
     ledger = open_ledger(plan, workload)
     if ledger is None:

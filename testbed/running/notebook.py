@@ -12,7 +12,7 @@ from pathlib import Path, PosixPath
 from typing import Any
 
 from testbed.display import visible
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.running.observers import Observer
 from testbed.running.preparation import PlannedRun
 
@@ -71,7 +71,7 @@ class NotebookProgress(Observer):
         self._warnings.append(f"{run.label}: warning: {line}")
         self._show()
 
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
+    def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
         entry = self._runs[run.path]
         entry[1] = progress.round_number - (not progress.outcome)
         entry[3] = progress.stage or progress.outcome

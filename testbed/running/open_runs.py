@@ -18,14 +18,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from testbed.aggregation.contract import keeps_masks_symbolic
+from testbed.aggregation.contract import uses_symbolic_masks
 from testbed.errors import CodeCrashed, RunError, TestbedError, reason
 from testbed.experiment.inputs import SECRETS, SECRETS_FORM, digests, plugin_classes, secrets_rounds
 from testbed.experiment.written import written_keys
 from testbed.plugins import installed
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.log import RunLog
-from testbed.records.writer import held
+from testbed.records.writer import run_lock
 from testbed.running.more_rounds import with_more_rounds
 from testbed.running.preparation import PlannedRun
 from testbed.version import VERSION
@@ -128,7 +128,7 @@ class OpenRun:
                 run.path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise RunError(f"{run.path}: cannot make the directory: {error.strerror}") from None
-        self._lock.enter_context(held(run.path))
+        self._lock.enter_context(run_lock(run.path))
         try:
             if not run.exists:  # under the lock: somebody else may have begun one here since we looked
                 RunDirectory.create(run.path, _resolved(run, place))
@@ -209,8 +209,8 @@ def _resolved(run: PlannedRun, place: int) -> dict[str, Any]:
     origin: dict[str, Any] = {"id": secrets.token_hex(6), **provenance(), SECRETS: SECRETS_FORM}
     if experiment.seed is None:
         origin["simulation_seed"] = run.simulation_seed
-    if experiment.aggregation.keeps_masks:
-        symbolic = keeps_masks_symbolic(experiment.aggregation, experiment.time.work_is_modelled)
+    if experiment.aggregation.supports_symbolic_masks:
+        symbolic = uses_symbolic_masks(experiment.aggregation, experiment.time.work_is_modelled)
         origin["masks"] = "symbolic" if symbolic else "materialised"
     if files := digests(experiment):
         origin["files"] = files

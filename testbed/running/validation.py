@@ -13,7 +13,7 @@ from testbed.crashes import locating_crashes
 from testbed.emulation.availability import Scheduled, UserDefinedAvailability
 from testbed.emulation.traces.schedule import Schedule
 from testbed.engine.foresight import foreseeable, merged
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.engine.privacy_recorder import check_budget
 from testbed.errors import ExperimentError, TraceError
 from testbed.experiment import asynchronous
@@ -162,14 +162,14 @@ def missing_extras(experiments: Sequence[Experiment]) -> list[str]:
     return lines
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: RunPlan) -> None:
     """Raise `ExperimentError` for what cannot be run, whatever the data are."""
     plan.aggregation_parameters.check_weights(plan.maximum_participants, 1)
     plan.aggregation_parameters.check_before_data(plan.maximum_participants)
     check_budget(plan)
 
 
-def check_plugin_classes(experiment: Experiment, plan: Plan | None) -> None:
+def check_plugin_classes(experiment: Experiment, plan: RunPlan | None) -> None:
     """Import the user-defined classes that an experiment names beside its protocols, and check their options.
 
     Raises:
@@ -198,15 +198,15 @@ def warnings(names: Iterable[str]) -> list[str]:
     return lines
 
 
-def _plan(experiment: Experiment, import_classes: bool) -> Plan | None:
+def _plan(experiment: Experiment, import_classes: bool) -> RunPlan | None:
     """Its parts, without plug-in misbehaviours unless imported; None where its protocols are not to be imported."""
     if import_classes:
-        return Plan(experiment, 0)
+        return RunPlan(experiment, 0)
     if stages_of(experiment) is None:
         return None
     if experiment.adversary is not None:
         experiment = experiment.model_copy(update={"adversary": experiment.adversary.without_own()})
-    return Plan(experiment, 0)
+    return RunPlan(experiment, 0)
 
 
 def _check_schedules(points: Sequence[Point], stages: Iterable[str], where: str) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.engine.in_process import run_in_process
 from testbed.experiment.inputs import with_digests
 from testbed.experiment.schema import Experiment
@@ -31,7 +31,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _Taken = TypeVar("_Taken", contravariant=True)
 _Made = TypeVar("_Made", covariant=True)
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[RunProgress], None]
 
 
 class Worker(Protocol[_Taken, _Made]):
@@ -157,7 +157,7 @@ class PointWorker(ABC):
             raise
         return opened
 
-    def _progressed(self, run: PlannedRun, progress: Progress) -> None:
+    def _progressed(self, run: PlannedRun, progress: RunProgress) -> None:
         raise_if_stopped()
         self._observer.progressed(run, progress)
 
@@ -225,7 +225,7 @@ def _stopped_with_this_thread(on_progress: OnProgress) -> Iterator[OnProgress]:
     """`on_progress`, raising `KeyboardInterrupt` in the thread that calls it once this one is interrupted."""
     stop = threading.Event()
 
-    def stoppable(progress: Progress) -> None:
+    def stoppable(progress: RunProgress) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         on_progress(progress)

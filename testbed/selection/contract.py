@@ -52,7 +52,7 @@ class SelectionParameters(BaseModel):
         return self.stages
 
     @property
-    def by_losses(self) -> str:
+    def uses_reported_losses(self) -> str:
         """The key by which clients are chosen by the losses that they report; empty where they are not."""
         return ""
 
@@ -256,12 +256,12 @@ class SelectionProtocol(ABC):
     needs_registration: bool = False
     participants_agree: bool = False
     batches: Batches | None = None
-    by_losses: bool = False
+    uses_reported_losses: bool = False
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         if "learn" in vars(cls) and "by_losses" not in vars(cls):
-            cls.by_losses = True
+            cls.uses_reported_losses = True
 
     def __init__(self, parameters: Any, population: int) -> None:
         self.parameters = parameters

@@ -92,8 +92,8 @@ class OortParameters(SelectionParameters):
     blacklist_share: float = Field(0.3, ge=0, le=1, description="At most this share of the population is left out")
 
     @property
-    def by_losses(self) -> str:
-        """See `SelectionParameters.by_losses`."""
+    def uses_reported_losses(self) -> str:
+        """See `SelectionParameters.uses_reported_losses`."""
         return "protocol: oort"
 
 

@@ -34,11 +34,11 @@ from testbed.errors import Refusal
 from testbed.messages import Message, RoundNumber
 from testbed.network.contract import ids
 from testbed.network.hosts import ClientRefusal
-from testbed.parties.client import RoleSpec, Row, StageTable, handles
+from testbed.parties.client import RoleSpec, StageTable, Transition, handles
 from testbed.selection.batch_partition import BatchSelection, check_batch_size
 from testbed.selection.contract import Selection, SelectionRound
 from testbed.selection.lotto.client import STAGES
-from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantList, proves
+from testbed.selection.lotto.messages import Announce, Candidacy, ParticipantList, verify_claim
 from testbed.selection.lotto.parameters import AnnouncedParameters
 from testbed.selection.lotto.server import ask_groups
 from testbed.selection.lotto.variants import AnnouncedClient, AnnouncingServer
@@ -153,10 +153,10 @@ def candidate_batches(
 
 STAGES_WITH_PROOFS = STAGES.extended(
     {
-        Prove: Row(
-            after={"announced", "signed", "over"},
-            then=None,
-            check="lotto.unannounced-round",
+        Prove: Transition(
+            sources={"announced", "signed", "over"},
+            target=None,
+            refusal="lotto.unannounced-round",
             detail="a proof for round {round}, which was not announced",
         )
     }
@@ -268,7 +268,7 @@ class VerifiableBatchServer(BatchSelection, AnnouncingServer):
         vrf_input, claims = self.selection_input(round_), {}
         for client, answer in answers.items():
             claim = Candidacy(outputs[client], answer.proof)
-            if proves(claim, round_.directory.vrf_key(client), vrf_input):
+            if verify_claim(claim, round_.directory.vrf_key(client), vrf_input):
                 claims[client] = claim
             else:
                 round_.network.record_event(f"client:{client}", "misbehaviour", "did not prove the number that it gave")

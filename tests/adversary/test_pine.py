@@ -8,7 +8,7 @@ import pytest
 
 from testbed.adversary.catalogue import update_recovered
 from testbed.adversary.pine import (
-    AnswerWrongSum,
+    AnswerWrongReportSum,
     ContradictHelper,
     ShrinkReports,
     UnboundedOptions,
@@ -51,14 +51,14 @@ def test_made_up_proofs_are_found_out() -> None:
 
 
 def test_a_helper_that_makes_its_share_up_ends_the_round() -> None:
-    small, ended, _ = with_clients(AnswerWrongSum, {HELPER}, WrongSumOptions())
+    small, ended, _ = with_clients(AnswerWrongReportSum, {HELPER}, WrongSumOptions())
     assert ended.reason == "implausible-sum"
     assert [client for client, _ in small.misbehaviour()] == [HELPER]
 
 
 def test_a_helper_that_adds_to_its_share_is_not_found_out() -> None:
     """Only valid updates are summed if both aggregators are honest: the construction does not promise more."""
-    small, aggregate, _ = with_clients(AnswerWrongSum, {HELPER}, WrongSumOptions(by=0.5))
+    small, aggregate, _ = with_clients(AnswerWrongReportSum, {HELPER}, WrongSumOptions(by=0.5))
     assert small.misbehaviour() == []
     assert np.abs(aggregate.mean - (DELTAS.mean(0) + 0.5 / 8)).max() < 2**-20
 

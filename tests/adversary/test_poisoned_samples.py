@@ -10,7 +10,7 @@ import workloads
 from testbed.adversary.poisoned_samples import Backdoor, BackdoorOptions, FlipLabels, LabelOptions, stamped
 from testbed.adversary.section import Adversary
 from testbed.engine.in_process import run_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.randomness import Randomness
@@ -199,7 +199,7 @@ def test_what_has_nothing_to_poison(clients: Any, workload: dict[str, Any], said
     chosen = Pulling(20) if ":" in described.workload.dataset else workloads.build(described.workload, 20, 2)
 
     def checked() -> None:
-        adversary = Plan(described, 0).adversary
+        adversary = RunPlan(described, 0).adversary
         assert adversary is not None
         adversary.check_workload(chosen)
 

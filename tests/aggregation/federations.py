@@ -17,7 +17,7 @@ from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.batches import Batches
-from testbed.crypto.remembered import Results
+from testbed.crypto.memo import Memo
 from testbed.emulation.availability import Presence
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
@@ -136,7 +136,7 @@ class SmallFederation:
             participants_are_agreed=agreed,
             minimum_participants=minimum,
             batches=batches,
-            results=Results(),
+            results=Memo(),
         )
         self.batches = batches
         all_roles = [RoleSpec(Trainer, None), *self.protocol.roles, *roles]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.aggregation.flamingo.messages import Certificate, CutEdge, OwnState
+from testbed.aggregation.flamingo.messages import Certificate, CutEdge, SealedMemberState
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.flamingo.server import Flamingo
 from testbed.committee.parameters import CommitteeSection
@@ -102,8 +102,8 @@ class Stand:
         return found
 
     @property
-    def states(self) -> dict[int, OwnState]:
-        return {row.member: OwnState(row.sealed) for row in self.state.kept.states}
+    def states(self) -> dict[int, SealedMemberState]:
+        return {row.member: SealedMemberState(row.sealed) for row in self.state.kept.states}
 
     @property
     def edges(self) -> list[CutEdge]:

@@ -1,7 +1,7 @@
 """Shortcuts inside one process are, bit for bit, the long way.
 
 Masks that stay seeds until somebody looks, against masks that are all expanded; and pure functions that are computed
-once for all parties (`testbed.crypto.remembered`), against everybody's own work.
+once for all parties (`testbed.crypto.memo`), against everybody's own work.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from testbed.aggregation.secagg.client import SecAggClient
 from testbed.crypto import InvalidKey
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.masks import add_masks, mask, word_dtype
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError, ProtocolError, TestbedError
 from testbed.experiment.schema import validated
 from testbed.messages import Vector, detach, encode
@@ -276,7 +276,7 @@ def test_no_result_depends_on_shortcuts(
     for masks, count in (("symbolic", hosts), ("materialised", 1)):
         with pytest.MonkeyPatch.context() as patch:
             if masks == "materialised":
-                patch.setattr(Plan, "results", None)
+                patch.setattr(RunPlan, "results", None)
             try:
                 run = Run({**keys, "aggregation": {**aggregation, "masks": masks}}, hosts=count)
             except (ValueError, ExperimentError) as error:  # these do not go together; said in the same words
@@ -332,8 +332,8 @@ def test_who_changes_an_input_in_place_hears_that_it_would_be_lost(masks: str, m
 # -- where masks may stay seeds ---------------------------------------------------------------------------------------
 
 
-def plan(**keys: Any) -> Plan:
-    return Plan(validated({"population": 20, "seed": 1, **keys}, "test"), 1)
+def plan(**keys: Any) -> RunPlan:
+    return RunPlan(validated({"population": 20, "seed": 1, **keys}, "test"), 1)
 
 
 def test_masks_are_seeds_where_nobody_measures_or_waits() -> None:

@@ -10,7 +10,7 @@ from matplotlib.patches import StepPatch
 from analysis import trace_figures
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import Schedule
-from testbed.emulation.traces.series import BANDWIDTH, Series, Steps
+from testbed.emulation.traces.series import BANDWIDTH, RateSeries, Steps
 
 pytestmark = pytest.mark.usefixtures("quick_fonts")
 
@@ -63,7 +63,7 @@ def test_any_length_can_be_drawn(days: float, tmp_path: Path) -> None:
 
 def test_bandwidth_and_schedules_can_be_drawn(tmp_path: Path) -> None:
     traces = Steps(np.array([0.0, 1.0]), np.array([0.0, 2.0]), 2.0), Steps(np.array([0.0]), np.array([1.0]), 8.0)
-    one = Series(BANDWIDTH, ("a", "b"), traces)
+    one = RateSeries(BANDWIDTH, ("a", "b"), traces)
     distribution = trace_figures.series(one).axes[1]
     share, rates, _ = steps(distribution)[0].get_data()
     assert rates[:3].tolist() == [0.0, 1.0, 2.0]  # Mbit/s

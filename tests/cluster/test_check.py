@@ -13,7 +13,7 @@ import pytest
 import yaml
 from ray.cluster_utils import Cluster
 
-from cluster.check import Demand, Finding, capacity, clocks, inputs, processors, reachable, same_versions, writable
+from cluster.check import CheckResult, Demand, capacity, clocks, inputs, processors, reachable, same_versions, writable
 from cluster.probe import NodeFacts
 from testbed.experiment.schema import Experiment
 
@@ -22,7 +22,7 @@ NODE = NodeFacts("a" * 8, "10.0.0.1", 4.0, 0.0, 10**9, 16 * 10**9, VERSIONS, "ab
 OTHER = replace(NODE, node_id="b" * 8, address="10.0.0.2")
 
 
-def levels(findings: Iterable[Finding]) -> list[tuple[str, str]]:
+def levels(findings: Iterable[CheckResult]) -> list[tuple[str, str]]:
     """The level of each finding, and where it was."""
     found = list(findings)
     assert all(bool(finding.advice) == (finding.level != "ok") for finding in found)  # says what to do, exactly then
@@ -76,7 +76,7 @@ def test_processors_matter_to_measured_compute_alone() -> None:
     assert levels(processors(nodes, [modelled])) == []
 
 
-def of(check: str, findings: Iterable[Finding]) -> list[tuple[str, str]]:
+def of(check: str, findings: Iterable[CheckResult]) -> list[tuple[str, str]]:
     """The levels of one check."""
     return levels(finding for finding in findings if finding.check == check)
 

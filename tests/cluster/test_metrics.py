@@ -190,13 +190,13 @@ class Running:
 
         import workloads
         from testbed.engine.in_process import federation_in_process
-        from testbed.engine.plan import Plan
+        from testbed.engine.plan import RunPlan
 
         metrics = RunMetrics(experiment.name, experiment.selection.protocol)
         assert metrics.on
         workload = workloads.build(experiment.workload, experiment.population, experiment.seed)
         records = RunDirectory.create(path, experiment.plain())
-        federation = federation_in_process(Plan(experiment, 0), workload, records, lambda progress: None)
+        federation = federation_in_process(RunPlan(experiment, 0), workload, records, lambda progress: None)
 
         async def run() -> None:
             while not federation.finished:

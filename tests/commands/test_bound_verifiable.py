@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from analysis.bounds.honest_members import too_few_honest_exactly
-from analysis.bounds.verifiable_batch_partition import Setting, candidates_suffice, exceeds
+from analysis.bounds.verifiable_batch_partition import BatchSetting, candidates_suffice, exceeds
 
 SMALL = ("--population", 120, "--dishonest", 12, "--participants", 12, "--privacy", 3, "--over-selection", 2)
 COMMAND = ("bound", "verifiable-batch-partition")
@@ -19,7 +19,7 @@ def test_json_holds_every_digit_and_no_nan(call: Callable[..., Any]) -> None:
     assert (ended.code, ended.err) == (0, "")
     found = json.loads(ended.out, parse_constant=lambda constant: pytest.fail(constant))
     assert not any(isinstance(value, dict | list) for value in found.values())
-    setting = Setting(120, 12, 3, 2.0, 12)
+    setting = BatchSetting(120, 12, 3, 2.0, 12)
     assert found["candidates_suffice"] == candidates_suffice(setting, 0.1)
     assert found["candidates_suffice_denied"] == candidates_suffice(setting, 0.1, 12) < found["candidates_suffice"]
     assert (found["dishonest_allowed"], found["dishonest_tolerated"], found["threshold"]) == (2, 5, 9)

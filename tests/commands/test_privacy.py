@@ -11,7 +11,7 @@ import pytest
 
 from analysis.report.settings import settings
 from testbed.aggregation.kit.ring_elements import noise_of
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import validated
 from testbed.privacy.noise import Noise
 from testbed.records import RunRecords
@@ -200,7 +200,7 @@ def test_the_noise_that_was_found_for_an_epsilon_is_told(call: Call, written: Wr
     assert call("run", file, "--out", out, "--quiet").code == 0
     run = RunRecords(out)
     multiplier = run.experiment["provenance"]["noise_multiplier"]
-    plan, model = Plan(validated(run.experiment, ""), 0), run.model
+    plan, model = RunPlan(validated(run.experiment, ""), 0), run.model
     assert model is not None
     section = noise_of(plan.experiment.aggregation)
     assert isinstance(section, Noise)

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from testbed import run
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.errors import RunError
-from testbed.records.writer import held
+from testbed.records.writer import run_lock
 from testbed.running import Observer, PlannedRun
 from tests.fingerprints import fingerprint
 
@@ -38,7 +38,7 @@ class StopAfter(Observer):
     def __init__(self, reports: int) -> None:
         self.left = reports
 
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
+    def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt
@@ -50,7 +50,7 @@ class Reports(Observer):
     def __init__(self) -> None:
         self.number = 0
 
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
+    def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
         self.number += 1
 
 
@@ -198,10 +198,10 @@ def test_two_at_once(call: Call, written: Written, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         run(written(), out=out, observer=StopAfter(7))
-    with held(out):
+    with run_lock(out):
         line = call("run", written(), "--out", out, "--resume", "--quiet").line(3)
         assert "in use by another run" in line
-        with pytest.raises(RunError, match="in use"), held(out):
+        with pytest.raises(RunError, match="in use"), run_lock(out):
             pass
     assert call("run", written(), "--out", out, "--resume").code == 0
 
@@ -258,7 +258,7 @@ def test_a_signal_that_a_callback_drops(written: Written, tmp_path: Path) -> Non
             os.kill(os.getpid(), signal.SIGTERM)
 
     class Dropped(Observer):
-        def progressed(self, run: PlannedRun, progress: Progress) -> None:
+        def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
             if progress.round_number == 2 and progress.stage == "train":
                 Signalling()
 
@@ -273,7 +273,7 @@ def test_a_notebook_is_interrupted_too(written: Written, tmp_path: Path) -> None
     import asyncio
 
     class Interrupted(Observer):
-        def progressed(self, run: PlannedRun, progress: Progress) -> None:
+        def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
             if progress.round_number == 2 and progress.stage == "train":
                 os.kill(os.getpid(), signal.SIGINT)
 

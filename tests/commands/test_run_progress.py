@@ -8,7 +8,7 @@ import pytest
 from testbed.cli.progress import Bars, Lines
 from testbed.cli.terminal import Console
 from testbed.cli.watching import Display
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.experiment.schema import Experiment, Point
 from testbed.running import PlannedRun
 from testbed.running.observers import Pace, WaitingRun, time_left
@@ -47,9 +47,9 @@ def runs(count: int, rounds: int = 4) -> list[PlannedRun]:
     return [PlannedRun(Point(f"seed={n}", {"seed": n}, experiment), Path(f"seed={n}"), 1) for n in range(count)]
 
 
-def ended(round_number: int) -> Progress:
+def ended(round_number: int) -> RunProgress:
     """A round has just been completed."""
-    return Progress(round_number, 4, "", 1.5, 0.5, "completed")
+    return RunProgress(round_number, 4, "", 1.5, 0.5, "completed")
 
 
 def test_lines_begin_with_their_run_and_come_once_a_round() -> None:
@@ -86,7 +86,7 @@ def test_a_bar_for_the_sweep_and_one_for_each_run(width: int) -> None:
     bars.planned(three)
     for run in three[:2]:
         bars.started(run, [])
-        bars.progressed(run, Progress(1, 4, "train", 0.5, None))
+        bars.progressed(run, RunProgress(1, 4, "train", 0.5, None))
     now[0] = 10.0
     bars.progressed(three[0], ended(1))
     picture = drawn(bars)
@@ -137,7 +137,7 @@ def test_a_point_that_waits_is_as_fast_as_those_like_it() -> None:
     display.planned(sweep)
     for run, round_s in zip(sweep, (1, 10), strict=False):
         display.started(run, [])
-        display.progressed(run, Progress(1, 4, "train", 0.5, None))
+        display.progressed(run, RunProgress(1, 4, "train", 0.5, None))
         for number in range(1, 5):
             now[0] += round_s
             display.progressed(run, ended(number))
@@ -161,7 +161,7 @@ def test_lines_say_now_and_then_how_far_all_of_it_is() -> None:
     lines.started(one, [])
     for number in range(1, 101):
         now[0] += 1
-        lines.progressed(one, Progress(number, 200, "", 1.5, 0.5, "completed"))
+        lines.progressed(one, RunProgress(number, 200, "", 1.5, 0.5, "completed"))
     written = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert written.pop(0) == "all points: 2 points, 400 rounds to run"
     whole = [line for line in written if line.startswith("all points: ")]

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from testbed import run
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.records import RunRecords
 from testbed.records.log import RunLog
-from testbed.records.writer import held, is_held
+from testbed.records.writer import is_held, run_lock
 from testbed.running import Observer, PlannedRun
 from testbed.running.status import RunsAt, statuses
 from tests.finished_runs import FinishedRuns
@@ -34,7 +34,7 @@ class Stopping(Observer):
         self.round_number = round_number
         self.action = action
 
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
+    def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
         if progress.round_number == self.round_number and progress.stage == "train":
             if self.action is None:
                 raise KeyboardInterrupt
@@ -110,11 +110,11 @@ def test_a_run_that_goes_on_is_running_and_is_not_disturbed(call: Call, written:
 def test_looking_takes_the_lock_from_nobody(tmp_path: Path) -> None:
     assert is_held(tmp_path) is False
     assert not (tmp_path / ".lock").exists()
-    with held(tmp_path):
+    with run_lock(tmp_path):
         assert is_held(tmp_path) is True
         assert is_held(tmp_path) is True
     assert is_held(tmp_path) is False
-    with held(tmp_path):
+    with run_lock(tmp_path):
         pass
 
 
@@ -140,7 +140,7 @@ run(sys.argv[1], out=sys.argv[2], observer=Killing())
 
 def test_a_sweep_with_points_that_have_not_begun(call: Call, written: Written, tmp_path: Path) -> None:
     class StopLater(Stopping):
-        def progressed(self, run: PlannedRun, progress: Progress) -> None:
+        def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
             if run.label == "weighted-random":
                 super().progressed(run, progress)
 
@@ -231,7 +231,7 @@ def test_follow_ends_with_the_runs(
             run(written(), out=stopped, resume=True)
 
     monkeypatch.setattr(time, "sleep", meanwhile)
-    somebody.enter_context(held(stopped))
+    somebody.enter_context(run_lock(stopped))
     ended = call("status", stopped, "--follow")
     assert ended.code == 0, ended.err
     assert re.findall(r"state +\w+|\d/3", ended.out) == ["state     running", "2/3", "state     finished", "3/3"]

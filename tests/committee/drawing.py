@@ -10,7 +10,7 @@ from testbed.committee.choice import chosen
 from testbed.committee.messages import CommitteeList
 from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import SortitionRole, committee_roles
-from testbed.crypto.remembered import Results
+from testbed.crypto.memo import Memo
 from testbed.emulation.availability import AvailabilitySection, availability_model
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
 from testbed.emulation.links import ClientLinks, Links
@@ -64,7 +64,7 @@ class Drawing:
             experiment_id=EXPERIMENT,
             rounds=100,
             derives_identities=True,
-            results=Results() if shortcuts else None,
+            results=Memo() if shortcuts else None,
         )
         roles = committee_roles(section)
         if dishonest is not None:

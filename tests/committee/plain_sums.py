@@ -23,7 +23,7 @@ class CommitteeSumsParameters(AggregationParameters):
     committee: CommitteeSection = Field(default_factory=CommitteeSection)
 
     @property
-    def draws_by_samples(self) -> bool:
+    def needs_sample_counts(self) -> bool:
         return self.committee.weights == "samples"
 
 

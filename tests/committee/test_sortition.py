@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 from analysis.bounds.lotto import selection_probability
 from testbed.committee.choice import verified
-from testbed.committee.messages import Claim, CommitteeList, CommitteeMember, Sortition
+from testbed.committee.messages import CommitteeList, CommitteeMember, MembershipClaim, Sortition
 from testbed.committee.parameters import CommitteeSection
 from testbed.committee.sortition import SortitionRole, committee_roles, committee_stages, is_drawn, sortition_input
 from testbed.crypto import prf
@@ -284,19 +284,19 @@ class ClaimsAlways(SortitionRole):
     """Its own proof, though it is not drawn."""
 
     @handles(Sortition)
-    def on_sortition(self, message: Sortition) -> Claim:
+    def on_sortition(self, message: Sortition) -> MembershipClaim:
         assert self.client.identity is not None
         assert self.client.identity.vrf is not None
         alpha = sortition_input(self.environment.experiment_id, self.parameters.first_round_of(message.round))
-        return Claim(self.client.identity.vrf.prove(alpha)[1])
+        return MembershipClaim(self.client.identity.vrf.prove(alpha)[1])
 
 
 class MakesUpProofs(SortitionRole):
     """Eighty bytes."""
 
     @handles(Sortition)
-    def on_sortition(self, message: Sortition) -> Claim:
-        return Claim(bytes([1]) * 80)
+    def on_sortition(self, message: Sortition) -> MembershipClaim:
+        return MembershipClaim(bytes([1]) * 80)
 
 
 @pytest.mark.parametrize("role", [ClaimsAlways, MakesUpProofs])

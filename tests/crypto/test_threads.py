@@ -13,13 +13,15 @@ from testbed.crypto import threads
 def test_in_the_order_of_the_items(items: list[int], cores: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads, "cores", lambda: cores)
-        assert list(threads.each(lambda item: item * 3, items)) == [item * 3 for item in items]
+        assert list(threads.thread_map(lambda item: item * 3, items)) == [item * 3 for item in items]
 
 
 def test_several_threads_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "cores", lambda: 3)
     both = threading.Barrier(3)
-    used = set(threads.each(lambda item: (both.wait(10), threading.get_ident())[1] if item % 4 == 0 else 0, range(12)))
+    used = set(
+        threads.thread_map(lambda item: (both.wait(10), threading.get_ident())[1] if item % 4 == 0 else 0, range(12))
+    )
     assert len(used - {0}) == 3
 
 
@@ -27,4 +29,4 @@ def test_several_threads_work(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_it_raises_comes_through(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "cores", lambda: 2)
     with pytest.raises(ZeroDivisionError):
-        threads.each(lambda item: 1 // (item - at), range(12))
+        threads.thread_map(lambda item: 1 // (item - at), range(12))

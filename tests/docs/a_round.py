@@ -55,7 +55,7 @@ def run() -> dict[str, set[str]]:
     import workloads
     from testbed import Experiment
     from testbed.engine.in_process import federation_in_process
-    from testbed.engine.plan import Plan
+    from testbed.engine.plan import RunPlan
     from testbed.records import RunDirectory
 
     files = _Files()
@@ -67,7 +67,7 @@ def run() -> dict[str, set[str]]:
             files.begin("load")
             experiment = Experiment.load(path)
             files.begin("prepare")
-            plan = Plan(experiment, 1)
+            plan = RunPlan(experiment, 1)
             workload = workloads.build(experiment.workload, experiment.population, plan.seed)
             records = RunDirectory.create(Path(folder) / "run", {"name": experiment.name})
             federation = federation_in_process(plan, workload, records)

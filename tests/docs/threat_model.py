@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.attacks.survey import Finding, Trial, render
+from analysis.attacks.survey import SurveyFinding, SurveyTrial, render
 from testbed.cli import main
 from tests.repository import ROOT
 
@@ -54,7 +54,7 @@ def surveyed(arguments: list[str]) -> list[dict[str, Any]]:
 def as_printed(rows: list[dict[str, Any]]) -> str:
     """The same as the command prints it with ``--format markdown``."""
     plain = [{key: value for key, value in row.items() if key != "outcome"} for row in rows]
-    return render([Finding(**row | {"trial": Trial(**row["trial"])}) for row in plain], "markdown")
+    return render([SurveyFinding(**row | {"trial": SurveyTrial(**row["trial"])}) for row in plain], "markdown")
 
 
 def block(arguments: list[str], rows: str) -> str:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from testbed.emulation.client_classes import ClassMembers, ClientClass, check_classes, class_counts, draw_members
 from testbed.emulation.devices import Devices
 from testbed.emulation.links import BYTES_PER_MBIT, ClientLinks, Links
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from tests.thoroughness import examples
@@ -33,14 +33,14 @@ def shared(**shares: float | None) -> dict[str, ClientClass]:
     return {name: ClientClass(share=share) for name, share in shares.items()}
 
 
-def plan(population: int = 60, seed: int = 1, **keys: Any) -> Plan:
+def plan(population: int = 60, seed: int = 1, **keys: Any) -> RunPlan:
     selection = {"protocol": "random", "participants": 1}
     aggregation = {"protocol": "plain"}
     base = {"seed": seed, "population": population, "selection": selection, "aggregation": aggregation}
-    return Plan(Experiment.model_validate(base | {"links": {"transport": "tcp"}} | keys), 0)
+    return RunPlan(Experiment.model_validate(base | {"links": {"transport": "tcp"}} | keys), 0)
 
 
-def values(made: Plan) -> dict[str, np.ndarray]:
+def values(made: RunPlan) -> dict[str, np.ndarray]:
     """What each client is like."""
     links: ClientLinks = made.links()
     return {
@@ -49,7 +49,7 @@ def values(made: Plan) -> dict[str, np.ndarray]:
     }  # fmt: skip
 
 
-def members(made: Plan) -> ClassMembers:
+def members(made: RunPlan) -> ClassMembers:
     assert made.class_members is not None
     return made.class_members
 
@@ -132,7 +132,7 @@ def test_a_class_has_what_it_says_and_else_what_links_and_devices_say() -> None:
 def test_a_client_that_stays_in_its_class_stays_as_it_is(before: int, after: int, seed: int, another: bool) -> None:
     """Whatever the shares are, and whether there is another class."""
 
-    def made(phones: int, with_another: bool) -> Plan:
+    def made(phones: int, with_another: bool) -> RunPlan:
         kinds: dict[str, Any] = {"phone": {"share": phones / 60, **PHONES}, "rest": {"latency_ms": DELAY}}
         if with_another and phones < 60:
             kinds = {"also": {"share": 1 / 60, **PHONES}, **kinds}

@@ -10,7 +10,7 @@ import numpy as np
 
 from testbed.engine.federation import Federation
 from testbed.engine.in_process import federation_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.engine.round import Outcome
 from testbed.experiment.schema import Experiment
 from testbed.network.exchanges import Exchanges
@@ -75,7 +75,7 @@ class Run:
     ) -> None:
         base = {"seed": 3, "rounds": 6, "population": 30, "time": {"compute": "modelled", "deadline_s": 20}}
         self.experiment = Experiment.model_validate(with_former_defaults(base | keys))
-        self.plan = Plan(self.experiment, seed)
+        self.plan = RunPlan(self.experiment, seed)
         self.workload = workload(self.experiment.population)
         self.records = None
         if path is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import validated
 
 VARIANTS = ("lotto-client-centric", "lotto-server-centric")
@@ -88,6 +88,6 @@ def test_a_draw_is_a_stage_where_there_is_one(protocol: str) -> None:
     other = keys(protocol, VARIANTS[0])
     other["aggregation"]["committee"] = {"size": 6, "threshold": 4}
     known = validated(other, "test")
-    stages = Plan(drawn, 1).aggregation.stages
-    assert stages == ("committee/sortition", *Plan(known, 1).aggregation.stages)
+    stages = RunPlan(drawn, 1).aggregation.stages
+    assert stages == ("committee/sortition", *RunPlan(known, 1).aggregation.stages)
     assert stages == drawn.aggregation.stages_of_round()

@@ -8,7 +8,7 @@ from testbed.aggregation import catalogue as aggregations
 from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound
 from testbed.aggregation.kit.ring_elements import NoisyProtocol
 from testbed.aggregation.plain import Plain, PlainClient, PlainParameters
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.parties.client import RoleSpec
@@ -31,7 +31,7 @@ class Smallest(SelectionProtocol):
 class Listens(Smallest):
     """Learns, and says that it does not go by losses; the next one does not say."""
 
-    by_losses = False
+    uses_reported_losses = False
 
     def learn(self, round_: Any, reports: Any) -> None:
         """Nothing."""
@@ -86,19 +86,19 @@ class SumsNoiseAtACost(NoisyProtocol, SumsNoise):
     """The same, with what the section costs."""
 
 
-def plan(kind: type, section: str = "selection") -> Plan:
-    return Plan(Experiment.model_validate({section: {"protocol": f"{__name__}:{kind.__name__}"}}), 0)
+def plan(kind: type, section: str = "selection") -> RunPlan:
+    return RunPlan(Experiment.model_validate({section: {"protocol": f"{__name__}:{kind.__name__}"}}), 0)
 
 
 def test_the_defaults_are_those_of_a_protocol_that_needs_nothing() -> None:
     made = plan(Smallest).selection
     assert (made.minimum_participants, made.maximum_participants, made.client_rate) == (2, 10, None)
     assert (made.stages, made.needs_registration, made.participants_agree, made.batches) == ((), False, False, None)
-    assert (made.beacon_latency_s, made.by_losses) == (None, False)
+    assert (made.beacon_latency_s, made.uses_reported_losses) == (None, False)
 
 
 def test_who_learns_chooses_by_losses_unless_it_says_otherwise() -> None:
-    found = [kind.by_losses for kind in (Smallest, Listens, ListensToLosses, RandomSelection, OortSelection)]
+    found = [kind.uses_reported_losses for kind in (Smallest, Listens, ListensToLosses, RandomSelection, OortSelection)]
     assert found == [False, False, True, False, True]
 
 
@@ -123,9 +123,9 @@ def test_what_does_not_keep_the_contract_is_refused(kind: type, section: str, li
 
 
 def test_noise_without_an_accountant_is_refused() -> None:
-    def planned(kind: type, **noise: Any) -> Plan:
+    def planned(kind: type, **noise: Any) -> RunPlan:
         section = {"protocol": f"{__name__}:{kind.__name__}", "weights": "equal", "bits": 24, **noise}
-        return Plan(Experiment.model_validate({"aggregation": section}), 0)
+        return RunPlan(Experiment.model_validate({"aggregation": section}), 0)
 
     noise = {"mechanism": "skellam", "clip": 0.5, "noise_multiplier": 2.0}
     with pytest.raises(ExperimentError, match=r"SumsNoise: .*override accountant, or inherit from \S+NoisyProtocol$"):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
@@ -131,7 +131,7 @@ def test_what_selection_promises_is_written_down() -> None:
 )  # fmt: skip
 def test_what_cannot_be_planned_is_refused(keys: dict[str, Any], expected: str) -> None:
     with pytest.raises(ExperimentError) as refused:
-        Plan(validated({"population": 30} | keys, "test"), 0)
+        RunPlan(validated({"population": 30} | keys, "test"), 0)
     assert expected in str(refused.value)
     assert "\n" not in str(refused.value)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.records.schemas import SCHEMAS
@@ -15,9 +15,9 @@ LOTTO = {"protocol": "lotto-client-centric", "participants": 5, "over_selection"
 PLAIN = {"aggregation": {"protocol": "plain"}}
 
 
-def plan_of(adversary: dict[str, Any] | None, seed: int = 3, **keys: Any) -> Plan:
+def plan_of(adversary: dict[str, Any] | None, seed: int = 3, **keys: Any) -> RunPlan:
     base = {"seed": seed, "population": 30, "selection": LOTTO} | PLAIN | keys
-    return Plan(Experiment.model_validate(base | ({} if adversary is None else {"adversary": adversary})), 0)
+    return RunPlan(Experiment.model_validate(base | ({} if adversary is None else {"adversary": adversary})), 0)
 
 
 def events_of(run: Any, kind: str) -> list[dict[str, Any]]:

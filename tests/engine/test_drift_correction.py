@@ -9,13 +9,13 @@ import pytest
 
 from analysis.attacks.reconstruction import reconstruct
 from testbed.engine.in_process import run_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment, validated
 from testbed.messages import Vector, encode
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.arrays import CHECKPOINT
-from testbed.training import OwnState, TrainWithState
+from testbed.training import StateReference, TrainWithState
 from testbed.workload.client_algorithm import LAST_ROUND
 from testbed.workload.client_states import FOLDER
 from tests.engine.federations import Run
@@ -133,7 +133,7 @@ def total(one: Run, stage: str, column: str) -> int:
 def test_every_byte_is_counted(run: Callable[..., Run]) -> None:
     one = quadratics(run, keys("scaffold"), name="run").rounds(1)
     d, p = one.workload.dimension, one.workload.corrected
-    question = len(encode(TrainWithState(1, Vector(np.zeros(d + p, np.float32), 0)))) + len(encode(OwnState(0)))
+    question = len(encode(TrainWithState(1, Vector(np.zeros(d + p, np.float32), 0)))) + len(encode(StateReference(0)))
     assert total(one, "train", "bytes_down") == 6 * question
     without = quadratics(run, keys(None), name="without").rounds(1)
     more = total(one, "plain/update", "bytes_up") - total(without, "plain/update", "bytes_up")
@@ -337,7 +337,7 @@ def test_a_workload_that_trains_without_it(run: Callable[..., Run]) -> None:
 def test_a_server_that_sends_other_models() -> None:
     asked = keys("scaffold") | {"adversary": {"dishonest": 1, "server": ["send-different-models"]}}
     experiment = Experiment.model_validate({"seed": 1} | asked)
-    line = said(lambda: Plan(experiment, 1), ExperimentError)  # before data are read: surveys ask so what applies
+    line = said(lambda: RunPlan(experiment, 1), ExperimentError)  # before data are read: surveys ask so what applies
     assert line.startswith("workload.drift_correction excludes adversary.server")
 
 

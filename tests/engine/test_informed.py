@@ -12,7 +12,7 @@ from testbed.parties.client import RoleSpec, handles
 from testbed.selection.lotto.messages import Announce
 from testbed.selection.lotto.variants import ClientCentricServer, ServerCentricServer
 from testbed.selection.oort import OortSelection
-from testbed.training import Train, Trained, Trainer
+from testbed.training import Train, Trainer, TrainingReport
 
 VARIANTS = {"lotto-client-centric": ClientCentricServer, "lotto-server-centric": ServerCentricServer}
 PLAIN = {
@@ -182,7 +182,7 @@ class Boasting(Trainer):
     """Trains, and says that its data are worth a thousand times as much."""
 
     @handles(Train)
-    def on_train(self, message: Train) -> Trained:
+    def on_train(self, message: Train) -> TrainingReport:
         honest = super().on_train(message)
         return msgspec.structs.replace(honest, loss=1e3 * honest.loss)
 

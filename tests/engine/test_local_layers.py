@@ -13,7 +13,7 @@ from benchmarks.floors import plain_network
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
 from testbed.messages import Vector, encode
-from testbed.training import OwnState, TrainWithState
+from testbed.training import StateReference, TrainWithState
 from tests.engine.federations import Run
 from tests.engine.quadratics import Quadratics
 from tests.engine.test_clients_at_once import learned
@@ -108,7 +108,7 @@ def test_of_many_clients_some_are_measured_always_the_same(
 def test_what_stays_is_not_sent(run: Callable[..., Run]) -> None:
     one = quadratics(run, keys({"last": 2}), name="run").rounds(1)
     shared = one.workload.dimension - 2
-    question = len(encode(TrainWithState(1, Vector(np.zeros(shared, np.float32), 0)))) + len(encode(OwnState(0)))
+    question = len(encode(TrainWithState(1, Vector(np.zeros(shared, np.float32), 0)))) + len(encode(StateReference(0)))
     assert total(one, "train", "bytes_down") == 6 * question
     without = quadratics(run, keys(None), name="without").rounds(1)
     assert total(without, "plain/update", "bytes_up") - total(one, "plain/update", "bytes_up") == 6 * 4 * 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.parties import host as host_module
 from testbed.parties.host import Host
 from testbed.records.schemas import SCHEMAS
@@ -57,8 +57,8 @@ def test_as_if_everybody_had_registered_and_answered(case: str, run: Callable, m
     announced = case not in ("server-centric", "batches")
     assert (sum(alike) > POPULATION) == announced
     alike.clear()
-    monkeypatch.setattr(Plan, "derives_identities", False)
-    monkeypatch.setattr(Plan, "results", None)  # of a class attribute there is no cached one
+    monkeypatch.setattr(RunPlan, "derives_identities", False)
+    monkeypatch.setattr(RunPlan, "results", None)  # of a class attribute there is no cached one
     assert short == spread == result(run(keys, "long").rounds())
     assert not alike
     assert "completed" in short[0]

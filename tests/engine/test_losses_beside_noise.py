@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
 from testbed.selection.contract import Selection, SelectionProtocol, SelectionRound
@@ -120,7 +120,7 @@ def test_what_needs_losses_says_so(section: dict[str, Any]) -> None:
     (line,) = str(error.value).splitlines()
     assert line.startswith("test: privacy.report_losses: false, ")
     assert "set privacy.report_losses: true" in line
-    assert Plan(validated(keys() | section | ALLOWED, "test"), 0)
+    assert RunPlan(validated(keys() | section | ALLOWED, "test"), 0)
 
 
 def test_response_times_are_the_servers_own(run: Callable[..., Any]) -> None:
@@ -145,7 +145,7 @@ class Learns(SelectionProtocol):
 class FromLatency(Learns):
     """Not from losses."""
 
-    by_losses = False
+    uses_reported_losses = False
 
 
 @pytest.mark.parametrize(("kind", "refused"), [(Learns, True), (FromLatency, False)])

@@ -12,7 +12,7 @@ import pytest
 import workloads
 from testbed.aggregation.secagg_plus.graph import RegularGraph
 from testbed.engine.in_process import federation_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
@@ -48,7 +48,7 @@ def one_round(selection: str, aggregation: dict[str, Any], **keys: Any) -> tuple
         "time": {"compute": "modelled"}, "adversary": {"dishonest": 0, "server": "send-different-models"},
     } | keys  # fmt: skip
     experiment = validated(data, "test")
-    plan = Plan(experiment, 1)
+    plan = RunPlan(experiment, 1)
     federation = federation_in_process(plan, workloads.build(experiment.workload, 40, plan.seed), None)
     before = federation.state.model
     return federation, before, asyncio.run(federation.run_next_round())
@@ -175,14 +175,14 @@ def test_what_it_cannot_be_done_with_is_refused_before_data_are_read(
         "aggregation": {"protocol": "secagg"}, "time": {"compute": "modelled"},
     }  # fmt: skip
     with pytest.raises(ExperimentError, match=told):
-        Plan(validated(data, "test"), 1)
+        RunPlan(validated(data, "test"), 1)
 
 
 def test_a_workload_of_ones_own_of_which_nothing_is_known_is_refused_before_the_first_round() -> None:
     class Opaque:
         dimension, sample_counts = 5, np.ones(100, np.int64)
 
-    plan = Plan(validated({"adversary": {"server": "send-crafted-model"}}, "test"), 1)
+    plan = RunPlan(validated({"adversary": {"server": "send-crafted-model"}}, "test"), 1)
     with pytest.raises(ExperimentError, match=r"needs a workload with parameter_shapes\(\)"):
         plan.check_sums(Opaque())
 

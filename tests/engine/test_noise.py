@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from testbed.aggregation.secagg.parameters import SecAggParameters
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
@@ -67,7 +67,7 @@ def test_dishonest_clients_may_skip_their_noise(protocol: str, run: Callable[...
 def test_who_skips_no_noise_is_not_among_those_that_do() -> None:
     adversary = {"dishonest": 0.4, "clients": ["inflate-utility"]}
     keys = {"adversary": adversary, "privacy": {"report_losses": True}}
-    plan = Plan(Experiment.model_validate(noisy() | keys), 0)
+    plan = RunPlan(Experiment.model_validate(noisy() | keys), 0)
     assert plan.adversary is not None
     assert plan.adversary.skips_noise == frozenset()
     assert len(plan.dishonest) == 40
@@ -76,7 +76,7 @@ def test_who_skips_no_noise_is_not_among_those_that_do() -> None:
 def test_without_noise_there_is_none_to_skip() -> None:
     adversary = {"dishonest": 0.4, "clients": ["skip-noise"]}
     with pytest.raises(ExperimentError, match="clients: skip-noise applies to none of this run's protocols; leave it"):
-        Plan(Experiment.model_validate({"adversary": adversary}), 0)
+        RunPlan(Experiment.model_validate({"adversary": adversary}), 0)
 
 
 # -- planning -------------------------------------------------------------------------------------------------------

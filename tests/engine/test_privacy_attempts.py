@@ -247,7 +247,7 @@ def test_copies_of_a_run_tell_each_other_what_they_tried(tmp_path: Path) -> None
     one, two = tmp_path / "one", tmp_path / "two"
     for path in (one, two):
         path.mkdir()
-        writer.add_attempt(path, writer.Attempt(1, np.arange(3).tolist()))
+        writer.add_attempt(path, writer.ReleaseAttempt(1, np.arange(3).tolist()))
     writer.unite_attempts(one, writer.read_attempts(two))
     writer.unite_attempts(one, writer.read_attempts(two))
     assert len(writer.read_attempts(one)) == 2

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import validated
 from testbed.parties.pki import Directory
 
@@ -18,7 +18,7 @@ def public_seed(name: str, seed: int | None) -> bytes:
     }
     experiment = validated(written | ({} if seed is None else {"seed": seed}), name)
     workload: Any = None  # only announced numbers of samples are read from it
-    return Plan(experiment, seed or 0).completed(Directory.empty(20), workload).public_seed
+    return RunPlan(experiment, seed or 0).completed(Directory.empty(20), workload).public_seed
 
 
 def test_it_follows_from_the_seed_and_not_from_the_name() -> None:

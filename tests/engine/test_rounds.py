@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import CodeCrashed, ExperimentError, Refusal, RoundAborted
 from testbed.experiment.schema import Experiment
 from testbed.records.schemas import SCHEMAS
@@ -243,9 +243,9 @@ def test_a_threshold_must_fit_the_largest_round_that_selection_may_choose() -> N
         "aggregation": {"protocol": "secagg", "threshold": 3},
     }
     with pytest.raises(ExperimentError, match=r"aggregation\.threshold: t = 3 of 6 .* may have 6 participants"):
-        Plan(Experiment.model_validate(data), 0)
+        RunPlan(Experiment.model_validate(data), 0)
     data["aggregation"] = {"protocol": "secagg", "threshold": 0.6}
-    assert Plan(Experiment.model_validate(data), 0).maximum_participants == 6
+    assert RunPlan(Experiment.model_validate(data), 0).maximum_participants == 6
 
 
 def test_time_passes_between_rounds_if_it_should(run: Callable[..., Any]) -> None:

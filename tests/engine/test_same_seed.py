@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from testbed.aggregation.secagg.messages import MaskInput
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.inputs import located, secrets_context, with_digests
 from testbed.experiment.schema import validated
 
@@ -57,7 +57,7 @@ def test_masks_and_noise_of_two_runs_with_one_seed_do_not_cancel(other: str, run
 
 def test_simulation_and_identities_depend_on_the_seed_alone() -> None:
     one, two, other_seed = (
-        Plan(validated({"seed": 3, "name": "one"} | keys, "test"), 0).randomness
+        RunPlan(validated({"seed": 3, "name": "one"} | keys, "test"), 0).randomness
         for keys in ({}, {"name": "two"}, {"seed": 4})
     )
     draws = [of.generator("availability", 5, "dropout").integers(0, 2**63, 4).tolist() for of in (one, two, other_seed)]

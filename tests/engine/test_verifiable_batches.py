@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from analysis.bounds.verifiable_batch_partition import Setting, bound
+from analysis.bounds.verifiable_batch_partition import BatchSetting, bound
 from analysis.multi_round import strong_privacy
 from testbed.selection.verifiable_batch_partition import assign_batches
 from tests.engine.federations import checks_by_round
@@ -181,7 +181,7 @@ def test_no_rate_in_real_rounds_is_above_the_bound(count: int, members: int, run
     assert not checks_by_round(done)
     x = np.array([dishonest_in(done, outcome) if outcome.state == "completed" else 0 for outcome in done.outcomes])
     assert x.any()
-    setting = Setting(POPULATION, PARTICIPANTS, PRIVACY, 1.5, 12, 27)
+    setting = BatchSetting(POPULATION, PARTICIPANTS, PRIVACY, 1.5, 12, 27)
     for above in range(PARTICIPANTS):
         chance, *_ = bound(setting, above)
         assert binomtest(int((x > above).sum()), len(x), chance, alternative="greater").pvalue > SUSPICIOUS

@@ -11,7 +11,7 @@ import yaml
 import workloads
 from testbed.emulation.availability.models import RoundwiseAvailability
 from testbed.engine.in_process import federation_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment import load
 from testbed.experiment.schema import points, validated
@@ -35,7 +35,7 @@ def test_a_selection_protocol_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> No
     }  # fmt: skip
     experiment = validated(data, "test")
     workload = workloads.build(experiment.workload, 10, 1)
-    federation = federation_in_process(Plan(experiment, 0), workload, None)
+    federation = federation_in_process(RunPlan(experiment, 0), workload, None)
     taken = [asyncio.run(federation.run_next_round()).participants.tolist() for _ in range(3)]
     assert taken == [[2, 3, 4, 5], [6, 7, 8, 9], [0, 1, 2, 3]]
     assert "own_selection" in sys.modules
@@ -55,7 +55,7 @@ def test_the_multi_round_example_learns_from_shared_and_private_samples() -> Non
     shorter = ("workload.samples_per_client=225", "workload.test_samples=200", "rounds=3", "workload.evaluate_every=1")
     experiment = load(path, list(shorter))
     workload = workloads.build(experiment.workload, 120, 1)
-    federation = federation_in_process(Plan(experiment, 0), workload, None)
+    federation = federation_in_process(RunPlan(experiment, 0), workload, None)
     availability = federation.plan.availability(workload)
     assert isinstance(availability, RoundwiseAvailability)
     assert availability.unavailable.min() == 0.1
@@ -69,7 +69,7 @@ def test_the_example_with_noise_learns_in_the_smallest_ring() -> None:
     path = EXAMPLES / "distributed-noise.yaml"
     experiment = load(path, ["rounds=8"])
     workload = workloads.build(experiment.workload, 100, 1)
-    federation = federation_in_process(Plan(experiment, 0), workload, None)
+    federation = federation_in_process(RunPlan(experiment, 0), workload, None)
     outcomes = [asyncio.run(federation.run_next_round()) for _ in range(8)]
     assert [outcome.state for outcome in outcomes] == ["completed"] * 8
     for outcome in outcomes:
@@ -78,4 +78,4 @@ def test_the_example_with_noise_learns_in_the_smallest_ring() -> None:
     assert federation.accuracy is not None
     assert federation.accuracy > 0.6
     with pytest.raises(ExperimentError, match=r"need 13 bits, the ring has 12; set aggregation\.bits to 13"):
-        Plan(load(path, ["aggregation.bits=12"]), 0).check_sums(workload)
+        RunPlan(load(path, ["aggregation.bits=12"]), 0).check_sums(workload)

@@ -22,7 +22,7 @@ import numpy as np
 
 from testbed import messages
 from testbed.engine.federation import Federation
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ProtocolError, TestbedError
 from testbed.experiment.schema import validated
 from testbed.messages import Message, Vector
@@ -354,7 +354,7 @@ def _federation(
         },
         "fuzz",
     )  # fmt: skip
-    plan, workload = Plan(experiment, 1), Workload(POPULATION)
+    plan, workload = RunPlan(experiment, 1), Workload(POPULATION)
     hosts = DishonestHosts(Changing(rng), POPULATION, plan.environment(workload), plan.roles, on_crash="drop")
     directory = Directory.empty(POPULATION)
     if plan.needs_registration:

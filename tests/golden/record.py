@@ -27,7 +27,7 @@ import yaml
 
 import workloads
 from testbed.engine.in_process import federation_in_process, to_the_end
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 from testbed.messages import Vector
 from testbed.network.hosts import Delivery, HostAnswers, Hosts
@@ -119,7 +119,7 @@ def run_golden(name: str, path: Path) -> dict[str, str]:
     records = RunDirectory.create(path, experiment.plain())
 
     async def run() -> WireHashes:
-        federation = federation_in_process(Plan(experiment, 0), workload, records)
+        federation = federation_in_process(RunPlan(experiment, 0), workload, records)
         wire = WireHashes(federation.network.hosts)
         await to_the_end(federation)
         return wire

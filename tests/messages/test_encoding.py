@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from testbed.aggregation.plain import Update
 from testbed.aggregation.secagg.messages import Masked
 from testbed.messages import Vector, attach, decode, detach, encode, signed_content
-from testbed.training import Train, Trained
+from testbed.training import Train, TrainingReport
 from tests.messages.strategies import messages_of, vectors
 from tests.thoroughness import examples
 
@@ -80,9 +80,9 @@ def test_vectors_are_equal_when_width_and_elements_are(data: st.DataObject) -> N
 
 
 def test_numpy_integers_travel_as_integers() -> None:
-    assert encode(Trained(np.int64(7), 0.5)) == encode(Trained(7, 0.5))
+    assert encode(TrainingReport(np.int64(7), 0.5)) == encode(TrainingReport(7, 0.5))
     with pytest.raises(TypeError, match="cannot hold a complex"):
-        encode(Trained(1j, 0.5))
+        encode(TrainingReport(1j, 0.5))
 
 
 parts = st.recursive(

@@ -7,7 +7,7 @@ import pytest
 
 from testbed.arrays import Floats, Ids
 from testbed.emulation.links import ClientLinks, Transport
-from testbed.network.connections import DOWN, Connections, Plan
+from testbed.network.connections import DOWN, Connections, SendSchedule
 from testbed.network.fair_sharing.transfers import transfer
 from tests.emulation.transport.packets import Flow, Link
 
@@ -29,7 +29,7 @@ class FullQueue(Flow):
             self.free_s = before_s
 
 
-def planned(segments: int, room_s: float, rate: float = RATE, **keys: Any) -> tuple[Plan, Floats, Ids]:
+def planned(segments: int, room_s: float, rate: float = RATE, **keys: Any) -> tuple[SendSchedule, Floats, Ids]:
     """How ten messages alike leave in front of such a queue, when each is through, and its bytes on the wire."""
     transport = Transport.model_validate({"preset": "tcp"} | keys)
     rates, everybody = np.full(COUNT, rate), np.arange(COUNT)

@@ -13,7 +13,7 @@ from testbed.aggregation.secagg.noise import UnmaskAndRemove
 from testbed.aggregation.secagg_plus.graph import AnnounceGraph
 from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
 from testbed.emulation.compute.cost import REFERENCE_COSTS, ComputeModel
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import validated
 from testbed.messages import Message, Vector, detach, encode
 from testbed.network.hosts import Delivery
@@ -85,7 +85,7 @@ def asked(host: Host, kind: type[Message]) -> Any:
 
 @pytest.mark.parametrize("mix", MIXES)
 def test_no_question_of_any_protocol_crashes_a_client(mix: str) -> None:
-    plan = Plan(validated({"seed": 1, "population": N} | MIXES[mix], mix), 1)
+    plan = RunPlan(validated({"seed": 1, "population": N} | MIXES[mix], mix), 1)
     compute = ComputeModel(False, REFERENCE_COSTS)
     environment = Environment(
         population=N,

@@ -4,7 +4,7 @@ import pytest
 
 from testbed.errors import Refusal
 from testbed.messages import Message
-from testbed.parties.client import Progress, Row, StageTable
+from testbed.parties.client import StageProgress, StageTable, Transition
 
 
 class Begin(Message, frozen=True):
@@ -22,13 +22,15 @@ class Repeat(Message, frozen=True):
 TABLE = StageTable(
     start="new",
     rows={
-        Begin: Row(after={"new"}, then="begun", check="p.begun", begins=True),
-        Continue: Row(after={"begun"}, then="done", check="p.out-of-order", detail="round {round} is not due"),
+        Begin: Transition(sources={"new"}, target="begun", refusal="p.begun", starts_round=True),
+        Continue: Transition(
+            sources={"begun"}, target="done", refusal="p.out-of-order", detail="round {round} is not due"
+        ),
     },
 )
 
 
-def begun() -> Progress:
+def begun() -> StageProgress:
     progress = TABLE.progress()
     with progress.answering(Begin(), 3):
         assert progress.round == 3
@@ -69,7 +71,7 @@ def test_a_question_out_of_order_leaves_the_client_where_it_was() -> None:
 
 
 def test_a_protocol_that_is_built_upon_another_has_more_rows() -> None:
-    progress = TABLE.extended({Repeat: Row(after={"begun"}, then="begun", check="p.nothing")}).progress()
+    progress = TABLE.extended({Repeat: Transition(sources={"begun"}, target="begun", refusal="p.nothing")}).progress()
     with progress.answering(Begin(), 3):
         pass
     for _ in range(2):
@@ -82,26 +84,26 @@ ROUNDS = StageTable(
     start="new",
     new_round={"new": "begun", "begun": "begun", "shown": "over", "over": "over"},
     rows={
-        Continue: Row(
-            after={"begun"},
-            then="shown",
-            on_refusal="over",
-            check="p.again",
+        Continue: Transition(
+            sources={"begun"},
+            target="shown",
+            target_on_refusal="over",
+            refusal="p.again",
             detail="{round} again",
             other_round=("p.no-round", "{round} has not begun"),
         ),
-        Repeat: Row(after={"begun", "shown"}, then=None, check="p.nothing"),
+        Repeat: Transition(sources={"begun", "shown"}, target=None, refusal="p.nothing"),
     },
 )
 
 
-def refused(progress: Progress, question: Message, round_number: int) -> str:
+def refused(progress: StageProgress, question: Message, round_number: int) -> str:
     with pytest.raises(Refusal) as refusal:
         progress.check(question, round_number)
     return f"{refusal.value.check}: {refusal.value.detail}"
 
 
-def in_round(number: int) -> Progress:
+def in_round(number: int) -> StageProgress:
     progress = ROUNDS.progress()
     progress.begin(number)
     return progress

@@ -9,7 +9,7 @@ from testbed.aggregation.plain import PlainParameters
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.engine.registry import aggregation_protocol
-from testbed.privacy.ledger import PrivacyCharge, Shares
+from testbed.privacy.ledger import NoiseShares, PrivacyCharge
 from testbed.privacy.noise_plan import NoisePlan, NoiseSource
 
 TEN = np.arange(10, 20)
@@ -28,36 +28,36 @@ def ended(survivors: Any, noise: float | None) -> tuple[Any, Any, float | None]:
     return TEN, np.asarray(survivors, np.int64), noise
 
 
-def listed(charges: dict[Shares, Any]) -> dict[Shares, list[int]]:
+def listed(charges: dict[NoiseShares, Any]) -> dict[NoiseShares, list[int]]:
     return {shares: clients.tolist() for shares, clients in charges.items()}
 
 
 def test_a_completed_round_charges_its_survivors() -> None:
     charges = charging().of_round(*ended(TEN[:8], 0.8), TEN, False)
-    assert listed(charges) == {Shares(0.8, 0.8, 0.8): TEN[:8].tolist()}
+    assert listed(charges) == {NoiseShares(0.8, 0.8, 0.8): TEN[:8].tolist()}
 
 
 def test_more_noise_than_planned_is_not_counted() -> None:
-    assert list(charging().of_round(*ended(TEN, 1.2), TEN, False)) == [Shares(1.0, 1.0, 1.0)]
+    assert list(charging().of_round(*ended(TEN, 1.2), TEN, False)) == [NoiseShares(1.0, 1.0, 1.0)]
 
 
 def test_who_skips_noise_is_missing_and_who_colludes_knows_its_own() -> None:
     two = charging(dishonest=[11, 12, 99])
-    assert list(two.of_round(*ended(TEN[:8], 0.8), TEN, True)) == [Shares(0.8, 0.8 * 6 / 8, 0.8 * 6 / 8)]
-    assert list(two.of_round(*ended(TEN[:8], 0.8), TEN, False)) == [Shares(0.8, 0.8, 0.8 * 6 / 8)]
+    assert list(two.of_round(*ended(TEN[:8], 0.8), TEN, True)) == [NoiseShares(0.8, 0.8 * 6 / 8, 0.8 * 6 / 8)]
+    assert list(two.of_round(*ended(TEN[:8], 0.8), TEN, False)) == [NoiseShares(0.8, 0.8, 0.8 * 6 / 8)]
     gone = charging(dishonest=[18, 19])  # did not survive: the noise of the others is whole
-    assert list(gone.of_round(*ended(TEN[:8], 0.8), TEN, True)) == [Shares(0.8, 0.8, 0.8)]
+    assert list(gone.of_round(*ended(TEN[:8], 0.8), TEN, True)) == [NoiseShares(0.8, 0.8, 0.8)]
 
 
 def test_too_many_accomplices_see_everybody_by_itself_survivor_or_not() -> None:
     four = charging(dishonest=[10, 11, 12, 13])
     charges = four.of_round(*ended(TEN[:8], 0.8), TEN, False)
     assert listed(charges) == {
-        Shares(0.8, 0.8, 0.1): TEN[:8].tolist(),
-        Shares(None, None, 0.1): TEN[8:].tolist(),
+        NoiseShares(0.8, 0.8, 0.1): TEN[:8].tolist(),
+        NoiseShares(None, None, 0.1): TEN[8:].tolist(),
     }
     three = charging(dishonest=[10, 11, 12])
-    assert list(three.of_round(*ended(TEN[:8], 0.8), TEN, False)) == [Shares(0.8, 0.8, 0.8 * 5 / 8)]
+    assert list(three.of_round(*ended(TEN[:8], 0.8), TEN, False)) == [NoiseShares(0.8, 0.8, 0.8 * 5 / 8)]
 
 
 def test_a_round_that_ended_before_anything_could_be_unmasked_charges_nobody() -> None:
@@ -66,14 +66,14 @@ def test_a_round_that_ended_before_anything_could_be_unmasked_charges_nobody() -
 
 def test_a_round_that_ended_while_it_was_unmasked_charges_all_with_the_least_noise() -> None:
     charges = charging().of_round(*ended([], None), TEN, False)
-    assert listed(charges) == {Shares(0.7, 0.7, 0.7): TEN.tolist()}
+    assert listed(charges) == {NoiseShares(0.7, 0.7, 0.7): TEN.tolist()}
     with_two = charging(dishonest=[10, 11]).of_round(*ended([], None), TEN, False)
-    assert list(with_two) == [Shares(0.7, 0.7, 0.7 * 5 / 7)]
+    assert list(with_two) == [NoiseShares(0.7, 0.7, 0.7 * 5 / 7)]
 
 
 def test_noise_that_is_nobodys_share_is_always_whole() -> None:
     alone = charging(dishonest=TEN[:9], source="server")
-    assert list(alone.of_round(*ended(TEN[:8], 1.0), TEN, True)) == [Shares(1.0, 1.0, 1.0)]
+    assert list(alone.of_round(*ended(TEN[:8], 1.0), TEN, True)) == [NoiseShares(1.0, 1.0, 1.0)]
 
 
 def test_own_noise_is_sent_by_all_that_were_asked() -> None:
@@ -123,6 +123,6 @@ def test_where_a_malicious_server_chooses_the_sums_everybody_is_seen_with_its_ow
     parameters = SecAggParameters(threshold=7, **NOISY, **without)
     free = charging(parameters=parameters)
     assert listed(free.of_round(*ended(TEN[:8], 0.8), TEN, False)) == {
-        Shares(0.8, 0.8, 0.1): TEN[:8].tolist(),
-        Shares(None, None, 0.1): TEN[8:].tolist(),
+        NoiseShares(0.8, 0.8, 0.1): TEN[:8].tolist(),
+        NoiseShares(None, None, 0.1): TEN[8:].tolist(),
     }

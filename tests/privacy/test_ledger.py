@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.privacy.ledger import Ledger, Shares
+from testbed.privacy.ledger import Ledger, NoiseShares
 from testbed.privacy.noise_plan import Guarantees, NoisePlan
 
 POPULATION = 7
-WHOLE = Shares(1.0, 1.0, 1.0)
+WHOLE = NoiseShares(1.0, 1.0, 1.0)
 
 
 class Counting:
@@ -39,19 +39,21 @@ def noise(least: float = 1.0, of: Counting | None = None) -> NoisePlan:
     return NoisePlan(of or Counting(), lambda size: Guarantees.none(size, least), 5, 5)
 
 
-shares = st.sampled_from([WHOLE, Shares(0.5, 0.5, 0.25), Shares(0.5, 0.25, 0.0), Shares(None, None, 0.125)])
+shares = st.sampled_from(
+    [WHOLE, NoiseShares(0.5, 0.5, 0.25), NoiseShares(0.5, 0.25, 0.0), NoiseShares(None, None, 0.125)]
+)
 rounds_of_charges = st.lists(st.dictionaries(st.integers(0, POPULATION - 1), shares), max_size=12)
 
 
-def charges_of(who: dict[int, Shares]) -> dict[Shares, np.ndarray]:
+def charges_of(who: dict[int, NoiseShares]) -> dict[NoiseShares, np.ndarray]:
     kinds = sorted(set(who.values()), key=str)
     return {kind: np.array([client for client in who if who[client] == kind], np.int64) for kind in kinds}
 
 
 @given(rounds_of_charges)
-def test_every_row_is_what_the_rounds_so_far_cost(rounds: list[dict[int, Shares]]) -> None:
+def test_every_row_is_what_the_rounds_so_far_cost(rounds: list[dict[int, NoiseShares]]) -> None:
     ledger, oracle = Ledger(noise(), POPULATION, 0.01), Counting()
-    histories: dict[int, list[Shares]] = defaultdict(list)
+    histories: dict[int, list[NoiseShares]] = defaultdict(list)
     for who in rounds:
         columns = ledger.spend(charges_of(who))
         assert columns["client"].tolist() == sorted(who)
@@ -71,7 +73,7 @@ def test_every_row_is_what_the_rounds_so_far_cost(rounds: list[dict[int, Shares]
 
 
 @given(rounds_of_charges, st.floats(0.5, 30))
-def test_a_ledger_rebuilt_from_its_rows_is_the_same(rounds: list[dict[int, Shares]], budget: float) -> None:
+def test_a_ledger_rebuilt_from_its_rows_is_the_same(rounds: list[dict[int, NoiseShares]], budget: float) -> None:
     ledger, again = (Ledger(noise(0.25), POPULATION, 0.01, budget) for _ in range(2))
     recorded = [ledger.spend(charges_of(who)) for who in rounds]
     again.replay(iter([columns for columns in recorded if len(columns["client"])]))
@@ -83,7 +85,7 @@ def test_a_ledger_rebuilt_from_its_rows_is_the_same(rounds: list[dict[int, Share
 
 
 @given(st.lists(st.lists(st.dictionaries(st.integers(0, POPULATION - 1), shares), max_size=4), max_size=4))
-def test_rounds_that_charged_a_client_several_times_are_rebuilt_too(rounds: list[list[dict[int, Shares]]]) -> None:
+def test_rounds_that_charged_a_client_several_times_are_rebuilt_too(rounds: list[list[dict[int, NoiseShares]]]) -> None:
     ledger, again = (Ledger(noise(0.25), POPULATION, 0.01, 30.0) for _ in range(2))
     recorded = []
     for attempts in rounds:
@@ -97,7 +99,7 @@ def test_rounds_that_charged_a_client_several_times_are_rebuilt_too(rounds: list
 
 @given(rounds_of_charges, st.integers(1, 30), st.sampled_from([0.25, 0.5, 1.0]))
 def test_the_budget_is_spent_when_a_round_with_the_least_noise_could_exceed_it(
-    rounds: list[dict[int, Shares]], budget: int, least: float
+    rounds: list[dict[int, NoiseShares]], budget: int, least: float
 ) -> None:
     ledger, oracle = Ledger(noise(least), POPULATION, 0.01, budget), Counting()
     known: dict[int, Counter[float]] = defaultdict(Counter)
@@ -126,7 +128,7 @@ def test_the_reason_names_who_has_spent_what() -> None:
 
 def test_without_a_budget_nothing_is_ever_spent() -> None:
     ledger = Ledger(noise(), POPULATION, 0.01)
-    ledger.spend({Shares(0.0, 0.0, 0.0): np.arange(POPULATION)})
+    ledger.spend({NoiseShares(0.0, 0.0, 0.0): np.arange(POPULATION)})
     assert ledger.of(0) == (inf, 1.0, inf)
     assert ledger.spent == ""
 
@@ -144,9 +146,9 @@ def test_a_million_clients_share_what_is_accounted() -> None:
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_the_order_of_rounds_makes_no_difference(order: tuple[int, int]) -> None:
-    def rounds() -> Iterator[dict[Shares, np.ndarray]]:
+    def rounds() -> Iterator[dict[NoiseShares, np.ndarray]]:
         for place in order:
-            yield [{WHOLE: np.array([0])}, {Shares(0.3, 0.2, 0.1): np.array([0])}][place]
+            yield [{WHOLE: np.array([0])}, {NoiseShares(0.3, 0.2, 0.1): np.array([0])}][place]
 
     ledger = Ledger(noise(), 1, 0.01)
     for charges in rounds():

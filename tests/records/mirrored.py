@@ -12,7 +12,7 @@ import pytest
 
 from testbed.engine.federation import Federation
 from testbed.engine.in_process import federation_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
 from testbed.records.schemas import SCHEMAS
@@ -65,7 +65,7 @@ def live(path: Path, rounds: int = ROUNDS, *, finish: bool = True) -> None:
         records = RunDirectory.reopen(path)
     else:
         records = RunDirectory.create(path, experiment.plain())
-    advance(federation_in_process(Plan(experiment, 0), Drifting(), records), rounds)
+    advance(federation_in_process(RunPlan(experiment, 0), Drifting(), records), rounds)
     if finish:
         records.finish()
         records.write_summary({"rounds": rounds})

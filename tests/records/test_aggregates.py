@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from testbed.engine.in_process import federation_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import validated
 from testbed.records import RunDirectory, RunRecords
@@ -30,7 +30,7 @@ def run_on(path: Path, rounds: int = ROUNDS, *, finish: bool = True, **sections:
     experiment = validated(BASE | sections, "test")
     begun = (path / "experiment.yaml").is_file()
     records = RunDirectory.reopen(path) if begun else RunDirectory.create(path, experiment.plain())
-    advance(federation_in_process(Plan(experiment, 0), Drifting(), records), rounds)
+    advance(federation_in_process(RunPlan(experiment, 0), Drifting(), records), rounds)
     if finish:
         records.finish()
     return RunRecords(path)

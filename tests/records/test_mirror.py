@@ -18,7 +18,7 @@ from testbed.records.mirror import fetched, local_staging_dir
 from testbed.records.schemas import OPTIONAL_TABLES, SCHEMAS
 from testbed.records.store import ABANDONED_AFTER_S, Store
 from testbed.records.uploads import Mirror
-from testbed.records.writer import held
+from testbed.records.writer import run_lock
 from tests.records.mirrored import EXPERIMENT, Killed, contents, cut_off, live, remote_names
 
 ROUNDS = 3  # of the run that `live` brings to its end
@@ -238,7 +238,7 @@ def test_reading_writes_nothing_at_the_uri_and_leaves_a_running_copy_alone(
         assert RunDirectory(fetched(uri)).table("rounds").num_rows == 2
     live(local_staging_dir(uri))
     machine("a")
-    with held(path):
+    with run_lock(path):
         assert RunDirectory(fetched(uri)).checkpoint().round_number == 2
         with pytest.raises(RunError, match="in use by another run"):
             local_staging_dir(uri)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.errors import ExperimentError, RunError
 from testbed.experiment.schema import Experiment
 from testbed.records.log import RunLog
@@ -46,7 +46,7 @@ class Watching(Observer):
         self.most_at_once = max(self.most_at_once, len(self.going))
         self.threads.add(threading.current_thread().name)
 
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
+    def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
         if progress.outcome:
             self.heard.append((f"round {progress.round_number}", run.label))
         if progress.outcome and progress.round_number == progress.rounds:
@@ -114,7 +114,7 @@ def test_one_cluster_for_all_points(tmp_path: Path) -> None:
 
 def test_an_error_names_its_point_and_the_log_says_who_failed(tmp_path: Path) -> None:
     class Breaking(Observer):
-        def progressed(self, run: PlannedRun, progress: Progress) -> None:
+        def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
             if run.label == "batch-partition":
                 raise RunError("no more room\nnowhere")
 
@@ -145,7 +145,7 @@ def test_a_run_that_is_stopped_and_resumed_says_so_in_its_log(tmp_path: Path) ->
 
 def test_a_run_whose_output_nobody_reads_is_stopped_and_has_not_failed(tmp_path: Path) -> None:
     class Unread(Observer):
-        def progressed(self, run: PlannedRun, progress: Progress) -> None:
+        def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
             try:
                 raise BrokenPipeError
             except BrokenPipeError:
@@ -223,7 +223,7 @@ class OnceBothGoOn(Watching):
         self.action = action
         self.acted = ""
 
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
+    def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
         super().progressed(run, progress)
         if len(self.going) == 2 and (progress.outcome or progress.round_number > 1) and not self.acted:
             self.acted = run.label

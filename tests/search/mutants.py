@@ -19,7 +19,7 @@ from testbed.aggregation.kit.participant import Participant
 from testbed.aggregation.secagg import client as secagg_client
 from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
-from testbed.parties.client import Progress
+from testbed.parties.client import StageProgress
 from testbed.selection.lotto.client import LottoClient
 from testbed.selection.lotto.variants import AnnouncedClient, ServerCentricClient
 from testbed.selection.verifiable_batch_partition import VerifiableBatchClient
@@ -83,11 +83,11 @@ def _out_of_order() -> Iterator[Mutant]:
     for owner in (LottoClient, VerifiableBatchClient):
         table = owner.STAGES
         states = {table.start, *table.new_round.values()} | {
-            state for row in table.rows.values() for state in row.after
+            state for row in table.rows.values() for state in row.sources
         }
         for question, row in table.rows.items():
-            rows = {question: replace(row, after=states, begins=True)}
-            name = f"{row.check} ({owner.__name__}.STAGES, {question.__name__})"
+            rows = {question: replace(row, sources=states, starts_round=True)}
+            name = f"{row.refusal} ({owner.__name__}.STAGES, {question.__name__})"
             yield Mutant(name, owner, "STAGES", table.extended(rows), _mixes(owner))
 
 
@@ -100,7 +100,7 @@ def _other_decisions() -> list[Mutant]:
     in_any_order: Callable[..., Any] = lambda self, message, number: self._table.rows[type(message)]  # noqa: E731
     plus, whole = ("secagg-plus",), ("whole batches",)
     return [
-        Mutant("stages may come in any order", Progress, "check", in_any_order, _mixes(SecAggClient)),
+        Mutant("stages may come in any order", StageProgress, "check", in_any_order, _mixes(SecAggClient)),
         Mutant("envelopes not bound to the list of keys", SecAggClient, "common_digest", unbound, ("secagg,",)),
         Mutant("signatures of those outside the sum count", SecAggClient, "signers", everybody, whole),
         Mutant("nobody may be declared dead but oneself", SecAggClient, "may_be_left_out", yes, ("secagg,",)),

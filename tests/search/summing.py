@@ -22,9 +22,9 @@ from testbed.aggregation.secagg.messages import (
     CheckSurvivors,
     MaskInput,
     ProveShare,
+    RevealedShares,
     SealedFromPeers,
     ShareKeys,
-    Shares,
     SharesFor,
     UnmaskSurvivors,
     open_share,
@@ -353,7 +353,7 @@ class Summing:
         self.knowledge.asked_last.setdefault(self.number, set()).add(client)
         self.revealed(client, self.ask(client, UnmaskSurvivors(self.number, sorted(survivors)), about=survivors))
 
-    def revealed(self, holder: int, answer: Shares | None) -> None:
+    def revealed(self, holder: int, answer: RevealedShares | None) -> None:
         """Keep what a client has revealed."""
         if answer is None:
             return
@@ -386,7 +386,7 @@ class Summing:
         if earlier:
             message, private = earlier[self.choices.pick(len(earlier), 0)]
             answer = self.ask(client, message, private, "again")
-            if isinstance(answer, Shares):
+            if isinstance(answer, RevealedShares):
                 self.revealed(client, answer)
 
     # -- accomplices ----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 
 from testbed.crypto import signatures, vrf
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import validated
 from testbed.messages import Message, attach, detach, encode
 from testbed.network.hosts import Delivery
@@ -99,7 +99,7 @@ class Federation:
             "time": {"compute": "modelled"},
         }
         self.experiment = validated(written, "search")
-        self.plan = Plan(self.experiment, seed)
+        self.plan = RunPlan(self.experiment, seed)
         self.environment: Environment = self.plan.environment(Learning(mix.population))
         host = Host(np.arange(mix.population), self.environment, self.plan.roles, on_crash="raise")
         pki = PKI(mix.population, self.plan.randomness)

@@ -8,12 +8,12 @@ import pytest
 from testbed.messages import detach
 from testbed.network.contract import Missing, Replies
 from testbed.selection.contract import TrainingReports, reports_of
-from testbed.training import Trained
+from testbed.training import TrainingReport
 
 WAITED_S = 4.0
 
 
-def replies(answers: dict[int, Trained], latency_s: list[float]) -> Replies:
+def replies(answers: dict[int, TrainingReport], latency_s: list[float]) -> Replies:
     """The answers to `Train` as a network hands them over; nobody sums them."""
 
     async def nothing_to_sum(clients: object, weights: object) -> np.ndarray:
@@ -21,17 +21,17 @@ def replies(answers: dict[int, Trained], latency_s: list[float]) -> Replies:
 
     headers = {client: detach(answer).header for client, answer in answers.items()}
     clients = np.array(sorted(answers), np.int64)
-    return Replies(Trained, clients, headers, Missing(), nothing_to_sum, np.array(latency_s), WAITED_S)
+    return Replies(TrainingReport, clients, headers, Missing(), nothing_to_sum, np.array(latency_s), WAITED_S)
 
 
-def reported(*answers: Trained) -> TrainingReports:
+def reported(*answers: TrainingReport) -> TrainingReports:
     """The reports of clients 0, 1, ... that gave these answers."""
     got = replies(dict(enumerate(answers)), [1.0] * len(answers))
     return reports_of(got, np.arange(len(answers)))
 
 
 def test_reports_are_aligned_with_those_who_answered() -> None:
-    answers = {2: Trained(10, 0.5, 0.3), 5: Trained(4, 2.0, 5.0), 9: Trained(0, 0.0, 0.0)}
+    answers = {2: TrainingReport(10, 0.5, 0.3), 5: TrainingReport(4, 2.0, 5.0), 9: TrainingReport(0, 0.0, 0.0)}
     found = reports_of(replies(answers, [1.5, 2.5, 0.25]), np.array([1, 2, 5, 7, 9]))
     assert found.clients.tolist() == [2, 5, 9]
     assert found.samples.tolist() == [10, 4, 0]
@@ -43,19 +43,24 @@ def test_reports_are_aligned_with_those_who_answered() -> None:
 
 
 def test_a_workload_that_gives_no_squared_loss_counts_with_the_square_of_its_mean() -> None:
-    assert reported(Trained(3, 1.5)).squared_loss.tolist() == [2.25]
+    assert reported(TrainingReport(3, 1.5)).squared_loss.tolist() == [2.25]
 
 
 @pytest.mark.parametrize("nonsense", [math.nan, math.inf, -math.inf])
 def test_what_is_no_loss_counts_as_nothing(nonsense: float) -> None:
-    found = reported(Trained(3, nonsense, nonsense), Trained(3, nonsense), Trained(3, 1.0, -1.0), Trained(3, 1e200))
+    found = reported(
+        TrainingReport(3, nonsense, nonsense),
+        TrainingReport(3, nonsense),
+        TrainingReport(3, 1.0, -1.0),
+        TrainingReport(3, 1e200),
+    )
     assert found.squared_loss.tolist() == [0, 0, 0, 0]
     assert found.loss.tolist() == [0, 0, 1.0, 1e200]
     assert np.isfinite(found.quality).all()
 
 
 def test_an_answer_that_does_not_decode_is_no_report() -> None:
-    got = replies({1: Trained(3, 1.0), 4: Trained(3, 1.0)}, [0.5, 0.75])
+    got = replies({1: TrainingReport(3, 1.0), 4: TrainingReport(3, 1.0)}, [0.5, 0.75])
     got._headers[1] = b""
     found = reports_of(got, np.array([1, 4]))
     assert found.clients.tolist() == [4]

@@ -39,7 +39,7 @@ from testbed.files import limits
 from testbed.files.limits import SmallHeaders
 from testbed.workload.section import WorkloadSection
 from testbed.workload.specs import Form
-from workloads.data.clients.cifar_pickle import Unreadable, batch
+from workloads.data.clients.cifar_pickle import UnreadablePickle, batch
 from workloads.data.clients.contract import Dataset
 from workloads.data.clients.images import LabelledImages, PartitionedDataset, Scaling
 from workloads.determinism import Purpose, stream
@@ -73,11 +73,11 @@ def _records(content: bytes, classes: int) -> tuple[NDArray[np.uint8], NDArray[n
     labels = 2 if classes == 100 else 1  # bytes
     size = labels + _PIXELS
     if not content or len(content) % size:
-        raise Unreadable(f"{len(content)} bytes are no whole number of records of {size}")
+        raise UnreadablePickle(f"{len(content)} bytes are no whole number of records of {size}")
     records = np.frombuffer(content, np.uint8).reshape(-1, size)
     own = records[:, labels - 1].astype(np.int64)
     if own.max() >= classes:
-        raise Unreadable(f"a label {own.max()}; 0 to {classes - 1} are CIFAR-{classes}'s")
+        raise UnreadablePickle(f"a label {own.max()}; 0 to {classes - 1} are CIFAR-{classes}'s")
     return records[:, labels:], own
 
 
@@ -170,7 +170,7 @@ def _part(classes: int, version: _Version, place: Path, names: tuple[str, ...]) 
             )
         try:
             rows, own = version.parse(contents.pop(name), classes)
-        except Unreadable as why:
+        except UnreadablePickle as why:
             raise ExperimentError(
                 f"workload.path: {place / name} cannot be read ({why}); replace it with an undamaged copy"
             ) from None

@@ -143,7 +143,7 @@ class ClientsTogether:
             waiting, held = [], 0
             for position, client in enumerate(clients):
                 inputs, labels = samples_of(client)
-                waiting.append(_Training(client, inputs, labels, self._section, self._seed, round_number))
+                waiting.append(_BatchedTraining(client, inputs, labels, self._section, self._seed, round_number))
                 held += inputs.nbytes
                 full = held >= _SAMPLE_BYTES and len(waiting) >= self._slots
                 if full or position == len(clients) - 1:
@@ -152,7 +152,7 @@ class ClientsTogether:
         return results
 
     def _train(
-        self, trainings: list["_Training"], model: NDArray[np.float32], round_number: int
+        self, trainings: list["_BatchedTraining"], model: NDArray[np.float32], round_number: int
     ) -> dict[int, LocalResult]:
         if not self._rows.numel():
             self._rows = torch.zeros((self._slots, self._width), device=self._device)
@@ -167,7 +167,7 @@ class ClientsTogether:
         for training in trainings:
             training.first, first = first, first + len(training.labels)
         queues = self._queues(trainings)
-        slots: list[_Training | None] = [None] * self._slots
+        slots: list[_BatchedTraining | None] = [None] * self._slots
         sums = torch.zeros((2, self._slots), dtype=torch.float64, device=self._device)  # of losses, of their squares
         results: dict[int, LocalResult] = {}
         while any(queues) or any(slots):
@@ -198,7 +198,7 @@ class ClientsTogether:
                     slots[slot] = None
         return results
 
-    def _queues(self, trainings: Sequence["_Training"]) -> list[list["_Training"]]:
+    def _queues(self, trainings: Sequence["_BatchedTraining"]) -> list[list["_BatchedTraining"]]:
         """For each slot those that wait for it, the longest last, which is taken first; on a GPU all wait for any."""
         queue = sorted(trainings, key=lambda training: training.steps_left)
         if self._any_slot:
@@ -222,7 +222,7 @@ class ClientsTogether:
         """The parameters in (..., width) rows, (..., *shape) each."""
         return {key: rows[..., place].unflatten(-1, shape) for key, (place, shape) in self._places.items()}
 
-    def _next_batches(self, slots: Sequence["_Training | None"]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _next_batches(self, slots: Sequence["_BatchedTraining | None"]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(slots, batch) which samples are next, and (slots,) how many of each row count."""
         chosen = np.zeros((self._slots, self._section.batch_size), np.int64)
         counts = np.zeros(self._slots, np.int64)
@@ -281,7 +281,7 @@ class ClientsTogether:
             sums[1].add_(single.double().square().sum(dim=1))
 
     def _results(
-        self, done: Sequence[tuple[int, "_Training"]], model: NDArray[np.float32], sums: Tensor
+        self, done: Sequence[tuple[int, "_BatchedTraining"]], model: NDArray[np.float32], sums: Tensor
     ) -> dict[int, LocalResult]:
         """What has come out in some slots."""
         slots = [slot for slot, _ in done]
@@ -296,7 +296,7 @@ class ClientsTogether:
         return results
 
 
-class _Training:
+class _BatchedTraining:
     """One client's local training: which samples come next.
 
     Attributes:
@@ -371,7 +371,7 @@ class _Dropout:
             )
         self._calls = [(module, shape[1:]) for module, shape in calls]
 
-    def draw(self, slots: Sequence[_Training | None], counts: NDArray[np.int64]) -> list[Tensor]:
+    def draw(self, slots: Sequence[_BatchedTraining | None], counts: NDArray[np.int64]) -> list[Tensor]:
         """(slots, batch, ...) float32 for each call; of samples that do not count, any."""
         assert self._calls is not None, "look comes first"
         octets = [np.zeros((self._slots, self._batch * shape.numel()), np.uint8) for _, shape in self._calls]

@@ -19,8 +19,8 @@ from testbed.cli.invocation import (
     flag,
     group,
     option,
-    quoted,
     runs_code,
+    yaml_quote,
 )
 from testbed.cli.terminal import echo, messages
 from testbed.errors import ExperimentError
@@ -89,14 +89,14 @@ def registrations(
     """
     from analysis.tables import Table, render
     from testbed.adversary.registration import attempts
-    from testbed.engine.plan import Plan
+    from testbed.engine.plan import RunPlan
     from testbed.experiment import load
     from testbed.experiment.inputs import refuse_unless_imported
     from testbed.experiment.schema import points
 
     experiment = next(points(load(file, overrides or []), str(file))).experiment
     refuse_unless_imported([experiment], str(file), import_classes)
-    plan = Plan(experiment, 0)
+    plan = RunPlan(experiment, 0)
     population = plan.experiment.population
     if not 0 < len(plan.dishonest) < population:
         raise ExperimentError(f"{file}: adversary.dishonest: {len(plan.dishonest)} of {population}; some, and not all")
@@ -174,7 +174,7 @@ def survey(
     """
     from testbed.experiment import load
 
-    experiment = load(file, [*(overrides or []), f"cluster.network={quoted(network)}"])
+    experiment = load(file, [*(overrides or []), f"cluster.network={yaml_quote(network)}"])
     from analysis.attacks.survey import findings, render, survey_of, trials
     from testbed.cli.progress import display_for
     from testbed.records import RunRecords

@@ -21,7 +21,7 @@ from analysis.cli.bound.options import (
 from testbed.cli.invocation import option
 
 if TYPE_CHECKING:
-    from analysis.bounds.verifiable_batch_partition import Setting
+    from analysis.bounds.verifiable_batch_partition import BatchSetting
 
 Participants = Annotated[int, option("K", "Participants of a round, K.", min=1)]
 OverSelection = Annotated[
@@ -46,13 +46,15 @@ _SYMBOLS = {
 
 def _setting(
     population: int, dishonest: str, participants: int, privacy: int, over_selection: float | None, least: int | None
-) -> "Setting":
+) -> "BatchSetting":
     """The federation; where no factor is given, with the usual one as far as a small population allows it."""
-    from analysis.bounds.verifiable_batch_partition import Setting
+    from analysis.bounds.verifiable_batch_partition import BatchSetting
 
     c = number_of(dishonest, population)
     usual = max(Fraction(1), min(_USUAL_OVER_SELECTION, Fraction(population, participants)))
-    return Setting(population, participants, privacy, usual if over_selection is None else over_selection, c, least)
+    return BatchSetting(
+        population, participants, privacy, usual if over_selection is None else over_selection, c, least
+    )
 
 
 # -- the bound --------------------------------------------------------------------------------------------------------
@@ -152,7 +154,7 @@ def bound_verifiable(
     return row
 
 
-def _exceeding(name: str, setting: "Setting", above: int) -> Row:
+def _exceeding(name: str, setting: "BatchSetting", above: int) -> Row:
     """The upper bound over all placements, its derivation, and the probability that equal shares attain."""
     from analysis.bounds.verifiable_batch_partition import bound, exceeding_shares, exceeds_at_random
 
@@ -244,7 +246,7 @@ def plan_batch_partition(
 
     single = _setting(population, dishonest, participants, 1, over_selection, min_population)
     a_round = target if rounds is None else target / rounds
-    needs = plans.Requirements(threshold_of(threshold), dropout, a_round, sufficiency)
+    needs = plans.BatchRequirements(threshold_of(threshold), dropout, a_round, sufficiency)
     require_inside(target=target, sufficiency=sufficiency)
     require_honest_clients(population, single.dishonest)
     check_work(single)

@@ -66,7 +66,7 @@ def inspect(
     """
     from analysis import trace_report
     from testbed.emulation.traces.inspection import facts, names_of, open_trace
-    from testbed.emulation.traces.series import ROWS_NOTE, Series, folders_in
+    from testbed.emulation.traces.series import ROWS_NOTE, RateSeries, folders_in
 
     if out is not None and out.suffix not in ("", ".png", ".pdf"):
         raise ExperimentError(f"--out: {out}: pictures are .png and .pdf")
@@ -74,7 +74,7 @@ def inspect(
     echo(trace_report.render(facts(traced), format, names_of(traced)), nl=False)
     if folders := folders_in(file):
         messages().print(f"note: files in its folders are not read, e.g. in {folders[0]}", markup=False)
-    if isinstance(traced, Series) and traced.needs_rows and rows is None:
+    if isinstance(traced, RateSeries) and traced.needs_rows and rows is None:
         how = "--rows interval-before here, and `rows: interval-before` in an experiment"
         messages().print(f"note: {ROWS_NOTE.format(how)}", markup=False)
     if out is not None:

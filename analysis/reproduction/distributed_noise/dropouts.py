@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared
-from analysis.reproduction.verdicts import Claim, above, below, between, equal, plus_minus
+from analysis.reproduction.verdicts import PaperClaim, above, below, between, equal, plus_minus
 from analysis.statistics import mean_interval
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
@@ -119,7 +119,7 @@ def run_dropouts(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims(found: dict[int | None, Enforced]) -> list[Claim]:
+def claims(found: dict[int | None, Enforced]) -> list[PaperClaim]:
     """What the paper says of noise with and without XNoise."""
     without = found[None].rounds.query("dropped > 0")
     kept = {T: one.rounds.query("dropped <= @T") for T, one in found.items() if T is not None}
@@ -128,14 +128,14 @@ def claims(found: dict[int | None, Enforced]) -> list[Claim]:
     over = mean_interval(found[None].excess)
     seeds = len(found[None].excess)
     return [
-        Claim(
+        PaperClaim(
             "drop-outs leave less noise than planned, and cost more privacy, where nothing is done about it",
             f"{plus_minus(lost, '.3f')} of the planned variance in {len(without)} rounds with drop-outs; the largest "
             f"epsilon is {plus_minus(over, '.3f')} times the planned one",
             [below("share of the planned variance", lost, 1.0), above("times the planned epsilon", over, 1.0)],
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "XNoise keeps the planned noise level, whoever drops out up to the tolerance",
             "; ".join(
                 f"T = {T}: {plus_minus(mean_interval(rounds['measured']), '.3f')} of the planned variance in "
@@ -157,7 +157,7 @@ def claims(found: dict[int | None, Enforced]) -> list[Claim]:
             ],
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "with it no more privacy is spent than planned",
             f"largest epsilon over the planned one, of all seeds: {max(most.excess):g}",
             [equal("most times the planned epsilon, T = s - t", max(most.excess), 1.0)],

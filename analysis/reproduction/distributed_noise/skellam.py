@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
-from analysis.reproduction.verdicts import Claim, above, between
+from analysis.reproduction.verdicts import PaperClaim, above, between
 from testbed.arrays import Floats
 from testbed.privacy.accounting import ORDERS, Skellam, epsilon
 from testbed.privacy.encoding import Encoding
@@ -72,12 +72,12 @@ def run_skellam(context: ReproductionContext) -> ReproductionResult:
         table,
         claims=[
             *_epsilon_claims(table),
-            Claim(
+            PaperClaim(
                 "Skellam noise is closed under summation",
                 f"total variation {_said(sums)}",
                 [between(f"total variation, {n} shares", found, most=FLOATING) for (_, n), found in sums.items()],
             ),
-            Claim(
+            PaperClaim(
                 "sums of discrete Gaussians are not discrete Gaussians",
                 f"total variation {_said(others)}",
                 [above(f"total variation, {n} shares", found, FLOATING) for (_, n), found in others.items()],
@@ -93,15 +93,15 @@ def run_skellam(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def _epsilon_claims(table: pd.DataFrame) -> list[Claim]:
+def _epsilon_claims(table: pd.DataFrame) -> list[PaperClaim]:
     fine, coarse = (table.loc[table["steps to the clip"] == steps, "ratio"] for steps in (FINE, STEPS[0]))
     return [
-        Claim(
+        PaperClaim(
             "Skellam noise gives the privacy of the continuous Gaussian at the same accuracy",
             f"{fine.min():.4f} to {fine.max():.4f} times the Gaussian's epsilon, {FINE} steps to the clip",
             [between("times the epsilon, same variance", ratio, -inf, MARGIN) for ratio in fine],
         ),
-        Claim(
+        PaperClaim(
             "the same even when the precision is low",
             f"{coarse.min():.2f} to {coarse.max():.2f} times the Gaussian's epsilon at {STEPS[0]} steps; within "
             f"{MARGIN - 1:.0%} from {_first_fine(table)} bits a coordinate on, by noise multiplier",

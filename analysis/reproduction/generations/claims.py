@@ -6,26 +6,26 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.reproduction.generations.protocols import MEMBERS
-from analysis.reproduction.verdicts import Claim, above, below, between, equal, within
+from analysis.reproduction.verdicts import PaperClaim, above, below, between, equal, within
 
 UNCHANGED = 1.1
 """A cost that does not depend on drop-outs is at most so many times that without any."""
 
 
-def claims(frame: pd.DataFrame) -> list[Claim]:
+def claims(frame: pd.DataFrame) -> list[PaperClaim]:
     """All claims, of `generations.table`'s rows."""
     return [
         _dropouts(frame),
         _coded_pieces(frame),
         _neighbours(frame),
-        Claim(
+        PaperClaim(
             "LightSecAgg significantly reduces the total training time (So et al., abstract)",
             _round_times(frame, "lightsecagg", "secagg"),
             undetermined="bandwidth, machines and languages of the measurements, and that pieces are sent while "
             "clients train, which stages here do not do",
         ),
         _interactions(frame),
-        Claim(
+        PaperClaim(
             "a significant reduction in the end-to-end runtime of a training session over prior work (Ma et al., "
             "abstract)",
             _round_times(frame, "flamingo", "secagg-plus"),
@@ -49,7 +49,7 @@ def ratio(number: float | None, other: float | None) -> float | None:
     return None if number is None or not other else number / other
 
 
-def _dropouts(frame: pd.DataFrame) -> Claim:
+def _dropouts(frame: pd.DataFrame) -> PaperClaim:
     """At the most drop-outs under which all of the three completed rounds."""
     names = [name for name in ("secagg", "secagg-plus", "lightsecagg") if name in set(frame["protocol"])]
     most = _most_dropouts(frame, names)
@@ -63,7 +63,7 @@ def _dropouts(frame: pd.DataFrame) -> Claim:
         if name != "lightsecagg"
     ]
     checks.append(between(f"server s, lightsecagg, {most} lost / none", ratios.get("lightsecagg"), most=UNCHANGED))
-    return Claim(
+    return PaperClaim(
         "the complexity of rebuilding dropped users' seeds grows substantially with their number, and that of decoding "
         "the sum of masks does not (So et al., abstract)",
         f"the server's seconds with {most} lost, of those with none: " + _said(ratios),
@@ -78,7 +78,7 @@ def _most_dropouts(frame: pd.DataFrame, names: Sequence[str]) -> str:
     return fitting[-1] if fitting else ""
 
 
-def _coded_pieces(frame: pd.DataFrame) -> Claim:
+def _coded_pieces(frame: pd.DataFrame) -> PaperClaim:
     """The paper's Table 1: N / (U - T) vectors; a client sends none to itself."""
     rows = frame[(frame["protocol"] == "lightsecagg") & frame["varied"].isin(("always on", "corruption", "drop-out"))]
     found = []
@@ -88,14 +88,14 @@ def _coded_pieces(frame: pd.DataFrame) -> Claim:
         due = (row["n"] - 1) / (row["n"] - row["may be lost"] - row["T"])
         found.append(float(row["MB up (set-up)"] / row["MB up (upload)"] / due))
     furthest = max(found, key=lambda one: abs(math.log(one)), default=None)
-    return Claim(
+    return PaperClaim(
         "lightsecagg: beforehand a client sends N - 1 pieces of d / (U - T) elements (So et al., section 4)",
         "not run" if furthest is None else f"{len(found)} rows, the furthest {furthest:.3f} of it",
         [within("share of (N - 1) d / (U - T)", furthest, 1.0, 0.05)],
     )
 
 
-def _neighbours(frame: pd.DataFrame) -> Claim:
+def _neighbours(frame: pd.DataFrame) -> PaperClaim:
     """From the fewest participants to the most."""
     rows = frame[(frame["varied"] == "participants") & (frame["protocol"] == "secagg")]
     numbers = sorted(rows["value"], key=int)
@@ -114,7 +114,7 @@ def _neighbours(frame: pd.DataFrame) -> Claim:
             above(f"growth of secagg's set-up from {first} to {last} participants", grown["secagg"], times / 2),
             below(f"growth of secagg-plus's from {first} to {last}", grown["secagg-plus"], times / 2),
         ]
-    return Claim(
+    return PaperClaim(
         "a client's overhead grows with the number of clients in secagg, and with its logarithm in secagg-plus (Bell "
         "et al., abstract)",
         f"bytes sent before the masked input, {last} participants of {first}: " + _said(grown),
@@ -130,10 +130,10 @@ def _round_times(frame: pd.DataFrame, name: str, other: str) -> str:
     return f"{said}, over all conditions that both completed"
 
 
-def _interactions(frame: pd.DataFrame) -> Claim:
+def _interactions(frame: pd.DataFrame) -> PaperClaim:
     asked = {name: cell(frame, name, "always on", "", "questions") for name in ("flamingo", "secagg-plus")}
     most = asked["secagg-plus"]
-    return Claim(
+    return PaperClaim(
         "Flamingo reduces the number of interactions between clients and the server over Bell et al. (Ma et al., "
         "abstract)",
         f"questions to a participant, the fewest of a round: {_said(asked)}",
@@ -141,11 +141,11 @@ def _interactions(frame: pd.DataFrame) -> Claim:
     )
 
 
-def _speaks_once(frame: pd.DataFrame) -> Claim:
+def _speaks_once(frame: pd.DataFrame) -> PaperClaim:
     """Where not everybody is on the committee."""
     rows = frame[(frame["protocol"] == "one-shot") & (frame["varied"] == "always on") & (frame["n"] > MEMBERS)]
     asked = cell(rows, "one-shot", "always on", "", "questions")
-    return Claim(
+    return PaperClaim(
         "clients speak only once in an aggregation (Karthikeyan and Polychroniadou, abstract)",
         "not run with more participants than members of the committee"
         if asked is None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from analysis.reproduction.experiments import declared
-from analysis.reproduction.generations.protocols import Generation, Setting
+from analysis.reproduction.generations.protocols import Generation, ProtocolSetting
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment
 
@@ -53,7 +53,7 @@ class Condition:
 
     varied: str
     value: str
-    setting: Setting
+    setting: ProtocolSetting
     model: Mapping[str, Any]
     dropout: float = 0.0
     phones: str = ""
@@ -91,20 +91,20 @@ class Size:
     def conditions(self) -> Iterator[Condition]:
         """All of them, in the table's order."""
         n, base = self.participants, {"model": self.model}
-        usual = Setting(n, DROPOUT_MARGIN, CORRUPTION)
+        usual = ProtocolSetting(n, DROPOUT_MARGIN, CORRUPTION)
         yield Condition("always on", "", usual, base)
         for links in PHONE_LINKS:
-            yield Condition("phones", links, Setting(n, 0.3, CORRUPTION, PHONES_ONLINE), base, phones=links)
+            yield Condition("phones", links, ProtocolSetting(n, 0.3, CORRUPTION, PHONES_ONLINE), base, phones=links)
         for rate in self.dropouts:
             yield Condition(
-                "drop-out", f"{rate:.0%}", Setting(n, rate + DROPOUT_MARGIN, CORRUPTION), base, dropout=rate
+                "drop-out", f"{rate:.0%}", ProtocolSetting(n, rate + DROPOUT_MARGIN, CORRUPTION), base, dropout=rate
             )
         for number in self.numbers:
-            yield Condition("participants", f"{number}", Setting(number, DROPOUT_MARGIN, CORRUPTION), base)
+            yield Condition("participants", f"{number}", ProtocolSetting(number, DROPOUT_MARGIN, CORRUPTION), base)
         for model in self.models:
             yield Condition("model", model, usual, {"model": model})
         for share in self.corruptions:
-            yield Condition("corruption", f"{share:.0%}", Setting(n, DROPOUT_MARGIN, share), base)
+            yield Condition("corruption", f"{share:.0%}", ProtocolSetting(n, DROPOUT_MARGIN, share), base)
 
 
 SIZES: dict[str, Size] = {

@@ -12,7 +12,7 @@ MEMBERS = 60
 
 
 @dataclass(frozen=True)
-class Setting:
+class ProtocolSetting:
     """What a protocol is set up for.
 
     Attributes:
@@ -47,25 +47,25 @@ class Generation:
     protocol: str
     source: str
     upload: str
-    options: Callable[[Setting], Mapping[str, Any]] = lambda setting: {}
+    options: Callable[[ProtocolSetting], Mapping[str, Any]] = lambda setting: {}
 
-    def section(self, setting: Setting) -> dict[str, Any]:
+    def section(self, setting: ProtocolSetting) -> dict[str, Any]:
         """The section `aggregation`."""
         return {"protocol": self.protocol, **self.options(setting)}
 
 
-def _least_safe_threshold(setting: Setting) -> dict[str, Any]:
+def _least_safe_threshold(setting: ProtocolSetting) -> dict[str, Any]:
     """2t - n above the corrupted (Bonawitz et al., Theorem 6.5): two stories about a client cannot both have t."""
     return {"threshold": (setting.participants + setting.corrupted) // 2 + 1}
 
 
-def _coded(setting: Setting) -> dict[str, Any]:
+def _coded(setting: ProtocolSetting) -> dict[str, Any]:
     """U survivors, T colluders below U."""
     survivors = ceil((1 - setting.dropouts) * setting.participants)
     return {"threshold": max(2, survivors, setting.corrupted + 1), "max_colluders": setting.corrupted}
 
 
-def _committee(setting: Setting) -> dict[str, Any]:
+def _committee(setting: ProtocolSetting) -> dict[str, Any]:
     """60 members, as Ma et al. have them, or all; the least t of L that withstands all of the corrupted on it: 2t - L.
 
     Where clients come and go it is drawn by sortition, from those that are there.
@@ -77,17 +77,17 @@ def _committee(setting: Setting) -> dict[str, Any]:
     return section
 
 
-def _on_committee(setting: Setting) -> int:
+def _on_committee(setting: ProtocolSetting) -> int:
     """The corrupted, all of whom may be members."""
     return min(setting.corrupted, MEMBERS)
 
 
-def _decryptors(setting: Setting) -> dict[str, Any]:
+def _decryptors(setting: ProtocolSetting) -> dict[str, Any]:
     """One committee for all rounds."""
     return {"committee": _committee(setting), "dishonest": setting.corruption, "dropouts": setting.dropouts}
 
 
-def _one_committee_a_round(setting: Setting) -> dict[str, Any]:
+def _one_committee_a_round(setting: ProtocolSetting) -> dict[str, Any]:
     """T corrupted members; a sum has all but the drop-outs."""
     return {
         "committee": {**_committee(setting), "serves_rounds": 1},

@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.generations.claims import claims
 from analysis.reproduction.generations.conditions import (
@@ -29,7 +29,7 @@ from analysis.reproduction.generations.conditions import (
     experiment,
 )
 from analysis.reproduction.generations.measures import promised, row
-from analysis.reproduction.generations.protocols import GENERATIONS, MEMBERS, Generation, Setting
+from analysis.reproduction.generations.protocols import GENERATIONS, MEMBERS, Generation, ProtocolSetting
 from analysis.reproduction.generations.withstood import PARTICIPANTS, ROUNDS, in_words, not_protected, withstood
 from analysis.style import SERIES_COLOURS, house_style, save, width
 
@@ -88,7 +88,7 @@ def unshown(table: pd.DataFrame) -> pd.DataFrame:
         frame[name] = pd.to_numeric(frame[name])
     frame["dropout"] = [_rate(row, "drop-out", 0.0) for _, row in frame.iterrows()]
     frame["T"] = [
-        Setting(int(row["n"]), DROPOUT_MARGIN, _rate(row, "corruption", CORRUPTION)).corrupted
+        ProtocolSetting(int(row["n"]), DROPOUT_MARGIN, _rate(row, "corruption", CORRUPTION)).corrupted
         for _, row in frame.iterrows()
     ]
     return frame
@@ -158,7 +158,7 @@ def draw(frame: pd.DataFrame, path: Path) -> Sequence[Path]:
         _bars(axes[3], frame, colours)
         axes[3].set(title="d", xlabel="Links of phones", ylabel="Round [s]", yscale="log")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(names))
-        return save(figure, path, marks(figure))
+        return save(figure, path, plot_data(figure))
 
 
 def _lines(axes: Axes, frame: pd.DataFrame, varied: str, column: str, colours: dict[str, str]) -> None:

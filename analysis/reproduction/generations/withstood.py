@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from analysis.attacks.survey import Finding, Trial, findings, survey_of, trials
+from analysis.attacks.survey import SurveyFinding, SurveyTrial, findings, survey_of, trials
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.generations.conditions import CORRUPTION, Condition, Size, experiment
-from analysis.reproduction.generations.protocols import Generation, Setting
+from analysis.reproduction.generations.protocols import Generation, ProtocolSetting
 from testbed.adversary import poisoned_samples, poisoned_updates
 from testbed.adversary.catalogue import CLIENTS, OF_PARTY, names
 from testbed.experiment.schema import validated
 
 PARTICIPANTS, ROUNDS = 20, 3
 SURVEY = Size(PARTICIPANTS, "logistic", (), (), (), (), ROUNDS, workload={"dataset": "digits", "batch_size": 20})
-CONDITION = Condition("threats", "", Setting(PARTICIPANTS, 0.5, CORRUPTION), {"model": "logistic"})
+CONDITION = Condition("threats", "", ProtocolSetting(PARTICIPANTS, 0.5, CORRUPTION), {"model": "logistic"})
 """Set up for as many drop-outs as a protocol takes: that leaves a malicious server the most."""
 
 _POISONS = (poisoned_updates.__name__, poisoned_samples.__name__)
@@ -27,14 +27,14 @@ how far, for all of them. The misbehaviour itself is written for two of them, an
 """
 
 
-def withstood(context: ReproductionContext, generation: Generation) -> list[Finding]:
+def withstood(context: ReproductionContext, generation: Generation) -> list[SurveyFinding]:
     """What came of each misbehaviour that concerns the protocol; the participants are the population."""
     honest = experiment(SURVEY, CONDITION, generation)
     data = honest.model_dump(mode="json", exclude_unset=True)
     data["adversary"] = {"dishonest": list(range(CONDITION.setting.corrupted)), "server": []}
     attacked = validated(data, honest.name)
     ours = {
-        Trial(party, name)
+        SurveyTrial(party, name)
         for party in OF_PARTY
         for name in names(party, {generation.protocol, "train"})
         if name not in _OF_THE_MODEL | _WITHIN_LEAST_SUM
@@ -47,7 +47,7 @@ def withstood(context: ReproductionContext, generation: Generation) -> list[Find
     return findings(attacked, tried, runs)
 
 
-def not_protected(found: Sequence[Finding]) -> str:
+def not_protected(found: Sequence[SurveyFinding]) -> str:
     """The names of those that nobody sees and nothing bounds, for a cell; one that gave a single update says so."""
     names_of = [
         f"{one.trial.name} (an update)" if one.recovered else one.trial.name
@@ -57,7 +57,7 @@ def not_protected(found: Sequence[Finding]) -> str:
     return ", ".join(names_of) or "–"
 
 
-def in_words(generation: Generation, found: Sequence[Finding]) -> str:
+def in_words(generation: Generation, found: Sequence[SurveyFinding]) -> str:
     """All of them in a line, as the threat model says it."""
     said = [f"{one.trial.name}: {one.outcome}" for one in found if one.verdict != "did not arise"]
     return f"{generation.protocol}. {'; '.join(said) or 'No misbehaviour concerns it'}."

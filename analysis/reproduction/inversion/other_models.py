@@ -14,7 +14,7 @@ from analysis.attacks.other_models import RECOVERED_DB, RecoveredSamples, recove
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared
-from analysis.reproduction.verdicts import Claim, above, equal
+from analysis.reproduction.verdicts import PaperClaim, above, equal
 from analysis.statistics import interval_of, mean_interval
 from testbed.adversary.crafted_models import SendCraftedModel, SendDifferentModels
 from testbed.experiment.schema import Experiment
@@ -92,7 +92,7 @@ def run_different_models(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims_of_different_models(frame: pd.DataFrame) -> list[Claim]:
+def claims_of_different_models(frame: pd.DataFrame) -> list[PaperClaim]:
     """Whether the victim's update was had, by the number of clients in the sum.
 
     Args:
@@ -103,7 +103,7 @@ def claims_of_different_models(frame: pd.DataFrame) -> list[Claim]:
         coordinates, _, dimension = row["coordinates had"].partition(" of ")
         shares[row["clients in the sum"]] = int(coordinates) / int(dimension)
     return [
-        Claim(
+        PaperClaim(
             "a malicious server has a single update out of a secure sum, however many clients are in it",
             "of the victim's coordinates, in the worst round: "
             + ", ".join(f"{share:.0%} out of {size}" for size, share in shares.items()),
@@ -153,7 +153,7 @@ def run_crafted_model(context: ReproductionContext) -> ReproductionResult:
 _HAD, _COPIES = f"had ({RECOVERED_DB:g} dB)", f"copies ({VERBATIM_DB:g} dB)"
 
 
-def claims_of_crafted_model(frame: pd.DataFrame) -> list[Claim]:
+def claims_of_crafted_model(frame: pd.DataFrame) -> list[PaperClaim]:
     """Copies out of a single update, and samples out of sums.
 
     Args:
@@ -161,12 +161,12 @@ def claims_of_crafted_model(frame: pd.DataFrame) -> list[Claim]:
     """
     alone, sums, largest = frame.iloc[0], frame.iloc[1:], frame.iloc[-1]
     return [
-        Claim(
+        PaperClaim(
             "a crafted model gives a verbatim copy of training samples, without an inverse problem to solve",
             f"{alone[_COPIES]:.1f} of {alone['samples in the sum']:.1f} samples of one client a round",
             [above("copies a round, one client's update", interval_of(alone[_COPIES], alone["± copies"]), 1.0)],
         ),
-        Claim(
+        PaperClaim(
             "so it does of data that are aggregated over large batches",
             f"{largest[_HAD]:.1f} of {largest['samples in the sum']:.1f} samples in sums over "
             f"{largest['clients in the sum']:.0f} clients, {largest[_COPIES]:.1f} of them copies",

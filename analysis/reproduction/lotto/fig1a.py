@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 from scipy.stats import binom
 
 from analysis.bounds.lotto import secagg_fails
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared
-from analysis.reproduction.verdicts import Claim, equal, true
+from analysis.reproduction.verdicts import PaperClaim, equal, true
 from analysis.statistics import Proportion
 from analysis.style import COLUMN_INCHES, PAGE_INCHES, house_style, protocol_colours, save
 from testbed.experiment.schema import Experiment
@@ -149,7 +149,7 @@ def _draw_steps(frame: pd.DataFrame, path: Path) -> list[Path]:
         figure.legend(handles, labels, loc="upper center", ncols=4, bbox_to_anchor=(0.5, -0.02))
         figure.supxlabel(f"dishonest among {s} participants (x)", fontsize=7.5, y=0.0)
         figure.tight_layout()
-        files = save(figure, path, marks(figure))
+        files = save(figure, path, plot_data(figure))
         plt.close(figure)
     return files
 
@@ -223,7 +223,7 @@ def _draw_rates(frame: pd.DataFrame, path: Path) -> list[Path]:
         axes.set_ylabel("rounds in which a victim's\nupdate was reconstructed")
         axes.grid(axis="y")
         axes.legend(loc="upper center", ncols=2, bbox_to_anchor=(0.42, -0.18))
-        files = save(figure, path, marks(figure))
+        files = save(figure, path, plot_data(figure))
         plt.close(figure)
     return files
 
@@ -254,12 +254,12 @@ def run_fig1a(context: ReproductionContext) -> ReproductionResult:
     return ReproductionResult(table, figures, claims(reached, table), remarks(reached))
 
 
-def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[Claim]:
+def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[PaperClaim]:
     """Sections 2.3 and 3.4, statement by statement."""
     s, thresholds = STEP_PARTICIPANTS, sorted(set(reached["t"]))
     signed = {t: _first(reached, SIGNED, t) for t in thresholds}
     return [
-        Claim(
+        PaperClaim(
             "With x >= 2t - s dishonest participants the server sees a participant's update (Figure 1a)",
             f"s = {s}: from x = {', '.join(f'{found[0]} at t = {t}' for t, found in signed.items())} on the update was "
             "reconstructed, at no smaller x",
@@ -272,18 +272,18 @@ def claims(reached: pd.DataFrame, table: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def _rate_claims(table: pd.DataFrame) -> list[Claim]:
+def _rate_claims(table: pd.DataFrame) -> list[PaperClaim]:
     at_random, lotto = table[table["selection"] == "random"], table[table["selection"] != "random"]
     beyond = sum(_beyond(row, len(lotto)) for _, row in lotto.iterrows())
     total, had = int(at_random["rounds"].sum()), int(at_random["reconstructed"].sum())
     return [
-        Claim(
+        PaperClaim(
             "A server that selects as it likes makes SecAgg fail with probability 1",
             f"{had} of {total} rounds",
             [equal("share of the rounds", had / total, 1)],
             seeds=total,
         ),
-        Claim(
+        PaperClaim(
             "Under Lotto SecAgg fails with at most the probability of Corollary 1",
             "; ".join(
                 f"c = {c}, t = {t}: {int(rows['reconstructed'].sum())} of {int(rows['rounds'].sum())} rounds "

@@ -5,10 +5,10 @@ from pathlib import Path
 import pandas as pd
 from scipy.optimize import brentq
 
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import PAPER
-from analysis.reproduction.verdicts import Claim, above
+from analysis.reproduction.verdicts import PaperClaim, above
 from analysis.style import one_panel, save
 from testbed.privacy.accounting import Skellam
 
@@ -36,7 +36,7 @@ def run_fig1b(context: ReproductionContext) -> ReproductionResult:
         table=table[table["dishonest"] % 7 == 0].reset_index(drop=True),
         figures=_draw(table, context.out / "lotto-fig1b"),
         claims=[
-            Claim(
+            PaperClaim(
                 "the deficit grows with the fraction of dishonest participants, whatever the budget",
                 "with 34 of 70 dishonest, budgets of 3, 6 and 9 grow {:.2f}, {:.2f} and {:.2f} times".format(*grown),
                 [above("least step of epsilon, 0 to 34 dishonest", step) for step in steps],
@@ -60,9 +60,9 @@ def _example(table: pd.DataFrame) -> "pd.Series[float]":
     return table[(table["budget"] == 6) & (table["dishonest"] == 28)].iloc[0]
 
 
-def _example_claim(table: pd.DataFrame) -> Claim:
+def _example_claim(table: pd.DataFrame) -> PaperClaim:
     at = _example(table)
-    return Claim(
+    return PaperClaim(
         "40% dishonest, budget 6: epsilon 11.8 after 50 rounds",
         f"at delta = 1/700 {at['epsilon']:.1f}; {at['epsilon_amplified']:.1f} with amplification by sampling 70 of "
         f"700; {at['epsilon_deviation']:.1f} if the deviation fell to 60%, not the variance",
@@ -127,7 +127,7 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
         axes.set_ylim(0, float(table[["epsilon", "epsilon_amplified"]].max().max()) * 1.03)
         axes.set(xlabel="Dishonest participants that add no noise [%]", ylabel=r"$\epsilon$ after 50 rounds")
         axes.grid()
-        return save(figure, path, marks(figure))
+        return save(figure, path, plot_data(figure))
 
 
 REPRODUCTIONS = (

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.bounds.lotto import candidates_suffice, smallest_over_selection
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import PAPER
-from analysis.reproduction.verdicts import Claim, between, equal
+from analysis.reproduction.verdicts import PaperClaim, between, equal
 from analysis.statistics import Proportion
 from analysis.style import one_panel, save
 from testbed.crypto.sortition import under_threshold
@@ -62,7 +62,7 @@ def run_fig2(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims_of(table: pd.DataFrame) -> list[Claim]:
+def claims_of(table: pd.DataFrame) -> list[PaperClaim]:
     """Claims on over-selection, from the table's emulated points and Theorem 1 at 1.3."""
     measured = table[table["emulated"].notna()]
     theorem = measured["candidates_suffice"]
@@ -70,12 +70,12 @@ def claims_of(table: pd.DataFrame) -> list[Claim]:
     at = {size: candidates_suffice(*size, 1.3) for size in FEDERATIONS}
     contradicted = sum(excludes(row, len(measured)) for _, row in measured.iterrows())
     return [
-        Claim(
+        PaperClaim(
             "a >= 1.3 samples enough clients with a probability close to 1",
             ", ".join(f"{value:.4f} for {s} of {n}" for (n, s), value in at.items()),
             [between("chance of enough candidates", value, least=CLOSE_TO_1) for value in at.values()],
         ),
-        Claim(
+        PaperClaim(
             "Theorem 1 is the distribution of the candidates' number",
             f"{inside} of {len(measured)} emulated points have it in their 95% interval",
             [equal("points whose interval (95% for all together) excludes it", float(contradicted), 0)],
@@ -153,7 +153,7 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
             xlim=(0.97, 2.02), ylim=(0.4, 1.02), xlabel="Over-selection factor a", ylabel="Pr[at least s candidates]"
         )
         axes.grid()
-        return save(figure, path, marks(figure))
+        return save(figure, path, plot_data(figure))
 
 
 REPRODUCTIONS = (

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import PAPER
-from analysis.reproduction.verdicts import Claim, above, within_factor
+from analysis.reproduction.verdicts import PaperClaim, above, within_factor
 from analysis.style import COLUMN_INCHES, house_style, save
 
 POPULATION = 700
@@ -58,13 +58,13 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims_of(table: pd.DataFrame) -> list[Claim]:
+def claims_of(table: pd.DataFrame) -> list[PaperClaim]:
     """Claims on refinement, against the table's ratios and the distribution that the paper states."""
     printed, stated = (1 - 0.2) ** -1.2, improvement(zipf(POPULATION, 1.2), 0.2)
     ratios = table["improvement"] / table["(1-d)^-p (paper)"]
     long_tail, short_tail = (improvement(zipf(POPULATION, p), 0.2) for p in (2.0, 0.5))
     return [
-        Claim(
+        PaperClaim(
             "leaving out the worst d improves the worst client left by (1-d)^-p",
             f"at d = 0.2, p = 1.2: {printed:.3f} by the formula, {stated:.0f} by the distribution that is stated",
             [
@@ -72,7 +72,7 @@ def claims_of(table: pd.DataFrame) -> list[Claim]:
                 within_factor("most of it over (1-d)^-p, all d and p", float(ratios.max()), 1, SAME),
             ],
         ),
-        Claim(
+        PaperClaim(
             "refinement does best where few clients are bad (a long tail)",
             f"d = 0.2 improves the worst client by {long_tail:.0f} at p = 2 and by {short_tail:.0f} at p = 0.5",
             [above("improvement at p = 2 over that at p = 0.5", long_tail / short_tail, 1)],
@@ -103,7 +103,7 @@ def _draw(path: Path) -> list[Path]:
         right.set_xticks(range(0, 91, 30))
         for axes in (left, right):
             axes.grid()
-        return save(figure, path, marks(figure))
+        return save(figure, path, plot_data(figure))
 
 
 REPRODUCTIONS = (

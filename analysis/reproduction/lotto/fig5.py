@@ -5,10 +5,10 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.bounds.lotto import largest_exclusion
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import PAPER
-from analysis.reproduction.verdicts import Claim, equal
+from analysis.reproduction.verdicts import PaperClaim, equal
 from analysis.style import one_panel, save
 
 TARGETS = (0.1, 0.2, 0.3, 0.4)
@@ -40,11 +40,11 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims_of(table: pd.DataFrame) -> list[Claim]:
+def claims_of(table: pd.DataFrame) -> list[PaperClaim]:
     """The paper's example, from the table."""
     at = table[(table["target_percent"] == 20) & (table["initial_percent"] == 5)]["largest_exclusion"].iloc[0]
     return [
-        Claim(
+        PaperClaim(
             "5% dishonest at first, at most 20% wanted: exclude at most 75%",
             f"{100 * at:.4g}%",
             [equal("largest exclusion", float(at), 0.75)],
@@ -63,7 +63,7 @@ def _draw(table: pd.DataFrame, path: Path) -> list[Path]:
         axes.set_xlabel("Initial base rate of dishonest clients [%]")
         axes.set_ylabel("Largest exclusion d [%]")
         axes.grid()
-        return save(figure, path, marks(figure))
+        return save(figure, path, plot_data(figure))
 
 
 REPRODUCTIONS = (

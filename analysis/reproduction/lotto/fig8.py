@@ -14,15 +14,15 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto import heterogeneous_clients as clients
 from analysis.reproduction.lotto.published import Application
-from analysis.reproduction.verdicts import Claim, above, between, plus_minus
+from analysis.reproduction.verdicts import PaperClaim, above, between, plus_minus
 from analysis.statistics import mean_interval
 from analysis.style import PAGE_INCHES, house_style, save
 from testbed.arrays import Floats
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import RunError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
@@ -63,14 +63,14 @@ Seen = tuple[dict[int, Floats], Floats]
 """Of one seed: `(n,)` data quality by snapshot, and `(n,)` compute times relative to the fastest."""
 
 
-def _look(context: ReproductionContext, setting: clients.Setting, scale: HeterogeneityScale, seed: int) -> Seen:
+def _look(context: ReproductionContext, setting: clients.ClientSetting, scale: HeterogeneityScale, seed: int) -> Seen:
     snapshots = scale.snapshots
     swept = clients.experiment(setting, "fig8", snapshots[-1], {"protocol": "random"}, {"rounds": snapshots})
     swept = swept.model_copy(update={"seed": seed})
     context.progress(f"seed {seed} of {scale.seeds}: data quality of {setting.population} clients")
     runs = context.run_experiment(swept, context.out / "runs" / f"fig8-seed-{seed}")
     quality = {rounds: qualities(run) for rounds, run in zip(snapshots, runs, strict=True)}
-    return quality, Plan(_experiment(runs[-1]), 0).speed_factors()
+    return quality, RunPlan(_experiment(runs[-1]), 0).speed_factors()
 
 
 def _experiment(run: RunRecords) -> Experiment:
@@ -128,7 +128,7 @@ DIFFERENT = 1.5
 """From which ratio of the 90% to the 10% quantile on clients' data are said to differ; the paper states no number."""
 
 
-def claims(every: Sequence[Seen]) -> list[Claim]:
+def claims(every: Sequence[Seen]) -> list[PaperClaim]:
     """What section 5.3 says about the figure, of each seed's data qualities and compute times."""
     snapshots = list(every[0][0])
     shares = {
@@ -139,13 +139,13 @@ def claims(every: Sequence[Seen]) -> list[Claim]:
         for at in snapshots
     }
     return [
-        Claim(
+        PaperClaim(
             "at most 5% of clients are among the worst 20% by speed and by data quality",
             "; ".join(f"round {at}: {plus_minus(share, '.1f')}%" for at, share in shares.items()),
             [between(f"% of clients, round {at}", share, most=MOST_BY_BOTH) for at, share in shares.items()],
             seeds=len(every),
         ),
-        Claim(
+        PaperClaim(
             "clients' data differ in quality in every snapshot",
             "90% quantile over 10% quantile: "
             + "; ".join(f"round {at}: {plus_minus(ratio, '.1f')}" for at, ratio in spreads.items()),
@@ -168,7 +168,7 @@ def draw(quality: Mapping[int, Floats], factors: Floats, path: Path) -> list[Pat
         right.set(xlabel="compute time (fastest: 1)", xscale="log")
         for axes in (left, right):
             axes.grid(visible=True)
-        return save(figure, path, marks(figure))
+        return save(figure, path, plot_data(figure))
 
 
 def _cumulative(axes: Axes, values: Floats, *, label: str, color: object) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.targets import model_changed
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto import heterogeneous_clients as clients
 from analysis.reproduction.lotto.published import Application
-from analysis.reproduction.verdicts import Check, Claim
+from analysis.reproduction.verdicts import Check, PaperClaim
 from analysis.statistics import Interval, mean_interval
 from analysis.style import one_panel, save
 from testbed.arrays import Floats
@@ -181,7 +181,7 @@ def _table(
     return pd.DataFrame.from_records(rows)
 
 
-def claims(application: Application, times: Mapping[str, Floats]) -> list[Claim]:
+def claims(application: Application, times: Mapping[str, Floats]) -> list[PaperClaim]:
     """Section 5.3, of the times of each seed.
 
     Args:
@@ -192,7 +192,7 @@ def claims(application: Application, times: Mapping[str, Floats]) -> list[Claim]
     return [claim for claim in found if claim is not None]
 
 
-def claims_of(application: Application, table: pd.DataFrame, seeds: int) -> list[Claim | None]:
+def claims_of(application: Application, table: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
     """Claims that compare with Rand, and those of a strategy that did not always reach the target.
 
     The others need ratios by seed, of which the table has those over Rand.
@@ -223,10 +223,10 @@ Ratio = tuple[float, float, float]
 
 def _claims(
     application: Application, speed_up_of: Callable[[str, str], Ratio | None], seeds: int
-) -> list[Claim | None]:
+) -> list[PaperClaim | None]:
     """That `and` fails to surpass Rand in certain cases names FEMNIST alone."""
 
-    def compare(claim: str, slower: str, faster: str, least: float, most: float = math.inf) -> Claim | None:
+    def compare(claim: str, slower: str, faster: str, least: float, most: float = math.inf) -> PaperClaim | None:
         found = speed_up_of(slower, faster)
         if found is None:
             return None
@@ -234,11 +234,11 @@ def _claims(
         what = f"time of {slower} over that of {faster}"
         if np.isnan(ratio):
             check = Check(what, None, -math.inf, math.inf, least, most)
-            return Claim(claim, "not every run reached the target", [check], seeds=seeds)
+            return PaperClaim(claim, "not every run reached the target", [check], seeds=seeds)
         check = Check(what, ratio, low, high, least, most, strict=math.isinf(most) or math.isinf(least))
-        return Claim(claim, f"{ratio:.2f} ({low:.2f} to {high:.2f}): {what}", [check], seeds=seeds)
+        return PaperClaim(claim, f"{ratio:.2f} ({low:.2f} to {high:.2f}): {what}", [check], seeds=seeds)
 
-    def published(claim: str, slower: str, ratio: float) -> Claim | None:
+    def published(claim: str, slower: str, ratio: float) -> PaperClaim | None:
         return compare(claim, slower, "Lotto, or", ratio / SPREAD, ratio * SPREAD)
 
     over_rand, over_oort = OVER_RAND[application], OVER_OORT[application]
@@ -269,7 +269,7 @@ def draw(runs: Mapping[str, Sequence[RunRecords]], target: float, measure: Measu
             axes.set_yscale("log")
         axes.grid(visible=True)
         axes.legend(loc="upper right" if measure.least else "lower right")
-        return save(figure, path, marks(figure))
+        return save(figure, path, plot_data(figure))
 
 
 def measured_at(run: RunRecords, grid: Floats, measure: Measure) -> Floats:

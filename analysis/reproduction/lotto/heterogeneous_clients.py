@@ -16,7 +16,7 @@ from analysis.reproduction.experiments import declared
 from analysis.reproduction.lotto import published as paper
 from analysis.reproduction.lotto.overhead import DATASETS, RING_BITS
 from analysis.reproduction.lotto.published import Application
-from analysis.reproduction.verdicts import Claim
+from analysis.reproduction.verdicts import PaperClaim
 from testbed.experiment.schema import Experiment
 
 ZIPF = 1.2
@@ -27,7 +27,7 @@ EXCLUDE = 0.2
 
 
 @dataclass(frozen=True)
-class Setting:
+class ClientSetting:
     """Clients with different data and devices.
 
     Attributes:
@@ -58,17 +58,17 @@ class Setting:
         return float(self.population**ZIPF)
 
 
-SETTINGS: dict[Application, dict[str, Setting]] = {
-    "FEMNIST": {"small": Setting(150, 15, model="mlp"), "paper": Setting(secagg=True)},
+SETTINGS: dict[Application, dict[str, ClientSetting]] = {
+    "FEMNIST": {"small": ClientSetting(150, 15, model="mlp"), "paper": ClientSetting(secagg=True)},
     "OpenImage": {
-        "small": Setting(
+        "small": ClientSetting(
             60, 6, "mobilenet-v2", 40, 500, "OpenImage", secagg=True, workload={"image_size": 64},
             notes=("Images of 64x64 pixels and 40 of each client; the paper's have 256x256.",),
         ),
-        "paper": Setting(700, 70, "mobilenet-v2", None, 2000, "OpenImage", secagg=True),
+        "paper": ClientSetting(700, 70, "mobilenet-v2", None, 2000, "OpenImage", secagg=True),
     },
     "Reddit": {
-        "small": Setting(
+        "small": ClientSetting(
             100, 10, "albert-small", None, 200, "Reddit", secagg=True,
             workload={"sequence_length": 16, "vocabulary_size": 500, "optimizer": "adamw", "learning_rate": 3e-3},
             notes=(
@@ -76,14 +76,14 @@ SETTINGS: dict[Application, dict[str, Setting]] = {
                 "suits them, 0.003; the paper's is 8e-5.",
             ),
         ),
-        "paper": Setting(700, 70, "albert", None, 500, "Reddit", secagg=True, workload={"optimizer": "adamw"}),
+        "paper": ClientSetting(700, 70, "albert", None, 500, "Reddit", secagg=True, workload={"optimizer": "adamw"}),
     },
 }  # fmt: skip
 """By application and scale."""
 
 
 def experiment(
-    setting: Setting, name: str, rounds: int, selection: Mapping[str, Any], sweep: Mapping[str, Sequence[Any]]
+    setting: ClientSetting, name: str, rounds: int, selection: Mapping[str, Any], sweep: Mapping[str, Sequence[Any]]
 ) -> Experiment:
     """The application's training with Zipf's devices.
 
@@ -140,7 +140,7 @@ _SHAPES = {
 }
 
 
-def remarks(setting: Setting) -> list[str]:
+def remarks(setting: ClientSetting) -> list[str]:
     """What differs from the paper in both figures."""
     application = setting.application
     summed = (
@@ -171,7 +171,7 @@ def panels(
     title: str,
     place: str,
     run: Callable[[Application, ReproductionContext], ReproductionResult],
-    claims_of: Callable[[Application, pd.DataFrame, int], Sequence[Claim | None]] | None = None,
+    claims_of: Callable[[Application, pd.DataFrame, int], Sequence[PaperClaim | None]] | None = None,
 ) -> tuple[Reproduction, ...]:
     """The three panels of a figure, a reproduction each.
 

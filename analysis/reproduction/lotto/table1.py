@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared
 from analysis.reproduction.lotto.published import PAPER
-from analysis.reproduction.verdicts import Claim, within
+from analysis.reproduction.verdicts import PaperClaim, within
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
@@ -143,7 +143,7 @@ def run_table1(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims(frame: pd.DataFrame) -> list[Claim]:
+def claims(frame: pd.DataFrame) -> list[PaperClaim]:
     """Table 1's row of random selection, entry by entry.
 
     Args:
@@ -155,7 +155,7 @@ def claims(frame: pd.DataFrame) -> list[Claim]:
             n, s = (exponent(_sizes(frame, variant, doubled)[measure].tolist()) for doubled in ("n", "s"))
             what = measure.replace(" compute s", "'s computation").replace(" bytes", "'s communication")
             made.append(
-                Claim(
+                PaperClaim(
                     f"{variant}: the {what} is {_ORDERS[of_n, of_s]}",
                     f"grows with n to the power of {n:.2f}, with s to that of {s:.2f}",
                     [within("exponent of n", n, of_n, MARGIN), within("exponent of s", s, of_s, MARGIN)],

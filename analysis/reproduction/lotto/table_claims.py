@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.reproduction.lotto.overhead import COST_TABLES, VERIFIED
 from analysis.reproduction.lotto.published import TABLE_2, minutes_spread, overhead_spread
-from analysis.reproduction.verdicts import Claim, between, within, within_factor
+from analysis.reproduction.verdicts import PaperClaim, between, within, within_factor
 
 SERVER, CLIENT = "server", "participant"
 _RATIO, _MINUTES = {SERVER: "server ×", CLIENT: "client ×"}, {SERVER: "server min", CLIENT: "client min"}
@@ -23,7 +23,7 @@ ADDED_FACTOR = 1.5
 is 0.25 to 0.35), and its messages are encoded otherwise."""
 
 
-def claims_of_table2(frame: pd.DataFrame) -> list[Claim]:
+def claims_of_table2(frame: pd.DataFrame) -> list[PaperClaim]:
     """Section 5.2, statement by statement, and then the table's cells."""
     return [
         at_most(frame, "Cli-Ctr", SERVER, {100: 6, 400: 8, 700: 10}, "less than 6, 8 and 10% more time"),
@@ -36,7 +36,7 @@ def claims_of_table2(frame: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def claims_of_table3(frame: pd.DataFrame) -> list[Claim]:
+def claims_of_table3(frame: pd.DataFrame) -> list[PaperClaim]:
     """Appendix C, statement by statement, and then the table's cells."""
     return [
         at_most(frame, "Cli-Ctr", SERVER, {100: 5, 400: 10, 700: 5}, "less than 5, 10 and 5% more time than Oort"),
@@ -51,7 +51,7 @@ def _printed(*percents: float) -> dict[int, float]:
     return {population: percent + 0.5 for population, percent in zip((100, 400, 700), percents, strict=True)}
 
 
-def at_most(frame: pd.DataFrame, protocol: str, who: str, limits: Mapping[int, float], claim: str) -> Claim:
+def at_most(frame: pd.DataFrame, protocol: str, who: str, limits: Mapping[int, float], claim: str) -> PaperClaim:
     """Whether the largest overhead of all applications stays within a limit, by population and table of costs.
 
     Args:
@@ -66,23 +66,23 @@ def at_most(frame: pd.DataFrame, protocol: str, who: str, limits: Mapping[int, f
         worst = {n: _percent_over(frame, protocol, who, costs, n) for n in limits}
         checks += [between(f"most %, {n} clients", worst[n], most=limit) for n, limit in limits.items()]
         found.append(f"{title}: {_said(worst)}")
-    return Claim(
+    return PaperClaim(
         f"{protocol} takes the {who} {claim}", "; ".join(found) + " at 100, 400 and 700 clients, most of any", checks
     )
 
 
-def traffic(frame: pd.DataFrame, protocol: str, who: str) -> Claim:
+def traffic(frame: pd.DataFrame, protocol: str, who: str) -> PaperClaim:
     """Less than 1% more bytes in every cell."""
     rows = frame[(frame["protocol"] == protocol) & frame[_TRAFFIC[who]].notna()]
     most = None if rows.empty else 100 * (float(rows[_TRAFFIC[who]].max()) - 1)
-    return Claim(
+    return PaperClaim(
         f"{protocol} adds less than 1% to the {who}'s traffic",
         "no round was completed" if most is None else f"{most:+.2f}% at most",
         [between("most % of any cell", most, most=1)],
     )
 
 
-def cells(frame: pd.DataFrame, baseline: str) -> list[Claim]:
+def cells(frame: pd.DataFrame, baseline: str) -> list[PaperClaim]:
     """Every cell of time that is predicted, against the paper's: overheads, then minutes.
 
     Args:
@@ -99,7 +99,7 @@ def cells(frame: pd.DataFrame, baseline: str) -> list[Claim]:
     return overheads + [_minutes(rows, name, who) for who in (SERVER, CLIENT) for name, rows in of_each.items()]
 
 
-def _overheads(rows: pd.DataFrame, application: str, protocol: str, who: str, baseline: str) -> Claim:
+def _overheads(rows: pd.DataFrame, application: str, protocol: str, who: str, baseline: str) -> PaperClaim:
     margin = 100 * overhead_spread(_MEASURE[who])
     ours = _by_population(rows, protocol, _RATIO[who])
     papers = {
@@ -108,7 +108,7 @@ def _overheads(rows: pd.DataFrame, application: str, protocol: str, who: str, ba
     measured = _said(ours)
     if protocol == "Cli-Ctr" and who == SERVER:
         measured += f" ({_said(_by_population(rows, VERIFIED, _RATIO[who]))} where the server verifies, too)"
-    return Claim(
+    return PaperClaim(
         f"{application}: {protocol} takes the {who} {_said(papers)} more than {baseline} at {_joined(papers)} clients",
         measured,
         [
@@ -119,20 +119,20 @@ def _overheads(rows: pd.DataFrame, application: str, protocol: str, who: str, ba
     )
 
 
-def _minutes(rows: pd.DataFrame, application: str, who: str) -> Claim:
+def _minutes(rows: pd.DataFrame, application: str, who: str) -> PaperClaim:
     factor = minutes_spread(_MEASURE[who])
     shown = rows[rows[f"{_MINUTES[who]} (paper)"].notna()]
     if who == CLIENT:  # two of them were used to find the costs
         shown = shown[~((shown["protocol"] == "Rand") & shown["population"].isin((100, 700)))]
     ratios = (shown[_MINUTES[who]] / shown[f"{_MINUTES[who]} (paper)"].astype(float)).dropna()
-    return Claim(
+    return PaperClaim(
         f"{application}: the {who}'s minutes in the table's {len(shown)} predicted cells",
         f"{ratios.min():.2f} to {ratios.max():.2f} times the paper's" if len(ratios) else "no round was completed",
         [within_factor("times the paper's", float(ratio), 1, factor) for ratio in ratios],
     )
 
 
-def _up_to_40(frame: pd.DataFrame) -> Claim:
+def _up_to_40(frame: pd.DataFrame) -> PaperClaim:
     """The largest of a participant's overheads, as large as the paper's."""
     rows = frame[(frame["protocol"] == "Cli-Ctr") & frame[_RATIO[CLIENT]].notna()]
     most = {
@@ -142,21 +142,21 @@ def _up_to_40(frame: pd.DataFrame) -> Claim:
     }
     top = max(TABLE_2[a, n, "Cli-Ctr"].client_min / TABLE_2[a, n, "Rand"].client_min for a, n, _ in TABLE_2) - 1
     margin = overhead_spread(_MEASURE[CLIENT])
-    return Claim(
+    return PaperClaim(
         "Cli-Ctr takes a participant up to 40% more time",
         "; ".join(f"{COST_TABLES[costs]}: {_percent(value)} at most" for costs, value in most.items()),
         [within("most % of any cell", value, 100 * top, 100 * margin) for value in most.values()],
     )
 
 
-def _added(frame: pd.DataFrame) -> Claim:
+def _added(frame: pd.DataFrame) -> PaperClaim:
     """What Lotto adds to the server's traffic at the largest population."""
     claim = "at 700 clients (Reddit) Cli-Ctr adds 1.3 MB to the server's traffic, Srv-Ctr 0.3 MB"
     rows = frame[(frame["costs"] == "testbed") & (frame["population"] == frame["population"].max())]
     megabytes = rows[rows["application"] == rows["application"].iloc[-1]].set_index("protocol")["server MB"]
     added = {name: float(megabytes[name] - megabytes["Rand"]) for name in ("Cli-Ctr", "Srv-Ctr")}
     where = f"{rows['population'].iloc[-1]} clients, {rows['application'].iloc[-1]}"
-    return Claim(
+    return PaperClaim(
         claim,
         f"{', '.join(f'{name} {value:.2f} MB' for name, value in added.items())} ({where})",
         [

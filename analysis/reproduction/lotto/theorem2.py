@@ -16,13 +16,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
-from analysis.attacks.outcomes import Attained, attained
+from analysis.attacks.outcomes import AttackOutcome, attained
 from analysis.bounds.lotto import allowed, expected_share, selection_probability, share_factor
 from analysis.bounds.tails import survival
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared
-from analysis.reproduction.verdicts import Check, Claim, equal, within_factor
+from analysis.reproduction.verdicts import Check, PaperClaim, equal, within_factor
 from analysis.statistics import Interval, Proportion, mean_interval
 from analysis.style import PAGE_INCHES, house_style, protocol_colours, save
 from testbed.experiment.schema import Experiment
@@ -34,7 +34,7 @@ _KEEP = "keep-dishonest-candidates"
 
 
 @dataclass(frozen=True)
-class Condition:
+class TheoremCondition:
     """One selection protocol under one server.
 
     Attributes:
@@ -77,14 +77,14 @@ class Condition:
 
 
 CONDITIONS = (
-    Condition("random"),
-    Condition("random", ("prefer-dishonest",)),
-    *(Condition(protocol, (_KEEP,), POPULATION) for protocol in _LOTTO),
-    *(Condition(protocol, (_KEEP, "understate-population"), POPULATION // 2) for protocol in _LOTTO),
+    TheoremCondition("random"),
+    TheoremCondition("random", ("prefer-dishonest",)),
+    *(TheoremCondition(protocol, (_KEEP,), POPULATION) for protocol in _LOTTO),
+    *(TheoremCondition(protocol, (_KEEP, "understate-population"), POPULATION // 2) for protocol in _LOTTO),
 )
 
 
-def experiment_of(condition: Condition, rounds: int) -> Experiment:
+def experiment_of(condition: TheoremCondition, rounds: int) -> Experiment:
     """A small model, no masks, no drop-outs: selection is all that matters."""
     selection: dict[str, Any] = {"protocol": condition.selection, "participants": PARTICIPANTS}
     if condition.minimum is not None:
@@ -130,7 +130,7 @@ def run_theorem2(context: ReproductionContext) -> ReproductionResult:
     return ReproductionResult(table, draw(found, context.out), claims(table, found, shares), remarks)
 
 
-def _row(condition: Condition, attacked: Attained) -> dict[str, Any]:
+def _row(condition: TheoremCondition, attacked: AttackOutcome) -> dict[str, Any]:
     most = allowed(POPULATION, DISHONEST, PARTICIPANTS, ETA)
     share, done = attacked.exceeding(most), max(len(attacked.dishonest), 1)
     return {
@@ -157,7 +157,7 @@ _TOGETHER = 1.28
 """By how much four intervals of 95% each have to be widened to hold together with 95% (Bonferroni, normal)."""
 
 
-def growth(shares: dict[Condition, Interval]) -> Claim:
+def growth(shares: dict[TheoremCondition, Interval]) -> PaperClaim:
     """Section 3.4: the expected share of dishonest participants, by its sum and as it was measured."""
     checks, said, apart = [], [], 0
     for condition, share in shares.items():
@@ -173,14 +173,16 @@ def growth(shares: dict[Condition, Interval]) -> Claim:
         where = f"{condition.selection}, n = {condition.minimum}"
         said.append(f"{where}: {measured:.2f} measured, {grown:.2f} by the sum, lambda {factor:.2g}")
     checks.append(equal("measured shares whose interval excludes the sum", apart, 0))
-    return Claim(
+    return PaperClaim(
         "a server grows the share of dishonest participants about lambda = a n_true / n times, in expectation",
         "; ".join(said),
         checks,
     )
 
 
-def claims(table: pd.DataFrame, found: dict[Condition, Attained], shares: dict[Condition, Interval]) -> list[Claim]:
+def claims(
+    table: pd.DataFrame, found: dict[TheoremCondition, AttackOutcome], shares: dict[TheoremCondition, Interval]
+) -> list[PaperClaim]:
     """The theorem, its tightness, the expectation, and what it is a protection from.
 
     Args:
@@ -198,7 +200,7 @@ def claims(table: pd.DataFrame, found: dict[Condition, Attained], shares: dict[C
     ]
     trusted = found[CONDITIONS[1]].dishonest
     return [
-        Claim(
+        PaperClaim(
             "Theorem 2: Pr[x/s > eta c/n] <= 1 - BinCDF(floor(eta c s/n); c, p), for each announced round",
             f"of {compared} rates (each variant and n_min, each x), {len(above)} lie above the bound "
             "(with intervals that hold together with 95%)",
@@ -211,7 +213,7 @@ def claims(table: pd.DataFrame, found: dict[Condition, Attained], shares: dict[C
     ]
 
 
-def claims_of(table: pd.DataFrame) -> list[Claim | None]:
+def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
     """The claims that need no number of rounds of every x; the last one where the mean of x is its maximum."""
     free = table[table["server"] == "prefer-dishonest"].iloc[0]
     most = int(free["max x"])
@@ -221,13 +223,13 @@ def claims_of(table: pd.DataFrame) -> list[Claim | None]:
 _RATE = f"Pr[x/s > {ETA:g} c/n]"
 
 
-def _attained(table: pd.DataFrame) -> Claim:
+def _attained(table: pd.DataFrame) -> PaperClaim:
     """The bound is reached where the server understates n."""
     tightest = [
         (str(row["selection"]), Proportion.of(round(row[_RATE] * row["rounds"]), int(row["rounds"])), row["Theorem 2"])
         for _, row in table[table["n_min"] == str(POPULATION // 2)].iterrows()
     ]
-    return Claim(
+    return PaperClaim(
         "the bound is for a server that keeps all dishonest candidates and understates n down to n_min",
         "; ".join(f"{name}: {_percent(share)}, bound {100 * bound:.1f}%" for name, share, bound in tightest),
         [_attains(name, share, bound) for name, share, bound in tightest],
@@ -235,8 +237,8 @@ def _attained(table: pd.DataFrame) -> Claim:
     )
 
 
-def _chosen_freely(table: pd.DataFrame, fewest: int, most: int) -> Claim:
-    return Claim(
+def _chosen_freely(table: pd.DataFrame, fewest: int, most: int) -> PaperClaim:
+    return PaperClaim(
         "where the server chooses freely, it can fill the round with its own clients",
         f"random, prefer-dishonest: x = {fewest} to {most} of {PARTICIPANTS}",
         [equal("fewest dishonest participants of a round", fewest, min(PARTICIPANTS, DISHONEST))],
@@ -258,7 +260,7 @@ def _percent(share: Proportion) -> str:
     return f"{100 * share.rate:.1f}% [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 
-def draw(found: dict[Condition, Attained], out: Path) -> list[Path]:
+def draw(found: dict[TheoremCondition, AttackOutcome], out: Path) -> list[Path]:
     """Pr[x > k] for each k with its interval, beside the theorem, for both n_min; writes PNG and PDF."""
     with house_style():
         figure = Figure(figsize=(PAGE_INCHES, 2.5), layout="constrained")
@@ -299,7 +301,7 @@ def draw(found: dict[Condition, Attained], out: Path) -> list[Path]:
             panel.grid(axis="y")
         panels[0].set_ylabel("Pr[more than k are dishonest]")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-        return save(figure, out / "lotto-theorem2", marks(figure))
+        return save(figure, out / "lotto-theorem2", plot_data(figure))
 
 
 REPRODUCTIONS = (

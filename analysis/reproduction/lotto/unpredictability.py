@@ -16,7 +16,7 @@ from scipy.stats import binom
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared
-from analysis.reproduction.verdicts import Check, Claim, above, equal
+from analysis.reproduction.verdicts import Check, PaperClaim, above, equal
 from analysis.statistics import Proportion, mean_interval
 from testbed.arrays import Floats
 from testbed.experiment.schema import Experiment
@@ -105,7 +105,7 @@ def _row(variant: str, server: str, rounds: int, runs: list[RunRecords]) -> dict
     }
 
 
-def claims(frame: pd.DataFrame, most: Mapping[tuple[str, str], Floats]) -> list[Claim]:
+def claims(frame: pd.DataFrame, most: Mapping[tuple[str, str], Floats]) -> list[PaperClaim]:
     """What the prediction brings.
 
     Args:
@@ -116,7 +116,7 @@ def claims(frame: pd.DataFrame, most: Mapping[tuple[str, str], Floats]) -> list[
     more = mean_interval(most[_VARIANTS[0], "reserves a place"] - most[_VARIANTS[1], "reserves a place"])
     return [
         *_prediction_claims(frame),
-        Claim(
+        PaperClaim(
             "so the client-centric variant leaks less in the worst case",
             f"the most that a client takes part: {guessed['most']:.1f} by guessing, {predicted['most']:.1f} by "
             f"prediction; {honest[1]} and {honest[0]} under honest servers",
@@ -133,19 +133,19 @@ def _rows(frame: pd.DataFrame) -> "tuple[pd.Series[Any], pd.Series[Any], list[st
     return predicted, guessed, [f"{rows[variant, 'honest']['most']:.1f}" for variant in _VARIANTS]
 
 
-def _prediction_claims(frame: pd.DataFrame) -> list[Claim]:
+def _prediction_claims(frame: pd.DataFrame) -> list[PaperClaim]:
     predicted, guessed, honest = _rows(frame)
     seeds = int(predicted["seeds"])
     hit = Proportion.of(int(guessed["it is the most"]), seeds)
     return [
-        Claim(
+        PaperClaim(
             "server-centric: the server predicts the client selected most often and reserves its place with certainty",
             f"named before round 1, that client took part most often of all with {predicted['it is the most']} of "
             f"{seeds} seeds: {predicted['first reserved']:.1f} times; under an honest server the most is {honest[0]}",
             [equal("share of the seeds", predicted["it is the most"] / seeds, 1)],
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "client-centric: the server cannot predict who is selected most often until training stops",
             f"its first guess took part most often of all with {guessed['it is the most']} of {seeds} seeds",
             [Check("share of the seeds", hit.rate, hit.low, hit.high, most=1, strict=True)],

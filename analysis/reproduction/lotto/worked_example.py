@@ -18,10 +18,10 @@ from scipy.optimize import brentq
 from analysis.bounds.lotto import dishonest_fraction_exceeds, secagg_fails, selection_probability, tolerated
 from analysis.bounds.lotto_rounds import Training, Variant, cost_with_lotto, cost_without_lotto
 from analysis.bounds.tails import log10_survival, survival
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.lotto.published import PAPER
-from analysis.reproduction.verdicts import Claim, above, below, between, within
+from analysis.reproduction.verdicts import PaperClaim, above, below, between, within
 from analysis.style import PAGE_INCHES, house_style, one_panel, protocol_colours, save
 from testbed.privacy.accounting import Skellam
 
@@ -108,21 +108,21 @@ def run_fig6(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims_of_fig6(table: pd.DataFrame) -> list[Claim]:
+def claims_of_fig6(table: pd.DataFrame) -> list[PaperClaim]:
     """The statements of section 3.6 (`table`: as `run_fig6` makes it)."""
     theorem, _, corollary, _, _, client_centric, insecure = map(float, table["value"])
     return [
-        Claim(
+        PaperClaim(
             "n = 2e5: more than 5% dishonest with probability about 1.3e-7 (1 without Lotto)",
             f"{theorem:.5g}",
             [within("probability", theorem, 1.3e-7, 0.05e-7)],
         ),
-        Claim(
+        PaperClaim(
             "t above 0.53 s: SecAgg fails with probability below 8.9e-6",
             f"{corollary:.3g} at t = 106",
             [below("probability", corollary, 8.9e-6)],
         ),
-        Claim(
+        PaperClaim(
             "epsilon 1.8 with Lotto and 265 without",
             f"{client_centric:.2f} and {insecure:.1f} at a noise multiplier of {MULTIPLIER}, which was fitted to them",
             undetermined="the noise multiplier, and the accounting's orders",
@@ -140,7 +140,7 @@ def _draw_fig6(path: Path) -> list[Path]:
         for axes, title in ((a, "(a) Too many dishonest"), (b, "(b) SecAgg fails"), (c, "(c) Distributed DP")):
             axes.set_title(title, loc="left")
             axes.grid()
-        return save(figure, path, marks(figure))
+        return save(figure, path, plot_data(figure))
 
 
 def _panel_a(axes: Axes) -> None:
@@ -210,7 +210,7 @@ def run_fig10(context: ReproductionContext) -> ReproductionResult:
         figures=_draw_fig10(table, context.out / "lotto-fig10"),
         claims=[
             _costs_more(table),
-            Claim(
+            PaperClaim(
                 "n = 2e5: 1.8 client-centric, 2.3 server-centric at the same noise multiplier",
                 f"{got['client-centric']:.2f} and {got['server-centric']:.2f} at {MULTIPLIER}; where client-centric is "
                 f"1.8, server-centric is {around[0]:.2f} to {around[1]:.2f} by our accounting",
@@ -233,19 +233,19 @@ _FIG10_PAPER: dict[Variant, float] = {"client-centric": 1.8, "server-centric": 2
 """The paper's epsilon at `EXAMPLE_POPULATION`."""
 
 
-def _costs_more(table: pd.DataFrame) -> Claim:
+def _costs_more(table: pd.DataFrame) -> PaperClaim:
     more = table["server-centric"] - table["client-centric"]
-    return Claim(
+    return PaperClaim(
         "server-centric costs slightly more privacy in all scenarios",
         f"{more.min():.2f} to {more.max():.2f} more, at {len(table)} populations from 1e5 to 1e6",
         [above("least difference of epsilon", float(more.min()))],
     )
 
 
-def _claimed_dropouts(table: pd.DataFrame) -> Claim:
+def _claimed_dropouts(table: pd.DataFrame) -> PaperClaim:
     ratios = {name: table[f"{name}, drop-outs claimed"] / table[name] for name in _FIG10_PAPER}
     example = table.set_index("population").loc[EXAMPLE_POPULATION]
-    return Claim(
+    return PaperClaim(
         "Corollaries 2 and 3 bound epsilon under a malicious server",
         "not if it also says that honest participants dropped out, down to the t that SecAgg needs: "
         + ", ".join(
@@ -269,7 +269,7 @@ def _draw_fig10(table: pd.DataFrame, path: Path) -> list[Path]:
         axes.set(xlabel=r"Population n [$10^5$]", ylabel=r"$\epsilon$ after 50 rounds", ylim=(0, 2.6))
         axes.legend(loc="lower right")
         axes.grid()
-        return save(figure, path, marks(figure))
+        return save(figure, path, plot_data(figure))
 
 
 REPRODUCTIONS = (

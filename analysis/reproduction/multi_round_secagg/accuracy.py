@@ -14,13 +14,13 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.multi_round_secagg import published as paper
 from analysis.reproduction.multi_round_secagg.published import Accuracies, Setting
 from analysis.reproduction.multi_round_secagg.tasks import Task, scales_of, task_of
-from analysis.reproduction.multi_round_secagg.training import Results, Trained, remarks, train
-from analysis.reproduction.verdicts import Claim, above, between
+from analysis.reproduction.multi_round_secagg.training import Results, TrainedRun, remarks, train
+from analysis.reproduction.verdicts import PaperClaim, above, between
 from analysis.statistics import Interval, mean_interval
 from analysis.style import PAGE_INCHES, house_style, save
 from testbed.arrays import Floats
@@ -52,7 +52,7 @@ def table(results: Results, published: Mapping[str, Accuracies], by_label: bool 
     return pd.DataFrame.from_records(rows)
 
 
-def _metrics(setting: Setting, of_scheme: Trained) -> dict[str, Any]:
+def _metrics(setting: Setting, of_scheme: TrainedRun) -> dict[str, Any]:
     weak = "–" if of_scheme.privacy is None else f"{'' if of_scheme.certified else '≤ '}{of_scheme.privacy}"
     strong = "–" if of_scheme.strong is None else str(of_scheme.strong)
     return {
@@ -65,9 +65,9 @@ def _metrics(setting: Setting, of_scheme: Trained) -> dict[str, Any]:
     }
 
 
-def claims(late: Mapping[Setting, Late]) -> list[Claim]:
+def claims(late: Mapping[Setting, Late]) -> list[PaperClaim]:
     """What the paper says of its figures and tables, of each setting that was run."""
-    found: list[Claim] = []
+    found: list[PaperClaim] = []
     if "IID" in late:
         found += [
             _worst("IID", late["IID"]),
@@ -84,7 +84,7 @@ def claims(late: Mapping[Setting, Late]) -> list[Claim]:
     return found
 
 
-def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int) -> Claim:
+def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int) -> PaperClaim:
     """The accuracies themselves: no band of theirs can be held against ours, as the paper leaves the rounds open.
 
     Args:
@@ -100,7 +100,7 @@ def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int)
         for setting in paper.SETTINGS
         if f"{setting} %" in frame
     }
-    return Claim(
+    return PaperClaim(
         "the accuracies of the table, as numbers",
         "; ".join(f"{setting}: {', '.join(accuracies)}" for setting, accuracies in said.items()),
         undetermined="after how many rounds they are, and whether of the last round or a mean",
@@ -108,7 +108,7 @@ def levels(frame: pd.DataFrame, published: Mapping[str, Accuracies], seeds: int)
     )
 
 
-def claims_of(published: Mapping[str, Accuracies], frame: pd.DataFrame, seeds: int) -> list[Claim | None]:
+def claims_of(published: Mapping[str, Accuracies], frame: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
     """The last claim, of the accuracies themselves; the others need differences by seed.
 
     Args:
@@ -128,7 +128,7 @@ NEVER = 0.05
 """Of the rounds: with at most so many of them completed, a scheme fails to train."""
 
 
-def ablation_claims(population: int, participants: int, schemes: Mapping[str, Trained]) -> list[Claim]:
+def ablation_claims(population: int, participants: int, schemes: Mapping[str, TrainedRun]) -> list[PaperClaim]:
     """Appendix G, for one size; that partition fails to train is said of K = 24 only.
 
     A group is there when all of its K users are: that is rarer the larger K is, whatever the data.
@@ -141,7 +141,7 @@ def ablation_claims(population: int, participants: int, schemes: Mapping[str, Tr
         done = 1 - schemes[paper.PARTITION].skipped / curves.total
         start, end = curves.accuracy[:, 0].mean(), curves.late.mean()
         found.append(
-            Claim(
+            PaperClaim(
                 f"partition fails to train ({where})",
                 f"{100 * done.mean():.1f}% of the rounds; {start:.1f}% at the first evaluation, {end:.1f}% at the end",
                 (between("the most of any seed", float(done.max()), most=NEVER),),
@@ -165,14 +165,14 @@ def _points(found: Mapping[str, Interval]) -> str:
     return "; ".join(f"{scheme}: {_said(interval)} points" for scheme, interval in found.items())
 
 
-def _worst(where: str, late: Late) -> Claim:
+def _worst(where: str, late: Late) -> PaperClaim:
     others = {
         scheme: difference(values, late[paper.PARTITION])
         for scheme, values in late.items()
         if scheme != paper.PARTITION
     }
     nearest = min(others, key=lambda scheme: others[scheme].mean or 0.0)
-    return Claim(
+    return PaperClaim(
         f"partition is worst ({where})",
         f"the next, {nearest}, is {_said(others[nearest])} points from it",
         [above("points of every other scheme over partition", interval) for interval in others.values()],
@@ -180,9 +180,9 @@ def _worst(where: str, late: Late) -> Claim:
     )
 
 
-def _comparable(where: str, late: Late, baseline: str) -> Claim:
+def _comparable(where: str, late: Late, baseline: str) -> PaperClaim:
     found = {scheme: difference(late[scheme], late[baseline]) for scheme in (paper.T4, paper.T3)}
-    return Claim(
+    return PaperClaim(
         f"T = 3 and T = 4 are comparable to {_PLAIN[baseline]} ({where})",
         _points(found),
         [between("points of difference", interval, -paper.COMPARABLE, paper.COMPARABLE) for interval in found.values()],
@@ -190,9 +190,9 @@ def _comparable(where: str, late: Late, baseline: str) -> Claim:
     )
 
 
-def _better(late: Late, schemes: Sequence[str], claim: str) -> Claim:
+def _better(late: Late, schemes: Sequence[str], claim: str) -> PaperClaim:
     found = {scheme: difference(late[scheme], late[paper.RANDOM]) for scheme in schemes}
-    return Claim(
+    return PaperClaim(
         claim, _points(found), [above("points over random", one) for one in found.values()], seeds=_seeds(late)
     )
 
@@ -221,7 +221,7 @@ _ROOM = 3.0
 """Points of accuracy below and above the curves."""
 
 
-def draw(panels: Mapping[str, Mapping[str, Trained]], path: Path) -> list[Path]:
+def draw(panels: Mapping[str, Mapping[str, TrainedRun]], path: Path) -> list[Path]:
     """Means over the seeds, and bands of their 95% intervals; the curves' first tenth may begin below the panel.
 
     Args:
@@ -245,7 +245,7 @@ def draw(panels: Mapping[str, Mapping[str, Trained]], path: Path) -> list[Path]:
         every[0].set_ylabel("accuracy [%]")
         handles, labels = every[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-        return save(figure, path, marks(figure))
+        return save(figure, path, plot_data(figure))
 
 
 def run_training(
@@ -288,7 +288,7 @@ ABLATION_PANELS = {(240, 12): "a", (120, 24): "b"}
 def run_fig9(context: ReproductionContext) -> ReproductionResult:
     """Figure 9: other numbers of users and of participants, IID."""
     task = _task("multiround-fig9", context)
-    tables, verdicts, panels = [], list[Claim](), {}
+    tables, verdicts, panels = [], list[PaperClaim](), {}
     for (population, participants), letter in ABLATION_PANELS.items():
         size = replace(task, population=population, participants=participants)
         context.progress(f"N = {population}, K = {participants}")

@@ -18,7 +18,7 @@ from analysis.multi_round.participation import checked, fairness_gaps
 from analysis.multi_round.simulation import dropout_probabilities, simulate
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.multi_round_secagg.published import PAPER, PARTICIPANTS, POPULATION, RANDOM
-from analysis.reproduction.verdicts import Check, Claim, above, below, between
+from analysis.reproduction.verdicts import Check, PaperClaim, above, below, between
 from analysis.statistics import Interval, mean_interval
 from testbed.arrays import Floats
 from testbed.batches import Batches
@@ -133,30 +133,30 @@ def table(completed: Gaps, every: Gaps, p_values: Mapping[tuple[str, int], float
     return pd.DataFrame.from_records(rows)
 
 
-def claims(gaps: Gaps, p_values: Mapping[tuple[str, int], float], seeds: int) -> list[Claim]:
+def claims(gaps: Gaps, p_values: Mapping[tuple[str, int], float], seeds: int) -> list[PaperClaim]:
     """Theorem 1 where it applies, Remark 4, and Figure 4 (b) under the rule of the public code."""
     smaller = [mean_interval((gaps[RANDOM, 1] - gaps["least-total", t])[:, 1]) for t in PRIVACIES]
     return [
         _equal_users(p_values, seeds),
-        Claim(
+        PaperClaim(
             "The second component is needed for fairness (Remark 4): uniform choice has the larger gap",
             _said("F({0}) uniform less fair", gaps, "uniform", "fair"),
             [above("F uniform less fair", gap) for gap in _less(gaps, "uniform", "fair")],
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "With it, the gap goes to zero with unequal probabilities, too (Remark 4; Algorithm 2 as printed)",
             _ends(gaps, "fair"),
             _vanishing(gaps, "fair"),
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "The same, by the least sum of participations as in the public code",
             _ends(gaps, "least-total"),
             _vanishing(gaps, "least-total"),
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "Multi-RoundSecAgg has a smaller fairness gap than random selection (Fig. 4b; least sum of participations)",
             f"F({ROUNDS[1]}) of random less theirs: "
             + ", ".join(f"T = {t}: {_interval(gap)}" for t, gap in zip(PRIVACIES, smaller, strict=True)),
@@ -166,9 +166,9 @@ def claims(gaps: Gaps, p_values: Mapping[tuple[str, int], float], seeds: int) ->
     ]
 
 
-def _equal_users(p_values: Mapping[tuple[str, int], float], seeds: int) -> Claim:
+def _equal_users(p_values: Mapping[tuple[str, int], float], seeds: int) -> PaperClaim:
     least = {key: value for key, value in p_values.items() if key[0] != "least-total"}
-    return Claim(
+    return PaperClaim(
         "F = 0 where all drop out with the same probability (Theorem 1)",
         "p-values of equal participation "
         + ", ".join(f"{mode}, T = {privacy}: {value:.2g}" for (mode, privacy), value in least.items()),
@@ -177,7 +177,7 @@ def _equal_users(p_values: Mapping[tuple[str, int], float], seeds: int) -> Claim
     )
 
 
-def claims_of(table: pd.DataFrame, seeds: int) -> list[Claim | None]:
+def claims_of(table: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
     """The claim about equal users; the others need the gaps of each seed, of which the table has means.
 
     Args:

@@ -18,7 +18,7 @@ from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared
 from analysis.reproduction.multi_round_secagg.published import DECAY, MILESTONES
-from analysis.reproduction.verdicts import Claim, above, equal, within_factor
+from analysis.reproduction.verdicts import PaperClaim, above, equal, within_factor
 from analysis.statistics import mean_interval
 from testbed.arrays import Floats
 from testbed.experiment.schema import Experiment
@@ -172,7 +172,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def claims(frame: pd.DataFrame, is_papers: bool) -> list[Claim]:
+def claims(frame: pd.DataFrame, is_papers: bool) -> list[PaperClaim]:
     """The sentences under Figure 10."""
     seeds = frame["seed"].nunique()
     random, batches = (frame[frame["selection"] == name] for name in ("random", "batch-partition"))
@@ -180,7 +180,7 @@ def claims(frame: pd.DataFrame, is_papers: bool) -> list[Claim]:
     level = mean_interval(batches[window]["mean"]) if is_papers else None
     ratios = _ratios(random, batches)
     return [
-        Claim(
+        PaperClaim(
             "Random selection determines every client's update after forty rounds, batches of two none",
             f"determined of {POPULATION}: random {int(random['determined'].min())} or more in each run, batches "
             f"{int(batches['determined'].max())} or fewer",
@@ -190,20 +190,20 @@ def claims(frame: pd.DataFrame, is_papers: bool) -> list[Claim]:
             ],
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "The mean reconstruction error of random selection is 6.715e-3",
             _by_rate(random),
             undetermined="the learning rate in the window (the best of a grid, decayed twice) and P, whose condition "
             "amplifies what updates change",
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "That of Multi-RoundSecAgg with T = 2 is 0.7829",
             _by_rate(batches),
             [within_factor("mean error, the paper's data and model", level, PAPER["batch-partition"], LEVEL)],
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "Random selection has much the smaller error (117 times in the paper)",
             "; ".join(
                 f"{rate}, {rounds} rounds: {10 ** values.mean():.3g}" for (rate, rounds), values in ratios.items()

@@ -13,7 +13,7 @@ from scipy.stats import t as student
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared
-from analysis.reproduction.verdicts import Claim, above
+from analysis.reproduction.verdicts import PaperClaim, above
 from analysis.statistics import mean_interval
 from analysis.style import house_style, save
 from testbed.experiment.schema import Experiment
@@ -171,13 +171,13 @@ def interval(values: "pd.Series[float]") -> tuple[float, float]:
 CLAIM = "Random selection (T = 1) leaks much more of the images than T = 2 and 4 (PSNR, MSE)"
 
 
-def claims(frame: pd.DataFrame) -> list[Claim]:
+def claims(frame: pd.DataFrame) -> list[PaperClaim]:
     """More T, less to see, as the paper inverts; paired by victim."""
     found = []
     for dataset, of_data in frame.groupby("data", sort=False):
         less = _less(of_data, ALONE)
         found.append(
-            Claim(
+            PaperClaim(
                 f"{CLAIM}: {dataset}",
                 _said(of_data, ALONE),
                 [above("dB less than at T = 1, by victim", mean_interval(each)) for each in less.values()],

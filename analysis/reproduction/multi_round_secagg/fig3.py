@@ -11,12 +11,12 @@ import pandas as pd
 from matplotlib import colormaps
 
 from analysis.bounds.batch_partition import average_cardinality
-from analysis.marks import marks
 from analysis.multi_round import aggregation_cardinality
 from analysis.multi_round.simulation import simulate
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.multi_round_secagg.published import PAPER, PARTICIPANTS, POPULATION
-from analysis.reproduction.verdicts import Claim, between
+from analysis.reproduction.verdicts import PaperClaim, between
 from analysis.statistics import mean_interval
 from analysis.style import one_panel, save
 from testbed.selection.batch_partition import BatchPartitionParameters
@@ -47,7 +47,7 @@ def run_fig3(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims(frame: pd.DataFrame, seeds: int) -> list[Claim]:
+def claims(frame: pd.DataFrame, seeds: int) -> list[PaperClaim]:
     """Compare the simulated means with Theorem 1.
 
     Args:
@@ -58,12 +58,12 @@ def claims(frame: pd.DataFrame, seeds: int) -> list[Claim]:
     furthest = max(off.tolist(), key=abs)
     rises = {str(p): float(np.diff(values).max()) for p, values in frame.groupby("p")["C (Theorem 1)"]}
     return [
-        Claim(
+        PaperClaim(
             "C decreases as T grows (Remark 5)",
             f"never rises from one T to the next, at p = {', '.join(rises)}",
             [between("largest rise of C", rise, most=0.0) for rise in rises.values()],
         ),
-        Claim(
+        PaperClaim(
             "Theorem 1 gives the average cardinality of the scheme",
             f"of {len(frame)} simulated means the furthest is {furthest:+.2f} standard errors off, "
             f"{int((off.abs() <= 2).sum())} are within two",
@@ -117,7 +117,7 @@ def draw(frame: pd.DataFrame, out: Path) -> Sequence[Path]:
         axes.set_ylim(bottom=0)
         axes.grid()
         axes.legend()
-        return save(figure, out / "multiround-fig3", marks(figure))
+        return save(figure, out / "multiround-fig3", plot_data(figure))
 
 
 REPRODUCTIONS = (

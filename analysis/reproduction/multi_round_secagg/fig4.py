@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.marks import marks
 from analysis.multi_round import OverRounds, over_rounds
 from analysis.multi_round.figures import Line
 from analysis.multi_round.figures import draw as draw_lines
 from analysis.multi_round.simulation import dropout_probabilities, simulate
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.multi_round_secagg.published import (
     PAPER,
@@ -25,7 +25,7 @@ from analysis.reproduction.multi_round_secagg.published import (
     RANDOM,
     WEIGHTED,
 )
-from analysis.reproduction.verdicts import Check, Claim, above, equal, within
+from analysis.reproduction.verdicts import Check, PaperClaim, above, equal, within
 from analysis.statistics import mean_interval
 from analysis.style import one_panel, protocol_colours, save
 from testbed.arrays import Floats
@@ -139,7 +139,7 @@ def table(found: Metrics) -> pd.DataFrame:
     return pd.DataFrame.from_records(rows)
 
 
-def claims(found: Metrics) -> list[Claim]:
+def claims(found: Metrics) -> list[PaperClaim]:
     """Section 6's observations on Figure 4, Remark 11."""
     seeds = len(found[RANDOM])
     drops = {name: np.array([_drop(one) for one in found[name]]) for name in (RANDOM, WEIGHTED)}
@@ -149,13 +149,13 @@ def claims(found: Metrics) -> list[Claim]:
     batches = [name for name in SCHEMES if 1 < PRIVACY[name] < PARTICIPANTS]
     strong = {name: int(last(found[name], "strong").min()) for name in _KEPT}
     return [
-        Claim(
+        PaperClaim(
             "T of random and weighted random drops to 1 at about N = 120 rounds (Remark 11)",
             "; ".join(f"{name}: round {over_seeds(rounds, 4)}" for name, rounds in drops.items()),
             [within("round", mean_interval(rounds), POPULATION, DROP * POPULATION) for rounds in drops.values()],
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "partition and batch partition keep T = 12, 6, 4, 3",
             f"least T weak that is proved in any round {', '.join(map(str, kept.values()))}, T strong "
             f"{', '.join(map(str, strong.values()))}",
@@ -163,7 +163,7 @@ def claims(found: Metrics) -> list[Claim]:
             + [equal(f"T strong of {name}", float(strong[name]), PRIVACY[name]) for name in _KEPT],
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "partition has the worst cardinality",
             _each(cardinality, 4),
             [
@@ -173,13 +173,13 @@ def claims(found: Metrics) -> list[Claim]:
             ],
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "T = 3 and T = 4 have almost the cardinality of random selection",
             ", ".join(f"{name}: {over_seeds(share, 5)} of it" for name, share in _shares(cardinality).items()),
             _almost(cardinality),
             seeds=seeds,
         ),
-        Claim(
+        PaperClaim(
             "Multi-RoundSecAgg has a smaller fairness gap than random selection (batches by Algorithm 2 as printed)",
             _each(fairness, 2),
             [above("F of random less that of batches", mean_interval(fairness[RANDOM] - fairness[b])) for b in batches],
@@ -238,7 +238,7 @@ def run_fig5a(context: ReproductionContext) -> ReproductionResult:
         for other in (RANDOM, WEIGHTED)
     ]
     said = [f"{name}: T = {privacy[name].mean():g}, C = {over_seeds(cardinality[name], 4)}" for name in SCHEMES]
-    claim = Claim(
+    claim = PaperClaim(
         "T = 3 and T = 4 are more private than random and weighted random, with almost the same cardinality",
         ", ".join(said),
         [*more, *_almost(cardinality)],
@@ -275,7 +275,7 @@ def draw_trade_off(privacy: Mapping[str, Floats], cardinality: Mapping[str, Floa
         axes.set_ylim(bottom=0)
         axes.grid()
         axes.legend()
-        return save(figure, out / "multiround-fig5a", marks(figure))
+        return save(figure, out / "multiround-fig5a", plot_data(figure))
 
 
 def _protocol(name: str) -> str:

@@ -17,7 +17,7 @@ from analysis.reproduction.multi_round_secagg.published import COMPARABLE, RANDO
 from analysis.reproduction.multi_round_secagg.tasks import DIGITS, MNIST, MNIST_SMALL, Task
 from analysis.reproduction.multi_round_secagg.training import experiment
 from analysis.reproduction.training_runs import AccuracyCurves, describe_data, late_recalls
-from analysis.reproduction.verdicts import Check, Claim, above, plus_minus, within
+from analysis.reproduction.verdicts import Check, PaperClaim, above, plus_minus, within
 from analysis.statistics import Interval, interval_of, mean_interval
 from testbed.arrays import Floats
 from testbed.errors import ExperimentError
@@ -67,7 +67,7 @@ def factors_of(context: ReproductionContext) -> Factors:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LabelDropoutResult:
     """What one selection's runs came to under one rate and last layer; arrays are over the seeds, in percent.
 
     Attributes:
@@ -81,10 +81,10 @@ class Outcome:
     recalls: Floats
 
     @classmethod
-    def of(cls, runs: list[RunRecords]) -> "Outcome":
+    def of(cls, runs: list[RunRecords]) -> "LabelDropoutResult":
         """Of the runs of all seeds."""
         curves = AccuracyCurves.of(runs)
-        return Outcome(curves.last, curves.late, late_recalls(runs))
+        return LabelDropoutResult(curves.last, curves.late, late_recalls(runs))
 
     @property
     def away_most(self) -> Floats:
@@ -102,7 +102,7 @@ class Outcome:
         return np.asarray((self.recalls <= LOST).sum(axis=1), np.float64)
 
 
-Outcomes = Mapping[tuple[float, str], Mapping[str, Outcome]]
+Outcomes = Mapping[tuple[float, str], Mapping[str, LabelDropoutResult]]
 """By learning rate and last layer, then by selection."""
 
 
@@ -121,7 +121,7 @@ def run_label_dropouts(context: ReproductionContext) -> ReproductionResult:
             for rate in factors.rates:
                 for name in COMPARED:
                     runs.setdefault((rate, layer), {}).setdefault(name, []).append(next(found))
-    outcomes = {key: {name: Outcome.of(of_name) for name, of_name in by.items()} for key, by in runs.items()}
+    outcomes = {key: {name: LabelDropoutResult.of(of_name) for name, of_name in by.items()} for key, by in runs.items()}
     frame = table(outcomes)
     return ReproductionResult(frame, claims=claims(frame, factors.seeds), remarks=remarks(factors, context.data))
 
@@ -155,12 +155,12 @@ _HEADINGS = {
 }  # fmt: skip
 
 
-def _difference(of_names: Mapping[str, Outcome], what: str) -> Interval:
+def _difference(of_names: Mapping[str, LabelDropoutResult], what: str) -> Interval:
     """Weighted random less random, seed by seed."""
     return mean_interval(getattr(of_names[WEIGHTED], what) - getattr(of_names[RANDOM], what))
 
 
-def claims(frame: pd.DataFrame, seeds: int) -> list[Claim]:
+def claims(frame: pd.DataFrame, seeds: int) -> list[PaperClaim]:
     """Table 5's difference, its size, and the reason that the paper gives for it.
 
     Args:
@@ -184,14 +184,16 @@ def claims(frame: pd.DataFrame, seeds: int) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _claim(claim: str, frame: pd.DataFrame, what: str, seeds: int, judged: Callable[[str, Interval], Check]) -> Claim:
+def _claim(
+    claim: str, frame: pd.DataFrame, what: str, seeds: int, judged: Callable[[str, Interval], Check]
+) -> PaperClaim:
     heading = _HEADINGS[what]
     gaps = {
         (row["rate"], row["last layer"]): interval_of(row[heading], row[f"± {heading}"]) for _, row in frame.iterrows()
     }
     said = "; ".join(f"{rate}, {layer}: {plus_minus(gap, '+.2f')}" for (rate, layer), gap in gaps.items())
     checks = [judged("points of weighted over random", gap) for gap in gaps.values()]
-    return Claim(claim, said, checks, seeds=seeds)
+    return PaperClaim(claim, said, checks, seeds=seeds)
 
 
 def remarks(factors: Factors, data: Path | None) -> list[str]:

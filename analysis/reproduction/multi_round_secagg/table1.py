@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.bounds.batch_partition import family_size
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.multi_round_secagg import published as paper
-from analysis.reproduction.verdicts import Claim, equal, within_factor
+from analysis.reproduction.verdicts import PaperClaim, equal, within_factor
 
 TABLE_1 = {
     paper.RANDOM: (1, "~10^16"),
@@ -43,22 +43,24 @@ def run_table1(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> list[PaperClaim]:
     """Compare the family sizes with the printed ones (`table`: a row for each scheme, as `run_table1` makes it)."""
     sizes = {str(row["scheme"]): int(row["family size"]) for _, row in table.iterrows()}
     three = sizes["batch-partition, T = 3"]
     return [
-        Claim(
+        PaperClaim(
             "random selection has about 10^16 sets",
             f"C(120, 12) = {sizes[paper.RANDOM]:,} = {sizes[paper.RANDOM]:.2e}",
             [within_factor("sets", float(sizes[paper.RANDOM]), 1e16, 2)],
         ),
         *(
-            Claim(f"{name} has {printed} sets", f"{sizes[name]}", [equal("sets", float(sizes[name]), float(printed))])
+            PaperClaim(
+                f"{name} has {printed} sets", f"{sizes[name]}", [equal("sets", float(sizes[name]), float(printed))]
+            )
             for name, (_, printed) in TABLE_1.items()
             if name in (paper.PARTITION, "batch-partition, T = 6", "batch-partition, T = 4")
         ),
-        Claim(
+        PaperClaim(
             "T = 3 has 91389 sets",
             f"C(40, 4) = {three}; in floating point, by logarithms of factorials, {_in_floats(40, 4)!r}, which is "
             "91389 when it is truncated",

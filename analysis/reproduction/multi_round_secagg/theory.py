@@ -16,7 +16,7 @@ from analysis.multi_round.participation import strong_privacy
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.multi_round_secagg.families import best_groups
 from analysis.reproduction.multi_round_secagg.published import PAPER, PARTICIPANTS, POPULATION
-from analysis.reproduction.verdicts import Claim, above, between, equal
+from analysis.reproduction.verdicts import PaperClaim, above, between, equal
 from analysis.statistics import Proportion
 from testbed.arrays import Floats
 from testbed.batches import Batches
@@ -53,7 +53,7 @@ def run_theory(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def claims_of(table: pd.DataFrame) -> list[Claim | None]:
+def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
     """The claims about variances, from `_variances`, at their places among all."""
     over_single, over_beta = (
         dict(zip(table["T"].astype(str), table[name].astype(float), strict=True))
@@ -65,7 +65,7 @@ def claims_of(table: pd.DataFrame) -> list[Claim | None]:
 # -- appendix C, Remark 6 -------------------------------------------------------------------------------------------
 
 
-def _optimality() -> list[Claim]:
+def _optimality() -> list[PaperClaim]:
     """No grouping allows more sets than batches of T: for all sizes that divide, and for those that do not."""
     found = {True: [0, 0], False: [0, 0]}  # by whether T divides N and K and K <= N/2: sizes, exceeded
     worst = 0.0
@@ -82,7 +82,7 @@ def _optimality() -> list[Claim]:
     sizes, exceeded = found[True]
     others, beyond = found[False]
     return [
-        Claim(
+        PaperClaim(
             "No strategy with multi-round privacy T has more than C(N/T, K/T) sets, K <= N/2 (appendix C, Remark 6)",
             f"{sizes} sizes up to N = {LARGEST}, all groupings of each: {exceeded} allow more, the most is {worst:g} "
             f"times as many; beyond the condition (T does not divide, or K > N/2) {beyond} of {others} do",
@@ -94,7 +94,7 @@ def _optimality() -> list[Claim]:
 # -- Remark 7 (Remark 6 of the first version) -----------------------------------------------------------------------
 
 
-def _exchange() -> Claim:
+def _exchange() -> PaperClaim:
     """Whatever two members of a batch exchange, no sum changes, so that no function of the sums does."""
     generator = np.random.default_rng(1)
     batches = Batches.consecutive(POPULATION, 3)
@@ -104,7 +104,7 @@ def _exchange() -> Claim:
     exchanged = updates.copy()
     exchanged[[0, 1]] = exchanged[[1, 0]] + np.array([[7], [-7]])  # and a part of one's goes to the other
     change = int(np.abs(participation @ updates - participation @ exchanged).max())
-    return Claim(
+    return PaperClaim(
         "Batches hide single updates from non-linear reconstructions, too (Remark 7; Remark 6 of the first version)",
         f"two members of a batch exchange updates and part of one: the sums of 500 rounds change by {change}, and so "
         "does any function of them; what a server knows of updates besides (that they are gradients of pictures, "
@@ -116,19 +116,19 @@ def _exchange() -> Claim:
 # -- equation (5) ---------------------------------------------------------------------------------------------------
 
 
-def _versions() -> list[Claim]:
+def _versions() -> list[PaperClaim]:
     """The AAAI version's sets are disjoint; without that (the first version) the condition excludes nothing."""
     users, privacy = 8, 3
     subsets = [row for row in product((0, 1), repeat=users) if sum(row) == privacy]
     left = _distance_of_unit_vector(np.array(subsets, np.float64))
     matrices, revealing = _revealing()
     return [
-        Claim(
+        PaperClaim(
             "A multi-round privacy T of (5) keeps the server from single models (AAAI version: disjoint sets)",
             f"of {matrices} random participation matrices with T of 2 or more {revealing} give a single update away",
             [equal("matrices that reveal a single update", float(revealing), 0.0)],
         ),
-        Claim(
+        PaperClaim(
             "The same of (5) in the first version, whose sets may overlap",
             f"sums over sets of {privacy} of {users} users make up a single user's update: distance {left:.1g}; any "
             "combination is of the form (5)",
@@ -190,7 +190,7 @@ def _over_beta(privacy: int) -> float:
     return batch_variance(privacy) / beta
 
 
-def _theorem_2() -> list[Claim]:
+def _theorem_2() -> list[PaperClaim]:
     problem = Problem(2.0, 1.0, 1.0, 4.0, 0.5, 1.0)
     completed = average_cardinality(POPULATION, PARTICIPANTS, 6, 0.3) / PARTICIPANTS
     rounds = 100
@@ -201,12 +201,12 @@ def _theorem_2() -> list[Claim]:
     shift = 1.0 - POPULATION
     return [
         _beta_claim(over),
-        Claim(
+        PaperClaim(
             "Gamma = L* - sum L_i* (as printed) measures heterogeneity",
             f"adding 1 to every loss changes it by {shift:g}; with the mean of L_i* (Li et al.) by 0",
             [equal("change of Gamma when 1 is added to every loss", shift, 0.0)],
         ),
-        Claim(
+        PaperClaim(
             "The number of completed rounds may be replaced by its mean C J / K (24)",
             f"at T = 6, p = 0.3, J = {rounds} the mean over the number is {ratio:.4f} times the printed bound: the "
             "rate is convex in it",
@@ -215,10 +215,10 @@ def _theorem_2() -> list[Claim]:
     ]
 
 
-def _beta_claim(over: Mapping[str, float]) -> Claim:
+def _beta_claim(over: Mapping[str, float]) -> PaperClaim:
     """That of (20), from the variance over beta by T."""
     batches = {privacy: value for privacy, value in over.items() if privacy != "1"}
-    return Claim(
+    return PaperClaim(
         "beta of Theorem 2 bounds the variance of the selection (20)",
         "equal gradients within a batch reach "
         + ", ".join(f"{value:.2f} of it at T = {privacy}" for privacy, value in batches.items()),
@@ -229,7 +229,7 @@ def _beta_claim(over: Mapping[str, float]) -> Claim:
 # -- Theorem 3 ------------------------------------------------------------------------------------------------------
 
 
-def _theorem_3() -> list[Claim]:
+def _theorem_3() -> list[PaperClaim]:
     found = rounds_until_full_rank(uniform_round(POPULATION, PARTICIPANTS), POPULATION, TRIALS, 2 * POPULATION, 1)
     at_n = Proportion.of(int((np.asarray(found) == POPULATION).sum()), TRIALS)
     said = (
@@ -237,13 +237,13 @@ def _theorem_3() -> list[Claim]:
         f"({at_n.low:.2f} to {at_n.high:.2f})"
     )
     return [
-        Claim(
+        PaperClaim(
             "Random selection reveals all models after N rounds with probability 1 - 2 exp(-c'N) (Theorem 3, (29))",
             said,
             undetermined="the constant c'",
             seeds=TRIALS,
         ),
-        Claim(
+        PaperClaim(
             "Independent selection does so with the probability of (30)",
             "without its o(1) it says 0.9992 at N = 120, K = 12 and nothing at K = 4; `testbed bound batch-partition`",
             undetermined="the o(1) for a given N",
@@ -254,23 +254,23 @@ def _theorem_3() -> list[Claim]:
 # -- appendix I -----------------------------------------------------------------------------------------------------
 
 
-def _appendix_i() -> list[Claim]:
+def _appendix_i() -> list[PaperClaim]:
     dependent, past = _largest_covariance_quotient(), max(_martingale_quotients())
     ratio = {str(privacy): batch_variance(privacy) / batch_variance(1) for privacy in PRIVACIES}
     return [
-        Claim(
+        PaperClaim(
             "Separating mean and variance, (48), and (50) of Corollary 3.1 with skipped rounds",
             f"largest quotient of the two sides over 2,000 covariances, the fully dependent one among them: "
             f"{dependent:.6f}, with skips the same",
             [between("left over right side", dependent, most=1 + ROUNDING)],
         ),
-        Claim(
+        PaperClaim(
             "The same for variables that depend on earlier ones, (49), and (51) of Corollary 3.1",
             f"largest quotient over 300 processes of five coins, enumerated: {past:.3f}, with skips the same",
             [between("left over right side", past, most=1 + ROUNDING)],
         ),
         _batches_claim(ratio),
-        Claim(
+        PaperClaim(
             "Rates (45) to (47), strongly convex, convex and not convex, with C in them (appendix I, Remark 9)",
             "stated for rounds of exactly K users, and up to constants",
             undetermined="the constants of O, and the bounds with C, which are not printed",
@@ -278,10 +278,10 @@ def _appendix_i() -> list[Claim]:
     ]
 
 
-def _batches_claim(ratio: Mapping[str, float]) -> Claim:
+def _batches_claim(ratio: Mapping[str, float]) -> PaperClaim:
     """That of (45) to (47), from the variance over that of single users by T."""
     batches = {privacy: value for privacy, value in ratio.items() if privacy != "1"}
-    return Claim(
+    return PaperClaim(
         "The rest of the proof of (45) to (47) follows similarly for batches: their sampling has M's (1 - K/N) G^2",
         "the mean of batches varies "
         + ", ".join(f"{value:.2f} times as much at T = {privacy}" for privacy, value in batches.items())

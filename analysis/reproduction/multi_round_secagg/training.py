@@ -27,7 +27,7 @@ from testbed.records import RunRecords
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedRun:
     """What one scheme's runs came to.
 
     Attributes:
@@ -58,7 +58,7 @@ class Trained:
         return np.asarray(self.recalls.min(axis=1), np.float64)
 
 
-Results = Mapping[Setting, Mapping[str, Trained]]
+Results = Mapping[Setting, Mapping[str, TrainedRun]]
 
 
 def dropout_probabilities(population: int, seed: int) -> list[float]:
@@ -102,7 +102,7 @@ def train(context: ReproductionContext, task: Task, folder: str = "runs") -> tup
         task: what.
         folder: of the runs, below the context's.
     """
-    results: dict[Setting, dict[str, Trained]] = {}
+    results: dict[Setting, dict[str, TrainedRun]] = {}
     rates: dict[Setting, float] = {}
     for setting in [setting for setting in SETTINGS if setting in task.settings]:
         rates[setting] = best_rate(context, task, setting, folder)
@@ -155,12 +155,12 @@ def best_rate(context: ReproductionContext, task: Task, setting: Setting, folder
     return best_of(task.rates, reached)
 
 
-def trained(runs: Sequence[RunRecords]) -> Trained:
+def trained(runs: Sequence[RunRecords]) -> TrainedRun:
     """What one scheme's runs, of different seeds and else alike, came to."""
     summaries = [_summary(run) for run in runs]
     known = [one for one in summaries if one["multi_round_privacy_weak"] is not None]
     least = min(known, key=lambda one: int(one["multi_round_privacy_weak"]), default=None)
-    return Trained(
+    return TrainedRun(
         curves=AccuracyCurves.of(runs),
         skipped=np.array([one["rounds_skipped"] for one in summaries], np.int64),
         privacy=None if least is None else int(least["multi_round_privacy_weak"]),

@@ -17,7 +17,7 @@ from analysis.attacks.reconstruction import errors, estimates, histogram, view
 from analysis.attacks.victims import Victims
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared
-from analysis.reproduction.verdicts import Claim, below, equal, within_factor
+from analysis.reproduction.verdicts import PaperClaim, below, equal, within_factor
 from analysis.statistics import mean_interval
 from testbed.arrays import Floats
 from testbed.experiment.schema import Experiment
@@ -147,7 +147,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def claims(frame: pd.DataFrame, is_papers: bool) -> list[Claim]:
+def claims(frame: pd.DataFrame, is_papers: bool) -> list[PaperClaim]:
     """The sentences above the figure."""
     window = frame[frame["rounds"] == WINDOWS[0]]
     seeds = len(window)
@@ -157,14 +157,14 @@ def claims(frame: pd.DataFrame, is_papers: bool) -> list[Claim]:
         for _, group in frame.groupby("rounds", sort=False)
     }
     return [
-        Claim(
+        PaperClaim(
             "The mean error of the recovered models is 1.72e-3",
             f"by seed {_listed(window['error'])}",
             [within_factor("mean error, the paper's data and model", level, PAPER, LEVEL)],
             seeds=seeds,
         ),
         _determined([int(count) for count in window["determined"]]),
-        Claim(
+        PaperClaim(
             "So small an error implies that the server reconstructs the local models",
             "error over that of the global model, which is not reconstructed from anything: "
             + "; ".join(f"{rounds} rounds {_listed(10**share)}" for rounds, share in shares.items()),
@@ -174,8 +174,8 @@ def claims(frame: pd.DataFrame, is_papers: bool) -> list[Claim]:
     ]
 
 
-def _determined(counts: Sequence[int]) -> Claim:
-    return Claim(
+def _determined(counts: Sequence[int]) -> PaperClaim:
+    return PaperClaim(
         "The sums of forty rounds determine all models",
         f"of {POPULATION}: {', '.join(map(str, counts))}",
         [equal("fewest determined", float(min(counts)), POPULATION)],
@@ -183,7 +183,7 @@ def _determined(counts: Sequence[int]) -> Claim:
     )
 
 
-def claims_of(table: pd.DataFrame, seeds: int) -> list[Claim | None]:
+def claims_of(table: pd.DataFrame, seeds: int) -> list[PaperClaim | None]:
     """The second claim where the fewest determined are all, as they then are with every seed; the table has only means.
 
     Args:

@@ -28,7 +28,7 @@ from analysis.bounds.random_participation import (
     sigma_at,
     weak_client_sampling,
 )
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared
 from analysis.reproduction.random_participation.published import (
@@ -41,11 +41,11 @@ from analysis.reproduction.random_participation.published import (
     PAPER,
     PROPOSED,
     WCS,
-    Scenario,
+    PublishedScenario,
 )
 from analysis.reproduction.random_participation.tasks import TrainingTask, task_of
 from analysis.reproduction.training_runs import AccuracyCurves, best_of, describe_data, runs_by_scheme
-from analysis.reproduction.verdicts import Claim, above, between
+from analysis.reproduction.verdicts import PaperClaim, above, between
 from analysis.statistics import mean_interval
 from analysis.style import one_panel, save
 from testbed.experiment.schema import Experiment
@@ -83,7 +83,7 @@ class RateSearch:
         return f"{self.best:g} ({reached}{'; at the end of the grid, so there may be a better one' if at_end else ''})"
 
 
-def required_noise(scenario: Scenario) -> dict[str, float]:
+def required_noise(scenario: PublishedScenario) -> dict[str, float]:
     """The noise that each analysis asks for in a round, and none."""
     required = {scheme: sigma_at(delta, scenario.who, EPSILON, DELTA) for scheme, delta in ANALYSES.items()}
     return {NONE: 0.0, **required}
@@ -150,7 +150,7 @@ def train(
 _LOOKS = {NONE: ("#7F7F7F", ":"), PROPOSED: ("#0072B2", "--"), WCS: ("#000000", "-"), OLS: ("#56B4E9", "-")}
 
 
-def run_training(scenario: Scenario, context: ReproductionContext) -> ReproductionResult:
+def run_training(scenario: PublishedScenario, context: ReproductionContext) -> ReproductionResult:
     """Train at every scheme's noise, and judge both the accuracies and what the noise is said to guarantee."""
     task, noise = task_of(scenario, context.scale, context.data), required_noise(scenario)
     task = replace(task, seeds=context.seeds or task.seeds)
@@ -187,7 +187,7 @@ def remarks(task: TrainingTask, tried: Mapping[str, RateSearch]) -> list[str]:
 
 
 def table(
-    scenario: Scenario,
+    scenario: PublishedScenario,
     task: TrainingTask,
     noise: Mapping[str, float],
     rates: Mapping[str, float],
@@ -218,7 +218,7 @@ _BOUNDS: Mapping[str, tuple[tuple[Delta, ...], tuple[composed.Composed, ...]]] =
 """The worse of two pairs of data sets that can occur, and what holds for all."""
 
 
-def accuracy_claims(scenario: Scenario, results: Mapping[str, AccuracyCurves]) -> list[Claim]:
+def accuracy_claims(scenario: PublishedScenario, results: Mapping[str, AccuracyCurves]) -> list[PaperClaim]:
     """The order of the curves, seed by seed."""
     first = {
         MANY_CLIENTS.name: "the proposed scheme's noise gives much higher accuracy than WCS's",
@@ -235,11 +235,13 @@ def accuracy_claims(scenario: Scenario, results: Mapping[str, AccuracyCurves]) -
         mean, half = difference.mean, difference.half_width
         assert mean is not None
         shown = f"{better} {mean:+.1f}{'' if half is None else f' ± {half:.1f}'} points above {worse}"
-        found.append(Claim(says, shown, [above("points of difference", difference)], seeds=len(results[better].late)))
+        found.append(
+            PaperClaim(says, shown, [above("points of difference", difference)], seeds=len(results[better].late))
+        )
     return found
 
 
-def privacy_claim(scenario: Scenario, frame: pd.DataFrame) -> Claim:
+def privacy_claim(scenario: PublishedScenario, frame: pd.DataFrame) -> PaperClaim:
     """Claims on the guarantee of the proposed scheme's noise.
 
     Args:
@@ -250,7 +252,7 @@ def privacy_claim(scenario: Scenario, frame: pd.DataFrame) -> Claim:
     row = frame[frame["scheme"] == PROPOSED].iloc[0]
     least, most = (float(row[f"epsilon of a round, {bound}"]) for bound in ("at least", "guaranteed"))
     all_least, all_most = (float(row[f"of {rounds}, {bound}"]) for bound in ("at least", "guaranteed"))
-    return Claim(
+    return PaperClaim(
         f"the proposed scheme's sigma = {scenario.sigmas[PROPOSED]} makes every round ({EPSILON}, {DELTA:g})-DP",
         f"at sigma = {row['sigma']:.4g} a round loses epsilon {least:.3g} at least, and {most:.3g} at most (WCS); "
         f"{rounds} rounds {all_least:.3g} to {all_most:.3g}",
@@ -260,7 +262,7 @@ def privacy_claim(scenario: Scenario, frame: pd.DataFrame) -> Claim:
 
 
 def draw(
-    scenario: Scenario,
+    scenario: PublishedScenario,
     noise: Mapping[str, float],
     results: Mapping[str, AccuracyCurves],
     frame: pd.DataFrame,
@@ -286,10 +288,10 @@ def draw(
         )
         axes.grid()
         figure.legend(loc="outside lower center", ncols=1)
-        return save(figure, out / scenario.name, marks(figure))
+        return save(figure, out / scenario.name, plot_data(figure))
 
 
-def _reproduction(scenario: Scenario, figure: str) -> Reproduction:
+def _reproduction(scenario: PublishedScenario, figure: str) -> Reproduction:
     return Reproduction(
         scenario.name,
         f"Random participation: accuracy at the noise of four analyses, {scenario.title}",

@@ -22,10 +22,10 @@ from analysis.bounds.random_participation import (
     recentred,
     weak_client_sampling,
 )
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.random_participation.published import PAPER
-from analysis.reproduction.verdicts import Claim, above, between
+from analysis.reproduction.verdicts import PaperClaim, above, between
 from analysis.style import one_panel, save
 from testbed.arrays import Floats
 
@@ -52,7 +52,7 @@ def _draw(
         axes.set(yscale="log", **axes_properties)
         axes.grid()
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
-        return save(figure, path, marks(figure))
+        return save(figure, path, plot_data(figure))
 
 
 # -- Figures 1 to 3 --------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ ROUNDING = 1e-6
 """Of a ratio of two curves: what integrating both leaves."""
 
 
-def _ordering(table: pd.DataFrame, y_label: str) -> list[Claim]:
+def _ordering(table: pd.DataFrame, y_label: str) -> list[PaperClaim]:
     """The proposed scheme lies between CS and WCS; it converges to WCS with d; and whether it is a bound at all."""
 
     def of(label: str, size: int | None = None) -> Floats:
@@ -153,7 +153,7 @@ def _ordering(table: pd.DataFrame, y_label: str) -> list[Claim]:
     lost = {size: of(_LOWER_BOUND, size)[shown] / curves[size][shown] for size in SIZE_COLOURS}
     exceeded = max(float(one.max()) for one in lost.values())
     return [
-        Claim(
+        PaperClaim(
             "the proposed scheme lies between CS and WCS, for d = 1, 10 and 100",
             f"as the paper evaluates Theorem 4.1: {least:.3g} times CS at least, {most:.3g} times WCS at most",
             [
@@ -161,17 +161,17 @@ def _ordering(table: pd.DataFrame, y_label: str) -> list[Claim]:
                 between("largest ratio to WCS", most, most=1 + ROUNDING),
             ],
         ),
-        Claim(
+        PaperClaim(
             "for d = 1 it is almost identical to CS",
             f"{way[1]:.3f} of the way from CS to WCS (median, logarithmic axis)",
             [between("share of the way, d = 1", way[1], most=ALMOST)],
         ),
-        Claim(
+        PaperClaim(
             "for d = 10 it is still very close to CS",
             f"{way[10]:.3f} of the way from CS to WCS on a logarithmic axis, {linear:.3f} on a linear one (medians)",
             undetermined="how close is very close, and the scale of the figure's axis",
         ),
-        Claim(
+        PaperClaim(
             "it converges to WCS as d grows; d = 100 is almost the same curve",
             ", ".join(f"{one:.3f} of the way at d = {size}" for size, one in way.items()),
             [
@@ -180,7 +180,7 @@ def _ordering(table: pd.DataFrame, y_label: str) -> list[Claim]:
                 between("share of the way, d = 100", way[100], 1 - ALMOST, 1 + ROUNDING),
             ],
         ),
-        Claim(
+        PaperClaim(
             "Theorem 4.1 bounds what is lost",
             f"two data sets lose up to {exceeded:.3g} times as much",
             [between("largest ratio of a pair's loss to the bound", exceeded, most=1 + ROUNDING)],
@@ -209,7 +209,7 @@ def run_fig4(context: ReproductionContext) -> ReproductionResult:
     return ReproductionResult(
         _summary(pd.DataFrame.from_records(rows), ["analysis"], "delta", "epsilon"),
         claims=[
-            Claim(
+            PaperClaim(
                 "the proposed scheme significantly improves upon random check-ins (Balle et al., arXiv 2007.06605)",
                 "not compared",
                 undetermined="which of their bounds is drawn, for how many steps, and with how many samples a client",
@@ -260,7 +260,7 @@ def run_fig5(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def _over_rates(table: pd.DataFrame) -> list[Claim]:
+def _over_rates(table: pd.DataFrame) -> list[PaperClaim]:
     """What a larger q costs at the same p q."""
     by_name = {str(name): rows["epsilon"].to_numpy() for name, rows in table.groupby("analysis", sort=False)}
     sampled = {name: values for name, values in by_name.items() if name != "CS" and not name.endswith("lower bound")}
@@ -269,7 +269,7 @@ def _over_rates(table: pd.DataFrame) -> list[Claim]:
     wcs = by_name["WCS (the guarantee)"]
     first, last = ({name: float(values[place]) for name, values in by_name.items()} for place in (0, -1))
     return [
-        Claim(
+        PaperClaim(
             "at fixed p q, a larger q costs privacy with all the schemes",
             f"WCS: epsilon {wcs[0]:.3g} at q = 1e-4, {wcs[-1]:.3g} at q = 1",
             [
@@ -281,7 +281,7 @@ def _over_rates(table: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def claims_of_fig5(table: pd.DataFrame) -> list[Claim | None]:
+def claims_of_fig5(table: pd.DataFrame) -> list[PaperClaim | None]:
     """All claims but the first, which needs the whole curves.
 
     Args:
@@ -294,17 +294,17 @@ def claims_of_fig5(table: pd.DataFrame) -> list[Claim | None]:
     return [None, *_at_the_ends(first, last)]
 
 
-def _at_the_ends(first: Mapping[str, float], last: Mapping[str, float]) -> list[Claim]:
+def _at_the_ends(first: Mapping[str, float], last: Mapping[str, float]) -> list[PaperClaim]:
     """Claims about epsilon at the smallest and at the largest q, by curve."""
     at_best = [value for name, value in first.items() if not name.endswith("lower bound")]
     many, one = last["d = 100: 4.1"], last["d = 1: 4.1"]
     return [
-        Claim(
+        PaperClaim(
             "with p = 1 all schemes are equivalent, and epsilon is at its best",
             f"epsilon {min(at_best):.4g} to {max(at_best):.4g}",
             [between("largest epsilon over the smallest at p = 1", max(at_best) / min(at_best), 1.0, 1 + 1e-3)],
         ),
-        Claim(
+        PaperClaim(
             "as q increases, smaller data sets become more favourable",
             f"at q = 1 epsilon is {one:.3g} for d = 1 and {many:.3g} for d = 100 (Theorem 4.1 as evaluated)",
             [above("epsilon at q = 1, d = 100 less d = 1", many - one)],

@@ -17,7 +17,7 @@ NONE, PROPOSED, WCS, OLS = "no privacy", "proposed (Theorem 4.1)", "WCS (Theorem
 
 
 @dataclass(frozen=True)
-class Scenario:
+class PublishedScenario:
     """One of section 6.
 
     Attributes:
@@ -37,7 +37,7 @@ class Scenario:
     rates: Mapping[str, float]
 
 
-MANY_CLIENTS = Scenario(
+MANY_CLIENTS = PublishedScenario(
     "random-participation-fig6",
     "many clients, small data sets",
     population=23_264,
@@ -45,7 +45,7 @@ MANY_CLIENTS = Scenario(
     sigmas={PROPOSED: 1.065, WCS: 7.65, OLS: 22.4},
     rates={NONE: 0.002, PROPOSED: 0.002, WCS: 0.0001, OLS: 0.0001},
 )
-FEW_CLIENTS = Scenario(
+FEW_CLIENTS = PublishedScenario(
     "random-participation-fig7",
     "few clients, large data sets",
     population=697,

@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.bounds.random_participation import Participation
 from analysis.reproduction.contract import Scale
-from analysis.reproduction.random_participation.published import Scenario
+from analysis.reproduction.random_participation.published import PublishedScenario
 from testbed.errors import ExperimentError
 
 
@@ -54,7 +54,7 @@ DIGITS = TrainingTask(
 """What stands in for both figures' federations on one core: their figures differ in the noise alone."""
 
 
-def task_of(scenario: Scenario, scale: Scale, data: Path | None) -> TrainingTask:
+def task_of(scenario: PublishedScenario, scale: Scale, data: Path | None) -> TrainingTask:
     """What a figure runs; raises `ExperimentError` where a scale lacks its data."""
     if data is None:
         if scale == "small":
@@ -85,7 +85,7 @@ def task_of(scenario: Scenario, scale: Scale, data: Path | None) -> TrainingTask
     )
 
 
-def real_task(scenario: Scenario, data: Path) -> TrainingTask:
+def real_task(scenario: PublishedScenario, data: Path) -> TrainingTask:
     """The paper's population, sampling and network, for fewer rounds: on EMNIST, or on MNIST where that is the folder.
 
     Of MNIST's 60,000 images each client draws its own d, as 23,264 times 30, or 697 times 1,000, are more than there

@@ -22,7 +22,7 @@ from analysis.bounds.random_participation import (
     sigma_at,
     weak_client_sampling,
 )
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.random_participation.published import (
     DELTA,
@@ -33,9 +33,9 @@ from analysis.reproduction.random_participation.published import (
     PROPOSED,
     SCENARIOS,
     WCS,
-    Scenario,
+    PublishedScenario,
 )
-from analysis.reproduction.verdicts import Claim, between, within
+from analysis.reproduction.verdicts import PaperClaim, between, within
 from analysis.statistics import Interval
 from analysis.style import PAGE_INCHES, house_style, save
 
@@ -52,7 +52,7 @@ _SEED = 2205
 
 
 @dataclass(frozen=True)
-class Found:
+class Counterexample:
     """What was computed and sampled for one scenario, at the sigma that the paper gives for Theorem 4.1.
 
     Attributes:
@@ -62,7 +62,7 @@ class Found:
         seen: the attack in simulated rounds that share nothing.
     """
 
-    scenario: Scenario
+    scenario: PublishedScenario
     cosine: float
     angled: float
     coupled: Interval
@@ -107,14 +107,14 @@ def run_unsound(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def _found(scenario: Scenario, context: ReproductionContext) -> Found:
+def _found(scenario: PublishedScenario, context: ReproductionContext) -> Counterexample:
     trials = TRIALS[context.scale]
     who, sigma = scenario.who, scenario.sigmas[PROPOSED]
     context.progress(f"{scenario.title}: {trials:,} rounds with the sample, and as many without")
     random = np.random.default_rng((_SEED, 1556, who.local_samples))
     seen = attack_membership(who, sigma, EPSILON, trials, random)
     coupled = coupled_delta(who, sigma, EPSILON, trials // 2, random)
-    return Found(scenario, *worst_angle(who, sigma, EPSILON), Interval(*coupled), seen)
+    return Counterexample(scenario, *worst_angle(who, sigma, EPSILON), Interval(*coupled), seen)
 
 
 def _federated(context: ReproductionContext) -> PairedAdvantage:
@@ -128,7 +128,7 @@ def _federated(context: ReproductionContext) -> PairedAdvantage:
     return attack_models(MANY_CLIENTS.who, sigma, EPSILON, population, rounds, _SEED, progress)
 
 
-def _rows(one: Found) -> pd.DataFrame:
+def _rows(one: Counterexample) -> pd.DataFrame:
     """Each analysis and pair: the noise that it asks for, and its delta at the published noise of Theorem 4.1."""
     who, others = one.scenario.who, one.scenario.population - 1
     crowd: Delta = partial(orthogonal_pair_in_a_crowd, clients=others)
@@ -157,19 +157,19 @@ def _rows(one: Found) -> pd.DataFrame:
     )
 
 
-def _sigma_and_formula_claims(table: pd.DataFrame) -> tuple[list[Claim], list[Claim]]:
+def _sigma_and_formula_claims(table: pd.DataFrame) -> tuple[list[PaperClaim], list[PaperClaim]]:
     both = [(scenario, table[table["scenario"] == scenario.title]) for scenario in SCENARIOS]
     sigmas = [claim for scenario, rows in both for claim in sigma_claims(scenario, rows)]
     return sigmas, [formula_claim(scenario, rows) for scenario, rows in both]
 
 
-def claims_of(table: pd.DataFrame) -> list[Claim | None]:
+def claims_of(table: pd.DataFrame) -> list[PaperClaim | None]:
     """The claims about sigmas and formulas; those about guarantees need the attacks."""
     sigmas, formulas = _sigma_and_formula_claims(table)
     return [*sigmas, *[None] * (len(SCENARIOS) + 1), *formulas]
 
 
-def sigma_claims(scenario: Scenario, rows: pd.DataFrame) -> list[Claim]:
+def sigma_claims(scenario: PublishedScenario, rows: pd.DataFrame) -> list[PaperClaim]:
     """Whether the published sigmas follow from the theorems as they are printed.
 
     Args:
@@ -188,15 +188,15 @@ def sigma_claims(scenario: Scenario, rows: pd.DataFrame) -> list[Claim]:
         if key == PROPOSED:
             measured += f" as printed; {sigmas[_CENTRED_ROW]:.5g} centred on x'"
         says = f"{scenario.title}: {theorem} needs sigma = {paper} for ({EPSILON}, {DELTA:g})"
-        claims.append(Claim(says, measured, [within("sigma", ours, paper, SIGMA_MARGIN * paper)]))
+        claims.append(PaperClaim(says, measured, [within("sigma", ours, paper, SIGMA_MARGIN * paper)]))
     return claims
 
 
-def guarantee_claim(one: Found) -> Claim:
+def guarantee_claim(one: Counterexample) -> PaperClaim:
     """What the paper wants of every round."""
     coupled, seen = one.coupled, one.seen
     exact = one.delta(orthogonal_pair)
-    return Claim(
+    return PaperClaim(
         f"{one.scenario.title}: sigma = {one.sigma} makes each round ({EPSILON}, {DELTA:g})-DP",
         f"delta of the orthogonal pair {exact:.3g} (integrated), {coupled.mean:.3g} ± {coupled.half_width:.2g} "
         f"(attacked, simulated rounds that share their coins), {_seen(seen)} in {seen.trials:,} that share nothing; of "
@@ -213,10 +213,10 @@ def _seen(seen: Advantage) -> str:
     return f"{seen.delta:.3g} ± {seen.interval().half_width:.2g}"
 
 
-def federated_claim(seen: PairedAdvantage) -> Claim:
+def federated_claim(seen: PairedAdvantage) -> PaperClaim:
     """The same of what the testbed's DP-SGD publishes."""
     scenario = MANY_CLIENTS
-    return Claim(
+    return PaperClaim(
         f"{scenario.title}: the models of such rounds give no more than delta = {DELTA:g} away",
         f"delta {seen.delta:.3g} ± {seen.interval().half_width:.2g}: the attack on the models of the testbed's own "
         f"federation of {scenario.population:,} clients, {seen.trials:,} rounds of a client with x' and as many "
@@ -226,7 +226,7 @@ def federated_claim(seen: PairedAdvantage) -> Claim:
     )
 
 
-def formula_claim(scenario: Scenario, rows: pd.DataFrame) -> Claim:
+def formula_claim(scenario: PublishedScenario, rows: pd.DataFrame) -> PaperClaim:
     """Equations (6) and (7), whatever noise they ask for.
 
     Args:
@@ -236,7 +236,7 @@ def formula_claim(scenario: Scenario, rows: pd.DataFrame) -> Claim:
     deltas = {str(row["analysis or pair"]): float(row["delta"]) for _, row in rows.iterrows()}
     (pair,) = (name for name in deltas if name.startswith(_ANGLED_ROW))
     printed, angled = deltas[_PRINTED_ROW], deltas[pair]
-    return Claim(
+    return PaperClaim(
         f"{scenario.title}: no two data sets lose more than the printed equation (6) says",
         f"at sigma = {scenario.sigmas[PROPOSED]} it says {printed:.3g}, and the angled pair (cosine "
         f"{pair.removeprefix(_ANGLED_ROW)}) loses {angled:.3g}, {angled / printed:.3g} times as much",
@@ -272,7 +272,7 @@ def _draw_unsound(out: Path) -> list[Path]:
             axes.set_title(f"{scenario.title} (epsilon {EPSILON})")
             axes.grid()
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3)
-        return save(figure, out / "random-participation-unsound", marks(figure))
+        return save(figure, out / "random-participation-unsound", plot_data(figure))
 
 
 REPRODUCTIONS = (

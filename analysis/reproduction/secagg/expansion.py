@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.experiments import declared
-from analysis.reproduction.verdicts import Claim, within_factor
+from analysis.reproduction.verdicts import PaperClaim, within_factor
 from testbed.experiment.schema import Experiment
 from testbed.records import RunRecords
 
@@ -28,7 +28,7 @@ _COORDINATES = 650  # of the model of these runs: digits, logistic regression
 
 
 @dataclass(frozen=True)
-class Traffic:
+class ExpansionTraffic:
     """A client's mean traffic in the stages of SecAgg.
 
     Attributes:
@@ -78,12 +78,12 @@ def experiment(users: int, consistency: str) -> Experiment:
     )
 
 
-def traffic(run: RunRecords, users: int) -> Traffic:
+def traffic(run: RunRecords, users: int) -> ExpansionTraffic:
     """Of the round; its stages before SecAgg (the model is sent in one of them) are left out."""
     rows = run.exchanges[run.exchanges["stage"].str.startswith("secagg/")]
     sums = rows.groupby("client")[["bytes_down", "bytes_up", "pki_bytes_down", "pki_bytes_up"]].sum().mean()
     down, up = sums["bytes_down"] + sums["pki_bytes_down"], sums["bytes_up"] + sums["pki_bytes_up"]
-    return Traffic(users, float(down), float(up), ring_bits(users))
+    return ExpansionTraffic(users, float(down), float(up), ring_bits(users))
 
 
 def run_expansion(context: ReproductionContext) -> ReproductionResult:
@@ -128,7 +128,7 @@ def _column(users: int, coordinates: int) -> str:
     return f"× at {users:,} users, 2^{coordinates.bit_length() - 1} coordinates"
 
 
-def claims(frame: pd.DataFrame) -> list[Claim]:
+def claims(frame: pd.DataFrame) -> list[PaperClaim]:
     """The two expansions of the abstract, by the largest rounds that were run.
 
     Args:
@@ -137,12 +137,12 @@ def claims(frame: pd.DataFrame) -> list[Claim]:
     return [_claim(*size, paper, frame) for size, paper in PUBLISHED.items()]
 
 
-def _claim(users: int, coordinates: int, paper: float, frame: pd.DataFrame) -> Claim:
+def _claim(users: int, coordinates: int, paper: float, frame: pd.DataFrame) -> PaperClaim:
     largest = {name: frame[frame["survivors"] == word].iloc[-1] for name, word in _SURVIVORS.items()}
     found = {name: float(row[_column(users, coordinates)]) for name, row in largest.items()}
     measured = int(largest["none"]["users"])
     how = "measured" if users <= measured else f"by the bytes a peer at {measured:,}"
-    return Claim(
+    return PaperClaim(
         f"{paper} times the traffic of inputs of {INPUT_BITS} bits in the clear, {users:,} users and "
         f"2^{coordinates.bit_length() - 1} coordinates",
         f"{found['none']:.3f}; {found['signed']:.3f} with signed survivors ({how})",

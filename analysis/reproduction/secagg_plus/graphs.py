@@ -22,7 +22,7 @@ import pandas as pd
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.secagg_plus.published import CORRECTNESS, REFUSED, SECURITY, SOURCE, Instance, expected
-from analysis.reproduction.verdicts import Claim, between, equal
+from analysis.reproduction.verdicts import PaperClaim, between, equal
 from testbed.aggregation.secagg_plus import bound
 
 MARGIN = 0.1
@@ -33,9 +33,9 @@ _MOST_CLIENTS_FOR_OURS = 100_000
 """Above it `smallest_neighbourhood` takes minutes where k is in the thousands."""
 
 
-def requirements(of: Instance) -> bound.Requirements:
+def requirements(of: Instance) -> bound.NeighbourhoodRequirements:
     """Of `secagg-plus`."""
-    return bound.Requirements(of.dishonest, of.dropouts, SECURITY, CORRECTNESS)
+    return bound.NeighbourhoodRequirements(of.dishonest, of.dropouts, SECURITY, CORRECTNESS)
 
 
 @cache
@@ -81,7 +81,7 @@ def run_graphs(context: ReproductionContext) -> ReproductionResult:
         frame,
         claims=[
             *_row_claims(frame),
-            Claim(
+            PaperClaim(
                 "the instances against a semi-malicious server that the test wants refused have no safe graph",
                 "; ".join(
                     f"{one.clients} clients, {one.dishonest:g} and {one.dropouts:g}: "
@@ -111,19 +111,19 @@ def run_graphs(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def _row_claims(frame: pd.DataFrame) -> list[Claim]:
+def _row_claims(frame: pd.DataFrame) -> list[PaperClaim]:
     same = int((frame["k, t (paper)"] == frame["our tails, their count"]).sum())
     large = frame[(frame["secagg-plus"] != "") & (frame["clients"] >= 100)]
     apart = _neighbours(large["secagg-plus"]) / _neighbours(large["k, t (paper)"]) - 1
     place = int(np.argmax(apart.abs().to_numpy()))
     most, furthest = float(apart.iloc[place]), large.iloc[place]
     return [
-        Claim(
+        PaperClaim(
             f"k and t of the {len(frame)} rows are the smallest that their count of failures allows",
             f"{same} of {len(frame)} with our tails and their count",
             [equal("rows with the same k and t", float(same), float(len(frame)))],
         ),
-        Claim(
+        PaperClaim(
             "secagg-plus needs the k that Google's implementation needs against a semi-malicious server, within "
             f"{MARGIN:.0%} (100 clients and more)",
             f"{len(large)} rows; furthest apart {most:+.1%}: {furthest['clients']} clients, "

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.secagg_plus.graphs import by_their_count
 from analysis.reproduction.secagg_plus.published import Instance
-from analysis.reproduction.verdicts import Claim, between
+from analysis.reproduction.verdicts import PaperClaim, between
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 
 THOUSAND = 1000
@@ -44,7 +44,7 @@ def run_scale(context: ReproductionContext) -> ReproductionResult:
         frame,
         claims=[
             _billion(frame),
-            Claim(
+            PaperClaim(
                 f"against a malicious server, of {MALICIOUS_CLIENTS:,} clients each talks to {SHARE:.0%}, and its "
                 f"input is in a sum with at least {AT_LEAST:,} others (5% dishonest, 5% gone)",
                 f"the paper's malicious variant, whose clients choose neighbours and acknowledge them, is not here; "
@@ -60,13 +60,13 @@ def run_scale(context: ReproductionContext) -> ReproductionResult:
     )
 
 
-def _billion(frame: pd.DataFrame) -> Claim:
+def _billion(frame: pd.DataFrame) -> PaperClaim:
     rows = frame[frame["clients"] == frame["clients"].max()]
     of_rates = {
         (row["dishonest"], row["dropouts"]): int(row["k, t, curious server"].partition(",")[0])
         for _, row in rows.iterrows()
     }
-    return Claim(
+    return PaperClaim(
         "against a curious server a billion clients cost each no more than a thousand cost each in SecAgg",
         "; ".join(f"{k} neighbours at {c} and {d}" for (c, d), k in of_rates.items()) + "; SecAgg has 999",
         [between(f"neighbours, {c} dishonest, {d} gone", float(k), 1, THOUSAND - 1) for (c, d), k in of_rates.items()],

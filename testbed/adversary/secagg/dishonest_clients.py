@@ -15,7 +15,7 @@ from testbed.aggregation.secagg_plus.graph import AnnounceGraph
 from testbed.aggregation.secagg_plus.protocol import SecAggPlusClient
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.messages import Key32, Message, RoundNumber
-from testbed.parties.client import Role, Row, StageTable, handles
+from testbed.parties.client import Role, StageTable, Transition, handles
 
 
 class HandedOver(Message, frozen=True):
@@ -37,7 +37,9 @@ class HandOver(Message, frozen=True):
 
 _ORDER = "secagg.out-of-order"
 _ALWAYS = {*STATES, "refused"}
-_BEGINS = Row(after=_ALWAYS, then="advertised", check=_ORDER, begins=True)  # also after another sum of this round
+_BEGINS = Transition(
+    sources=_ALWAYS, target="advertised", refusal=_ORDER, starts_round=True
+)  # also after another sum of this round
 
 
 class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)):
@@ -46,8 +48,8 @@ class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)
     STAGES: ClassVar[StageTable] = SecAggClient.STAGES.extended(
         {
             AdvertiseKeys: _BEGINS,
-            CheckSurvivors: Row(after=_ALWAYS, then="signed", check=_ORDER),
-            HandOver: Row(after={"masked", "signed", "revealed"}, then="", check=_ORDER),
+            CheckSurvivors: Transition(sources=_ALWAYS, target="signed", refusal=_ORDER),
+            HandOver: Transition(sources={"masked", "signed", "revealed"}, target="", refusal=_ORDER),
         }
     )
 

@@ -21,7 +21,7 @@ from testbed.adversary.secagg.contradictions import InconsistentView, two_views
 from testbed.adversary.secagg.dishonest_clients import HandedOver, HandOver, SecAggAccomplice
 from testbed.adversary.victims import VictimOptions
 from testbed.aggregation.kit.message_parts import ShareOf, SignatureOf
-from testbed.aggregation.secagg.messages import CheckSurvivors, Shares, Unmask, UnmaskSurvivors
+from testbed.aggregation.secagg.messages import CheckSurvivors, RevealedShares, Unmask, UnmaskSurvivors
 from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.aggregation.secagg.share_recovery import recover
@@ -33,7 +33,7 @@ from testbed.network.sums import add_masks_in_threads
 
 
 @dataclass(frozen=True)
-class Attempt:
+class ReconstructionAttempt:
     """What came of an attack in one round.
 
     Attributes:
@@ -65,7 +65,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
     applies_to: ClassVar[tuple[str, ...]] = ("secagg",)
     accomplice_roles = (SecAggAccomplice,)
-    attempt: Attempt | None = None
+    attempt: ReconstructionAttempt | None = None
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):  # not so of what it is mixed into
@@ -105,7 +105,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         """Who is told what; sets what is wanted."""
         raise NotImplementedError
 
-    async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> Attempt:
+    async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> ReconstructionAttempt:
         """Make the most of what was revealed; `keys` are the accomplices' mask keys."""
         raise NotImplementedError
 
@@ -126,14 +126,16 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         handed: dict[int, HandedOver] = {}
         if accomplices:
             handed = (await round_.network.ask(ids(sorted(accomplices)), HandOver(round_.number))).valid()
-        state.revealed |= {client: Shares(answer.mask_keys, answer.self_masks) for client, answer in handed.items()}
+        state.revealed |= {
+            client: RevealedShares(answer.mask_keys, answer.self_masks) for client, answer in handed.items()
+        }
         keys = {client: answer.mask_key for client, answer in handed.items()}
         self.attempt = await self.conclude(state, keys)
         self.record_attack(self.misbehaviour, self.attempt.detail)
         if len(state.revealed) < t:
             raise RoundAborted("below-threshold", f"{len(state.revealed)} of {t} needed revealed their shares")
 
-    async def _tell(self, state: SecAggRound, view: InconsistentView) -> dict[int, Shares]:
+    async def _tell(self, state: SecAggRound, view: InconsistentView) -> dict[int, RevealedShares]:
         """What clients reveal to whom this view is told, signed by all that are told it and by the accomplices."""
         round_, survivors = state.start, list(view.survivors)
         if self.parameters.consistency == "none":
@@ -157,7 +159,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         peers: Mapping[int, Set[int]],
         gone: Collection[int],
         keys: Mapping[int, bytes],
-    ) -> Attempt:
+    ) -> ReconstructionAttempt:
         """Remove the masks from the sum over `members`.
 
         Args:
@@ -190,9 +192,11 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
             if len(members) == 1 and np.any(vector[:-1] % weight):
                 raise RoundAborted("implausible-update", "its levels are no multiples of its weight")
         except RoundAborted as failed:
-            return Attempt(frozenset(members), None, f"{counted}; failed: {failed.detail}")
+            return ReconstructionAttempt(frozenset(members), None, f"{counted}; failed: {failed.detail}")
         digest = hashlib.sha256(vector.astype(f"<u{vector.itemsize}").tobytes()).hexdigest()
-        return Attempt(frozenset(members), vector, f"{counted}; reconstructed, weight {weight}, sha256 {digest}")
+        return ReconstructionAttempt(
+            frozenset(members), vector, f"{counted}; reconstructed, weight {weight}, sha256 {digest}"
+        )
 
     def _remove_masks_of(
         self,
@@ -244,9 +248,9 @@ class ContradictDropouts(Contradicting):
             return [InconsistentView(tuple(survivors), tuple(honest))] if honest else []
         return two_views(self._victim, honest, len(self.accomplices(state)), survivors, state.graph.threshold)
 
-    async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> Attempt:
+    async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> ReconstructionAttempt:
         """The victim's update, if there are t shares of both its secrets."""
         if self._victim is None:
-            return Attempt(frozenset(), None, "failed: the victim has not sent its input")
+            return ReconstructionAttempt(frozenset(), None, "failed: the victim has not sent its input")
         members, peers = {self._victim}, {self._victim: frozenset(state.sealed) - {self._victim}}
         return await self.reconstructed(state, f"victim {self._victim}", members, peers, members, {})

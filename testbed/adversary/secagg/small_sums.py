@@ -23,7 +23,7 @@ from testbed.adversary.secagg.contradictions import (
     smallest_among_all,
     smallest_among_few,
 )
-from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
+from testbed.adversary.secagg.reconstruction import Contradicting, ReconstructionAttempt
 from testbed.adversary.victims import VictimOptions, drawn_victim
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.secagg.round import SecAggRound
@@ -73,15 +73,15 @@ class ShrinkTheSum(Contradicting):
         return None if found is None or len(found.members) == len(honest) else found
 
     def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
-        """As the honest server; remembered."""
+        """As the honest server; memo."""
         told = super().peers_that_shared(state)
         self._peers = {client: frozenset(peers) for client, peers in told.items()}
         return told
 
-    async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> Attempt:
+    async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> ReconstructionAttempt:
         """The sum over the target, if there are t shares of each secret that it takes."""
         if self._target is None:
-            return Attempt(frozenset(), None, "failed: no sum over fewer clients can be had")
+            return ReconstructionAttempt(frozenset(), None, "failed: no sum over fewer clients can be had")
         members, gone = self._target.members, self._target.gone
         honest = len(self.honest(state))
         whose = f"sum over {len(members)} of {honest} honest survivors ({', '.join(map(str, sorted(members)))})"

@@ -29,8 +29,8 @@ from testbed.selection.lotto.messages import (
     Announce,
     Candidacy,
     ParticipantList,
+    below_threshold,
     selection_input,
-    which_stand,
 )
 from testbed.selection.lotto.server import GroupMessages, LottoServer
 from testbed.selection.lotto.variants import ClientCentricServer, ServerCentricServer
@@ -133,7 +133,7 @@ class ReserveMostSelected(LottoMisbehaviour):
         often = np.zeros(len(clients), np.int64)
         for number in range(1, self.context.rounds + 1):
             outputs = prf.evaluate_many(keys, selection_input(round_.experiment_id, number))
-            often += which_stand(outputs, self.parameters, self.population)
+            often += below_threshold(outputs, self.parameters, self.population)
         return int(clients[np.argmax(often)])
 
 

@@ -38,7 +38,7 @@ class ReselectEarly(SelectionMisbehaviour):
     name: ClassVar[str] = "reselect-early"
     applies_to: ClassVar[tuple[str, ...]] = ("min-separation", "balls-in-bins")
     Options: ClassVar[type[MisbehaviourOptions]] = ReselectOptions
-    by_losses: bool = False
+    uses_reported_losses: bool = False
     batches: Batches | None
     maximum_participants: int
     parameters: Any

@@ -28,7 +28,7 @@ from testbed.network.hosts import ClientRefusal
 from testbed.parties.client import Role, handles
 from testbed.parties.round_beacon import randomness_of
 from testbed.selection.contract import Selection, SelectionRound
-from testbed.selection.lotto.messages import selection_input, which_stand
+from testbed.selection.lotto.messages import below_threshold, selection_input
 from testbed.selection.lotto.variants import ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, candidate_batches
 
@@ -90,7 +90,7 @@ class GrindRound(LottoMisbehaviour):
         keys = round_.directory.vrf[ids(list(self.dishonest))]
         tries = range(first, first + self.context.options_of(GrindRound).tries)
         inputs = (selection_input(round_.experiment_id, number) for number in tries)
-        counts = [which_stand(prf.evaluate_many(keys, of), self.parameters, self.population).sum() for of in inputs]
+        counts = [below_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum() for of in inputs]
         best = int(np.argmax(counts))
         return tries[best], f", in which {counts[best]} of its clients are candidates, the most of {len(tries)}"
 
@@ -209,7 +209,8 @@ class SkipRounds(LottoMisbehaviour):
             meter("hmac", len(keys) * len(numbers))
             inputs = (selection_input(round_.experiment_id, number, randomness) for number in numbers)
             return [
-                int(which_stand(prf.evaluate_many(keys, of), self.parameters, self.population).sum()) for of in inputs
+                int(below_threshold(prf.evaluate_many(keys, of), self.parameters, self.population).sum())
+                for of in inputs
             ]
         question = LookAhead(numbers[0], numbers[-1], pulse)
         answers: dict[int, Any] = (await round_.network.ask(ids(list(self.dishonest)), question)).valid()

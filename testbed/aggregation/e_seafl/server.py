@@ -29,7 +29,7 @@ from testbed.aggregation.e_seafl.assisting_node import AssistingNode
 from testbed.aggregation.e_seafl.client import ESeaflClient
 from testbed.aggregation.e_seafl.messages import PARTICIPATION_DOMAIN, SendMaskedUpdate, SumMasks, context_digest
 from testbed.aggregation.e_seafl.parameters import ESeaflParameters
-from testbed.aggregation.kit.message_parts import SignatureOf, Told
+from testbed.aggregation.kit.message_parts import ParticipantNotice, SignatureOf
 from testbed.aggregation.kit.server_checks import (
     ServerRound,
     at_least,
@@ -144,7 +144,7 @@ class ESeafl(AggregationProtocol):
 
     def context_of(self, state: ESeaflRound) -> bytes:
         """Return the context that clients sign."""
-        told = Told(state.start.number, len(state.start.participants), state.training, state.agreed)
+        told = ParticipantNotice(state.start.number, len(state.start.participants), state.training, state.agreed)
         return context_digest(state.experiment_id, told, state.length, self.parameters)
 
     def question(self, state: ESeaflRound, survivors: Ids) -> SumMasks:

@@ -49,7 +49,7 @@ _Logs = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Requirements:
+class CommitteeRequirements:
     """Properties that the graph of a round must have, and the probabilities with which it may lack them.
 
     Attributes:
@@ -104,7 +104,7 @@ class Density:
 
 
 @lru_cache(maxsize=64)
-def density(participants: int, requirements: Requirements) -> Density:
+def density(participants: int, requirements: CommitteeRequirements) -> Density:
     """Find an epsilon that meets the requirements for n participants, as small as bisection finds it."""
     fewest = _fewest_if_chosen if requirements.labels == "chosen" else _fewest_if_random
     dishonest, dropouts = requirements.counts(participants)
@@ -120,7 +120,7 @@ def density(participants: int, requirements: Requirements) -> Density:
     return Density(participants, high, max(participants - dropouts, dishonest + 2), neighbours)
 
 
-def _fewest_if_chosen(epsilon: float, participants: int, requirements: Requirements) -> int | None:
+def _fewest_if_chosen(epsilon: float, participants: int, requirements: CommitteeRequirements) -> int | None:
     """The least k with which this epsilon meets the requirements against chosen labels; None: there is none."""
     dishonest, dropouts = requirements.counts(participants)
     survivors = participants - dropouts
@@ -142,7 +142,7 @@ def _fewest_if_chosen(epsilon: float, participants: int, requirements: Requireme
     return 1 if is_secure(1) else 1 + _last(lambda neighbours: not is_secure(neighbours), 1, largest)
 
 
-def _fewest_if_random(epsilon: float, participants: int, requirements: Requirements) -> int | None:
+def _fewest_if_random(epsilon: float, participants: int, requirements: CommitteeRequirements) -> int | None:
     """The paper's k, if this epsilon meets the requirements where labels do not depend on the graph; else None."""
     dishonest, dropouts = requirements.counts(participants)
     survivors = participants - dropouts

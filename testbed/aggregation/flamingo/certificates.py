@@ -7,7 +7,7 @@ from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.kit.participant import check_signers
 from testbed.committee.choice import verified
 from testbed.committee.parameters import CommitteeSection
-from testbed.crypto import remembered
+from testbed.crypto import memo
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import signed_content
@@ -40,6 +40,6 @@ def check_members_signatures(
     signed = [(directory.signing_key(row.client), full, content, row.signature) for row in signatures]
     meter("ed25519.verify", len(signed))
     follows_from = signed_content(full, content, [[key, signature] for key, _, _, signature in signed])
-    if (place := remembered.first_unverified(follows_from, signed)) is not None:
+    if (place := memo.first_unverified(follows_from, signed)) is not None:
         detail = f"member {signatures[place].client} has not signed what is shown"
         raise Refusal("flamingo.other-signature", detail)

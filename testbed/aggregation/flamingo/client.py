@@ -13,7 +13,7 @@ from testbed.aggregation.flamingo.messages import (
     SEEDS_DOMAIN,
     SHARES_PURPOSE,
     EncryptedSeed,
-    Report,
+    MaskedReport,
     Reported,
     Service,
     pair_seed,
@@ -30,7 +30,7 @@ from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector
 from testbed.network.masked_vectors import Elements, Masks
-from testbed.parties.client import Row, StageTable, handles
+from testbed.parties.client import StageTable, Transition, handles
 from testbed.training import RoundUpdate, trained_update
 
 
@@ -44,14 +44,18 @@ class FlamingoClient(Participant):
 
     STAGES: ClassVar[StageTable] = StageTable(
         start="new",
-        rows={Report: Row(after={"new"}, then="reported", check="flamingo.out-of-order", begins=True)},
+        rows={
+            MaskedReport: Transition(
+                sources={"new"}, target="reported", refusal="flamingo.out-of-order", starts_round=True
+            )
+        },
     )
     parameters: FlamingoParameters
     digest: bytes
     training: bytes
 
-    @handles(Report)
-    def on_report(self, message: Report) -> Reported:
+    @handles(MaskedReport)
+    def on_report(self, message: MaskedReport) -> Reported:
         """Mask the update, and leave with it what the committee needs to take the masks away again."""
         with self.progress.answering(message, message.round):
             self.check_size(len(message.participants))

@@ -19,8 +19,8 @@ from testbed.aggregation.flamingo.messages import (
     CutEdge,
     LabelsSignature,
     Opened,
-    OwnState,
     Reconstruct,
+    SealedMemberState,
     SharesForMember,
     decryptions_content,
     labels_content,
@@ -37,13 +37,13 @@ from testbed.crypto import (
     InvalidKey,
     OpeningFailed,
     equal_logarithms,
-    remembered,
+    memo,
     threshold_elgamal,
 )
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import signed_content
-from testbed.parties.client import Client, Row, StageTable, handles
+from testbed.parties.client import Client, StageTable, Transition, handles
 
 
 class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, FinishSetUp, CheckLabels, Reconstruct)):
@@ -60,8 +60,8 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
 
     STAGES: ClassVar[StageTable] = SetUpMember.STAGES.extended(
         {
-            CheckLabels: Row(after={"idle", "ready"}, then="labelled", check=ORDER, begins=True),
-            Reconstruct: Row(after={"labelled"}, then="opened", check=ORDER),
+            CheckLabels: Transition(sources={"idle", "ready"}, target="labelled", refusal=ORDER, starts_round=True),
+            Reconstruct: Transition(sources={"labelled"}, target="opened", refusal=ORDER),
         }
     )
     graph: RoundGraph
@@ -77,7 +77,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
     # -- cross-check --------------------------------------------------------------------------------------------------
 
     @handles(CheckLabels)
-    def on_check_labels(self, message: CheckLabels, private: OwnState) -> LabelsSignature:
+    def on_check_labels(self, message: CheckLabels, private: SealedMemberState) -> LabelsSignature:
         """Sign the one set of clients that this member will take for online in this round."""
         with self.progress.answering(message, message.round):
             self.serve(message.round)
@@ -141,7 +141,7 @@ class Decryptor(SetUpMember, answers=(Deal, CheckDealings, AnswerComplaints, Fin
             signed.append((directory.signing_key(edge.online), domain, content, edge.signature))
             signed.append((edge.point, threshold_elgamal.KNOWN_DOMAIN, associated, edge.known))
         rows = [[key, content, signature] for key, _, content, signature in signed]
-        if (place := remembered.first_unverified(signed_content(domain, self.digest, rows), signed)) is not None:
+        if (place := memo.first_unverified(signed_content(domain, self.digest, rows), signed)) is not None:
             client = edges[place // 2].online
             detail = f"client {client} has not signed what is shown, for this round, or has not made it itself"
             raise Refusal("flamingo.other-ciphertext", detail)

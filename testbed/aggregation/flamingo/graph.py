@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.flamingo.bound import STEPS, Density
-from testbed.crypto import remembered
+from testbed.crypto import memo
 from testbed.crypto.masks import STREAM_SLACK, key_stream
 from testbed.messages import signed_content
 
@@ -111,7 +111,7 @@ def round_graph(public_seed: bytes, round_number: int, participants: Sequence[in
     """The graph of a round: made once in a process."""
     seed = hashlib.sha256(_DOMAIN + signed_content(public_seed, round_number, list(participants))).digest()
     key = "flamingo graph", seed, density
-    return remembered.once(key, lambda: RoundGraph(participants, density, seed))
+    return memo.cached(key, lambda: RoundGraph(participants, density, seed))
 
 
 def _is_connected(adjacency: npt.NDArray[np.bool_]) -> bool:

@@ -91,7 +91,7 @@ class Reported(Message, frozen=True):
     seeds: Annotated[list[EncryptedSeed], Many]
 
 
-class Report(Message, frozen=True):
+class MaskedReport(Message, frozen=True):
     """Mask your update against your neighbours among these participants; the committee will unmask the sum."""
 
     stage: ClassVar[str] = "flamingo/report"
@@ -111,7 +111,7 @@ class LabelsSignature(Message, frozen=True):
     signature: Signature64
 
 
-class OwnState(Message, frozen=True):
+class SealedMemberState(Message, frozen=True):
     """What a member has sealed for itself when its service began; the server has kept it."""
 
     sealed: SealedState
@@ -122,7 +122,7 @@ class CheckLabels(Message, frozen=True):
 
     stage: ClassVar[str] = "flamingo/cross-check"
     Answer: ClassVar[type[Message] | None] = LabelsSignature
-    Private: ClassVar[type[Message] | None] = OwnState
+    Private: ClassVar[type[Message] | None] = SealedMemberState
 
     round: RoundNumber
     participants: Annotated[list[ClientId], Many]

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from testbed.aggregation.flamingo.bound import Density, Labels, Requirements, density
+from testbed.aggregation.flamingo.bound import CommitteeRequirements, Density, Labels, density
 from testbed.aggregation.kit.parameters import (
     ClipKey,
     CommitteeParameters,
@@ -24,7 +24,7 @@ from testbed.committee.sortition import committee_stages
 class FlamingoParameters(CommitteeParameters, QuantisedParameters):
     """Sums that hide every single update, for which most clients send one message."""
 
-    keeps_masks: ClassVar[bool] = True
+    supports_symbolic_masks: ClassVar[bool] = True
     stages: ClassVar[tuple[str, ...]] = ("flamingo/report", "flamingo/cross-check", "flamingo/reconstruct")
     set_up_stages: ClassVar[tuple[str, ...]] = (
         "flamingo/set-up-deal",
@@ -93,9 +93,11 @@ class FlamingoParameters(CommitteeParameters, QuantisedParameters):
         return mask_operation(self.prg)
 
     @property
-    def requirements(self) -> Requirements:
+    def requirements(self) -> CommitteeRequirements:
         """Properties that the graph of a round must have."""
-        return Requirements(self.dishonest, self.dropouts, self.security, self.correctness, self.labels, self.tries)
+        return CommitteeRequirements(
+            self.dishonest, self.dropouts, self.security, self.correctness, self.labels, self.tries
+        )
 
     def density(self, participants: int) -> Density:
         """How dense a graph of so many participants is."""

@@ -7,7 +7,7 @@ from testbed.aggregation.flamingo.messages import decryptions_content
 from testbed.aggregation.flamingo.round import Edge, FlamingoRound
 from testbed.crypto import InvalidShares, OpeningFailed, equal_logarithms, feldman, threshold_elgamal
 from testbed.crypto.shamir import LagrangeWeights
-from testbed.crypto.threads import each
+from testbed.crypto.threads import thread_map
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import signed_content
@@ -106,7 +106,7 @@ def _decrypted(state: FlamingoRound, members: Mapping[int, int], used: list[int]
     meter("edwards25519.multiply", len(state.edges) * len(used))
     meter("edwards25519.add", len(state.edges) * len(used))
     weights = feldman.lagrange_weights(used)
-    return list(each(lambda at: _seed(state, members, used, weights, at), range(len(state.edges))))
+    return list(thread_map(lambda at: _seed(state, members, used, weights, at), range(len(state.edges))))
 
 
 def _seed(

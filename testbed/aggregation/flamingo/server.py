@@ -34,10 +34,10 @@ from testbed.aggregation.flamingo.messages import (
     SEEDS_DOMAIN,
     CheckLabels,
     CutEdge,
+    MaskedReport,
     Opened,
-    OwnState,
     Reconstruct,
-    Report,
+    SealedMemberState,
     SharesForMember,
     labels_content,
     seed_associated,
@@ -57,7 +57,7 @@ from testbed.aggregation.kit.server_checks import (
 )
 from testbed.arrays import Ids
 from testbed.committee.sortition import committee_roles
-from testbed.crypto import edwards25519, remembered, threshold_elgamal
+from testbed.crypto import edwards25519, memo, threshold_elgamal
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.network import Replies
@@ -128,7 +128,7 @@ class Flamingo(AggregationProtocol):
         round_, graph = state.start, state.graph
         if self.parameters.model_binding == "none":
             warn_of_weak_binding(round_)
-        question = Report(round_.number, graph.listed, state.kept.certificate)
+        question = MaskedReport(round_.number, graph.listed, state.kept.certificate)
         state.reports = await round_.network.ask(round_.trained, question)
         answers = state.reports.valid()
         for client, answer in list(answers.items()):
@@ -177,7 +177,7 @@ class Flamingo(AggregationProtocol):
             verify(state.start, client, SEEDS_DOMAIN, content, row.signature)
             meter("ed25519.verify")
             associated = seed_associated(state.digest, client, neighbour)
-            remembered.verify(row.point, threshold_elgamal.KNOWN_DOMAIN, associated, row.known)
+            memo.verify(row.point, threshold_elgamal.KNOWN_DOMAIN, associated, row.known)
         except ProtocolError as error:
             state.misbehaved(client, f"report: the seed for client {neighbour}: {error}")
             return False
@@ -187,12 +187,12 @@ class Flamingo(AggregationProtocol):
 
     async def cross_check(self, state: FlamingoRound) -> None:
         """The members' signatures on who is online."""
-        asked = {row.member: OwnState(row.sealed) for row in state.kept.states}
+        asked = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
         replies, state.signed = await self.signed_labels(state, asked, state.online)
         at_least(self.threshold(state), len(state.signed), replies, "members of the committee signed the labels")
 
     async def signed_labels(
-        self, state: FlamingoRound, asked: Mapping[int, OwnState], online: Ids
+        self, state: FlamingoRound, asked: Mapping[int, SealedMemberState], online: Ids
     ) -> tuple[Replies, dict[int, bytes]]:
         """What members that are told these labels sign, by member."""
         round_, labels = state.start, online.tolist()

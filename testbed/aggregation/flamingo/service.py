@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 
 from testbed.aggregation.contract import AggregationRound
-from testbed.aggregation.flamingo.messages import SERVICE_DOMAIN, Certificate, OwnState, Service, service_content
+from testbed.aggregation.flamingo.messages import (
+    SERVICE_DOMAIN,
+    Certificate,
+    SealedMemberState,
+    Service,
+    service_content,
+)
 from testbed.aggregation.flamingo.set_up import SetUp
 from testbed.aggregation.flamingo.set_up_messages import (
     COMPLAINTS_DOMAIN,
@@ -30,7 +36,7 @@ from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.kit.server_checks import at_least, record_misbehaviour, verify
 from testbed.committee.choice import chosen
 from testbed.committee.parameters import CommitteeSection
-from testbed.crypto import InvalidShares, remembered
+from testbed.crypto import InvalidShares, memo
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.memory import MessageName
@@ -122,7 +128,7 @@ class ServerSetUp:
     async def deal(self) -> None:
         """What the dealers deal; who deals what others would refuse has not dealt."""
         set_up = self.set_up
-        asked = {dealer: OwnState(self.states.get(dealer, b"")) for dealer in set_up.dealers}
+        asked = {dealer: SealedMemberState(self.states.get(dealer, b"")) for dealer in set_up.dealers}
         if set_up.former is not None:
             asked = {dealer: state for dealer, state in asked.items() if dealer in self.states}
         question = Deal(set_up.round, set_up.committee, set_up.former)
@@ -146,7 +152,7 @@ class ServerSetUp:
         if self.round.experiment_id is None:
             return
         meter("ed25519.verify")
-        remembered.verify(dealing.commitments[0], KNOWN_DOMAIN + self.round.experiment_id, content, dealing.known)
+        memo.verify(dealing.commitments[0], KNOWN_DOMAIN + self.round.experiment_id, content, dealing.known)
 
     async def check(self) -> list[ComplaintsOf]:
         """The members' complaints; who has none has said so."""

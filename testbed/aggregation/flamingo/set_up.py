@@ -25,7 +25,7 @@ from testbed.aggregation.flamingo.set_up_messages import (
 )
 from testbed.committee.messages import CommitteeList
 from testbed.committee.parameters import CommitteeSection
-from testbed.crypto import InvalidShares, feldman, remembered
+from testbed.crypto import InvalidShares, feldman, memo
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 
@@ -90,7 +90,7 @@ class SetUp:
         meter("edwards25519.multiply", len(former) - 1)
         meter("edwards25519.add", len(former) - 1)
         key = "committed", self.former.certificate.service.commitments, point
-        if commitments[0] != remembered.once(key, lambda: feldman.committed_at(former, point)):
+        if commitments[0] != memo.cached(key, lambda: feldman.committed_at(former, point)):
             raise Refusal("flamingo.bad-dealing", f"client {dealer} does not deal its share of the former key")
 
     def qualified(
@@ -143,7 +143,7 @@ class SetUp:
         meter("edwards25519.add", self.threshold * (len(dealt) - 1))
         if weights is not None:
             meter("edwards25519.multiply", self.threshold * len(dealt))
-        made = remembered.once(key, lambda: feldman.weighted_commitments(dealt, weights))
+        made = memo.cached(key, lambda: feldman.weighted_commitments(dealt, weights))
         self._made[key] = made
         return made
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from testbed.aggregation.flamingo.certificates import check_certificate
-from testbed.aggregation.flamingo.messages import SERVICE_DOMAIN, OwnState, service_content
+from testbed.aggregation.flamingo.messages import SERVICE_DOMAIN, SealedMemberState, service_content
 from testbed.aggregation.flamingo.parameters import FlamingoParameters
 from testbed.aggregation.flamingo.set_up import SetUp
 from testbed.aggregation.flamingo.set_up_messages import (
@@ -39,7 +39,7 @@ from testbed.committee.messages import CommitteeList
 from testbed.crypto import InvalidShares, InvalidSignature, OpeningFailed, feldman, signatures
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
-from testbed.parties.client import Client, Row, StageTable, handles
+from testbed.parties.client import Client, StageTable, Transition, handles
 
 ORDER = "flamingo.out-of-order"
 
@@ -58,10 +58,10 @@ class SetUpMember(Participant):
     STAGES: ClassVar[StageTable] = StageTable(
         start="idle",
         rows={
-            Deal: Row(after={"idle"}, then="dealt", check=ORDER, begins=True),
-            CheckDealings: Row(after={"idle", "dealt"}, then="checked", check=ORDER, begins=True),
-            AnswerComplaints: Row(after={"dealt", "checked"}, then=None, check=ORDER),
-            FinishSetUp: Row(after={"checked"}, then="ready", check=ORDER),
+            Deal: Transition(sources={"idle"}, target="dealt", refusal=ORDER, starts_round=True),
+            CheckDealings: Transition(sources={"idle", "dealt"}, target="checked", refusal=ORDER, starts_round=True),
+            AnswerComplaints: Transition(sources={"dealt", "checked"}, target=None, refusal=ORDER),
+            FinishSetUp: Transition(sources={"checked"}, target="ready", refusal=ORDER),
         },
     )
     parameters: FlamingoParameters
@@ -106,7 +106,7 @@ class SetUpMember(Participant):
     # -- dealing ------------------------------------------------------------------------------------------------------
 
     @handles(Deal)
-    def on_deal(self, message: Deal, private: OwnState) -> Dealing:
+    def on_deal(self, message: Deal, private: SealedMemberState) -> Dealing:
         """Deal a random secret, or the share of the former key, among the members."""
         with self.progress.answering(message, message.round):
             set_up = self.begin_set_up(message.round, message.committee, message.former)

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from testbed.aggregation.flamingo.messages import Certificate, Members, OwnState, SealedState
+from testbed.aggregation.flamingo.messages import Certificate, Members, SealedMemberState, SealedState
 from testbed.aggregation.kit.sealing import content_key, open_once, seal_once
 from testbed.committee.messages import CommitteeList
 from testbed.crypto import encryption
@@ -56,7 +56,7 @@ class Deal(Message, frozen=True):
 
     stage: ClassVar[str] = "flamingo/set-up-deal"
     Answer: ClassVar[type[Message] | None] = Dealing
-    Private: ClassVar[type[Message] | None] = OwnState
+    Private: ClassVar[type[Message] | None] = SealedMemberState
 
     round: RoundNumber
     committee: CommitteeList

@@ -57,7 +57,7 @@ class ToldOfParticipants(Protocol):
 
 
 @dataclass(frozen=True)
-class Told:
+class ParticipantNotice:
     """`ToldOfParticipants`, as one participant knows it."""
 
     round: int

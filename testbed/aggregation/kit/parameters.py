@@ -61,7 +61,7 @@ class CommitteeParameters(AggregationParameters):
             """The committee's section."""
 
     @property
-    def draws_by_samples(self) -> bool:
+    def needs_sample_counts(self) -> bool:
         """Whether members are drawn in proportion to their announced samples."""
         return self.committee.weights == "samples"
 

@@ -9,22 +9,22 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.kit.message_parts import SignatureOf, Told
+from testbed.aggregation.kit.message_parts import ParticipantNotice, SignatureOf
 from testbed.aggregation.kit.ring_elements import NoisyRole
 from testbed.aggregation.quantisation import Quantisation, Quantised
-from testbed.crypto import InvalidSignature, remembered
+from testbed.crypto import InvalidSignature, memo
 from testbed.emulation.compute.cost import meter
 from testbed.errors import Refusal
 from testbed.messages import Vector, signed_content
 from testbed.network.masked_vectors import Elements, MaskedVector, Masks
-from testbed.parties.client import Client, Row, StageTable
+from testbed.parties.client import Client, StageTable, Transition
 from testbed.parties.pki import Identity
 from testbed.training import RoundUpdate, training_digest
 
 
-def row(after: str, then: str, check: str = "secagg.out-of-order") -> Row:
+def row(after: str, then: str, check: str = "secagg.out-of-order") -> Transition:
     """One that comes after one state alone; the first begins the round. Refused elsewhere by the name of `check`."""
-    return Row(after={after}, then=then, check=check, begins=after == "new")
+    return Transition(sources={after}, target=then, refusal=check, starts_round=after == "new")
 
 
 def check_signers(rows: Sequence[SignatureOf], allowed: Set[int], needed: int, *, protocol: str, signers: str) -> None:
@@ -81,7 +81,7 @@ class Participant(NoisyRole):
 
     def shared_key(self, peer: int, purpose: bytes) -> bytes:
         """Return the 32 bytes that this client and a peer agree on for one purpose, by the keys that the PKI knows."""
-        return remembered.agree(self.identity.agreement, self.environment.directory.agreement_key(peer), purpose)
+        return memo.agree(self.identity.agreement, self.environment.directory.agreement_key(peer), purpose)
 
     def secret(self, purpose: str) -> bytes:
         """32 secret bytes of this round for one purpose."""
@@ -95,7 +95,7 @@ class Participant(NoisyRole):
     def verify(self, registered: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
         """Raise `InvalidSignature` unless it is one of the registered key's."""
         meter("ed25519.verify")
-        remembered.verify(registered, domain + self.environment.experiment_id, content, signature)
+        memo.verify(registered, domain + self.environment.experiment_id, content, signature)
 
     def check_signatures(
         self,
@@ -155,7 +155,7 @@ class Participant(NoisyRole):
             return False
         role, experiment = f"{type(self).__module__} {type(self).__qualname__}", self.environment.experiment_id
         rows = [(client, key, *said[client]) for client, key in keys.items()]
-        return remembered.all_verify(
+        return memo.verify_all(
             signed_content(role, domain, experiment, common, rows),
             lambda: ((key, domain + experiment, content_of(c), said[c][-1]) for c, key in keys.items()),
         )
@@ -207,10 +207,10 @@ class Participant(NoisyRole):
             return b""
         return training_digest(update.question, anew=self.environment.compute.measured)
 
-    def told(self, participants: int, update: RoundUpdate) -> Told:
+    def told(self, participants: int, update: RoundUpdate) -> ParticipantNotice:
         """Return what this client was told of the round, with so many participants."""
         agreed = self.client.agreed_participants or {}
-        return Told(self.round, participants, self.digest_of_training(update), agreed)
+        return ParticipantNotice(self.round, participants, self.digest_of_training(update), agreed)
 
     def not_signed(self, client: int) -> Refusal:
         """What a peer's signature that does not verify says.

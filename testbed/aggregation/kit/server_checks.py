@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from testbed.aggregation.contract import Aggregate, AggregationParameters, AggregationRound, of_shape
+from testbed.aggregation.contract import Aggregate, AggregationParameters, AggregationRound, clients_with_shape
 from testbed.aggregation.kit.message_parts import point_of
 from testbed.arrays import Ids
-from testbed.crypto import remembered
+from testbed.crypto import memo
 from testbed.crypto.prime_field import Elements, elements_from_bytes
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
@@ -33,8 +33,8 @@ class ServerRound:
         record_misbehaviour(self.start, client, detail)
 
     def fitting(self, vectors: Mapping[int, Vector], bits: int, length: int | None, what: str) -> Ids:
-        """Return the clients whose vector has this shape (`of_shape`); the others are recorded as misbehaving."""
-        fitting = of_shape(vectors, bits, length)
+        """Return the clients with a vector of this shape; record the others as misbehaving."""
+        fitting = clients_with_shape(vectors, bits, length)
         for client in sorted(vectors.keys() - set(fitting.tolist())):
             self.misbehaved(client, f"{what}: {vectors[client]}")
         return fitting
@@ -82,7 +82,7 @@ def verify(round_: AggregationRound, client: int, domain: bytes, content: bytes,
     if round_.experiment_id is None:
         return
     meter("ed25519.verify")
-    remembered.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)
+    memo.verify(round_.directory.signing_key(client), domain + round_.experiment_id, content, signature)
 
 
 def at_least(least: int, count: int, replies: Replies, what: str) -> None:

@@ -9,14 +9,14 @@ from testbed.aggregation.kit.participant import Participant, row
 from testbed.aggregation.lightsecagg.messages import (
     KEYS_DOMAIN,
     SEALING_PURPOSE,
-    AdvertiseKeys,
-    AdvertOf,
-    KeyAdvert,
-    Masked,
-    MaskInput,
+    AdvertiseLightSecAggKeys,
+    LightSecAggAdvertOf,
+    LightSecAggKeyAdvert,
+    LightSecAggMasked,
+    MaskLightSecAggInput,
     PieceFor,
-    SealedForPeers,
-    SealedFromPeers,
+    PiecesForPeers,
+    PiecesFromPeers,
     ShareMasks,
     SummedPieces,
     SumPieces,
@@ -26,7 +26,7 @@ from testbed.aggregation.lightsecagg.messages import (
     seal_piece,
 )
 from testbed.aggregation.lightsecagg.parameters import LightSecAggParameters
-from testbed.crypto import OpeningFailed, remembered
+from testbed.crypto import OpeningFailed, memo
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.encryption import TAG_BYTES
 from testbed.crypto.key_agreement import PrivateKey
@@ -58,18 +58,18 @@ class LightSecAggClient(Participant):
     STAGES: ClassVar[StageTable] = StageTable(
         start="new",
         rows={
-            AdvertiseKeys: row("new", "advertised", _ORDER),
+            AdvertiseLightSecAggKeys: row("new", "advertised", _ORDER),
             ShareMasks: row("advertised", "shared", _ORDER),
-            MaskInput: row("shared", "masked", _ORDER),
+            MaskLightSecAggInput: row("shared", "masked", _ORDER),
             SumPieces: row("masked", "summed", _ORDER),
         },
     )
     parameters: LightSecAggParameters
-    announced: AdvertiseKeys
+    announced: AdvertiseLightSecAggKeys
     code: MaskCode
     training: bytes
     sealing: PrivateKey
-    adverts: dict[int, AdvertOf]
+    adverts: dict[int, LightSecAggAdvertOf]
     digest: bytes
     mask_seed: bytes
     own_piece: Elements
@@ -82,8 +82,8 @@ class LightSecAggClient(Participant):
 
     # -- AdvertiseKeys ------------------------------------------------------------------------------------------------
 
-    @handles(AdvertiseKeys)
-    def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
+    @handles(AdvertiseLightSecAggKeys)
+    def on_advertise_keys(self, message: AdvertiseLightSecAggKeys) -> LightSecAggKeyAdvert:
         """Make a key pair and sign its public half; refuse thresholds that are not the experiment's."""
         with self.progress.answering(message, message.round):
             self.check_size(message.participants)
@@ -99,15 +99,15 @@ class LightSecAggClient(Participant):
             self.round, self.announced = message.round, message
             self.code = MaskCode(len(update.delta) + 1, message.threshold, message.max_colluders)
             self.training = self.digest_of_training(update)
-            self.sealing = remembered.key_pair(self.secret("lightsecagg sealing key"))
+            self.sealing = memo.key_pair(self.secret("lightsecagg sealing key"))
             meter("x25519.generate")
             content = advert_content(self.round, self.number, self.sealing.public, self.training)
-            return KeyAdvert(self.sealing.public, self.sign(KEYS_DOMAIN, content))
+            return LightSecAggKeyAdvert(self.sealing.public, self.sign(KEYS_DOMAIN, content))
 
     # -- ShareMasks: the paper's offline encoding and sharing of local masks ------------------------------------------
 
     @handles(ShareMasks)
-    def on_share_masks(self, message: ShareMasks) -> SealedForPeers:
+    def on_share_masks(self, message: ShareMasks) -> PiecesForPeers:
         """Verify the peers' keys; draw a mask, code it, and seal a piece for each of them."""
         with self.progress.answering(message, message.round):
             adverts = {advert.client: advert for advert in message.adverts}
@@ -115,9 +115,9 @@ class LightSecAggClient(Participant):
             self.adverts = adverts
             self.digest = adverts_digest(self.announced, self.training, adverts.values())
             self.mask_seed = self.secret("lightsecagg mask")
-            return SealedForPeers(self.coded_pieces(sorted(adverts)))
+            return PiecesForPeers(self.coded_pieces(sorted(adverts)))
 
-    def check_adverts(self, adverts: dict[int, AdvertOf], count: int) -> None:
+    def check_adverts(self, adverts: dict[int, LightSecAggAdvertOf], count: int) -> None:
         """Refuse keys that are not those of this round's participants, asked to train the same."""
         if len(adverts) != count:
             raise Refusal("lightsecagg.listed-twice", "a client's key is in the list twice")
@@ -156,7 +156,7 @@ class LightSecAggClient(Participant):
             if holder == self.number:
                 self.own_piece = piece.copy()  # not all that it is a part of
                 continue
-            key = remembered.agree(self.sealing, self.adverts[holder].sealing_key, SEALING_PURPOSE)
+            key = memo.agree(self.sealing, self.adverts[holder].sealing_key, SEALING_PURPOSE)
             self.pair_keys[holder] = key
             sealed = seal_piece(key, self.number, holder, piece, self.digest)
             pieces.append(PieceFor(holder, memoryview(sealed)))
@@ -167,8 +167,8 @@ class LightSecAggClient(Participant):
 
     # -- MaskInput: masking and uploading of local models -------------------------------------------------------------
 
-    @handles(MaskInput)
-    def on_mask_input(self, message: MaskInput, private: SealedFromPeers) -> Masked:
+    @handles(MaskLightSecAggInput)
+    def on_mask_input(self, message: MaskLightSecAggInput, private: PiecesFromPeers) -> LightSecAggMasked:
         """The update and the mask, added in the field."""
         with self.progress.answering(message, message.round):
             received = {row.client: row.sealed for row in private.pieces}
@@ -179,7 +179,7 @@ class LightSecAggClient(Participant):
                 detail = f"{len(received) + 1} have shared, threshold {self.code.needed}"
                 raise Refusal("lightsecagg.too-few", detail)
             self.received = received
-            return Masked(IntegerVector(total([self.encoded(), self.mask()])))
+            return LightSecAggMasked(IntegerVector(total([self.encoded(), self.mask()])))
 
     def mask(self) -> Elements:
         """`(d+1,)` what hides the update."""

@@ -16,18 +16,18 @@ _PIECE_DOMAIN = b"testbed/lightsecagg/coded-piece/v1"
 _ADVERTS_DOMAIN = b"testbed/lightsecagg/adverts/v1"
 
 
-class KeyAdvert(Message, frozen=True):
+class LightSecAggKeyAdvert(Message, frozen=True):
     """A client's public key for this round, under which coded pieces are sealed for it; signed."""
 
     sealing_key: Key32
     signature: Signature64
 
 
-class AdvertiseKeys(Message, frozen=True):
+class AdvertiseLightSecAggKeys(Message, frozen=True):
     """Aggregation begins; so many participants, of whom U must remain and T may collude with the server."""
 
     stage: ClassVar[str] = "lightsecagg/advertise-keys"
-    Answer: ClassVar[type[Message] | None] = KeyAdvert
+    Answer: ClassVar[type[Message] | None] = LightSecAggKeyAdvert
 
     round: RoundNumber
     participants: Count
@@ -35,7 +35,7 @@ class AdvertiseKeys(Message, frozen=True):
     max_colluders: Count
 
 
-class AdvertOf(Message, frozen=True):
+class LightSecAggAdvertOf(Message, frozen=True):
     """One client's advert, passed on."""
 
     client: ClientId
@@ -50,7 +50,7 @@ class PieceFor(Message, frozen=True):
     sealed: memoryview
 
 
-class SealedForPeers(Message, frozen=True):
+class PiecesForPeers(Message, frozen=True):
     """The coded pieces of a client's mask, sealed for each peer."""
 
     pieces: Annotated[list[PieceFor], Many]
@@ -60,30 +60,30 @@ class ShareMasks(Message, frozen=True):
     """Everybody's advertised keys."""
 
     stage: ClassVar[str] = "lightsecagg/share-masks"
-    Answer: ClassVar[type[Message] | None] = SealedForPeers
+    Answer: ClassVar[type[Message] | None] = PiecesForPeers
 
     round: RoundNumber
-    adverts: Annotated[list[AdvertOf], Many]
+    adverts: Annotated[list[LightSecAggAdvertOf], Many]
 
 
-class Masked(Message, frozen=True):
+class LightSecAggMasked(Message, frozen=True):
     """The masked, quantised update: elements of the field."""
 
     input: Vector
 
 
-class SealedFromPeers(Message, frozen=True):
+class PiecesFromPeers(Message, frozen=True):
     """The coded pieces that this client's peers have sealed for it; the senders are who has shared."""
 
     pieces: Annotated[list[PieceFor], Many]
 
 
-class MaskInput(Message, frozen=True):
+class MaskLightSecAggInput(Message, frozen=True):
     """Mask your update; keep the pieces of those who have shared."""
 
     stage: ClassVar[str] = "lightsecagg/masked-input"
-    Answer: ClassVar[type[Message] | None] = Masked
-    Private: ClassVar[type[Message] | None] = SealedFromPeers
+    Answer: ClassVar[type[Message] | None] = LightSecAggMasked
+    Private: ClassVar[type[Message] | None] = PiecesFromPeers
 
     round: RoundNumber
 
@@ -113,7 +113,9 @@ def advert_content(round_number: int, client: int, sealing_key: bytes, training:
     return signed_content(round_number, client, sealing_key, training)
 
 
-def adverts_digest(announced: AdvertiseKeys, training: bytes, adverts: Iterable[AdvertOf]) -> bytes:
+def adverts_digest(
+    announced: AdvertiseLightSecAggKeys, training: bytes, adverts: Iterable[LightSecAggAdvertOf]
+) -> bytes:
     """32 bytes that only clients have in common that were told the same N, U and T and were shown the same keys."""
     listed = sorted((advert.client, advert.sealing_key) for advert in adverts)
     clients, keys = [client for client, _ in listed], b"".join(key for _, key in listed)

@@ -23,12 +23,12 @@ from testbed.aggregation.kit.server_checks import ServerRound, at_least, digest_
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
 from testbed.aggregation.lightsecagg.messages import (
     KEYS_DOMAIN,
-    AdvertiseKeys,
-    AdvertOf,
-    KeyAdvert,
-    MaskInput,
+    AdvertiseLightSecAggKeys,
+    LightSecAggAdvertOf,
+    LightSecAggKeyAdvert,
+    MaskLightSecAggInput,
     PieceFor,
-    SealedFromPeers,
+    PiecesFromPeers,
     ShareMasks,
     SumPieces,
     advert_content,
@@ -61,9 +61,9 @@ class LightSecAggRound(ServerRound):
         survivors: whose inputs are summed.
     """
 
-    announced: AdvertiseKeys
+    announced: AdvertiseLightSecAggKeys
     training: bytes = b""
-    adverts: dict[int, KeyAdvert] = field(default_factory=dict)
+    adverts: dict[int, LightSecAggKeyAdvert] = field(default_factory=dict)
     sealed: dict[int, dict[int, memoryview]] = field(default_factory=dict)
     uploads: Replies = field(init=False)
     arrived: Ids = field(default_factory=no_ids)
@@ -123,7 +123,7 @@ class LightSecAgg(AggregationProtocol):
             raise RoundAborted("below-threshold", f"{participants} of {max(2, needed)} needed participants")
         if private >= needed or needed < 2:
             raise RoundAborted("threshold-too-low", f"U = {needed} must exceed T = {private} and 1")
-        state = LightSecAggRound(round_, AdvertiseKeys(round_.number, participants, needed, private))
+        state = LightSecAggRound(round_, AdvertiseLightSecAggKeys(round_.number, participants, needed, private))
         self.parameters.batch_policy(round_.batches).require_complete_batches(round_.trained, needed, "trained")
         return state
 
@@ -136,13 +136,15 @@ class LightSecAgg(AggregationProtocol):
         state.adverts = self.usable_adverts(state, replies.valid())
         state.at_least(len(state.adverts), replies, "advertised keys")
 
-    def usable_adverts(self, state: LightSecAggRound, adverts: dict[int, KeyAdvert]) -> dict[int, KeyAdvert]:
+    def usable_adverts(
+        self, state: LightSecAggRound, adverts: dict[int, LightSecAggKeyAdvert]
+    ) -> dict[int, LightSecAggKeyAdvert]:
         """Without the adverts that peers would refuse: one client must not be able to end everybody's round so."""
 
-        def content_of(client: int, advert: KeyAdvert) -> bytes:
+        def content_of(client: int, advert: LightSecAggKeyAdvert) -> bytes:
             return advert_content(state.start.number, client, advert.sealing_key, state.training)
 
-        def keys_of(advert: KeyAdvert) -> tuple[bytes, ...]:
+        def keys_of(advert: LightSecAggKeyAdvert) -> tuple[bytes, ...]:
             return (advert.sealing_key,)
 
         return usable_adverts(state.start, adverts, keys_of, KEYS_DOMAIN, content_of, "advertised key")
@@ -151,7 +153,7 @@ class LightSecAgg(AggregationProtocol):
 
     async def share_masks(self, state: LightSecAggRound) -> None:
         """Everybody's coded pieces, sealed for everybody else."""
-        listed = [AdvertOf(client, one.sealing_key, one.signature) for client, one in state.adverts.items()]
+        listed = [LightSecAggAdvertOf(client, one.sealing_key, one.signature) for client, one in state.adverts.items()]
         meter("message", len(listed))
         replies = await state.start.network.ask(ids(list(state.adverts)), ShareMasks(state.start.number, listed))
         answers = {c: {row.client: row.sealed for row in answer.pieces} for c, answer in replies.valid().items()}
@@ -173,11 +175,11 @@ class LightSecAgg(AggregationProtocol):
         code = MaskCode(state.start.dimension + 1, state.announced.threshold, state.announced.max_colluders)
         return ELEMENT_BYTES * code.piece_length + TAG_BYTES
 
-    def pieces_for_holders(self, state: LightSecAggRound) -> dict[int, SealedFromPeers]:
+    def pieces_for_holders(self, state: LightSecAggRound) -> dict[int, PiecesFromPeers]:
         """What each client holds of those who have shared."""
         meter("message", len(state.sealed) ** 2)
         return {
-            holder: SealedFromPeers([PieceFor(c, bundle[holder]) for c, bundle in state.sealed.items() if c != holder])
+            holder: PiecesFromPeers([PieceFor(c, bundle[holder]) for c, bundle in state.sealed.items() if c != holder])
             for holder in state.sealed
         }
 
@@ -187,7 +189,7 @@ class LightSecAgg(AggregationProtocol):
         """The masked inputs that arrive, and whose are summed."""
         private = self.pieces_for_holders(state)
         state.uploads = await state.start.network.ask(
-            ids(list(private)), MaskInput(state.start.number), private=private
+            ids(list(private)), MaskLightSecAggInput(state.start.number), private=private
         )
         inputs = {client: answer.input for client, answer in state.uploads.valid().items()}
         dimension = state.start.dimension

@@ -10,8 +10,8 @@ from testbed.aggregation.kit.participant import Participant, row
 from testbed.aggregation.one_shot.charges import charge_shares
 from testbed.aggregation.one_shot.messages import (
     SEALING_PURPOSE,
-    Submission,
-    Submit,
+    OneShotSubmission,
+    OneShotSubmit,
     challenge_context,
     commitment_to,
     context_digest,
@@ -48,11 +48,11 @@ def code_of(parameters: OneShotParameters, committee: CommitteeList) -> MaskCode
 class OneShotClient(Participant):
     """One participant of one round."""
 
-    STAGES: ClassVar[StageTable] = StageTable(start="new", rows={Submit: row("new", "submitted", ORDER)})
+    STAGES: ClassVar[StageTable] = StageTable(start="new", rows={OneShotSubmit: row("new", "submitted", ORDER)})
     parameters: OneShotParameters
 
-    @handles(Submit)
-    def on_submit(self, message: Submit) -> Submission:
+    @handles(OneShotSubmit)
+    def on_submit(self, message: OneShotSubmit) -> OneShotSubmission:
         """Mask the update, and share the key of its mask to the committee of this round."""
         with self.progress.answering(message, message.round):
             self.check_size(message.participants)
@@ -93,7 +93,7 @@ class OneShotClient(Participant):
         members: tuple[int, ...],
         test: ShareTest,
         context: bytes,
-    ) -> Submission:
+    ) -> OneShotSubmission:
         """The masked update, with a sealed share of the key for each member, and what shows that they belong together.
 
         Args:
@@ -112,7 +112,7 @@ class OneShotClient(Participant):
         responses = elements_to_bytes(test.response(polynomials, challenge))
         sealed = [seal_share(pair, nonce, self.number, member, row, context, root) for member, pair, row in whom]
         charge_shares(test)
-        return Submission(masked, sealed, b"".join(commitments), responses)
+        return OneShotSubmission(masked, sealed, b"".join(commitments), responses)
 
     def pair_keys(self, members: tuple[int, ...]) -> list[bytes]:
         """The key that this client has in common with each member."""

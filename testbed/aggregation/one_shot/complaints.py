@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from testbed.aggregation.kit.message_parts import point_of
 from testbed.aggregation.one_shot.messages import (
     COMMITMENT_BYTES,
+    OneShotSubmission,
     ShareFrom,
     SharesFromSurvivors,
-    Submission,
     sealed_bytes,
 )
 from testbed.arrays import Ids
@@ -47,7 +47,7 @@ class Settlement:
     blamed: list[tuple[int, str]]
 
 
-def flaw_of(submission: Submission, test: ShareTest) -> str:
+def flaw_of(submission: OneShotSubmission, test: ShareTest) -> str:
     """Describe the flaw in the form of a client's shares; empty: there is none."""
     if len(submission.shares) != test.holders or {len(sealed) for sealed in submission.shares} != {sealed_bytes(test)}:
         return "not a share for every member of the committee"
@@ -60,7 +60,7 @@ def flaw_of(submission: Submission, test: ShareTest) -> str:
 
 
 def shares_for_members(
-    submissions: Mapping[int, Submission], clients: Ids, members: tuple[int, ...], test: ShareTest
+    submissions: Mapping[int, OneShotSubmission], clients: Ids, members: tuple[int, ...], test: ShareTest
 ) -> dict[int, SharesFromSurvivors]:
     """Collect, by member, the shares that these clients have sealed for it, and the values of its test.
 

@@ -34,7 +34,7 @@ from testbed.aggregation.one_shot.messages import (
 )
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.committee.choice import verified
-from testbed.crypto import OpeningFailed, remembered
+from testbed.crypto import OpeningFailed, memo
 from testbed.crypto.encryption import NONCE_BYTES
 from testbed.crypto.prime_field import ELEMENT_BYTES, Elements, elements_from_bytes, elements_to_bytes, total
 from testbed.crypto.share_test import ShareTest
@@ -137,7 +137,7 @@ class OneShotMember(ServingClient):
         if {len(share.values) for share in shares} != {ELEMENT_BYTES * shape[1]} or values is None:
             raise Refusal("one-shot.foreign-shares", "values of a client's responses that are none")
         roots = tuple((share.client, share.root) for share in shares)
-        challenges = remembered.latest(
+        challenges = memo.cached_latest(
             "one-shot challenges",
             (self.test, self.bound_to, roots),
             lambda: [self.test.challenge(root, challenge_context(client, self.bound_to)) for client, root in roots],

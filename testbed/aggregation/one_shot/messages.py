@@ -33,7 +33,7 @@ _Members = msgspec.Meta(max_length=MOST_MEMBERS)
 Digest32 = Annotated[bytes, msgspec.Meta(min_length=ROOT_BYTES, max_length=ROOT_BYTES)]
 
 
-class Submission(Message, frozen=True):
+class OneShotSubmission(Message, frozen=True):
     """All that a client says: its masked update, and for each member of the committee a sealed share of the mask's key.
 
     The update is `(3 C,)`: C coefficients modulo each of the three primes, four bytes each. That the shares belong
@@ -46,11 +46,11 @@ class Submission(Message, frozen=True):
     responses: bytes
 
 
-class Submit(Message, frozen=True):
+class OneShotSubmit(Message, frozen=True):
     """Mask your update, and share the key of the mask to this committee."""
 
     stage: ClassVar[str] = "one-shot/masked-input"
-    Answer: ClassVar[type[Message] | None] = Submission
+    Answer: ClassVar[type[Message] | None] = OneShotSubmission
 
     round: RoundNumber
     participants: Count

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, of_shape
+from testbed.aggregation.contract import Aggregate, AggregationProtocol, AggregationRound, clients_with_shape
 from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.kit.server_checks import (
     ServerRound,
@@ -46,10 +46,10 @@ from testbed.aggregation.one_shot.complaints import flaw_of, settle, shares_for_
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import (
     SURVIVORS_DOMAIN,
+    OneShotSubmission,
+    OneShotSubmit,
     OpenShares,
     SignSurvivors,
-    Submission,
-    Submit,
     SumShares,
     context_digest,
     public_seed,
@@ -96,7 +96,7 @@ class OneShotRound(ServerRound):
     training: bytes = b""
     agreed: list[int] = field(default_factory=list)
     uploads: Replies = field(init=False)
-    shares: dict[int, Submission] = field(default_factory=dict)
+    shares: dict[int, OneShotSubmission] = field(default_factory=dict)
     survivors: Ids = field(default_factory=no_ids)
     members: Ids = field(init=False)
 
@@ -168,11 +168,11 @@ class OneShot(AggregationProtocol):
         start, participants = state.start, len(state.start.participants)
         state.training = digest_of_training(self.parameters.model_binding, start)
         state.agreed = start.participants.tolist() if start.participants_agreed else []
-        question = Submit(start.number, participants, state.committee)
+        question = OneShotSubmit(start.number, participants, state.committee)
         state.uploads = await start.network.ask(start.trained, question)
         answers = state.uploads.valid()
         length = None if start.dimension is None else self.input_length(start.dimension)
-        fitting = set(of_shape({c: answer.input for c, answer in answers.items()}, INTEGERS, length).tolist())
+        fitting = set(clients_with_shape({c: answer.input for c, answer in answers.items()}, INTEGERS, length).tolist())
         for client, answer in answers.items():
             if client not in fitting:
                 state.misbehaved(client, f"masked input: {answer.input}")

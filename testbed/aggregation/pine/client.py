@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from testbed.aggregation.kit.participant import Participant, row
 from testbed.aggregation.pine.charges import charge_shard
-from testbed.aggregation.pine.messages import SEALING_PURPOSE, Submission, Submit, context_digest, seal_share
+from testbed.aggregation.pine.messages import SEALING_PURPOSE, PineSubmission, PineSubmit, context_digest, seal_share
 from testbed.aggregation.pine.parameters import PineParameters
 from testbed.crypto.pine import NONCE_BYTES, PineVdaf, Report
 from testbed.emulation.compute.cost import meter
@@ -21,11 +21,11 @@ ORDER = "pine.out-of-order"
 class PineClient(Participant):
     """One participant of one round."""
 
-    STAGES: ClassVar[StageTable] = StageTable(start="new", rows={Submit: row("new", "submitted", ORDER)})
+    STAGES: ClassVar[StageTable] = StageTable(start="new", rows={PineSubmit: row("new", "submitted", ORDER)})
     parameters: PineParameters
 
-    @handles(Submit)
-    def on_submit(self, message: Submit) -> Submission:
+    @handles(PineSubmit)
+    def on_submit(self, message: PineSubmit) -> PineSubmission:
         """Share the update to the server and the helper, with the proof that it is no longer than it may be."""
         with self.progress.answering(message, message.round):
             self.check_size(message.participants)
@@ -40,7 +40,7 @@ class PineClient(Participant):
             report = self.report(vdaf, self.vector(np.asarray(update.delta, np.float32)), nonce)
             charge_shard(vdaf)
             sealed = self.sealed(message.helper, nonce, report, context)
-            return Submission(nonce, report.public, report.leader, sealed)
+            return PineSubmission(nonce, report.public, report.leader, sealed)
 
     def vector(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
         """`(D,)` what is shared of the update."""

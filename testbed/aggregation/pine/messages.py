@@ -38,7 +38,7 @@ class DrawVerifyKey(Message, frozen=True):
     round: RoundNumber
 
 
-class Submission(Message, frozen=True):
+class PineSubmission(Message, frozen=True):
     """A report: both aggregators' share of it, the leader's, and the helper's, sealed."""
 
     nonce: ReportNonce
@@ -47,11 +47,11 @@ class Submission(Message, frozen=True):
     helper: bytes
 
 
-class Submit(Message, frozen=True):
+class PineSubmit(Message, frozen=True):
     """Share your update to the server and this helper."""
 
     stage: ClassVar[str] = "pine/report"
-    Answer: ClassVar[type[Message] | None] = Submission
+    Answer: ClassVar[type[Message] | None] = PineSubmission
 
     round: RoundNumber
     participants: Count

@@ -30,10 +30,10 @@ from testbed.aggregation.pine.charges import charge_prepare
 from testbed.aggregation.pine.client import PineClient
 from testbed.aggregation.pine.messages import (
     DrawVerifyKey,
+    PineSubmission,
+    PineSubmit,
     PrepareReports,
     ReportFrom,
-    Submission,
-    Submit,
     SumReports,
 )
 from testbed.aggregation.pine.parameters import PineParameters
@@ -77,7 +77,7 @@ class PineRound(ServerRound):
     dimension: int = 0
     vdaf: PineVdaf = field(init=False)
     uploads: Replies = field(init=False)
-    reports: dict[int, Submission] = field(default_factory=dict)
+    reports: dict[int, PineSubmission] = field(default_factory=dict)
     prepared: dict[int, Prepared] = field(default_factory=dict)
     accepted: Ids = field(default_factory=no_ids)
 
@@ -137,7 +137,7 @@ class Pine(AggregationProtocol):
         if start.dimension is None:
             raise RoundAborted("no-dimension", "reports are of updates of a length that the server knows")
         state.dimension, state.vdaf = start.dimension, self.parameters.vdaf(start.dimension)
-        state.uploads = await start.network.ask(start.trained, Submit(start.number, participants, state.helper))
+        state.uploads = await start.network.ask(start.trained, PineSubmit(start.number, participants, state.helper))
         for client, answer in state.uploads.valid().items():
             if len(answer.leader) != state.vdaf.leader_bytes or len(answer.public) != state.vdaf.helper_bytes:
                 state.misbehaved(client, f"pine.malformed-report: {len(answer.leader)} and {len(answer.public)} bytes")

@@ -25,11 +25,11 @@ from testbed.aggregation.secagg.messages import (
     Masked,
     MaskInput,
     ProveShare,
+    RevealedShares,
     SealedForPeers,
     SealedFromPeers,
     ShareKey,
     ShareKeys,
-    Shares,
     SharesFor,
     SurvivorsSignature,
     Unmask,
@@ -41,7 +41,7 @@ from testbed.aggregation.secagg.noise import SharesAndNoise, UnmaskAndRemove
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import CompleteGraph, PeerGraph
 from testbed.aggregation.secagg.share_holding import ShareHolder
-from testbed.crypto import OpeningFailed, remembered
+from testbed.crypto import OpeningFailed, memo
 from testbed.crypto.key_agreement import PrivateKey, check_public
 from testbed.crypto.masks import word_dtype
 from testbed.crypto.shamir import SHARE_BYTES
@@ -97,9 +97,9 @@ class SecAggClient(ShareHolder):
         update = trained_update(self, round_number)  # a number used before would bring the same masks again
         self.round, self.graph = round_number, graph
         self.training = self.digest_of_training(update)
-        self.sealing = remembered.key_pair(self.secret("sealing key"))
+        self.sealing = memo.key_pair(self.secret("sealing key"))
         self.mask_secret = self.secret("mask key")
-        self.mask = remembered.key_pair(self.mask_secret)
+        self.mask = memo.key_pair(self.mask_secret)
         meter("x25519.generate", 2)
         content = self.advert_content(self.number, self.sealing.public, self.mask.public)
         return KeyAdvert(self.sealing.public, self.mask.public, self.sign(KEYS_DOMAIN, content))
@@ -252,7 +252,7 @@ class SecAggClient(ShareHolder):
     # -- Unmasking ------------------------------------------------------------------------------------------------
 
     @handles(Unmask)
-    def on_unmask(self, message: Unmask) -> Shares:
+    def on_unmask(self, message: Unmask) -> RevealedShares:
         """Unmasking: reveal one share for each peer, once t clients have signed the same survivors."""
         with self.progress.answering(message, message.round):
             return self.unmask(message.signatures)
@@ -268,7 +268,7 @@ class SecAggClient(ShareHolder):
             return SharesAndNoise(shares.mask_keys, shares.self_masks, noise)
 
     @handles(UnmaskSurvivors)
-    def on_unmask_survivors(self, message: UnmaskSurvivors) -> Shares:
+    def on_unmask_survivors(self, message: UnmaskSurvivors) -> RevealedShares:
         """Reveal the same on the server's word alone, where the experiment says so (``consistency: none``)."""
         with self.progress.answering(message, message.round):
             if self.parameters.consistency != "none":
@@ -277,7 +277,7 @@ class SecAggClient(ShareHolder):
             self.batches.check_survivors(message.survivors)
             return self._shares(self.open_shares())
 
-    def unmask(self, rows: Sequence[SignatureOf]) -> Shares:
+    def unmask(self, rows: Sequence[SignatureOf]) -> RevealedShares:
         """The shares that the survivors call for, who must be signed."""
         self._check_signatures(rows)
         return self._shares(self.open_shares())
@@ -295,7 +295,7 @@ class SecAggClient(ShareHolder):
         """Whose signatures count: the survivors', and where batches say so those of all that have shared."""
         return {*self.received, self.number} if self.batches.outsiders_sign else self.survivors
 
-    def _shares(self, opened: dict[int, bytes]) -> Shares:
+    def _shares(self, opened: dict[int, bytes]) -> RevealedShares:
         """One share for each peer: of its mask key if it dropped out, of its self-mask seed if it survived."""
         mask_keys, self_masks = [], []
         for peer, shares in opened.items():
@@ -304,7 +304,7 @@ class SecAggClient(ShareHolder):
             elif self.has_masked_with_me(peer):
                 self_masks.append(ShareOf(peer, shares[SHARE_BYTES : 2 * SHARE_BYTES]))
         self.revealed = {row.client: MASK_KEY for row in mask_keys} | {row.client: SELF_MASK for row in self_masks}
-        return Shares(mask_keys, self_masks)
+        return RevealedShares(mask_keys, self_masks)
 
     def has_masked_with_me(self, peer: int) -> bool:
         """Whether a survivor whose shares this client holds has masked with it, too; here nobody needs to ask.

@@ -18,7 +18,7 @@ import msgspec
 
 from testbed.aggregation.kit.message_parts import Many, ShareOf, SignatureOf
 from testbed.aggregation.kit.sealing import content_key, open_once, seal_once
-from testbed.crypto import OpeningFailed, remembered
+from testbed.crypto import OpeningFailed, memo
 from testbed.crypto.encryption import TAG_BYTES
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, Vector, signed_content
@@ -66,7 +66,7 @@ def seal_shares(pair_key: bytes, dealer: int, holder: int, shares: bytes, associ
         seal_once(share_key(pair_key, dealer, holder, kind), part, associated)
         for kind, part in enumerate(_parts(shares, SHARE_BYTES))
     ])  # fmt: skip
-    remembered.note_sealed(lambda: _sealed_as(pair_key, dealer, holder, sealed, associated), shares)
+    memo.note_sealed(lambda: _sealed_as(pair_key, dealer, holder, sealed, associated), shares)
     return sealed
 
 
@@ -79,7 +79,7 @@ def open_shares(pair_key: bytes, dealer: int, holder: int, sealed: bytes, associ
             for kind, part in enumerate(_parts(sealed, SHARE_BYTES + TAG_BYTES))
         ])  # fmt: skip
 
-    return remembered.opened(lambda: _sealed_as(pair_key, dealer, holder, sealed, associated), opens)
+    return memo.opened(lambda: _sealed_as(pair_key, dealer, holder, sealed, associated), opens)
 
 
 def _sealed_as(pair_key: bytes, dealer: int, holder: int, sealed: bytes, associated: bytes) -> bytes:
@@ -232,7 +232,7 @@ class CheckSurvivors(Message, frozen=True):
     survivors: Annotated[list[ClientId], Many]
 
 
-class Shares(Message, frozen=True):
+class RevealedShares(Message, frozen=True):
     """Shares of the mask keys of those who dropped out, and of the self-mask seeds of the survivors."""
 
     mask_keys: Annotated[list[ShareOf], Many]
@@ -243,7 +243,7 @@ class Unmask(Message, frozen=True):
     """The signatures on the set of survivors; reveal the shares that it calls for."""
 
     stage: ClassVar[str] = "secagg/unmask"
-    Answer: ClassVar[type[Message] | None] = Shares
+    Answer: ClassVar[type[Message] | None] = RevealedShares
 
     round: RoundNumber
     signatures: Annotated[list[SignatureOf], Many]
@@ -253,7 +253,7 @@ class UnmaskSurvivors(Message, frozen=True):
     """Without signatures (``consistency: none``): who has survived; reveal the shares that this calls for."""
 
     stage: ClassVar[str] = "secagg/unmask-survivors"
-    Answer: ClassVar[type[Message] | None] = Shares
+    Answer: ClassVar[type[Message] | None] = RevealedShares
 
     round: RoundNumber
     survivors: Annotated[list[ClientId], Many]

@@ -24,7 +24,7 @@ from testbed.aggregation.kit.compression import RandomK
 from testbed.aggregation.kit.message_parts import Many, ShareOf
 from testbed.aggregation.kit.ring_elements import AddedNoise, NoisePolicy, NoisyRole, ServerAddedNoise
 from testbed.aggregation.quantisation import Quantisation
-from testbed.aggregation.secagg.messages import Shares, Unmask, sealed_bytes
+from testbed.aggregation.secagg.messages import RevealedShares, Unmask, sealed_bytes
 from testbed.aggregation.secagg.share_recovery import recover
 from testbed.crypto.shamir import SHARE_BYTES
 from testbed.errors import Refusal
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 PROTOCOL_SECRETS = 2  # of the protocol itself, shared before those of the noise: the mask key and the self-mask seed
 
 
-class SharesAndNoise(Shares, frozen=True):
-    """`Shares`, and shares of the secrets of the survivors' first component that is to go (none: all stay)."""
+class SharesAndNoise(RevealedShares, frozen=True):
+    """`RevealedShares`, and shares of the secrets of the survivors' first component that is to go (none: all stay)."""
 
     noise: Annotated[list[ShareOf], Many]
 

@@ -28,7 +28,7 @@ class SecAggParameters(NoisyParameters):
     """Sums that hide every single update."""
 
     removes_noise: ClassVar[bool] = True
-    keeps_masks: ClassVar[bool] = True
+    supports_symbolic_masks: ClassVar[bool] = True
     asynchronous_buffer: ClassVar[Literal["server", "clients"] | None] = "clients"
     stages: ClassVar[tuple[str, ...]] = (
         "secagg/advertise-keys",

@@ -18,8 +18,8 @@ from testbed.aggregation.secagg.messages import (
     KeyAdvert,
     Masked,
     MaskInput,
+    RevealedShares,
     ShareKeys,
-    Shares,
     Unmask,
     advert_content,
     adverts_digest,
@@ -101,7 +101,7 @@ class PeerGraph(ABC):
     def check_recoverable(self, shared: Ids, survivors: Ids) -> None:  # noqa: B027  # see above
         """Raise `RoundAborted` when the survivors hold too few shares of somebody whose masks are in the sum."""
 
-    def held_by(self, client: int, shares: Shares) -> Shares:
+    def held_by(self, client: int, shares: RevealedShares) -> RevealedShares:
         """Those of the revealed shares that this client can hold."""
         return shares
 
@@ -185,7 +185,7 @@ class SecAggRound(ServerRound):
     survivors: Ids = field(default_factory=no_ids)
     helpers: Ids = field(default_factory=no_ids)
     signed: Mapping[int, bytes] = field(default_factory=dict)
-    revealed: dict[int, Shares] = field(default_factory=dict)
+    revealed: dict[int, RevealedShares] = field(default_factory=dict)
 
     @property
     def shared(self) -> Ids:

@@ -27,7 +27,7 @@ from testbed.aggregation.secagg.messages import (
 from testbed.aggregation.secagg.noise import SecAggNoise, UnmaskAndRemove
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg.round import PeerGraph
-from testbed.crypto import OpeningFailed, remembered
+from testbed.crypto import OpeningFailed, memo
 from testbed.crypto.dealing import share_each
 from testbed.crypto.key_agreement import PrivateKey
 from testbed.emulation.compute.cost import meter
@@ -95,7 +95,7 @@ class ShareHolder(Participant):
             if holder == self.number:
                 self.own_shares = dealt
                 continue
-            key = remembered.agree(self.sealing, self.adverts[holder].sealing_key, SEALING_PURPOSE)
+            key = memo.agree(self.sealing, self.adverts[holder].sealing_key, SEALING_PURPOSE)
             self.sealing_keys[holder] = key
             associated = self.associated(self.number, holder)
             sealed.append(SharesFor(holder, seal_shares(key, self.number, holder, dealt, associated)))
@@ -105,7 +105,7 @@ class ShareHolder(Participant):
 
     def deal(self, secrets: Mapping[str, bytes], points: Sequence[int]) -> dict[str, list[bytes]]:
         """A share of each of the secrets, which have names, for each holder."""
-        share = remembered.share_among_all if self.graph.same_holders else share_each
+        share = memo.share_among_all if self.graph.same_holders else share_each
         given = [(secret, self.secret(f"polynomial of {name}")) for name, secret in secrets.items()]
         return dict(zip(secrets, share(given, self.graph.threshold, points), strict=True))
 

@@ -35,7 +35,7 @@ _LN2 = log(2)
 
 
 @dataclass(frozen=True)
-class Requirements:
+class NeighbourhoodRequirements:
     """What must hold, but for these probabilities.
 
     Attributes:
@@ -93,7 +93,7 @@ class FailureBits:
     disconnected: float
     too_few: float
 
-    def meets(self, requirements: Requirements) -> bool:
+    def meets(self, requirements: NeighbourhoodRequirements) -> bool:
         """Whether the requirements hold."""
         consistent = self.contradiction >= requirements.contradiction_bits
         connected = self.disconnected >= requirements.security + 1
@@ -131,7 +131,9 @@ def _log_factorial(n: "int | np.float64 | Floats") -> Any:
     return gammaln(n + 1)
 
 
-def failure_bits(participants: int, neighbours: int, threshold: int, requirements: Requirements) -> FailureBits:
+def failure_bits(
+    participants: int, neighbours: int, threshold: int, requirements: NeighbourhoodRequirements
+) -> FailureBits:
     """What `neighbours` and `threshold` achieve among s participants, as many dishonest and gone as required."""
     dishonest, _ = requirements.counts(participants)
     above = log_tails(participants - 1, dishonest, neighbours)[1]
@@ -149,7 +151,7 @@ def _contradiction_bits(honest: int, above: Floats) -> Floats:
     return bits
 
 
-def _disconnected_bits(s: int, k: int, requirements: Requirements) -> float:
+def _disconnected_bits(s: int, k: int, requirements: NeighbourhoodRequirements) -> float:
     """Every pair of places on the circle, times the probability that all k clients there are dishonest or gone."""
     bad = min(s, sum(requirements.counts(s)))
     if k >= s - 1 or bad < k:
@@ -159,7 +161,7 @@ def _disconnected_bits(s: int, k: int, requirements: Requirements) -> float:
     return float(-(log(places) + all_bad) / _LN2)
 
 
-def _too_few_bits(s: int, k: int, t: int, requirements: Requirements) -> float:
+def _too_few_bits(s: int, k: int, t: int, requirements: NeighbourhoodRequirements) -> float:
     """Union over those that drop out (k holders) and the survivors (they hold a share of their own, too)."""
     gone = requirements.counts(s)[1]
     there = s - gone
@@ -169,7 +171,7 @@ def _too_few_bits(s: int, k: int, t: int, requirements: Requirements) -> float:
     return float(-union / _LN2)
 
 
-def smallest_threshold(participants: int, neighbours: int, requirements: Requirements) -> int | None:
+def smallest_threshold(participants: int, neighbours: int, requirements: NeighbourhoodRequirements) -> int | None:
     """The smallest t with which no honest client's holders can be told two stories; None when even t = k is unsafe."""
     dishonest, _ = requirements.counts(participants)
     bits = _contradiction_bits(participants - dishonest, log_tails(participants - 1, dishonest, neighbours)[1])
@@ -179,7 +181,7 @@ def smallest_threshold(participants: int, neighbours: int, requirements: Require
 
 
 @lru_cache(maxsize=1024)
-def smallest_neighbourhood(participants: int, requirements: Requirements) -> Neighbourhood:
+def smallest_neighbourhood(participants: int, requirements: NeighbourhoodRequirements) -> Neighbourhood:
     """The smallest even k, and its smallest t, that meet the requirements; everybody (k = s - 1) where none does.
 
     Raises:
@@ -196,7 +198,9 @@ def smallest_neighbourhood(participants: int, requirements: Requirements) -> Nei
     return with_neighbours(s, s - 1, None, requirements)
 
 
-def with_neighbours(participants: int, neighbours: int, t: int | None, requirements: Requirements) -> Neighbourhood:
+def with_neighbours(
+    participants: int, neighbours: int, t: int | None, requirements: NeighbourhoodRequirements
+) -> Neighbourhood:
     """A neighbourhood of given size (everybody, if s is smaller) and threshold (None: the smallest that is safe).
 
     Raises:

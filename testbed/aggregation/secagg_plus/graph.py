@@ -19,11 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.aggregation.kit.message_parts import Many, ShareOf, SignatureOf
-from testbed.aggregation.secagg.messages import AdvertOf, KeyAdvert, Masked, MaskInput, SealedForPeers, Shares, Unmask
+from testbed.aggregation.secagg.messages import (
+    AdvertOf,
+    KeyAdvert,
+    Masked,
+    MaskInput,
+    RevealedShares,
+    SealedForPeers,
+    Unmask,
+)
 from testbed.aggregation.secagg.round import PeerGraph, Question, SecAggRound, listed
 from testbed.aggregation.secagg_plus.bound import Neighbourhood
 from testbed.arrays import Ids
-from testbed.crypto import remembered
+from testbed.crypto import memo
 from testbed.emulation.compute.cost import meter
 from testbed.errors import RoundAborted
 from testbed.messages import ClientId, Count, Message, RoundNumber, signed_content
@@ -95,7 +103,7 @@ class UnmaskNeighbours(Message, frozen=True):
     """Reveal the shares that the signed set calls for."""
 
     stage: ClassVar[str] = "secagg/unmask"
-    Answer: ClassVar[type[Message] | None] = Shares
+    Answer: ClassVar[type[Message] | None] = RevealedShares
     Private: ClassVar[type[Message] | None] = NeighbourSignatures
 
     round: RoundNumber
@@ -175,7 +183,7 @@ class RegularGraph(PeerGraph):
         self.threshold = chosen.threshold
         self.min_survivors = chosen.survivors
         key = "graph", digest, len(self.listed), chosen.neighbours
-        self._graph = remembered.once(key, lambda: NeighbourGraph(self.listed, chosen.neighbours, digest))
+        self._graph = memo.cached(key, lambda: NeighbourGraph(self.listed, chosen.neighbours, digest))
         self._around: dict[int, frozenset[int]] = {}
         self._tags: defaultdict[int, list[MaskedWith]] | None = None
 
@@ -276,13 +284,13 @@ class RegularGraph(PeerGraph):
                 detail = f"{len(holders)} of {self.threshold} needed neighbours of client {client} sent their input"
                 raise RoundAborted("below-threshold", detail)
 
-    def held_by(self, client: int, shares: Shares) -> Shares:
+    def held_by(self, client: int, shares: RevealedShares) -> RevealedShares:
         around = self.around(client)
 
         def held(rows: list[ShareOf]) -> list[ShareOf]:
             return [row for row in rows if row.client in around]
 
-        return Shares(held(shares.mask_keys), held(shares.self_masks))
+        return RevealedShares(held(shares.mask_keys), held(shares.self_masks))
 
 
 def _tags(answer: Masked) -> list[MaskedWith]:

@@ -10,7 +10,7 @@ from testbed.aggregation.kit.parameters import check_two_participants
 from testbed.aggregation.secagg.parameters import SecAggParameters
 from testbed.aggregation.secagg_plus.bound import (
     Neighbourhood,
-    Requirements,
+    NeighbourhoodRequirements,
     described,
     failure_bits,
     smallest_neighbourhood,
@@ -73,9 +73,9 @@ class SecAggPlusParameters(SecAggParameters):
         return 1
 
     @property
-    def requirements(self) -> Requirements:
+    def requirements(self) -> NeighbourhoodRequirements:
         """What k and t must achieve."""
-        return Requirements(self.dishonest, self.dropouts, self.security, self.correctness, self.tries)
+        return NeighbourhoodRequirements(self.dishonest, self.dropouts, self.security, self.correctness, self.tries)
 
     def neighbourhood(self, participants: int) -> Neighbourhood:
         """k and t for s participants; raises `ValueError` where nothing fits."""

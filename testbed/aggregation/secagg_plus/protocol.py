@@ -48,9 +48,9 @@ from testbed.aggregation.secagg.messages import (
     CheckSurvivors,
     KeyAdvert,
     ProveShare,
+    RevealedShares,
     SealedForPeers,
     SealedFromPeers,
-    Shares,
 )
 from testbed.aggregation.secagg.round import PeerGraph
 from testbed.aggregation.secagg.server import SecAgg
@@ -240,7 +240,7 @@ class SecAggPlusClient(SecAggClient, answers=tuple(STAGES_AMONG_NEIGHBOURS.rows)
     # -- Unmasking ------------------------------------------------------------------------------------------------
 
     @handles(UnmaskNeighbours)
-    def on_unmask_neighbours(self, message: UnmaskNeighbours, private: NeighbourSignatures) -> Shares:
+    def on_unmask_neighbours(self, message: UnmaskNeighbours, private: NeighbourSignatures) -> RevealedShares:
         """Reveal one share for each neighbour, once enough of them have signed the same survivors."""
         with self.progress.answering(message, message.round):
             self.tags = {row.client: row.tag for row in private.masked_with}

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import Floats, Ids, once
+from testbed.arrays import Floats, Ids, compress_constant
 from testbed.emulation.links.rates import Rates
 from testbed.emulation.links.section import (
     MOST_LOSS,
-    Drawn,
     Followed,
     FollowedDelay,
     FollowedShare,
     Links,
     MatrixColumn,
     Outages,
+    RandomValue,
     RateSetting,
     Tabled,
     cycled,
@@ -86,8 +86,10 @@ class ClientLinks:
         loses = loss if self.loss_trace is None else self.loss_trace.maximum()
         if not self.transport.has_windows and (loses.any() or (buffer_s < np.inf).any()):
             raise ValueError("a loss or a buffer needs a transport that sends again what is lost, e.g. TCP")
-        self.loss, self.buffer_s = (once(np.broadcast_to(of, self.latency_s.shape)) for of in (loss, buffer_s))
-        self.latency_s = once(np.asarray(self.latency_s))
+        self.loss, self.buffer_s = (
+            compress_constant(np.broadcast_to(of, self.latency_s.shape)) for of in (loss, buffer_s)
+        )
+        self.latency_s = compress_constant(np.asarray(self.latency_s))
 
     @property
     def columns(self) -> list[npt.NDArray[Any]]:
@@ -228,9 +230,11 @@ def _transport(section: Links, takes_time: bool) -> Transport:
     return PRESETS[section.transport]
 
 
-def _given_or_drawn(setting: float | list[float] | Drawn, population: int, streams: _Streams, name: str) -> Floats:
+def _given_or_drawn(
+    setting: float | list[float] | RandomValue, population: int, streams: _Streams, name: str
+) -> Floats:
     """A number, a list, or a distribution with a random stream of its own; `(population,)`."""
-    return setting.draw(population, streams(name)) if isinstance(setting, Drawn) else cycled(setting, population)
+    return setting.draw(population, streams(name)) if isinstance(setting, RandomValue) else cycled(setting, population)
 
 
 def _buffers(section: Links, population: int, streams: _Streams) -> Floats:
@@ -276,7 +280,7 @@ def _rates(
             return _assigned(setting.assign, count, population, streams, placing)
 
         mbit_s = table_rates(setting, rows, lambda: streams(f"{name} rate")) * setting.scale
-    elif isinstance(setting, Drawn):
+    elif isinstance(setting, RandomValue):
         mbit_s = setting.draw(population, streams(f"{name} rate"))
     else:
         mbit_s = cycled(setting, population)
@@ -320,7 +324,9 @@ def _over_time(
     return _followed(setting, numbers, population, streams, placing)
 
 
-def _milliseconds(setting: float | list[float] | Drawn | MatrixColumn, population: int, streams: _Streams) -> Floats:
+def _milliseconds(
+    setting: float | list[float] | RandomValue | MatrixColumn, population: int, streams: _Streams
+) -> Floats:
     if isinstance(setting, MatrixColumn):
         delays = matrix_delays(setting)
         return delays[_assigned(setting.assign, len(delays), population, streams, "latency")] * setting.scale

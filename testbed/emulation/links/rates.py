@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import Floats, Ids, once
+from testbed.arrays import Floats, Ids, compress_constant
 from testbed.emulation.traces.bandwidth import BandwidthTraces
 
 CONSTANT = -1  # in `trace_of`: the client has no trace
@@ -49,7 +49,7 @@ class Rates:
         if not (rate >= 0).all():
             raise ValueError("a rate must be at least 0 bytes per second")
         no_trace: Ids = np.broadcast_to(np.int64(CONSTANT), rate.shape)
-        return cls(None, no_trace, np.broadcast_to(np.float64(0), rate.shape), once(rate))
+        return cls(None, no_trace, np.broadcast_to(np.float64(0), rate.shape), compress_constant(rate))
 
     @classmethod
     def traced(

@@ -30,7 +30,7 @@ _NEEDS = {
 _Positive = Annotated[float, Field(gt=0)]
 
 
-class Drawn(BaseModel):
+class RandomValue(BaseModel):
     """A value for each client, drawn once per experiment; in the unit of the key that it is the value of.
 
     Distributions are truncated: conditioned on lying between two bounds, not clipped to them. Each value takes one
@@ -230,7 +230,7 @@ def _any_form(*keys: str) -> Discriminator:
     return Discriminator(form_of, custom_error_type="no_such_form", custom_error_message=expected)
 
 
-_DRAWN = Annotated[Drawn, Tag(_FORMS["distribution"])]
+_DRAWN = Annotated[RandomValue, Tag(_FORMS["distribution"])]
 RateSetting = Annotated[
     Annotated[Rate, NUMBER]
     | Annotated[list[Rate], NotEmpty, LIST]
@@ -341,7 +341,7 @@ class Links(BaseModel):
             raise ValueError("`options` are for a user-defined class; set `model`")
         if self.outages is not None and (isinstance(down, Followed) or isinstance(up, Followed)):
             raise ValueError("`outages` cannot be added to bandwidth traces, which have their own; remove one of them")
-        if isinstance(self.loss, Drawn) and (self.loss.maximum is None or self.loss.maximum > MOST_LOSS):
+        if isinstance(self.loss, RandomValue) and (self.loss.maximum is None or self.loss.maximum > MOST_LOSS):
             raise ValueError(f"`loss` is a probability: its distribution needs a `maximum` of at most {MOST_LOSS}")
         transport = PRESETS.get(self.transport) if isinstance(self.transport, str) else self.transport
         if transport is not None and not transport.has_windows:

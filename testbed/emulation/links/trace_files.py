@@ -3,17 +3,17 @@
 from pathlib import Path
 
 from testbed.emulation.links.section import Followed, FollowedDelay, FollowedShare
-from testbed.emulation.traces.series import ROWS_NOTE, Kind, Rows, Series, folders_in, read_series
+from testbed.emulation.traces.series import ROWS_NOTE, Kind, RateSeries, Rows, folders_in, read_series
 
 
 class TraceFiles:
     """The files of traces that the links follow; each is read once for each kind and meaning of its rows."""
 
     def __init__(self) -> None:
-        self._read: dict[tuple[Path, str, Rows], Series] = {}
+        self._read: dict[tuple[Path, str, Rows], RateSeries] = {}
         self._by_default: set[tuple[Path, str, Rows]] = set()
 
-    def read(self, setting: Followed | FollowedDelay | FollowedShare, kind: Kind) -> Series:
+    def read(self, setting: Followed | FollowedDelay | FollowedShare, kind: Kind) -> RateSeries:
         """The traces that a setting names; raises `TraceError` as `read_series`."""
         key = setting.trace, kind.name, setting.rows
         if key not in self._read:

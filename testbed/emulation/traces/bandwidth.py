@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.emulation.traces.series import Series
+from testbed.emulation.traces.series import RateSeries
 
 BYTES_PER_MBIT = 1e6 / 8
 
@@ -103,6 +103,6 @@ class BandwidthTraces:
             raise ValueError("a rate must be a finite number of bytes per second, at least 0")
 
 
-def bandwidth_of(series: Series) -> BandwidthTraces:
+def bandwidth_of(series: RateSeries) -> BandwidthTraces:
     """The same traces as rates, in bytes per second."""
     return BandwidthTraces.of(series.offsets, series.time_s, series.value * BYTES_PER_MBIT, series.period_s)

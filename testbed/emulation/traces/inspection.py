@@ -12,7 +12,7 @@ from testbed.arrays import Floats
 from testbed.emulation.traces.interval_files import COLUMNS
 from testbed.emulation.traces.intervals import AvailabilityTrace
 from testbed.emulation.traces.schedule import FATES, Schedule
-from testbed.emulation.traces.series import BANDWIDTH, Rows, Series, kind_of, read_series
+from testbed.emulation.traces.series import BANDWIDTH, RateSeries, Rows, kind_of, read_series
 from testbed.errors import TraceError
 from testbed.files import limits
 
@@ -96,7 +96,7 @@ def _begun(times: Floats, moments: Floats) -> Counts:
     return np.cumsum(np.bincount(at, minlength=len(moments) + 1))[: len(moments)]
 
 
-def describe_series(series: Series) -> Facts:
+def describe_series(series: RateSeries) -> Facts:
     """Traces of one number in numbers; every second of every trace counts the same.
 
     Returns:
@@ -145,7 +145,7 @@ def _median(values: Floats) -> float:
     return float(np.median(values)) if len(values) else float("nan")
 
 
-Traced = AvailabilityTrace | Series | Schedule
+Traced = AvailabilityTrace | RateSeries | Schedule
 
 
 def open_trace(path: Path, rows: Rows = "until-next") -> Traced:
@@ -192,7 +192,7 @@ def facts(traced: Traced) -> Facts:
     """A trace in numbers: see `describe`, `describe_series` and `describe_schedule`."""
     if isinstance(traced, AvailabilityTrace):
         return describe(traced)
-    if isinstance(traced, Series):
+    if isinstance(traced, RateSeries):
         return describe_series(traced)
     return describe_schedule(traced)
 
@@ -201,7 +201,7 @@ def names_of(traced: Traced) -> dict[int, str]:
     """The names of a trace's clients, or of the traces of a folder, by their numbers; empty where there are none."""
     if isinstance(traced, AvailabilityTrace):
         return dict(sorted(traced.names.items()))
-    return dict(enumerate(traced.names)) if isinstance(traced, Series) and len(traced) > 1 else {}
+    return dict(enumerate(traced.names)) if isinstance(traced, RateSeries) and len(traced) > 1 else {}
 
 
 def describe_schedule(schedule: Schedule) -> Facts:

@@ -98,7 +98,7 @@ class Steps:
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class RateSeries:
     """The traces of a file or folder.
 
     Attributes:
@@ -176,7 +176,7 @@ def shaped(where: str, times: Floats, values: Floats, rows: Rows, first_s: float
     return Steps(time_s, values, period_s, repeated)
 
 
-def read_series(path: Path, kind: Kind, rows: Rows = "until-next") -> Series:
+def read_series(path: Path, kind: Kind, rows: Rows = "until-next") -> RateSeries:
     """The trace in a file, or those in a directory, sorted by the names of the files.
 
     In a directory, subdirectories are passed over, and so are files whose names begin with a dot or say that they
@@ -194,7 +194,7 @@ def read_series(path: Path, kind: Kind, rows: Rows = "until-next") -> Series:
     """
     path = Path(path)
     files = series_files(path, kind)
-    return Series(kind, tuple(file.name for file in files), tuple(_read_file(file, kind, rows) for file in files))
+    return RateSeries(kind, tuple(file.name for file in files), tuple(_read_file(file, kind, rows) for file in files))
 
 
 def series_files(path: Path, kind: Kind) -> list[Path]:

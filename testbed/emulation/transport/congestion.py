@@ -33,7 +33,7 @@ BBR_THIRD_FLIGHT = 0.86  # the estimate is a round trip old when the window has 
 
 
 @dataclass(frozen=True, eq=False)
-class Flight:
+class SenderFlights:
     """One flight of each of n senders, `(n,)` each.
 
     Attributes:
@@ -75,15 +75,15 @@ class CongestionControl:
         self.first_window = float(transport.initial_window_segments)
         self.limit = limit
 
-    def sending_s(self, senders: Senders, path: Path, flight: Flight) -> Floats:
+    def sending_s(self, senders: Senders, path: Path, flight: SenderFlights) -> Floats:
         """`(n,)` seconds from the first to the last segment of a flight's window."""
         return flight.window * path.segment_s
 
-    def queued_part(self, senders: Senders, path: Path, flight: Flight, sending_s: Floats) -> Floats:
+    def queued_part(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> Floats:
         """`(n,)` part of a flight by which the queue gets longer than acknowledgements make room for."""
         return np.where((flight.number == 0) | (senders.window < senders.threshold), flight.at_once, 0.0)
 
-    def acknowledge(self, senders: Senders, path: Path, flight: Flight, sending_s: Floats) -> None:
+    def acknowledge(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> None:
         """A flight has arrived: the windows grow."""
         most = np.where(flight.limited, 2 * np.maximum(self.limit, senders.window), 2 * flight.window)
         most = np.maximum(most, senders.window)
@@ -96,7 +96,7 @@ class CongestionControl:
         senders.since_loss_s = senders.since_loss_s + np.where(rest > 0, path.round_trip_s, 0.0)
         senders.window = np.minimum(self.avoid_congestion(senders, path, rest), most)
 
-    def leave_slow_start(self, senders: Senders, path: Path, flight: Flight, slow: Floats) -> Floats:
+    def leave_slow_start(self, senders: Senders, path: Path, flight: SenderFlights, slow: Floats) -> Floats:
         """Segments by which windows grow in slow start, `slow` unless it ends before."""
         return slow
 
@@ -121,7 +121,7 @@ class Cubic(CongestionControl):
 
     beta = CUBIC_BETA
 
-    def leave_slow_start(self, senders: Senders, path: Path, flight: Flight, slow: Floats) -> Floats:
+    def leave_slow_start(self, senders: Senders, path: Path, flight: SenderFlights, slow: Floats) -> Floats:
         """HyStart, once in a connection until it loses something."""
         half_s = path.round_trip_s / 2 + HYSTART_SLACK_S
         train = (flight.window - 2) * path.segment_s >= half_s
@@ -159,11 +159,11 @@ class Bbr(CongestionControl):
     buffer_per_window = 1.5 * BUFFER_PER_WINDOW
     fits = 1.0
 
-    def sending_s(self, senders: Senders, path: Path, flight: Flight) -> Floats:
+    def sending_s(self, senders: Senders, path: Path, flight: SenderFlights) -> Floats:
         """Paced."""
         return np.maximum(super().sending_s(senders, path, flight), self._pace_s(senders, path, flight))
 
-    def _pace_s(self, senders: Senders, path: Path, flight: Flight) -> Floats:
+    def _pace_s(self, senders: Senders, path: Path, flight: SenderFlights) -> Floats:
         """`(n,)` seconds over which a window is spread; never slower than at first."""
         first = BBR_GAIN * self.first_window / path.round_trip_s
         pace = np.maximum(BBR_GAIN * senders.rate, first)
@@ -173,12 +173,12 @@ class Bbr(CongestionControl):
         pace = np.where(senders.full >= BBR_FULL_ROUNDS, np.maximum(senders.rate, 1.0), pace)
         return np.asarray((flight.window - 1) / pace)
 
-    def queued_part(self, senders: Senders, path: Path, flight: Flight, sending_s: Floats) -> Floats:
+    def queued_part(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> Floats:
         """What its pace is beyond the link's."""
         pace_s = self._pace_s(senders, path, flight)
         return np.maximum(1 - pace_s / np.maximum(flight.window * path.segment_s, pace_s), 0.0)
 
-    def acknowledge(self, senders: Senders, path: Path, flight: Flight, sending_s: Floats) -> None:
+    def acknowledge(self, senders: Senders, path: Path, flight: SenderFlights, sending_s: Floats) -> None:
         """A better estimate of the rate, and the window that goes with it."""
         took_s = np.maximum(sending_s, path.round_trip_s) if flight.number > 1 else sending_s + path.round_trip_s
         sample = np.where(flight.fills, np.inf, flight.window / took_s)

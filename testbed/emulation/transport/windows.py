@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from testbed.arrays import Floats, Ids
-from testbed.emulation.transport.congestion import ALGORITHMS, Flight, Mask
+from testbed.emulation.transport.congestion import ALGORITHMS, Mask, SenderFlights
 from testbed.emulation.transport.section import Transport
 from testbed.emulation.transport.senders import Path, Senders
 
@@ -116,7 +116,7 @@ class Sending:
         window = np.where(left > window, np.maximum(np.floor(window), 1.0), window)
         fills = (window < left) & (window * path.segment_s >= path.round_trip_s)
         sent = np.where(fills, left, window) if self._generator is None else window
-        flight = Flight(number, window, sent, fills, (number > 0) | (window < left))
+        flight = SenderFlights(number, window, sent, fills, (number > 0) | (window < left))
         sending_s = self.control.sending_s(senders, path, flight)
         late_s = np.where(sent > window, 0.0, sending_s - window * path.segment_s)  # a paced flight as a late burst
         begin_s = self._next_s[who]
@@ -144,7 +144,7 @@ class Sending:
         self.senders.put(who, senders)
         return (who, sent - over, gap_s), who[~last]
 
-    def _measure(self, senders: Senders, path: Path, flight: Flight, who: Ids, last: Mask) -> None:
+    def _measure(self, senders: Senders, path: Path, flight: SenderFlights, who: Ids, last: Mask) -> None:
         """The round trips that the last segments see, with the queue in front of them."""
         under_way = np.minimum(np.minimum(senders.window, self.limit), flight.sent)
         full_s = np.maximum(under_way * path.segment_s - path.round_trip_s, 0.0)
@@ -165,7 +165,7 @@ class Sending:
         generator: np.random.Generator,
         senders: Senders,
         path: Path,
-        flight: Flight,
+        flight: SenderFlights,
         sending_s: Floats,
         who: Ids,
     ) -> "_Lost":
@@ -195,7 +195,7 @@ class Sending:
         generator: np.random.Generator,
         senders: Senders,
         path: Path,
-        flight: Flight,
+        flight: SenderFlights,
         sending_s: Floats,
         gone: "_Lost",
         who: Ids,
@@ -220,7 +220,7 @@ class Sending:
         generator: np.random.Generator,
         senders: Senders,
         path: Path,
-        flight: Flight,
+        flight: SenderFlights,
         sending_s: Floats,
         gone: "_Lost",
         left: Floats,

@@ -124,7 +124,7 @@ class Stretches:
 
 
 @dataclass(frozen=True, eq=False)
-class Progress:
+class TransferProgress:
     """How far n transfers are. Its arrays are written to as they go on.
 
     Attributes:
@@ -142,16 +142,16 @@ class Progress:
     lacking: Floats
 
     @classmethod
-    def of(cls, flights: Flights, start_s: Floats) -> "Progress":
+    def of(cls, flights: Flights, start_s: Floats) -> "TransferProgress":
         """Transfers, at least one flight each, whose first flights begin at `start_s`, `(n,)` seconds."""
         first = flights.first
         return cls(flights, first.copy(), first + flights.count - 1, start_s.copy(), flights.size_bytes[first])
 
-    def take(self, ids: Ids) -> "Progress":
+    def take(self, ids: Ids) -> "TransferProgress":
         """A copy for the transfers `ids`, in that order."""
-        return Progress(self.flights, self.flight[ids], self.last[ids], self.begin_s[ids], self.lacking[ids])
+        return TransferProgress(self.flights, self.flight[ids], self.last[ids], self.begin_s[ids], self.lacking[ids])
 
-    def put(self, ids: Ids, other: "Progress") -> None:
+    def put(self, ids: Ids, other: "TransferProgress") -> None:
         """The transfers `ids` are now as far as those of `other`."""
         self.flight[ids], self.begin_s[ids], self.lacking[ids] = other.flight, other.begin_s, other.lacking
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
 from testbed.emulation.links.rates import Rates
-from testbed.network.fair_sharing.flights import Progress
+from testbed.network.fair_sharing.flights import TransferProgress
 from testbed.network.fair_sharing.max_min import CAPPED, SHARED, MaxMinLevel
 
 Steps = list[tuple[float, float]]  # the flights of all transfers: bytes, and the gap in seconds
@@ -156,7 +156,7 @@ class _Window:
     def __init__(
         self,
         events: Events,
-        progress: Progress,
+        progress: TransferProgress,
         steps: Steps,
         count: Ids,
         negligible: Floats,
@@ -307,7 +307,7 @@ class _Window:
 
 def share_time_varying(
     events: Events,
-    progress: Progress,
+    progress: TransferProgress,
     steps: Steps,
     count: Ids,
     negligible: Floats,

@@ -29,7 +29,7 @@ from testbed.arrays import Floats, Ids
 from testbed.emulation.links.rates import Rates
 from testbed.emulation.transport.flights import Flights
 from testbed.network.fair_sharing.cohort import begin_before_any_ends, cohort_finish
-from testbed.network.fair_sharing.flights import Progress, Stretches, check_flights, first_gap, merged
+from testbed.network.fair_sharing.flights import Stretches, TransferProgress, check_flights, first_gap, merged
 from testbed.network.fair_sharing.max_min import contended_finish
 from testbed.network.fair_sharing.windows import CLOCK_STEPS, NEGLIGIBLE, Transfers, contended
 
@@ -115,7 +115,7 @@ def _moved(
         alike, flights = np.zeros(len(start), np.int64), Flights.whole(size)
     else:
         alike, flights = flights.pattern, merged(flights, size, np.minimum(most, capacity))
-    alone, stretches = Progress.of(flights, start).unhindered(rates, start, np.full(len(start), np.inf))
+    alone, stretches = TransferProgress.of(flights, start).unhindered(rates, start, np.full(len(start), np.inf))
     if exceeds(most, capacity, count):
         if rates.is_constant and (alone <= stop).all():
             finish = _constant_finish(start, size, most, flights, alike, alone, stretches, capacity, count)

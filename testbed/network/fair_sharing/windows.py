@@ -13,7 +13,7 @@ import numpy.typing as npt
 from testbed.arrays import Floats, Ids
 from testbed.emulation.links.rates import Rates
 from testbed.emulation.transport.flights import Flights
-from testbed.network.fair_sharing.flights import Progress, Stretches
+from testbed.network.fair_sharing.flights import Stretches, TransferProgress
 from testbed.network.fair_sharing.time_varying import Events, Steps, share_time_varying
 
 EVENTS = 1000  # in a window, at least; otherwise as many as there are transfers in it
@@ -55,7 +55,7 @@ def contended(transfers: Transfers, capacity_bytes_s: float) -> tuple[Floats, Fl
         (finish_s, lacking_bytes): `(n,)` each; seconds, infinite if cut off, and bytes, 0 if complete.
     """
     start, n, flights = transfers.start_s, len(transfers.start_s), transfers.flights
-    finish, progress = np.full(n, np.inf), Progress.of(transfers.flights, transfers.start_s)
+    finish, progress = np.full(n, np.inf), TransferProgress.of(transfers.flights, transfers.start_s)
     steps = list(zip(flights.size_bytes.tolist(), flights.gap_s.tolist(), strict=True))
     windows = _Windows(transfers)
     load_to_come = np.append(np.cumsum(windows.most[::-1])[::-1], 0.0)
@@ -114,7 +114,7 @@ def _pass_window(
     begin: float,
     end: float,
     capacity: float,
-    progress: Progress,
+    progress: TransferProgress,
     steps: Steps,
     finish: Floats,
 ) -> npt.NDArray[np.bool_]:

@@ -51,7 +51,7 @@ from testbed.network.live.reports import ClientReports, Confirming, unconfirmed
 from testbed.network.live.stage import Exchange, StageProgress, collected, summed
 from testbed.network.live.windows import StageSenders
 from testbed.network.live.wire import Address
-from testbed.network.recorder import RoundRecorder, Stage
+from testbed.network.recorder import RecordingNetwork, Stage
 from testbed.network.sums import Sum
 
 RECONNECT_S = 2.0  # where disconnects are visible: who has no connection for so long is known to be gone
@@ -59,11 +59,11 @@ BEHIND_S, BEHIND_SHARE = 0.1, 0.05  # a round that the machine has held up by so
 STRANGERS_NOTED = 20  # per round
 
 
-class LiveNetwork(RoundRecorder):
+class LiveNetwork(RecordingNetwork):
     """The wall clock and the network of one run.
 
     Args:
-        links, speed_factors, availability, timing, compute, on_stage, on_crash: see `RoundRecorder`.
+        links, speed_factors, availability, timing, compute, on_stage, on_crash: see `RecordingNetwork`.
         listen_host: the name or address to listen on, under which clients reach it.
         throttled: emulate the links; False: the real network is the link.
         largest_answer: bytes; a client that announces more is cut off.

@@ -25,13 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import Floats, Ids
-from testbed.privacy.ledger import Columns, PrivacyLedger, Shares, each_once
+from testbed.privacy.ledger import Columns, NoiseShares, PrivacyLedger, each_once
 from testbed.privacy.matrix.accounting import CorrelatedAccountant
 from testbed.privacy.matrix.toeplitz import gram_row
 from testbed.privacy.noise_plan import NoisePlan
 
-_NOISE = Shares(1.0, 1.0, 0.0)
-_ATTEMPT = Shares(None, None, 0.0)
+_NOISE = NoiseShares(1.0, 1.0, 0.0)
+_ATTEMPT = NoiseShares(None, None, 0.0)
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class ServerCharge:
 
     def of_round(
         self, participants: Ids, survivors: Ids, noise: float | None, asked: Ids, skipping: bool
-    ) -> dict[Shares, Ids]:
+    ) -> dict[NoiseShares, Ids]:
         """See `PrivacyCharge.of_round`."""
         return {} if noise is None else {_NOISE: survivors}
 
-    def of_attempt(self, participants: Ids, skipping: bool) -> dict[Shares, Ids]:
+    def of_attempt(self, participants: Ids, skipping: bool) -> dict[NoiseShares, Ids]:
         """See `PrivacyCharge.of_attempt`."""
         return {_ATTEMPT: participants}
 
@@ -69,7 +69,7 @@ class CorrelatedLedger(PrivacyLedger):
         self._attempts: list[tuple[int, Ids]] = []
         self._look_ahead(0)
 
-    def spend(self, charges: Mapping[Shares, Ids], round_number: int) -> Columns:
+    def spend(self, charges: Mapping[NoiseShares, Ids], round_number: int) -> Columns:
         """Enter a round, or an attempt at one; returns the columns of its `privacy` rows but for the round, by client.
 
         Args:
@@ -95,7 +95,7 @@ class CorrelatedLedger(PrivacyLedger):
             "colluding_epsilon": np.inf * ones,
             **{
                 name: (np.nan if share is None else share) * ones
-                for name, share in zip(Shares._fields, hidden, strict=True)
+                for name, share in zip(NoiseShares._fields, hidden, strict=True)
             },
         }
 

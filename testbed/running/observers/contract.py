@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.running.preparation import PlannedRun
 
 
@@ -29,7 +29,7 @@ class Observer:
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
         """A run starts or goes on; `outcomes` are those of its recorded rounds."""
 
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
+    def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
         """The run stands there now. On Ray the same progress may come several times."""
 
     def ended(self, run: PlannedRun, summary: Mapping[str, Any]) -> None:

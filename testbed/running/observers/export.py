@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.files import parquet as parquet_files
 from testbed.files.names import file_name
 from testbed.records import RunRecords, arrays
@@ -63,7 +63,7 @@ class Exporter(Observer, ABC):
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
         self._catch_up(run)
 
-    def progressed(self, run: PlannedRun, progress: Progress) -> None:
+    def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
         if progress.outcome:
             self._catch_up(run)
 

@@ -6,11 +6,11 @@ Each failed check is a refusal that names it. Which question may come when is a 
 from collections.abc import Collection, Mapping
 from typing import ClassVar
 
-from testbed.crypto import remembered
+from testbed.crypto import memo
 from testbed.crypto.sortition import under_threshold
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
-from testbed.parties.client import Client, Role, Row, StageTable, handles
+from testbed.parties.client import Client, Role, StageTable, Transition, handles
 from testbed.parties.pki import Directory
 from testbed.parties.round_beacon import check_pulse, check_receipt, randomness_of
 from testbed.selection.lotto.messages import (
@@ -30,18 +30,18 @@ STAGES = StageTable(
     start="new",
     new_round={"new": "announced", "announced": "announced", "signed": "over", "over": "over"},
     rows={
-        ParticipantList: Row(
-            after={"announced"},
-            then="signed",
-            on_refusal="over",
-            check="lotto.second-list",
+        ParticipantList: Transition(
+            sources={"announced"},
+            target="signed",
+            target_on_refusal="over",
+            refusal="lotto.second-list",
             detail="a list for round {round} was shown before",
             other_round=("lotto.unannounced-round", "a list for round {round}, which was not announced"),
         ),
-        ListSignatures: Row(
-            after={"signed"},
-            then=None,
-            check="lotto.no-list",
+        ListSignatures: Transition(
+            sources={"signed"},
+            target=None,
+            refusal="lotto.no-list",
             detail="signatures for a list that this client has not seen",
         ),
     },
@@ -176,7 +176,7 @@ class LottoClient(Role):
         return content
 
     def verify_together(self, message: ParticipantList, directory: Directory) -> None:
-        """Called before the entries are checked: what is faster for all at once, where results are remembered."""
+        """Called before the entries are checked: what is faster for all at once, where results are memo."""
         return
 
     def check_size(self, participants: Collection[int]) -> None:
@@ -234,6 +234,6 @@ class LottoClient(Role):
         meter("ed25519.verify", len(signed))
         for client, signature in signed.items():
             try:
-                remembered.verify(keys[client], LIST_DOMAIN, self.content, signature)
+                memo.verify(keys[client], LIST_DOMAIN, self.content, signature)
             except ProtocolError:
                 raise Refusal("lotto.inconsistent-lists", f"client {client} has not signed this list") from None

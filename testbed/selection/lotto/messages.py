@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from testbed.crypto import remembered
-from testbed.crypto.sortition import Bytes, which_under_threshold
+from testbed.crypto import memo
+from testbed.crypto.sortition import Bytes, below_threshold_mask
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError
 from testbed.messages import ClientId, Count, Key32, Message, RoundNumber, Signature64, signed_content
@@ -132,17 +132,17 @@ def selection_input(experiment_id: bytes, round_number: int, randomness: bytes =
     return b"testbed/lotto/selection/v1" + experiment_id + round_number.to_bytes(8, "big") + randomness
 
 
-def which_stand(outputs: Bytes, parameters: AgreedListParameters, population: int) -> npt.NDArray[np.bool_]:
+def below_threshold(outputs: Bytes, parameters: AgreedListParameters, population: int) -> npt.NDArray[np.bool_]:
     """`(m,)` bool: which of `(m, 32)` outputs make their clients candidates."""
-    return which_under_threshold(outputs, parameters.factor, parameters.participants, population)
+    return below_threshold_mask(outputs, parameters.factor, parameters.participants, population)
 
 
-def proves(claim: Candidacy, key: bytes, vrf_input: bytes) -> bool:
+def verify_claim(claim: Candidacy, key: bytes, vrf_input: bytes) -> bool:
     """Whether a claim's proof is valid under a VRF key for this input, and its number the one that it proves."""
     if claim.output is None or claim.proof is None:
         return False
     meter("vrf.verify")
     try:
-        return remembered.verify_output(key, vrf_input, claim.proof) == claim.output
+        return memo.verify_output(key, vrf_input, claim.proof) == claim.output
     except ProtocolError:
         return False

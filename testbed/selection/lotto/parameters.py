@@ -68,8 +68,8 @@ class AgreedListParameters(SelectionParameters):
         return population if self.refinement is None else self.refinement.smallest(population)
 
     @property
-    def by_losses(self) -> str:
-        """See `SelectionParameters.by_losses`."""
+    def uses_reported_losses(self) -> str:
+        """See `SelectionParameters.uses_reported_losses`."""
         return "refine.by: loss" if self.refinement is not None and "loss" in self.refinement.by else ""
 
     @cached_property

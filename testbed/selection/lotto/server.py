@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from testbed.arrays import Ids
-from testbed.crypto import remembered
+from testbed.crypto import memo
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, RoundAborted
 from testbed.messages import Message
@@ -195,7 +195,7 @@ class LottoServer(SelectionProtocol):
         signed = []
         for client in sorted(answers):
             try:
-                remembered.verify(keys[client], LIST_DOMAIN, content, answers[client].signature)
+                memo.verify(keys[client], LIST_DOMAIN, content, answers[client].signature)
             except ProtocolError:
                 round_.network.record_event(f"client:{client}", "misbehaviour", "signed something else than the list")
             else:

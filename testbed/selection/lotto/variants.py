@@ -16,8 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from testbed.arrays import Ids
-from testbed.crypto import prf, remembered, vrf
-from testbed.crypto.sortition import Bytes, surely_not_under, under_threshold
+from testbed.crypto import memo, prf, vrf
+from testbed.crypto.sortition import Bytes, certainly_above_threshold, under_threshold
 from testbed.emulation.compute.cost import meter
 from testbed.errors import ProtocolError, Refusal
 from testbed.messages import Message
@@ -34,9 +34,9 @@ from testbed.selection.lotto.messages import (
     Candidacy,
     ParticipantEntry,
     ParticipantList,
-    proves,
+    below_threshold,
     selection_input,
-    which_stand,
+    verify_claim,
 )
 from testbed.selection.lotto.parameters import AnnouncedParameters, LottoParameters
 from testbed.selection.lotto.server import GroupMessages, LottoServer, ask_groups
@@ -125,14 +125,14 @@ class AnnouncedClient(LottoClient):
         """Verify the proofs on all cores."""
         alpha = self.selection_input(message.round)
         others = [entry for entry in message.participants if entry.client != self.client.number]
-        remembered.verify_outputs([(directory.vrf_key(entry.client), alpha, entry.proof) for entry in others])
+        memo.verify_outputs([(directory.vrf_key(entry.client), alpha, entry.proof) for entry in others])
 
     def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:
         """The proof must be valid under the key that the PKI has for this client, and give this number."""
         meter("vrf.verify")
         try:
             key = directory.vrf_key(entry.client)
-            output = remembered.verify_output(key, self.selection_input(round_number), entry.proof)
+            output = memo.verify_output(key, self.selection_input(round_number), entry.proof)
         except ProtocolError as error:
             raise Refusal("lotto.invalid-proof", f"client {entry.client}: {error}") from None
         if output != entry.output:
@@ -211,15 +211,15 @@ class ClientCentricClient(AnnouncedClient, answers=(Announce, *STAGES.rows)):
         return Candidacy() if self.parameters.unselected == "acknowledge" else None
 
     @classmethod
-    def certain_answer(
+    def shared_answer_predicate(
         cls, message: Message, parameters: ClientCentricParameters, environment: Environment
     ) -> Callable[[bytes, bytes], bool] | None:
-        """See `Role.certain_answer`: whoever is certain to be no candidate says the same as all others who are."""
+        """Return the predicate of clients that are certainly no candidates: they all give the same answer."""
         if cls is not ClientCentricClient or not isinstance(message, Announce):
             return None
         drawn_by_all = b"" if message.pulse is None else randomness_of(message.pulse)
         alpha = selection_input(environment.experiment_id, message.round, drawn_by_all)
-        return surely_not_under(alpha, parameters.factor, message.participants, message.population)
+        return certainly_above_threshold(alpha, parameters.factor, message.participants, message.population)
 
 
 class ClientCentricServer(AnnouncingServer):
@@ -237,7 +237,7 @@ class ClientCentricServer(AnnouncingServer):
         """See `SelectionProtocol.select`."""
         answers, refusals = await self.announce(self.pool(round_), round_)
         vrf_input = self.selection_input(round_)
-        remembered.verify_outputs(
+        memo.verify_outputs(
             [
                 (round_.directory.vrf_key(client), vrf_input, answer.proof)
                 for client, answer in answers.items()
@@ -265,7 +265,7 @@ class ClientCentricServer(AnnouncingServer):
             return True
         vrf_input = self.selection_input(round_)
         s, factor = self.parameters.participants, self.parameters.factor
-        if not proves(claim, round_.directory.vrf_key(client), vrf_input) or not under_threshold(
+        if not verify_claim(claim, round_.directory.vrf_key(client), vrf_input) or not under_threshold(
             claim.output, factor, s, self.population
         ):
             round_.network.record_event(f"client:{client}", "misbehaviour", "claimed to be a candidate and is not")
@@ -339,7 +339,7 @@ class ServerCentricServer(LottoServer):
         for first in range(0, max(1, len(present)), _BLOCK):
             some = present[first : first + _BLOCK]
             outputs = self.outputs(round_.directory, some, round_)
-            below = which_stand(outputs, self.parameters, self.population)
+            below = below_threshold(outputs, self.parameters, self.population)
             found.append((some[below], outputs[below]))
         candidates, numbers = (np.concatenate(columns) for columns in zip(*found, strict=True))
         return candidates, numbers

@@ -14,10 +14,10 @@ from testbed.aggregation.flamingo.messages import (
     SEEDS_DOMAIN,
     Certificate,
     CheckLabels,
-    OwnState,
+    MaskedReport,
     Reconstruct,
-    Report,
     Reported,
+    SealedMemberState,
     SharesForMember,
     labels_content,
     seed_content,
@@ -90,7 +90,7 @@ CERTIFICATES: list[tuple[Callable[[Stand], Certificate], str]] = [
 
 @pytest.mark.parametrize(("certificate", "check"), CERTIFICATES)
 def test_participants_take_no_other_committee_and_key(certificate: Callable[[Stand], Certificate], check: str) -> None:
-    assert refused("report", lambda s: (Report(1, s.listed, certificate(s)), None)) == [check]
+    assert refused("report", lambda s: (MaskedReport(1, s.listed, certificate(s)), None)) == [check]
 
 
 @pytest.mark.parametrize(("certificate", "check"), CERTIFICATES)
@@ -104,12 +104,15 @@ def test_members_take_no_other_committee_and_key(certificate: Callable[[Stand], 
 @pytest.mark.parametrize(
     ("question", "check"),
     [
-        (lambda s: (Report(1, [one for one in s.listed if one != VICTIM], s.certificate), None), "flamingo.not-listed"),
-        (lambda s: (Report(1, [*s.listed, 8], s.certificate), None), "flamingo.listed-twice"),
-        (lambda s: (Report(1, s.listed[::-1], s.certificate), None), "flamingo.listed-twice"),
-        (lambda s: (Report(1, [*s.listed, STRANGER], s.certificate), None), "pki.unknown-client"),
-        (lambda s: (Report(1, [VICTIM], s.certificate), None), "secagg.alone"),
-        (lambda s: (Report(2, s.listed, s.certificate), None), "aggregation.nothing-trained"),
+        (
+            lambda s: (MaskedReport(1, [one for one in s.listed if one != VICTIM], s.certificate), None),
+            "flamingo.not-listed",
+        ),
+        (lambda s: (MaskedReport(1, [*s.listed, 8], s.certificate), None), "flamingo.listed-twice"),
+        (lambda s: (MaskedReport(1, s.listed[::-1], s.certificate), None), "flamingo.listed-twice"),
+        (lambda s: (MaskedReport(1, [*s.listed, STRANGER], s.certificate), None), "pki.unknown-client"),
+        (lambda s: (MaskedReport(1, [VICTIM], s.certificate), None), "secagg.alone"),
+        (lambda s: (MaskedReport(2, s.listed, s.certificate), None), "aggregation.nothing-trained"),
     ],
 )
 def test_the_list_of_participants_is_checked(question: Callable[[Stand], Question], check: str) -> None:
@@ -117,12 +120,14 @@ def test_the_list_of_participants_is_checked(question: Callable[[Stand], Questio
 
 
 def test_a_participant_reports_once_and_only_with_those_agreed_on() -> None:
-    assert refused("cross-check", lambda s: (Report(1, s.listed, s.certificate), None)) == ["flamingo.out-of-order"]
+    assert refused("cross-check", lambda s: (MaskedReport(1, s.listed, s.certificate), None)) == [
+        "flamingo.out-of-order"
+    ]
 
     async def play() -> list[str]:
         stand = await stand_before("report", VICTIM, federation())
         stand.small.client(VICTIM).agreed_participants = dict.fromkeys([*range(8), 20], b"")
-        return await stand.ask(Report(1, stand.listed, stand.certificate))
+        return await stand.ask(MaskedReport(1, stand.listed, stand.certificate))
 
     assert asyncio.run(play()) == ["flamingo.foreign-participant"]
 
@@ -142,8 +147,11 @@ def labels(stand: Stand, online: list[int], participants: list[int] | None = Non
         (lambda s: labels(s, [1], [1]), "flamingo.other-participants"),
         (lambda s: (CheckLabels(0, s.listed, s.online, s.certificate), s.states[VICTIM]), "flamingo.round-used"),
         (lambda s: (CheckLabels(1, s.listed, s.online, s.certificate), s.states[1]), "flamingo.other-state"),
-        (lambda s: (CheckLabels(1, s.listed, s.online, s.certificate), OwnState(bytes(112))), "flamingo.other-state"),
-        (lambda s: (CheckLabels(1, s.listed, s.online, s.certificate), OwnState(b"")), "flamingo.other-state"),
+        (
+            lambda s: (CheckLabels(1, s.listed, s.online, s.certificate), SealedMemberState(bytes(112))),
+            "flamingo.other-state",
+        ),
+        (lambda s: (CheckLabels(1, s.listed, s.online, s.certificate), SealedMemberState(b"")), "flamingo.other-state"),
         (lambda s: (Reconstruct(1, [], []), SharesForMember([])), "flamingo.out-of-order"),
     ],
 )
@@ -275,7 +283,7 @@ def test_shares_of_another_round_or_service_do_not_open() -> None:
 class NotForAll(FlamingoClient):
     """Encrypts no seed for one of its neighbours."""
 
-    def on_report(self, message: Report) -> Reported:
+    def on_report(self, message: MaskedReport) -> Reported:
         answer = super().on_report(message)
         return changed(answer, seeds=answer.seeds[1:])
 
@@ -283,7 +291,7 @@ class NotForAll(FlamingoClient):
 class FewShares(FlamingoClient):
     """Seals a share too few."""
 
-    def on_report(self, message: Report) -> Reported:
+    def on_report(self, message: MaskedReport) -> Reported:
         answer = super().on_report(message)
         return changed(answer, shares=answer.shares[1:])
 
@@ -291,14 +299,14 @@ class FewShares(FlamingoClient):
 class Short(FlamingoClient):
     """Sends a vector of another length."""
 
-    def on_report(self, message: Report) -> Reported:
+    def on_report(self, message: MaskedReport) -> Reported:
         return changed(super().on_report(message), input=Vector(np.zeros(3, np.uint32), 32))
 
 
 class UnsignedSeeds(FlamingoClient):
     """Signs something else."""
 
-    def on_report(self, message: Report) -> Reported:
+    def on_report(self, message: MaskedReport) -> Reported:
         answer = super().on_report(message)
         return changed(answer, seeds=[changed(row, signature=bytes(64)) for row in answer.seeds])
 

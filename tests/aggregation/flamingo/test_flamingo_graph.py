@@ -13,8 +13,8 @@ from scipy.stats import binom
 from testbed.adversary.cut_off import smallest_cut_off
 from testbed.aggregation.flamingo.bound import (
     STEPS,
+    CommitteeRequirements,
     Density,
-    Requirements,
     cut_off_bits,
     density,
     disconnected_bits,
@@ -56,7 +56,7 @@ SIZES = [20, 50, 100, 500, 2000]
 @pytest.mark.parametrize("participants", SIZES)
 @pytest.mark.parametrize("dishonest", [0.0, 0.1, 0.3])
 def test_with_random_labels_no_sparser_graph_meets_the_papers_requirements(participants: int, dishonest: float) -> None:
-    found = density(participants, Requirements(dishonest, 0.1, 40, 20, labels="random"))
+    found = density(participants, CommitteeRequirements(dishonest, 0.1, 40, 20, labels="random"))
     assert found.survivors == participants - participants // 10
     bad = int(dishonest * participants)
     fewest = found.neighbours or (1 if dishonest == 0 else int(40 / -log2(dishonest)) + 1)
@@ -75,7 +75,7 @@ def test_with_random_labels_no_sparser_graph_meets_the_papers_requirements(parti
 @pytest.mark.parametrize("dishonest", [0.05, 0.1, 0.3])
 @pytest.mark.parametrize("tries", [0, 40])
 def test_with_chosen_labels_the_graph_meets_the_requirements(participants: int, dishonest: float, tries: int) -> None:
-    required = Requirements(dishonest, 0.1, 40, 20, tries=tries)
+    required = CommitteeRequirements(dishonest, 0.1, 40, 20, tries=tries)
     found = density(participants, required)
     if found.steps == STEPS:
         assert found.neighbours == 0
@@ -91,7 +91,7 @@ def test_with_chosen_labels_the_graph_meets_the_requirements(participants: int, 
 
 def test_a_thousand_clients_need_a_hundred_neighbours_each() -> None:
     """Computed apart from this code: 13 of 52 neighbours are too few, 41 of 100 hold off a server that tries once."""
-    once = density(1000, Requirements(0.1, 0.1, 40, 20, tries=0))
+    once = density(1000, CommitteeRequirements(0.1, 0.1, 40, 20, tries=0))
     assert (once.neighbours, round(once.mean_neighbours)) == (41, 100)
     assert 900 * binom.sf(13 - 1, 100, 53 / STEPS) > 1
     assert cut_off_bits(1000, 100, 100, 13, 53 / STEPS) == 0

@@ -11,8 +11,8 @@ from testbed.aggregation.flamingo.messages import (
     CheckLabels,
     LabelsSignature,
     Opened,
-    OwnState,
     Reconstruct,
+    SealedMemberState,
     SharesForMember,
 )
 from testbed.crypto import edwards25519
@@ -54,7 +54,7 @@ class NoAnswer(Decryptor):
 class OtherLabels(Decryptor):
     """Signs something else."""
 
-    def on_check_labels(self, message: CheckLabels, private: OwnState) -> LabelsSignature:
+    def on_check_labels(self, message: CheckLabels, private: SealedMemberState) -> LabelsSignature:
         super().on_check_labels(message, private)
         return LabelsSignature(bytes(64))
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from testbed.aggregation.flamingo.decryptor import Decryptor
-from testbed.aggregation.flamingo.messages import OwnState
+from testbed.aggregation.flamingo.messages import SealedMemberState
 from testbed.aggregation.flamingo.service import ServerSetUp, kept_service
 from testbed.aggregation.flamingo.set_up import SetUp
 from testbed.aggregation.flamingo.set_up_messages import (
@@ -68,7 +68,7 @@ class Relay:
     @property
     def deal(self) -> Question:
         state = self.server.states.get(self.victim, b"")
-        return Deal(self.set_up.round, self.set_up.committee, self.set_up.former), OwnState(state)
+        return Deal(self.set_up.round, self.set_up.committee, self.set_up.former), SealedMemberState(state)
 
     @property
     def check(self) -> Question:
@@ -153,7 +153,7 @@ def fewer_signed(relay: Relay) -> Any:
         (lambda r: (changed(r.deal[0], round=0), r.deal[1]), False, "flamingo.round-used"),
         (lambda r: (FinishSetUp(1, [], []), None), False, "flamingo.out-of-order"),
         (lambda r: r.answer(), False, "flamingo.out-of-order"),
-        (lambda r: (r.deal[0], OwnState(bytes(STATE_BYTES))), True, "flamingo.other-state"),
+        (lambda r: (r.deal[0], SealedMemberState(bytes(STATE_BYTES))), True, "flamingo.other-state"),
         (lambda r: with_former(r, r.deal, certificate=fewer_signed(r)), True, "flamingo.too-few-signatures"),
         (lambda r: with_former(r, r.deal, commitments=[bytes(32)] * 3), True, "flamingo.other-commitments"),
         (lambda r: (changed(r.deal[0], round=1), r.deal[1]), True, "flamingo.round-used"),
@@ -293,7 +293,7 @@ class Silent(WrongShareForOne):
 class WrongForAll(Decryptor):
     """Deals shares that are not on its polynomial."""
 
-    def on_deal(self, message: Deal, private: OwnState) -> Dealing:
+    def on_deal(self, message: Deal, private: SealedMemberState) -> Dealing:
         answer = super().on_deal(message, private)
         return changed(answer, shares=[bytes(len(one)) for one in answer.shares])
 

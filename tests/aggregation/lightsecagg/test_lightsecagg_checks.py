@@ -10,13 +10,13 @@ from msgspec.structs import replace as changed
 
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
 from testbed.aggregation.lightsecagg.messages import (
-    AdvertiseKeys,
-    AdvertOf,
-    KeyAdvert,
-    MaskInput,
+    AdvertiseLightSecAggKeys,
+    LightSecAggAdvertOf,
+    LightSecAggKeyAdvert,
+    MaskLightSecAggInput,
     PieceFor,
-    SealedForPeers,
-    SealedFromPeers,
+    PiecesForPeers,
+    PiecesFromPeers,
     ShareMasks,
     SummedPieces,
     SumPieces,
@@ -50,8 +50,8 @@ class Stand:
         self.state = state
 
     @property
-    def listed(self) -> list[AdvertOf]:
-        return [AdvertOf(c, one.sealing_key, one.signature) for c, one in self.state.adverts.items()]
+    def listed(self) -> list[LightSecAggAdvertOf]:
+        return [LightSecAggAdvertOf(c, one.sealing_key, one.signature) for c, one in self.state.adverts.items()]
 
     def with_advert(self, of: int, **fields: Any) -> Question:
         return ShareMasks(1, [changed(row, **fields) if row.client == of else row for row in self.listed]), None
@@ -62,7 +62,7 @@ class Stand:
 
     def with_piece(self, of: int, **fields: Any) -> Question:
         rows = [changed(row, **fields) if row.client == of else row for row in self.pieces]
-        return MaskInput(1), SealedFromPeers(rows)
+        return MaskLightSecAggInput(1), PiecesFromPeers(rows)
 
 
 async def stand_before(stage: str, **keywords: Any) -> Stand:
@@ -76,7 +76,7 @@ async def stand_before(stage: str, **keywords: Any) -> Stand:
         await protocol.share_masks(state)
     if stage == "sum":
         private = protocol.pieces_for_holders(state)
-        await small.network.ask(ids(list(state.sealed)), MaskInput(1), private=private)
+        await small.network.ask(ids(list(state.sealed)), MaskLightSecAggInput(1), private=private)
     return Stand(small, state)
 
 
@@ -96,14 +96,14 @@ def refused(stage: str, question: Callable[[Stand], Question], **keywords: Any) 
 @pytest.mark.parametrize(
     ("message", "check"),
     [
-        (AdvertiseKeys(1, N, U - 1, T), "lightsecagg.other-threshold"),
-        (AdvertiseKeys(1, N, U, T - 1), "lightsecagg.other-threshold"),
-        (AdvertiseKeys(1, U - 1, U, T), "lightsecagg.impossible-threshold"),
-        (AdvertiseKeys(1, 1, U, T), "secagg.alone"),
-        (AdvertiseKeys(2, N, U, T), "aggregation.nothing-trained"),
+        (AdvertiseLightSecAggKeys(1, N, U - 1, T), "lightsecagg.other-threshold"),
+        (AdvertiseLightSecAggKeys(1, N, U, T - 1), "lightsecagg.other-threshold"),
+        (AdvertiseLightSecAggKeys(1, U - 1, U, T), "lightsecagg.impossible-threshold"),
+        (AdvertiseLightSecAggKeys(1, 1, U, T), "secagg.alone"),
+        (AdvertiseLightSecAggKeys(2, N, U, T), "aggregation.nothing-trained"),
     ],
 )
-def test_what_the_server_announces_is_checked(message: AdvertiseKeys, check: str) -> None:
+def test_what_the_server_announces_is_checked(message: AdvertiseLightSecAggKeys, check: str) -> None:
     assert refused("advertise", lambda stand: (message, None)) == [check]
 
 
@@ -120,7 +120,7 @@ def test_what_the_server_announces_is_checked(message: AdvertiseKeys, check: str
         (lambda s: s.with_advert(4, signature=bytes(64)), "secagg.other-keys-or-training"),
         (lambda s: s.with_advert(4, client=STRANGER), "pki.unknown-client"),
         (lambda s: (ShareMasks(2, s.listed), None), "lightsecagg.out-of-order"),
-        (lambda s: (AdvertiseKeys(1, N, U, T), None), "lightsecagg.out-of-order"),
+        (lambda s: (AdvertiseLightSecAggKeys(1, N, U, T), None), "lightsecagg.out-of-order"),
         (lambda s: (SumPieces(1, list(range(N))), None), "lightsecagg.out-of-order"),
     ],
 )  # fmt: skip
@@ -131,10 +131,10 @@ def test_the_list_of_keys_is_checked(question: Callable[[Stand], Question], chec
 @pytest.mark.parametrize(
     ("question", "check"),
     [
-        (lambda s: (MaskInput(1), SealedFromPeers([*s.pieces, s.pieces[0]])), "lightsecagg.foreign-pieces"),
+        (lambda s: (MaskLightSecAggInput(1), PiecesFromPeers([*s.pieces, s.pieces[0]])), "lightsecagg.foreign-pieces"),
         (lambda s: s.with_piece(4, client=STRANGER), "lightsecagg.foreign-pieces"),
         (lambda s: s.with_piece(4, client=VICTIM), "lightsecagg.foreign-pieces"),
-        (lambda s: (MaskInput(1), SealedFromPeers(s.pieces[: U - 2])), "lightsecagg.too-few"),
+        (lambda s: (MaskLightSecAggInput(1), PiecesFromPeers(s.pieces[: U - 2])), "lightsecagg.too-few"),
         (lambda s: (ShareMasks(1, s.listed), None), "lightsecagg.out-of-order"),
     ],
 )
@@ -193,7 +193,7 @@ def test_a_piece_that_was_sealed_for_another_list_does_not_open() -> None:
             if row.client == VICTIM
         ]
         assert len(state.adverts) == N
-        await network.ask(np.array([VICTIM]), MaskInput(1), private={VICTIM: SealedFromPeers(rows)})
+        await network.ask(np.array([VICTIM]), MaskLightSecAggInput(1), private={VICTIM: PiecesFromPeers(rows)})
         replies = await network.ask(np.array([VICTIM]), SumPieces(1, [0, 1, 2, 3]))
         return [f"{refusal.check}: {refusal.detail}" for refusal in replies.missing.refusals]
 
@@ -227,9 +227,9 @@ def test_two_groups_that_are_shown_a_list_each_are_summed_apart() -> None:
 
 def test_pieces_are_kept_as_parts_of_the_message_that_they_came_in() -> None:
     """They are N / (U - T) times a model, for each client: copied twice, most of a round's time went there."""
-    message = SealedFromPeers([PieceFor(client, memoryview(bytes(40))) for client in range(3)])
+    message = PiecesFromPeers([PieceFor(client, memoryview(bytes(40))) for client in range(3)])
     data = encode(message)
-    decoded = decode(SealedFromPeers, data)
+    decoded = decode(PiecesFromPeers, data)
     assert decoded == message
     assert all(row.sealed.obj is data for row in decoded.pieces)
 
@@ -240,22 +240,22 @@ def test_pieces_are_kept_as_parts_of_the_message_that_they_came_in() -> None:
 class KeyOfAnother(LightSecAggClient):
     """Advertises a key that it has not signed."""
 
-    def on_advertise_keys(self, message: AdvertiseKeys) -> KeyAdvert:
+    def on_advertise_keys(self, message: AdvertiseLightSecAggKeys) -> LightSecAggKeyAdvert:
         return changed(super().on_advertise_keys(message), sealing_key=FRESH)
 
 
 class NotForAll(LightSecAggClient):
     """Seals no piece for client 0."""
 
-    def on_share_masks(self, message: ShareMasks) -> SealedForPeers:
-        return SealedForPeers([row for row in super().on_share_masks(message).pieces if row.client != 0])
+    def on_share_masks(self, message: ShareMasks) -> PiecesForPeers:
+        return PiecesForPeers([row for row in super().on_share_masks(message).pieces if row.client != 0])
 
 
 class ShortPieces(LightSecAggClient):
     """Seals pieces that are too short."""
 
-    def on_share_masks(self, message: ShareMasks) -> SealedForPeers:
-        return SealedForPeers([changed(row, sealed=row.sealed[4:]) for row in super().on_share_masks(message).pieces])
+    def on_share_masks(self, message: ShareMasks) -> PiecesForPeers:
+        return PiecesForPeers([changed(row, sealed=row.sealed[4:]) for row in super().on_share_masks(message).pieces])
 
 
 class NoElements(LightSecAggClient):
@@ -298,9 +298,9 @@ def test_one_client_that_the_server_sees_through_is_left_out(kind: Any, noticed:
 class BadPieces(LightSecAggClient):
     """Seals pieces that do not open."""
 
-    def on_share_masks(self, message: ShareMasks) -> SealedForPeers:
+    def on_share_masks(self, message: ShareMasks) -> PiecesForPeers:
         rows = super().on_share_masks(message).pieces
-        return SealedForPeers([changed(row, sealed=bytes(len(row.sealed))) for row in rows])
+        return PiecesForPeers([changed(row, sealed=bytes(len(row.sealed))) for row in rows])
 
 
 class WrongSum(LightSecAggClient):

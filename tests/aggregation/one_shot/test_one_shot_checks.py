@@ -13,12 +13,12 @@ from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.complaints import shares_for_members
 from testbed.aggregation.one_shot.member import OneShotMember
 from testbed.aggregation.one_shot.messages import (
+    OneShotSubmission,
+    OneShotSubmit,
     ShareFrom,
     SharesFromSurvivors,
     SignedSurvivors,
     SignSurvivors,
-    Submission,
-    Submit,
     SummedShares,
     SumShares,
 )
@@ -54,8 +54,8 @@ class Stand:
         self.state = state
 
     @property
-    def submit(self) -> Submit:
-        return Submit(1, N, self.state.committee)
+    def submit(self) -> OneShotSubmit:
+        return OneShotSubmit(1, N, self.state.committee)
 
     def opening(self, survivors: list[int] | None = None, **fields: Any) -> Question:
         """The question to open shares, with something else in it."""
@@ -288,42 +288,42 @@ def test_a_member_sums_what_enough_have_signed(rows: Any, check: str | None) -> 
 
 
 class OneShareTooFew(OneShotClient):
-    def on_submit(self, message: Submit) -> Submission:
+    def on_submit(self, message: OneShotSubmit) -> OneShotSubmission:
         return changed(said := super().on_submit(message), shares=said.shares[1:])
 
 
 class ShortShares(OneShotClient):
-    def on_submit(self, message: Submit) -> Submission:
+    def on_submit(self, message: OneShotSubmit) -> OneShotSubmission:
         return changed(said := super().on_submit(message), shares=[sealed[1:] for sealed in said.shares])
 
 
 class ShortInput(OneShotClient):
-    def on_submit(self, message: Submit) -> Submission:
+    def on_submit(self, message: OneShotSubmit) -> OneShotSubmission:
         said = super().on_submit(message)
         return changed(said, input=IntegerVector(said.input.values[3:]))
 
 
 class FewCommitments(OneShotClient):
-    def on_submit(self, message: Submit) -> Submission:
+    def on_submit(self, message: OneShotSubmit) -> OneShotSubmission:
         return changed(said := super().on_submit(message), commitments=said.commitments[1:])
 
 
 class NoResponses(OneShotClient):
-    def on_submit(self, message: Submit) -> Submission:
+    def on_submit(self, message: OneShotSubmit) -> OneShotSubmission:
         return changed(said := super().on_submit(message), responses=b"\xff" * len(said.responses))
 
 
 class BadShares(OneShotClient):
     """Seals shares that do not open."""
 
-    def on_submit(self, message: Submit) -> Submission:
+    def on_submit(self, message: OneShotSubmit) -> OneShotSubmission:
         return changed(said := super().on_submit(message), shares=[bytes(len(sealed)) for sealed in said.shares])
 
 
 class OtherResponses(OneShotClient):
     """Shows the responses to another challenge."""
 
-    def on_submit(self, message: Submit) -> Submission:
+    def on_submit(self, message: OneShotSubmit) -> OneShotSubmission:
         return changed(said := super().on_submit(message), responses=bytes(len(said.responses)))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from testbed.aggregation.kit.message_parts import Told
+from testbed.aggregation.kit.message_parts import ParticipantNotice
 from testbed.aggregation.one_shot.messages import context_digest, public_seed, survivors_content
 from testbed.aggregation.one_shot.parameters import OneShotParameters
 from testbed.aggregation.one_shot.server import OneShot
@@ -44,7 +44,7 @@ def round_of_four() -> dict[str, Any]:
         _, held = await protocol.summed_shares(state, state.members, signatures)
         key = protocol.decoded_key(state, held, 4)
         total = await protocol.unmasked(state, key)
-        told = Told(1, 4, state.training, state.agreed)
+        told = ParticipantNotice(1, 4, state.training, state.agreed)
         context = context_digest(EXPERIMENT, told, state.committee, state.code, parameters.bits)
         return {
             "experiment_id": EXPERIMENT.hex(),

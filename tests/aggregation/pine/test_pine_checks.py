@@ -12,10 +12,10 @@ from testbed.aggregation.pine.client import PineClient
 from testbed.aggregation.pine.messages import (
     AggregateShare,
     DrawVerifyKey,
+    PineSubmission,
+    PineSubmit,
     PreparedReports,
     PrepareReports,
-    Submission,
-    Submit,
     SumReports,
 )
 from testbed.aggregation.pine.parameters import PineParameters
@@ -80,9 +80,9 @@ def refused(before: str, who: int, question: Callable[[Stand], Any], **keywords:
 
 
 CLIENTS: list[tuple[str, Callable[[Stand], Any]]] = [
-    ("pine.other-helper", lambda at: Submit(1, N, 3)),
-    ("secagg.alone", lambda at: Submit(1, 1, HELPER)),
-    ("message.malformed", lambda at: Submit(-1, N, HELPER)),
+    ("pine.other-helper", lambda at: PineSubmit(1, N, 3)),
+    ("secagg.alone", lambda at: PineSubmit(1, 1, HELPER)),
+    ("message.malformed", lambda at: PineSubmit(-1, N, HELPER)),
 ]
 
 
@@ -92,7 +92,7 @@ def test_a_client_refuses(check: str, question: Callable[[Stand], Any]) -> None:
 
 
 def test_a_client_says_one_thing_once() -> None:
-    assert refused("prepare", CLIENT, lambda at: Submit(1, N, HELPER)) == "pine.out-of-order"
+    assert refused("prepare", CLIENT, lambda at: PineSubmit(1, N, HELPER)) == "pine.out-of-order"
 
 
 HELPERS: list[tuple[str, str, Callable[[Stand], Any]]] = [
@@ -186,8 +186,8 @@ def test_reports_of_another_model_or_size_of_round_do_not_open() -> None:
 class SendsAnything(PineClient):
     """A report that is cut, or has no elements."""
 
-    @handles(Submit)
-    def on_submit(self, message: Submit) -> Submission:
+    @handles(PineSubmit)
+    def on_submit(self, message: PineSubmit) -> PineSubmission:
         answer = super().on_submit(message)
         if self.number == 1:
             return changed(answer, leader=answer.leader[:-1])

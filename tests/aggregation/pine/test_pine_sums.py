@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.aggregation.pine.messages import Submission
+from testbed.aggregation.pine.messages import PineSubmission
 from testbed.aggregation.pine.parameters import PineParameters
 from testbed.aggregation.pine.server import Pine
 from testbed.crypto.field64 import PRIME
@@ -79,7 +79,7 @@ def test_neither_aggregator_sees_an_update() -> None:
         for delivery, answers in small.hosts.seen
         if delivery.kind.stage == "pine/report" and answers.headers
     ]
-    reports = [decode(Submission, header) for headers in sent for header in headers.values()]
+    reports = [decode(PineSubmission, header) for headers in sent for header in headers.values()]
     shares = [np.frombuffer(report.leader[: 8 * 4000], "<u8") for report in reports]
     assert len(shares) == 4
     assert all((left == right).mean() < 0.001 for left in shares for right in shares if left is not right)

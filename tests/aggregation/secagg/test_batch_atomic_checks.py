@@ -11,8 +11,8 @@ from testbed.aggregation.kit.message_parts import SignatureOf
 from testbed.aggregation.secagg.messages import (
     CheckSurvivors,
     MaskInput,
+    RevealedShares,
     SealedFromPeers,
-    Shares,
     Unmask,
     UnmaskSurvivors,
 )
@@ -174,7 +174,7 @@ def test_after_one_set_was_unmasked_there_is_no_other() -> None:
 # -- who is left out --------------------------------------------------------------------------------------------------
 
 
-def left_out_reveals(**options: Any) -> dict[int, Shares]:
+def left_out_reveals(**options: Any) -> dict[int, RevealedShares]:
     """Batch 1 is left out, since client 4 sent no input."""
 
     async def play() -> Any:

@@ -18,10 +18,10 @@ from testbed.aggregation.secagg.messages import (
     KeyAdvert,
     Masked,
     MaskInput,
+    RevealedShares,
     SealedForPeers,
     SealedFromPeers,
     ShareKeys,
-    Shares,
     SharesFor,
     SurvivorsSignature,
     Unmask,
@@ -284,14 +284,14 @@ class RevealsWrongly(SecAggClient):
     """Adds one to every share that it reveals."""
 
     @handles(Unmask)
-    def on_unmask(self, message: Unmask) -> Shares:
+    def on_unmask(self, message: Unmask) -> RevealedShares:
         honest = super().on_unmask(message)
 
         def off(rows: list[ShareOf]) -> list[ShareOf]:
             values = [(int.from_bytes(row.share, "big") + 1) % int(PRIME) for row in rows]
             return [ShareOf(row.client, value.to_bytes(33, "big")) for row, value in zip(rows, values, strict=True)]
 
-        return Shares(off(honest.mask_keys), off(honest.self_masks))
+        return RevealedShares(off(honest.mask_keys), off(honest.self_masks))
 
 
 LEAVING = {"secagg/masked-input": {6}}
@@ -336,9 +336,9 @@ def test_a_dealer_of_inconsistent_shares_ends_the_round() -> None:
 def test_shares_that_are_no_field_elements_are_as_good_as_missing() -> None:
     class TooLarge(SecAggClient):
         @handles(Unmask)
-        def on_unmask(self, message: Unmask) -> Shares:
+        def on_unmask(self, message: Unmask) -> RevealedShares:
             honest = super().on_unmask(message)
-            return Shares([], [ShareOf(row.client, b"\xff" * 33) for row in honest.self_masks])
+            return RevealedShares([], [ShareOf(row.client, b"\xff" * 33) for row in honest.self_masks])
 
     for threshold in (4, 6):  # with t = 6 of 7 a wrong share could not be corrected, a missing one is not missed
         assert is_mean_of(play(TooLarge, {3}, threshold=threshold).run(), list(range(N)))
@@ -347,10 +347,10 @@ def test_shares_that_are_no_field_elements_are_as_good_as_missing() -> None:
 def test_shares_of_strangers_and_repeated_rows_are_ignored() -> None:
     class Talkative(SecAggClient):
         @handles(Unmask)
-        def on_unmask(self, message: Unmask) -> Shares:
+        def on_unmask(self, message: Unmask) -> RevealedShares:
             honest = super().on_unmask(message)
             more = [ShareOf(99, bytes(33)), ShareOf(0, bytes(33))]
-            return Shares(more, [*more, *honest.self_masks])
+            return RevealedShares(more, [*more, *honest.self_masks])
 
     assert is_mean_of(play(Talkative, {3}).run(), list(range(N)))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.secagg.dishonest_clients import HandedOver, HandOver
-from testbed.adversary.secagg.reconstruction import Attempt, ContradictDropouts
+from testbed.adversary.secagg.reconstruction import ContradictDropouts, ReconstructionAttempt
 from testbed.adversary.secagg.small_sums import ShrinkTheSum, SplitTheSharing
 from testbed.adversary.victims import VictimOptions
 from testbed.aggregation.secagg.parameters import SecAggParameters
@@ -35,7 +35,7 @@ def played(
     *,
     victim: int | None = None,
     **keywords: Any,
-) -> tuple[Any, Attempt, Any]:
+) -> tuple[Any, ReconstructionAttempt, Any]:
     """The federation after one round of `kind`, the attempt, and the aggregate or why the round was aborted."""
     deltas = np.random.default_rng(participants).uniform(-1, 1, (participants, D)).astype(np.float32)
     context = AttackContext(frozenset(dishonest), {kind: VictimOptions(victim=victim)})

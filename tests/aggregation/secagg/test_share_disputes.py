@@ -15,8 +15,8 @@ from testbed.aggregation.secagg.messages import (
     MASK_KEY,
     SELF_MASK,
     ProveShare,
+    RevealedShares,
     ShareKey,
-    Shares,
     SharesFor,
     Unmask,
     UnmaskSurvivors,
@@ -90,7 +90,7 @@ class Frames(SecAggClient):
     wrong: bytes | None = None
 
     @handles(Unmask)
-    def on_unmask(self, message: Unmask) -> Shares:
+    def on_unmask(self, message: Unmask) -> RevealedShares:
         honest = super().on_unmask(message)
 
         def changed(rows: list[ShareOf]) -> list[ShareOf]:

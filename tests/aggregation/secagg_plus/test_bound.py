@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from testbed.aggregation.secagg_plus.bound import (
     FailureBits,
-    Requirements,
+    NeighbourhoodRequirements,
     failure_bits,
     log_tails,
     smallest_neighbourhood,
@@ -34,7 +34,7 @@ def bits_of(probability: Fraction) -> float:
     return inf if probability == 0 else log2(probability.denominator) - log2(probability.numerator)
 
 
-def exact_bits(s: int, k: int, t: int, requirements: Requirements) -> FailureBits:
+def exact_bits(s: int, k: int, t: int, requirements: NeighbourhoodRequirements) -> FailureBits:
     """The three union bounds in integers."""
     c, d = requirements.counts(s)
     contradiction = (s - c) * at_least(2 * t - k - 1, s - 1, c, k)
@@ -71,7 +71,7 @@ def test_tails_far_below_the_smallest_float() -> None:
 def test_failures_are_the_union_bounds_of_exact_tails(
     s: int, k: int, t: int, dishonest: float, dropouts: float
 ) -> None:
-    requirements = Requirements(dishonest, dropouts, 40, 20)
+    requirements = NeighbourhoodRequirements(dishonest, dropouts, 40, 20)
     found, exact = failure_bits(s, k, t, requirements), exact_bits(s, k, t, requirements)
     for name in ("contradiction", "disconnected", "too_few"):
         assert getattr(found, name) == pytest.approx(getattr(exact, name), rel=1e-9, abs=1e-8)
@@ -80,7 +80,7 @@ def test_failures_are_the_union_bounds_of_exact_tails(
 @pytest.mark.parametrize("s", [12, 40, 70, 200, 700])
 @pytest.mark.parametrize(("dishonest", "dropouts"), [(0.1, 0.1), (0.33, 0.05), (0.05, 0.3), (0.2, 0.2)])
 def test_k_is_the_smallest_and_t_the_smallest_for_it(s: int, dishonest: float, dropouts: float) -> None:
-    requirements = Requirements(dishonest, dropouts, 40, 20)
+    requirements = NeighbourhoodRequirements(dishonest, dropouts, 40, 20)
     chosen = smallest_neighbourhood(s, requirements)
     k, t = chosen.neighbours, chosen.threshold
     assert 2 * t > k + 1
@@ -97,28 +97,28 @@ def test_k_is_the_smallest_and_t_the_smallest_for_it(s: int, dishonest: float, d
 
 
 def test_more_of_everything_that_is_bad_takes_more_neighbours() -> None:
-    usual = Requirements(0.1, 0.1, 40, 20)
+    usual = NeighbourhoodRequirements(0.1, 0.1, 40, 20)
     k = smallest_neighbourhood(700, usual).neighbours
     for harder in (
-        Requirements(0.2, 0.1, 40, 20),
-        Requirements(0.1, 0.2, 40, 20),
-        Requirements(0.1, 0.1, 80, 20),
-        Requirements(0.1, 0.1, 40, 40),
+        NeighbourhoodRequirements(0.2, 0.1, 40, 20),
+        NeighbourhoodRequirements(0.1, 0.2, 40, 20),
+        NeighbourhoodRequirements(0.1, 0.1, 80, 20),
+        NeighbourhoodRequirements(0.1, 0.1, 40, 40),
     ):
         assert smallest_neighbourhood(700, harder).neighbours > k
     assert smallest_neighbourhood(7000, usual).neighbours < 2 * k
 
 
 def test_where_no_k_is_enough_everybody_is_a_neighbour_or_nothing_fits() -> None:
-    few = smallest_neighbourhood(10, Requirements(0.3, 0.3, 40, 20))
+    few = smallest_neighbourhood(10, NeighbourhoodRequirements(0.3, 0.3, 40, 20))
     assert few.complete
     assert (few.neighbours, few.threshold, few.survivors) == (9, 7, 7)
     with pytest.raises(ValueError, match="leave no safe threshold"):
-        smallest_neighbourhood(100, Requirements(0.4, 0.4, 40, 20))
+        smallest_neighbourhood(100, NeighbourhoodRequirements(0.4, 0.4, 40, 20))
     with pytest.raises(ValueError, match="leave no safe threshold"):
-        with_neighbours(700, 4, None, Requirements(0.3, 0.1, 40, 20))
-    assert smallest_threshold(700, 4, Requirements(0.3, 0.1, 40, 20)) is None
-    assert with_neighbours(5, 80, None, Requirements(0.3, 0.1, 40, 20)).complete
+        with_neighbours(700, 4, None, NeighbourhoodRequirements(0.3, 0.1, 40, 20))
+    assert smallest_threshold(700, 4, NeighbourhoodRequirements(0.3, 0.1, 40, 20)) is None
+    assert with_neighbours(5, 80, None, NeighbourhoodRequirements(0.3, 0.1, 40, 20)).complete
 
 
 def connected(clients: frozenset[int], around: dict[int, frozenset[int]]) -> bool:
@@ -136,7 +136,7 @@ def connected(clients: frozenset[int], around: dict[int, frozenset[int]]) -> boo
 def test_no_failure_is_more_frequent_than_the_bound_says() -> None:
     """All sets of dishonest and all sets of missing clients on a small circle, which is as good as all orders."""
     s, k = 11, 4
-    requirements = Requirements(0.28, 0.28, 40, 20)
+    requirements = NeighbourhoodRequirements(0.28, 0.28, 40, 20)
     c, d = requirements.counts(s)
     assert (c, d) == (3, 3)
     graph = NeighbourGraph(range(s), k, list_digest(b"", 1, range(s)))

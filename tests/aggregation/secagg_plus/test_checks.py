@@ -15,9 +15,9 @@ from testbed.aggregation.secagg.messages import (
     AdvertOf,
     CheckSurvivors,
     KeyAdvert,
+    RevealedShares,
     SealedFromPeers,
     ShareKeys,
-    Shares,
     SharesFor,
     Unmask,
 )
@@ -327,9 +327,9 @@ class RevealsForeignShares(SecAggPlusClient):
     """Adds shares of clients that it holds none of."""
 
     @handles(UnmaskNeighbours)
-    def on_unmask_neighbours(self, message: UnmaskNeighbours, private: NeighbourSignatures) -> Shares:
+    def on_unmask_neighbours(self, message: UnmaskNeighbours, private: NeighbourSignatures) -> RevealedShares:
         own = super().on_unmask_neighbours(message, private)
-        return Shares(own.mask_keys, [*own.self_masks, *(ShareOf(one, bytes(33)) for one in FAR)])
+        return RevealedShares(own.mask_keys, [*own.self_masks, *(ShareOf(one, bytes(33)) for one in FAR)])
 
 
 def test_shares_that_a_client_cannot_hold_are_left_out() -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from testbed.adversary.misbehaviour import AttackContext, malicious_server
 from testbed.adversary.secagg.dishonest_clients import HandOver, SecAggAccomplice
-from testbed.adversary.secagg.reconstruction import Attempt, Contradicting
+from testbed.adversary.secagg.reconstruction import Contradicting, ReconstructionAttempt
 from testbed.aggregation.kit.message_parts import SignatureOf
-from testbed.aggregation.secagg.messages import CheckSurvivors, Shares
+from testbed.aggregation.secagg.messages import CheckSurvivors, RevealedShares
 from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg_plus.graph import (
     MaskedAmongNeighbours,
@@ -107,7 +107,7 @@ class Isolate(Contradicting, SecAggPlus):
         victim, few, first, second = self.plan
         round_, graph = state.start, state.graph
         assert isinstance(graph, RegularGraph)
-        revealed: dict[int, Shares] = {}
+        revealed: dict[int, RevealedShares] = {}
         for said, signing, listening in (
             (first, {victim, *few}, {victim}),
             (second, second - {victim} - self.dishonest, second - {victim} - self.dishonest),
@@ -123,14 +123,14 @@ class Isolate(Contradicting, SecAggPlus):
             asked = UnmaskNeighbours(round_.number)
             revealed |= (await round_.network.ask(ids(sorted(private)), asked, private=private)).valid()
         handed = (await round_.network.ask(ids(sorted(self.dishonest)), HandOver(round_.number))).valid()
-        revealed |= {one: Shares(answer.mask_keys, answer.self_masks) for one, answer in handed.items()}
+        revealed |= {one: RevealedShares(answer.mask_keys, answer.self_masks) for one, answer in handed.items()}
         keys = {one: answer.mask_key for one, answer in handed.items()}
         state.revealed = revealed
         self.attempt = await self.reconstructed(state, "", {victim}, self.masked_peers, few, keys)
         raise RoundAborted("over", "")
 
 
-def attempted(roles: Collection[RoleSpec] = ()) -> tuple[Any, Attempt]:
+def attempted(roles: Collection[RoleSpec] = ()) -> tuple[Any, ReconstructionAttempt]:
     context = AttackContext(frozenset(DISHONEST))
     kind = malicious_server(SecAggPlus, [Isolate], context)
     small = SmallFederation(DELTAS, SecAggPlusParameters(), protocol=kind, samples=range(3, N + 3), roles=roles)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from analysis.attacks.inversion import Inverter, Search, Target, invert, pictures, psnr, row, text
+from analysis.attacks.inversion import InversionTarget, Inverter, Search, invert, pictures, psnr, row, text
 from testbed.errors import ExperimentError
 from workloads.models import vector
 from workloads.models.registry import image_model
@@ -15,9 +15,9 @@ from workloads.models.registry import image_model
 QUICK = Search(iterations=150, starts=1)
 
 
-def target_of(model: str, seed: int = 3) -> Target:
+def target_of(model: str, seed: int = 3) -> InversionTarget:
     network = image_model(model, 8, 8, 10)
-    return Target(model, (8, 8), 10, vector.initial_vector(network, seed))
+    return InversionTarget(model, (8, 8), 10, vector.initial_vector(network, seed))
 
 
 def test_a_gradient_gives_the_image_away() -> None:
@@ -68,7 +68,7 @@ def test_a_clients_image_out_of_the_sums_of_a_run(made: Callable[..., Any], tmp_
 
 def test_what_is_wrong_is_said(made: Callable[..., Any]) -> None:
     with pytest.raises(ExperimentError, match="running statistics"):
-        Target("mobilenet-v2", (64, 64, 3), 10, np.zeros(3, np.float32))
+        InversionTarget("mobilenet-v2", (64, 64, 3), 10, np.zeros(3, np.float32))
     few = made(selection={"participants": 2})
     missing = np.setdiff1d(np.arange(8), few.participation.loc[few.participation["round"] == 1, "client"])[0]
     with pytest.raises(ExperimentError, match=f"--client: {missing} is in no sum"):

@@ -9,23 +9,23 @@ from hypothesis import strategies as st
 
 from analysis.bounds.batch_partition_plan import smallest_threshold
 from analysis.bounds.lotto import secagg_fails
-from analysis.bounds.verifiable_batch_partition import Setting, bound, candidates_suffice, tolerated
+from analysis.bounds.verifiable_batch_partition import BatchSetting, bound, candidates_suffice, tolerated
 from analysis.cli.bound.lotto import plan_lotto
 from analysis.cli.bound.verifiable_batch_partition import plan_batch_partition
 from tests.thoroughness import examples
 
 
-def meets(setting: Setting, row: dict[str, Any], threshold: int | float) -> bool:
+def meets(setting: BatchSetting, row: dict[str, Any], threshold: int | float) -> bool:
     """Whether the bound of a round is within its share of the target, and enough batches stand."""
     fails = bound(setting, tolerated(setting, threshold))[0]
     enough = candidates_suffice(setting, row["dropout"])
     return fails <= row["target"] / row.get("rounds", 1) and enough >= row["sufficiency"]
 
 
-def settings_of(row: dict[str, Any], **changes: Any) -> dict[int, Setting]:
+def settings_of(row: dict[str, Any], **changes: Any) -> dict[int, BatchSetting]:
     keys = {key: row[key] for key in ("population", "participants", "over_selection", "dishonest", "min_population")}
     every = range(1, row["participants"] + 1)
-    return {size: Setting(privacy=size, **keys | changes) for size in every if row["participants"] % size == 0}
+    return {size: BatchSetting(privacy=size, **keys | changes) for size in every if row["participants"] % size == 0}
 
 
 @given(
@@ -95,7 +95,7 @@ def test_a_plan_wants_somebody_who_is_honest() -> None:
 
 def test_without_a_threshold_that_is_enough_it_says_so() -> None:
     row = plan_batch_partition(100, "60", 10, 1e-9, 1.3, sufficiency=0.5)
-    assert smallest_threshold(Setting(100, 10, 1, 1.3, 60), 1e-9) is None
+    assert smallest_threshold(BatchSetting(100, 10, 1, 1.3, 60), 1e-9) is None
     assert row["largest_privacy"] is None
     assert "no threshold is enough" in row["largest_privacy_reason"]
     assert "secagg_fails" not in plan_batch_partition.text(row)

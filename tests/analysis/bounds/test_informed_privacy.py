@@ -13,7 +13,7 @@ from analysis.bounds.residual_noise import MAX_SIZES_EXAMINED, ResidualNoise
 from analysis.bounds.tails import survival
 from testbed.aggregation.secagg_plus.parameters import SecAggPlusParameters
 from testbed.batches import Batches
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 from testbed.privacy.accounting import Skellam
 from testbed.privacy.ledger import PrivacyCharge
@@ -22,9 +22,9 @@ N, S, R, DELTA, DIMENSION = 200, 20, 30, 1e-3, 64
 SECAGG: dict[str, Any] = {"protocol": "secagg", "weights": "equal", "noise": {"noise_multiplier": 8.0, "scale": 64}}
 
 
-def plan_of(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> Plan:
+def plan_of(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> RunPlan:
     keys = {"seed": 1, "rounds": R, "population": N, "aggregation": SECAGG, "adversary": {"dishonest": dishonest}}
-    return Plan(Experiment.model_validate(keys | {"selection": {"participants": S} | selection} | more), 0)
+    return RunPlan(Experiment.model_validate(keys | {"selection": {"participants": S} | selection} | more), 0)
 
 
 def found(selection: dict[str, Any], dishonest: Any = 10, **more: Any) -> tuple[Any, Any]:
@@ -306,7 +306,7 @@ def test_dp_sgd_is_weak_client_sampling_and_a_trusted_server_guarantees_nothing_
 
     def of(server: str, coins: str = "server", **more: str) -> list[float]:
         keys = {"seed": 1, "rounds": R, "population": N, "selection": selection | {"coins": coins}}
-        plan = Plan(Experiment.model_validate(keys | {"aggregation": aggregation | {"server": server} | more}), 0)
+        plan = RunPlan(Experiment.model_validate(keys | {"aggregation": aggregation | {"server": server} | more}), 0)
         return [one.cost.epsilon for one in guarantees(plan, plan.noise_plan(DIMENSION).accountant, DELTA)]
 
     assert of("trusted") == of("trusted", "clients") == [wcs, inf]

@@ -12,7 +12,7 @@ from scipy.stats import binomtest, hypergeom
 from analysis.bounds.honest_members import too_few_honest, too_few_honest_exactly
 from analysis.bounds.tails import hypergeometric_survival, survival_of_sum
 from analysis.bounds.verifiable_batch_partition import (
-    Setting,
+    BatchSetting,
     bound,
     candidates_suffice,
     exceeding_shares,
@@ -49,7 +49,7 @@ def chance(placement: tuple[int, ...], above: int, wanted: int, p: Fraction) -> 
 @pytest.mark.parametrize(("privacy", "wanted"), [(1, 3), (2, 2), (3, 2), (4, 1), (4, 3)])
 @pytest.mark.parametrize("dishonest", [1, 4, 7, 9])
 def test_no_placement_exceeds_the_bound_and_one_attains_equal_shares(privacy: int, wanted: int, dishonest: int) -> None:
-    setting = Setting(12 * privacy, wanted * privacy, privacy, 1.5, dishonest)
+    setting = BatchSetting(12 * privacy, wanted * privacy, privacy, 1.5, dishonest)
     placements = list(partitions(dishonest, privacy, 12))
     for above in range(-1, wanted * privacy + 1):
         worst = max(chance(placement, above, wanted, setting.p) for placement in placements)
@@ -67,7 +67,7 @@ def test_with_batches_of_one_it_is_lottos() -> None:
     """T = 1: the placement does not matter, and the bound is the binomial tail of Theorem 2."""
     from analysis.bounds.lotto import dishonest_fraction_exceeds, secagg_fails
 
-    setting = Setting(2000, 50, 1, 1.3, 100)
+    setting = BatchSetting(2000, 50, 1, 1.3, 100)
     lotto = dishonest_fraction_exceeds(2000, 100, 50, 1.3, 4)
     allowed = share_allowed(setting, 4)
     assert exceeds(setting, allowed) == pytest.approx(lotto, rel=1e-10)
@@ -77,34 +77,34 @@ def test_with_batches_of_one_it_is_lottos() -> None:
 
 def test_in_large_batches_the_worst_placement_may_be_neither_extreme() -> None:
     """x > 3 needs two batches of three or of two: of the latter there are more."""
-    setting = Setting(300, 9, 3, 1.0, 24)
+    setting = BatchSetting(300, 9, 3, 1.0, 24)
     attained, share = exceeding_shares(setting, 3)
     assert share == 2
     assert attained < exceeds(setting, 3) < 1.5 * attained
 
 
 def test_what_is_too_small_or_too_long_for_the_sum_has_chernoffs_bound() -> None:
-    value, digits, how = bound(Setting(10**9, 400, 2, 1.3, 300), 250)
+    value, digits, how = bound(BatchSetting(10**9, 400, 2, 1.3, 300), 250)
     assert (how, value) == ("chernoff", 0.0)
     assert -1000 < digits < -600
-    large = Setting(10**8, 10_000, 5, 1.3, 10**7)
+    large = BatchSetting(10**8, 10_000, 5, 1.3, 10**7)
     assert exceeds(large, 4000) is None
     assert bound(large, 4000)[2] == "chernoff"
-    assert bound(Setting(100, 10, 5, 1.3, 0), 0) == (0.0, -float("inf"), "placements")
+    assert bound(BatchSetting(100, 10, 5, 1.3, 0), 0) == (0.0, -float("inf"), "placements")
 
 
 # -- simulation -----------------------------------------------------------------------------------------------------
 
 SETTINGS = [
-    Setting(120, 12, 3, 2.0, 12),
-    Setting(120, 12, 3, 2.0, 30, 100),
-    Setting(700, 70, 5, 1.3, 70),
-    Setting(700, 70, 5, 1.3, 35),
-    Setting(245, 40, 4, 1.5, 40),  # uneven: batches of four, one of five
+    BatchSetting(120, 12, 3, 2.0, 12),
+    BatchSetting(120, 12, 3, 2.0, 30, 100),
+    BatchSetting(700, 70, 5, 1.3, 70),
+    BatchSetting(700, 70, 5, 1.3, 35),
+    BatchSetting(245, 40, 4, 1.5, 40),  # uneven: batches of four, one of five
 ]
 
 
-def placed(setting: Setting, generator: np.random.Generator) -> dict[str, np.ndarray]:
+def placed(setting: BatchSetting, generator: np.random.Generator) -> dict[str, np.ndarray]:
     """Dishonest members by batch, under several placements."""
     sizes = np.repeat(list(setting.sizes), list(setting.sizes.values()))
     c, placements = setting.dishonest, {}
@@ -118,7 +118,7 @@ def placed(setting: Setting, generator: np.random.Generator) -> dict[str, np.nda
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_simulated_rates_stay_below_the_bound(setting: Setting) -> None:
+def test_simulated_rates_stay_below_the_bound(setting: BatchSetting) -> None:
     """20,000 rounds of each placement under the worst residual removal; at n_min the chance p is attained."""
     generator, rounds = np.random.default_rng(4), 20_000
     due = setting.dishonest * setting.participants // setting.population
@@ -141,7 +141,7 @@ def test_simulated_rates_stay_below_the_bound(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_under_random_assignment_the_rates_are_lower(setting: Setting) -> None:
+def test_under_random_assignment_the_rates_are_lower(setting: BatchSetting) -> None:
     """Batches drawn afresh for each of 20,000 rounds; what the server cannot exceed, and is not far below, either."""
     generator, rounds = np.random.default_rng(6), 20_000
     sizes = np.repeat(list(setting.sizes), list(setting.sizes.values()))
@@ -166,8 +166,8 @@ def test_hypergeometric_tails_against_scipy() -> None:
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
-@pytest.mark.parametrize("setting", [SETTINGS[0], SETTINGS[4], Setting(100, 24, 6, 1.4, 0)])
-def test_candidates_suffice_as_often_as_computed(setting: Setting, dropout: float) -> None:
+@pytest.mark.parametrize("setting", [SETTINGS[0], SETTINGS[4], BatchSetting(100, 24, 6, 1.4, 0)])
+def test_candidates_suffice_as_often_as_computed(setting: BatchSetting, dropout: float) -> None:
     generator, rounds = np.random.default_rng(5), 20_000
     sizes = np.repeat(list(setting.sizes), list(setting.sizes.values()))
     p = float(setting.over_selection) * setting.participants / setting.population
@@ -183,7 +183,7 @@ def test_candidates_suffice_as_often_as_computed(setting: Setting, dropout: floa
 
 @pytest.mark.parametrize(("population", "privacy", "dishonest"), [(8, 4, 3), (9, 4, 4), (11, 3, 5), (12, 4, 5)])
 def test_few_honest_members_against_all_assignments(population: int, privacy: int, dishonest: int) -> None:
-    setting = Setting(population, privacy, privacy, 1.0, dishonest)
+    setting = BatchSetting(population, privacy, privacy, 1.0, dishonest)
     sizes = np.repeat(list(setting.sizes), list(setting.sizes.values()))
     of = np.repeat(np.arange(len(sizes)), sizes)
     for honest in range(1, privacy + 1):
@@ -197,10 +197,10 @@ def test_few_honest_members_against_all_assignments(population: int, privacy: in
 
 
 def test_the_union_bound_is_close_where_it_matters() -> None:
-    setting = Setting(200_000, 200, 5, 1.3, 1000)
+    setting = BatchSetting(200_000, 200, 5, 1.3, 1000)
     exact, union = too_few_honest_exactly(setting, 2), too_few_honest(setting, 2)
     assert exact <= union < exact * 1.001
-    assert too_few_honest_exactly(Setting(10**9, 1000, 5, 1.3, 10**6), 2) is None
+    assert too_few_honest_exactly(BatchSetting(10**9, 1000, 5, 1.3, 10**6), 2) is None
 
 
 @pytest.mark.parametrize(
@@ -214,4 +214,4 @@ def test_the_union_bound_is_close_where_it_matters() -> None:
 )
 def test_settings_that_cannot_be_are_one_line(keys: tuple, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        Setting(*keys)
+        BatchSetting(*keys)

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from analysis.comparison.overhead import compare
-from analysis.comparison.rows import Row, baselines_of, rows_of
+from analysis.comparison.rows import ComparisonRow, baselines_of, rows_of
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
 
@@ -24,7 +24,7 @@ def quick(make_run: MakeRun) -> MakeRun:
     return make
 
 
-def named(rows: Sequence[Row | None]) -> list[str | None]:
+def named(rows: Sequence[ComparisonRow | None]) -> list[str | None]:
     return [None if row is None else row.full_label for row in rows]
 
 

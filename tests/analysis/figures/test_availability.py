@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from analysis.comparison.losses import first_losses
 from analysis.comparison.rows import rows_of
 from analysis.figures.availability import availability, dropouts_by_stage, presence
-from analysis.figures.elements import Drawn
+from analysis.figures.elements import FigureWithData
 from analysis.style import house_style
 from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
@@ -72,10 +72,10 @@ def test_shares_of_clients_reachable_and_participants_lost(sparse: RunRecords) -
     assert frame["lost_so_far"].tolist() == pytest.approx([1 / 4, 3 / 8, 3 / 8, 5 / 13])
 
 
-def drawn(figure_of: Callable[..., Drawn | str], runs: list[RunRecords]) -> Figure:
+def drawn(figure_of: Callable[..., FigureWithData | str], runs: list[RunRecords]) -> Figure:
     with house_style():
         found = figure_of(rows_of(runs))
-    assert isinstance(found, Drawn)
+    assert isinstance(found, FigureWithData)
     return found.figure
 
 

@@ -16,8 +16,8 @@ from analysis.comparison.measures import FAILED, by_stage, per_round
 from analysis.comparison.rows import rows_of
 from analysis.figures.availability import availability, dropouts_by_stage
 from analysis.figures.by_stage import COMPLETED, round_time, traffic
-from analysis.figures.comparison import FIGURES, Subject, plot
-from analysis.figures.elements import Drawn, fitted, interval_note
+from analysis.figures.comparison import FIGURES, FigureRequest, plot
+from analysis.figures.elements import FigureWithData, fitted, interval_note
 from analysis.style import COLUMN_INCHES, PAGE_INCHES, figure_lines, house_style, save
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -41,8 +41,8 @@ def texts(figure: Figure) -> str:
     return "\n".join(text.get_text() for text in figure.findobj(Text))
 
 
-def drawn(found: Drawn | str) -> Drawn:
-    assert isinstance(found, Drawn)
+def drawn(found: FigureWithData | str) -> FigureWithData:
+    assert isinstance(found, FigureWithData)
     return found
 
 
@@ -102,7 +102,7 @@ def test_bands_of_accuracy_are_intervals_over_seeds(seeds: list[RunRecords], tmp
         values = [run.rounds.set_index("round").loc[number, "accuracy"] for run in seeds]
         assert (row["accuracy"], row["accuracy_half_width"]) == pytest.approx(t_interval(values))
     with house_style():
-        found = drawn(FIGURES["availability"](Subject(rows_of(seeds))))
+        found = drawn(FIGURES["availability"](FigureRequest(rows_of(seeds))))
     assert "bands: 95% intervals over 3 seeds" in texts(found.figure)
 
 

@@ -17,8 +17,8 @@ from analysis.comparison.rows import rows_of
 from analysis.comparison.targets import Target
 from analysis.figures import availability, by_stage, stragglers
 from analysis.figures import swept as swept_figures
-from analysis.figures.comparison import FIGURES, Subject
-from analysis.figures.elements import Drawn
+from analysis.figures.comparison import FIGURES, FigureRequest
+from analysis.figures.elements import FigureWithData
 from analysis.figures.swept import swept
 from analysis.style import house_style
 from testbed.records import RunRecords
@@ -73,13 +73,13 @@ def drawn(recorded: Runs) -> Draw:
     """Draws a figure of some of the runs, once for all tests; skips a test of a figure that there is not."""
 
     @cache
-    def made(kind: str, name: str, columns: int | None) -> Drawn | str:
+    def made(kind: str, name: str, columns: int | None) -> FigureWithData | str:
         with house_style():
-            return FIGURES[name](Subject(rows_of(recorded[kind]), columns, TARGETS))
+            return FIGURES[name](FigureRequest(rows_of(recorded[kind]), columns, TARGETS))
 
     def figure(kind: str, name: str, columns: int | None = None) -> Figure:
         found = made(kind, name, columns)
-        if not isinstance(found, Drawn):
+        if not isinstance(found, FigureWithData):
             pytest.skip(found)
         return found.figure
 
@@ -199,8 +199,8 @@ def test_panels_that_share_an_axis_show_all_their_points(make_run: Callable[...,
     ]  # fmt: skip
     runs = [_with_devices(run, factor) for run, factor in zip(runs, (1, 1, 4, 4), strict=True)]
     with house_style():
-        found = FIGURES["stragglers"](Subject(rows_of(runs)))
-    assert isinstance(found, Drawn)
+        found = FIGURES["stragglers"](FigureRequest(rows_of(runs)))
+    assert isinstance(found, FigureWithData)
     for axes in found.figure.axes:
         low, high = axes.get_ylim()
         for line in axes.lines:

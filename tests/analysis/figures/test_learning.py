@@ -13,7 +13,7 @@ from analysis.comparison.rows import rows_of
 from analysis.comparison.targets import Target
 from analysis.comparison.time_to_target import trajectory
 from analysis.figures.comparison import plot
-from analysis.figures.elements import Drawn
+from analysis.figures.elements import FigureWithData
 from analysis.figures.learning import by_traffic, over_time
 from analysis.statistics import mean_interval
 from analysis.style import protocol_colours
@@ -29,8 +29,8 @@ def seeds(make_run: MakeRun) -> list[RunRecords]:
     return [make_run(f"seed-{seed}", seed=seed, rounds=6, failing={2: "aborted"}) for seed in (1, 2, 3)]
 
 
-def drawn(found: Drawn | str) -> Drawn:
-    assert isinstance(found, Drawn)
+def drawn(found: FigureWithData | str) -> FigureWithData:
+    assert isinstance(found, FigureWithData)
     return found
 
 

@@ -10,7 +10,7 @@ import yaml
 from matplotlib.figure import Figure
 
 from analysis.figures.comparison import plot
-from analysis.figures.noise import accuracy_by_noise, accuracy_of_noise, says_something
+from analysis.figures.noise import accuracy_by_noise, accuracy_of_noise, has_enough_points
 from testbed.records import RunRecords
 
 pytestmark = pytest.mark.usefixtures("quick_fonts")
@@ -49,7 +49,7 @@ def test_runs_with_the_same_noise_in_the_same_ring_are_pooled(noisy: Callable[..
     assert found == [[0.5, 32, 1], [1.0, 10, 1], [1.0, 32, 2], [-1, 32, 2]]
     pooled = frame[frame["runs"] == 2].iloc[0]
     assert pooled["accuracy"] == pytest.approx((last(runs[0]) + last(runs[1])) / 2)
-    assert says_something(frame)
+    assert has_enough_points(frame)
 
 
 def test_a_panel_for_each_thing_that_differs(noisy: Callable[..., RunRecords]) -> None:
@@ -77,7 +77,7 @@ def test_plot_draws_it_where_noise_differs_and_nowhere_else(noisy: Callable[...,
 
 
 def test_nothing_to_compare_says_nothing(noisy: Callable[..., RunRecords]) -> None:
-    assert not says_something(accuracy_by_noise([noisy("a", 1.0, 32)]))
-    assert not says_something(accuracy_by_noise([]))
+    assert not has_enough_points(accuracy_by_noise([noisy("a", 1.0, 32)]))
+    assert not has_enough_points(accuracy_by_noise([]))
     assert isinstance(accuracy_of_noise(accuracy_by_noise([noisy("b", 1.0, 32)])), Figure)
     assert isinstance(accuracy_by_noise([]), pd.DataFrame)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.comparison.rows import rows_of
-from analysis.figures.elements import Drawn
+from analysis.figures.elements import FigureWithData
 from analysis.figures.stragglers import kinds_of, stragglers
 from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunDirectory, RunRecords
@@ -54,7 +54,7 @@ def run(tmp_path: Path) -> RunRecords:
 
 def test_time_to_answer_leaves_out_the_waiting_for_others(run: RunRecords) -> None:
     found = stragglers(rows_of([run]))
-    assert isinstance(found, Drawn)
+    assert isinstance(found, FigureWithData)
     values = found.data.set_index(["measure", "class"])["value"]
     assert found.data["class"].drop_duplicates().tolist() == ["phone", "fibre"]  # as in the experiment
     assert values["answer_s", "phone"] == pytest.approx(((4 + 1) + (3 + 2)) / 2)
@@ -90,8 +90,8 @@ def test_intervals_are_over_seeds(make_run: MakeRun) -> None:
         for seed in (1, 2, 3)
     ]
     found, alone = stragglers(rows_of(runs)), [stragglers(rows_of([run])) for run in runs]
-    assert isinstance(found, Drawn)
-    means = [each.data["value"] for each in alone if isinstance(each, Drawn)]
+    assert isinstance(found, FigureWithData)
+    means = [each.data["value"] for each in alone if isinstance(each, FigureWithData)]
     assert found.data["value"].tolist() == pytest.approx((sum(means) / 3).tolist())
     assert (found.data["seeds"] == 3).all()
     assert found.data["half_width"].notna().all()
@@ -108,7 +108,7 @@ def test_a_client_for_which_the_round_waited_in_vain_is_the_slowest(tmp_path: Pa
     ]
     made = recorded.write_run(tmp_path / "late", experiment, [recorded.RecordedRound(0.0, 7.5, stages, [0, 1, 2], [0])])
     found = stragglers(rows_of([with_clients(made, [1.0] * 3, ("fibre", "phone"))]))
-    assert isinstance(found, Drawn)
+    assert isinstance(found, FigureWithData)
     values = found.data.set_index(["measure", "class"])
     assert values.loc[("is_slowest", "phone"), "value"] == 1.0
     assert values.loc[("answer_s", "phone"), "value"] == pytest.approx(2 + 5)  # up to the deadline
@@ -127,7 +127,7 @@ def test_a_client_for_which_nobody_waited_has_no_time(tmp_path: Path) -> None:
         tmp_path / "quorum", experiment, [recorded.RecordedRound(0.0, 2.5, stages, [0, 1, 2], [0])]
     )
     found = stragglers(rows_of([with_clients(made, [1.0] * 3, ("fibre", "phone"))]))
-    assert isinstance(found, Drawn)
+    assert isinstance(found, FigureWithData)
     values = found.data.set_index(["measure", "class"])["value"]
     assert np.isnan(values["answer_s", "phone"])
     assert values["is_slowest", "fibre"] == 1.0

@@ -18,7 +18,7 @@ from analysis.comparison.summary import summarise
 from analysis.comparison.targets import Target
 from analysis.comparison.time_to_target import reach
 from analysis.figures.comparison import plot_swept
-from analysis.figures.elements import Drawn
+from analysis.figures.elements import FigureWithData
 from analysis.figures.points import MARKERS
 from analysis.figures.swept import swept
 from analysis.statistics import mean_interval
@@ -42,7 +42,7 @@ def grid(make_run: MakeRun) -> Runs:
     ]  # fmt: skip
 
 
-def drawn(*arguments: Any, **options: Any) -> Drawn:
+def drawn(*arguments: Any, **options: Any) -> FigureWithData:
     with house_style():
         found = swept(*arguments, **options)
         FigureCanvasAgg(found.figure).draw()

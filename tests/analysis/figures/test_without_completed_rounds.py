@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from analysis.comparison.rows import rows_of
-from analysis.figures.comparison import FIGURES, Subject, plot
-from analysis.figures.elements import Drawn
+from analysis.figures.comparison import FIGURES, FigureRequest, plot
+from analysis.figures.elements import FigureWithData
 from analysis.style import house_style
 from testbed.network.exchanges import OUTCOMES
 from testbed.records import RunRecords
@@ -37,8 +37,8 @@ def without_participants(request: pytest.FixtureRequest, tmp_path: Path) -> RunR
 @pytest.mark.parametrize("name", FIGURES)
 def test_without_participants_a_figure_is_drawn_or_says_why_not(without_participants: RunRecords, name: str) -> None:
     with house_style():
-        figure = FIGURES[name](Subject(rows_of([without_participants])))
-    assert isinstance(figure, Drawn) or figure
+        figure = FIGURES[name](FigureRequest(rows_of([without_participants])))
+    assert isinstance(figure, FigureWithData) or figure
 
 
 def test_losses_of_others_are_not_drawn_as_lost_participants(without_participants: RunRecords, tmp_path: Path) -> None:
@@ -55,5 +55,5 @@ def test_without_a_completed_round_a_figure_is_drawn_or_says_why_not(
 ) -> None:
     run = make_run(outcome, rounds=3, failing=dict.fromkeys((1, 2, 3), outcome))
     with house_style():
-        figure = FIGURES[name](Subject(rows_of([run])))
-    assert isinstance(figure, Drawn) or figure
+        figure = FIGURES[name](FigureRequest(rows_of([run])))
+    assert isinstance(figure, FigureWithData) or figure

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from analysis.live import server as report_server
-from analysis.live.server import SILENT_S, ReportServer, _Handler
+from analysis.live.server import SILENT_S, ReportServer, _PageHandler
 from testbed.cli import main
 from testbed.errors import ExperimentError, RunError
 from tests.analysis.recorded import synthetic_run
@@ -118,8 +118,8 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 def test_a_connection_that_says_nothing_is_closed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _Handler.timeout == SILENT_S <= 5
-    monkeypatch.setattr(_Handler, "timeout", 0.05)
+    assert _PageHandler.timeout == SILENT_S <= 5
+    monkeypatch.setattr(_PageHandler, "timeout", 0.05)
     with served(runs) as made, socket.create_connection(("127.0.0.1", made.port)) as silent:
         assert is_closed(silent)
 
@@ -137,7 +137,7 @@ def test_who_does_not_know_the_token_is_asked_no_more(server: ReportServer) -> N
 
 def test_strangers_who_are_too_many_keep_no_reader_out(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_server, "MOST_CONNECTIONS", 3)
-    monkeypatch.setattr(_Handler, "timeout", 600)
+    monkeypatch.setattr(_PageHandler, "timeout", 600)
     with served(runs) as made:
         reader = http.client.HTTPConnection("127.0.0.1", made.port, timeout=30)
         reader.request("GET", f"/{token(made)}/progress")
@@ -182,7 +182,7 @@ def test_without_the_last_slash_it_leads_to_the_page(server: ReportServer) -> No
 
 
 def test_what_browsers_call_the_default_port() -> None:
-    asked = _Handler.__new__(_Handler)
+    asked = _PageHandler.__new__(_PageHandler)
     asked.port = 80
     assert asked._names() == {"127.0.0.1", "localhost", "127.0.0.1:80", "localhost:80"}
     asked.port = 8000

@@ -11,7 +11,7 @@ import pytest
 from analysis.privacy.audit import Audit, Canaries, audits, best_guesses
 from analysis.privacy.audit_report import draw, rendered
 from testbed.engine.canaries import CanaryTrainer
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
 from testbed.privacy.canaries import canary, is_inserted
@@ -56,7 +56,7 @@ def both(run: RunRecords) -> tuple[Audit, Audit]:
 
 
 def test_canaries_are_drawn_among_the_honest_and_keep_their_coin() -> None:
-    plan = Plan(experiment(adversary={"dishonest": 40}), 2)
+    plan = RunPlan(experiment(adversary={"dishonest": 40}), 2)
     (role,) = [spec for spec in plan.roles if spec.role is CanaryTrainer]
     assert role.only is not None
     assert len(role.only) == 60

@@ -11,7 +11,7 @@ import pytest
 from analysis.reproduction import catalogue, kept, pages, verification
 from analysis.reproduction.contract import Origin, Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.presentation import listed, outcome, write
-from analysis.reproduction.verdicts import Claim, below, counts, true
+from analysis.reproduction.verdicts import PaperClaim, below, counts, true
 from testbed.errors import ExperimentError
 
 
@@ -26,7 +26,10 @@ MADE = ReproductionResult(
         {"who": ["a|b", "c"], "n": [10, 20], "cost": [0.123456789, float("nan")], "cost (paper)": [0.1, None]}
     ),
     figures=[Path("out/figure.png")],
-    claims=[Claim("costs little", "0.12", [below("cost", 0.12, 1)], seeds=3), Claim("is fast", "nothing ran")],
+    claims=[
+        PaperClaim("costs little", "0.12", [below("cost", 0.12, 1)], seeds=3),
+        PaperClaim("is fast", "nothing ran"),
+    ],
     remarks=["Smaller than the paper."],
 )
 ORIGIN = Origin(130.0, "9.9", "0123456789abcdef", "P", 2, "2026-01-01T00:00:00+00:00")
@@ -49,7 +52,7 @@ def test_a_result_is_read_back_as_it_was_shown(results: Path) -> None:
     found = kept.kept(ONE)
     assert found is not None
     assert (found.name, found.scale, found.origin) == ("paper-table9", "small", ORIGIN)
-    assert found.result.claims == [Claim(**{**vars(one), "checks": tuple(one.checks)}) for one in MADE.claims]
+    assert found.result.claims == [PaperClaim(**{**vars(one), "checks": tuple(one.checks)}) for one in MADE.claims]
     assert outcome(found.result) == outcome(MADE)
     assert found.result.figures == [Path("figure.png")]
     assert kept.kept(OTHER) is None
@@ -224,7 +227,7 @@ def test_what_is_verified_is_shown_in_every_format(results: Path) -> None:
 
 
 def test_a_claim_that_counts_elsewhere_is_shown_and_not_counted(tmp_path: Path) -> None:
-    shared = ReproductionResult(claims=[Claim("c", "m", [true("a", True)], counted_in="paper-table9")])
+    shared = ReproductionResult(claims=[PaperClaim("c", "m", [true("a", True)], counted_in="paper-table9")])
     assert "agrees (counted in paper-table9)" in outcome(shared)
     write(OTHER, shared, "small", tmp_path)
     assert sum(counts(kept.read(tmp_path / "result.json").result.claims).values()) == 0

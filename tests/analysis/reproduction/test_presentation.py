@@ -8,7 +8,7 @@ import pytest
 
 from analysis.reproduction.contract import Reproduction, ReproductionContext, ReproductionResult
 from analysis.reproduction.presentation import FILES, render, write
-from analysis.reproduction.verdicts import Claim, below
+from analysis.reproduction.verdicts import PaperClaim, below
 from testbed.errors import ExperimentError, RunError
 
 
@@ -28,7 +28,7 @@ MADE = ReproductionResult(
         }
     ),
     figures=[Path("out/figure.png"), Path("out/figure.pdf")],
-    claims=[Claim("costs little", "0.12", [below("cost", 0.12, 1)]), Claim("is fast", "nothing ran")],
+    claims=[PaperClaim("costs little", "0.12", [below("cost", 0.12, 1)]), PaperClaim("is fast", "nothing ran")],
     remarks=["Smaller than the paper."],
 )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from analysis.reproduction.verdicts import (
     VERDICTS,
     Check,
-    Claim,
+    PaperClaim,
     above,
     below,
     between,
@@ -64,15 +64,15 @@ def test_what_was_not_measured_is_not_run() -> None:
 
 def test_a_claim_agrees_where_all_its_checks_do() -> None:
     yes, no, unknown = true("a", True), true("b", False), above("c", None)
-    assert Claim("c", "m", [yes, yes]).verdict == "agrees"
-    assert Claim("c", "m", [no, no]).verdict == "disagrees"
-    assert Claim("c", "m", [yes, no]).verdict == "partly"
-    assert Claim("c", "m", [yes, unknown]).verdict == "partly"  # some of it was not looked at
-    assert Claim("c", "m", [unknown]).verdict == "not run"
-    assert Claim("c", "m").verdict == "not run"
-    assert Claim("c", "m", undetermined="the threshold").verdict == "undetermined"
+    assert PaperClaim("c", "m", [yes, yes]).verdict == "agrees"
+    assert PaperClaim("c", "m", [no, no]).verdict == "disagrees"
+    assert PaperClaim("c", "m", [yes, no]).verdict == "partly"
+    assert PaperClaim("c", "m", [yes, unknown]).verdict == "partly"  # some of it was not looked at
+    assert PaperClaim("c", "m", [unknown]).verdict == "not run"
+    assert PaperClaim("c", "m").verdict == "not run"
+    assert PaperClaim("c", "m", undetermined="the threshold").verdict == "undetermined"
     with pytest.raises(ValueError, match="undetermined, and yet checked"):
-        Claim("c", "m", [yes], undetermined="the threshold")
+        PaperClaim("c", "m", [yes], undetermined="the threshold")
 
 
 def test_how_it_was_judged_is_said() -> None:
@@ -82,12 +82,15 @@ def test_how_it_was_judged_is_said() -> None:
     assert between("share", 1.0, most=0.05).band == "≤ 0.05"
     assert between("share", 1.0, least=0.05).band == "≥ 0.05"
     assert equal("sets", 1.0, 10.0).band == "= 10"
-    assert Claim("c", "m", [above("points", 1.0), above("points", 2.0)]).judged == "points > 0"
-    assert Claim("c", "m", undetermined="the threshold").judged == "open: the threshold"
+    assert PaperClaim("c", "m", [above("points", 1.0), above("points", 2.0)]).judged == "points > 0"
+    assert PaperClaim("c", "m", undetermined="the threshold").judged == "open: the threshold"
 
 
 def test_a_claim_counts_once() -> None:
-    claims = [Claim("c", "m", [true("a", True)]), Claim("c", "m", [true("a", True)], counted_in="multiround-fig7")]
+    claims = [
+        PaperClaim("c", "m", [true("a", True)]),
+        PaperClaim("c", "m", [true("a", True)], counted_in="multiround-fig7"),
+    ]
     assert counts(claims) == {**dict.fromkeys(VERDICTS, 0), "agrees": 1}
 
 
@@ -96,11 +99,11 @@ def test_what_is_written_gives_the_same_verdict(mean, half, one, other, strict) 
     least, most = sorted((one, other))
     checks = [above("a", Interval(mean, half), least), between("b", Interval(mean, half), least, most)]
     checks.append(Check("c", mean, mean, mean, least, most, strict))
-    claim = Claim("c", "m", checks, seeds=3)
+    claim = PaperClaim("c", "m", checks, seeds=3)
     data = json.loads(json.dumps(claim.as_data(), allow_nan=False))
-    read = Claim.of_data(data)
+    read = PaperClaim.of_data(data)
     assert read.verdict == claim.verdict == data["verdict"]
-    assert read == Claim("c", "m", tuple(checks), seeds=3)
+    assert read == PaperClaim("c", "m", tuple(checks), seeds=3)
 
 
 @given(NUMBERS, st.floats(0, 1e6), NUMBERS, st.floats(0, 1e6))

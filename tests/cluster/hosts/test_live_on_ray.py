@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from cluster.hosts.session import RaySession
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
 
@@ -37,7 +37,7 @@ def test_a_host_that_dies_takes_its_clients_along_and_both_are_back_in_the_next_
     killed: list[int] = []
     with RaySession(None, 3) as session:
 
-        def kill_one(progress: Progress) -> None:
+        def kill_one(progress: RunProgress) -> None:
             if not killed and progress.round_number == 2:
                 killed.append(ray.get(session.coordinator.host_processes.remote())[1])
                 os.kill(killed[0], signal.SIGKILL)

@@ -13,7 +13,7 @@ import ray
 from benchmarks.faults import undisturbed
 from cluster.hosts.connection import connect
 from cluster.hosts.session import RaySession
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.errors import ClusterError, ExperimentError
 from testbed.experiment.schema import Experiment
 from testbed.records import RunDirectory, RunRecords
@@ -56,11 +56,11 @@ def assert_same(run: Path, reference: RunRecords) -> None:
     assert (reference.rounds["outcome"] == "completed").any()
 
 
-def once(condition: Callable[[Progress], bool], action: Callable[[], None]) -> Callable[[Progress], None]:
+def once(condition: Callable[[RunProgress], bool], action: Callable[[], None]) -> Callable[[RunProgress], None]:
     """A progress callback that acts the first time the condition holds."""
     done: list[bool] = []
 
-    def on_progress(progress: Progress) -> None:
+    def on_progress(progress: RunProgress) -> None:
         if not done and condition(progress):
             done.append(True)
             action()
@@ -163,7 +163,7 @@ def test_closing_a_session_ends_a_run_in_another_thread(experiment: Experiment, 
     RunDirectory.create(run, experiment.plain())
     session = RaySession(None, 1)
 
-    def close(progress: Progress) -> None:
+    def close(progress: RunProgress) -> None:
         thread = threading.Thread(target=session.close)
         thread.start()
         thread.join()

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from testbed.emulation.availability.models import RoundwiseAvailability
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import validated
 from testbed.randomness import Randomness
@@ -135,7 +135,7 @@ def test_what_all_clients_share_is_no_label_of_a_client() -> None:
             return counts
 
     data = {"seed": 1, "population": 2, "selection": {"participants": 2}, "availability": {"model": "label-dependent"}}
-    plan = Plan(validated(data, "test"), 0)
+    plan = RunPlan(validated(data, "test"), 0)
     availability = plan.availability(TwoLabels(2))
     assert isinstance(availability, RoundwiseAvailability)
     assert availability.unavailable.tolist() == [0.1, 0.5]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from scipy.stats import binomtest, kstest, lognorm, truncnorm
 
 from testbed.emulation.links import BYTES_PER_MBIT, ClientLinks, Links, client_links
-from testbed.emulation.links.section import Drawn, truncated_normal
+from testbed.emulation.links.section import RandomValue, truncated_normal
 from testbed.errors import ExperimentError, TraceError
 
 SUSPICIOUS = 1e-4
@@ -68,7 +68,7 @@ def test_without_spread_it_is_the_mean() -> None:
 
 def test_no_generator_no_draw() -> None:
     with pytest.raises(ExperimentError, match="links: a distribution, sample or shift needs random numbers"):
-        ClientLinks.of(Links(down_mbit_s=Drawn(distribution="uniform", minimum=1, maximum=2)), 3)
+        ClientLinks.of(Links(down_mbit_s=RandomValue(distribution="uniform", minimum=1, maximum=2)), 3)
 
 
 # -- traces -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from testbed.emulation.traces.inspection import availability_over_time, describe, describe_series
 from testbed.emulation.traces.intervals import AvailabilityTrace
-from testbed.emulation.traces.series import BANDWIDTH, Series, Steps, read_series
+from testbed.emulation.traces.series import BANDWIDTH, RateSeries, Steps, read_series
 
 
 @st.composite
@@ -71,7 +71,7 @@ def test_the_numbers_of_bandwidth_traces() -> None:
         Steps(np.array([0.0, 60.0]), np.array([1.0, 0.0]), 80.0, repeated=3),
         Steps(np.array([0.0]), np.array([4.0]), 20.0),
     )
-    facts = describe_series(Series(BANDWIDTH, ("a", "b"), traces))
+    facts = describe_series(RateSeries(BANDWIDTH, ("a", "b"), traces))
     assert facts == {
         "traces": 2,
         "steps": 3,

@@ -8,7 +8,7 @@ import pytest
 
 import workloads
 from testbed.engine.in_process import live_in_process, run_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import Experiment
 from testbed.network.exchanges import Exchanges
 from testbed.records import RunDirectory, RunRecords
@@ -98,7 +98,7 @@ def test_a_ring_that_travels_in_bytes_is_summed_as_any_other(tmp_path: Path) -> 
 
 def test_a_live_run_is_resumed_with_its_clock(tmp_path: Path) -> None:
     described = experiment(time={"clock": "wall"}, selection={"protocol": "random"})
-    plan = Plan(described, 0)
+    plan = RunPlan(described, 0)
     workload = workloads.build(described.workload, described.population, SEED)
     records = RunDirectory.create(tmp_path / "run", described.plain())
 
@@ -119,7 +119,7 @@ def test_a_live_run_is_resumed_with_its_clock(tmp_path: Path) -> None:
 def test_a_live_server_measures_how_long_each_answer_took(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {"model": "uniform", "fastest": 1, "slowest": 50}
     described = experiment(time={"clock": "wall"}, selection={"protocol": "random"}, devices=slow, rounds=1)
-    plan = Plan(described, 0)
+    plan = RunPlan(described, 0)
     workload = workloads.build(described.workload, described.population, SEED)
     learned: list[TrainingReports] = []
     monkeypatch.setattr(plan.selection, "learn", lambda round_, reports: learned.append(reports))

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from testbed.arrays import Floats, Ids
-from testbed.privacy.ledger import Shares
+from testbed.privacy.ledger import NoiseShares
 from testbed.privacy.matrix.accounting import CorrelatedAccountant, gaussian_delta, gaussian_epsilon
 from testbed.privacy.matrix.ledger import CorrelatedLedger, ServerCharge
 from testbed.privacy.matrix.strategy import strategy
@@ -16,7 +16,7 @@ from tests.privacy.matrix import oracles
 from tests.thoroughness import examples
 
 _ROUNDS, _APART, _POPULATION, _DELTA = 12, 3, 6, 1e-3
-_WHOLE = Shares(1.0, 1.0, 0.0)
+_WHOLE = NoiseShares(1.0, 1.0, 0.0)
 
 
 def accountant(name: str = "blt", multiplier: float = 1.5) -> CorrelatedAccountant:

@@ -17,7 +17,7 @@ from testbed.errors import RoundAborted
 from testbed.messages import encode
 from testbed.network.contract import Timing
 from testbed.network.exchanges import OUTCOMES
-from testbed.selection.lotto.messages import Candidacy, selection_input, which_stand
+from testbed.selection.lotto.messages import Candidacy, below_threshold, selection_input
 from testbed.selection.lotto.variants import (
     ClientCentricParameters,
     ClientCentricServer,
@@ -100,7 +100,7 @@ def test_theorem_1_as_published_and_with_the_real_function() -> None:
     parameters = ServerCentricParameters(participants=70)
     counts = np.array(
         [
-            which_stand(prf.evaluate_many(keys, selection_input(bytes(16), number)), parameters, 700).sum()
+            below_threshold(prf.evaluate_many(keys, selection_input(bytes(16), number)), parameters, 700).sum()
             for number in range(1500)
         ]
     )
@@ -154,7 +154,7 @@ def test_the_array_comparison_equals_the_exact_one(
     near = [max(0, min(2**256 - 1, int(exact) + step)) for step in (-1, 0, 1)]
     outputs = [*outputs, *(number.to_bytes(32, "big") for number in near)]
     rows = np.frombuffer(b"".join(outputs), np.uint8).reshape(-1, 32)
-    found = which_stand(rows, parameters, population)
+    found = below_threshold(rows, parameters, population)
     oracle = [int.from_bytes(output, "big") < exact for output in outputs]
     assert found.tolist() == oracle
     assert [under_threshold(output, factor, participants, population) for output in outputs] == oracle

@@ -14,7 +14,7 @@ from testbed.aggregation.secagg.client import SecAggClient
 from testbed.aggregation.secagg.noise import WithoutNoise
 from testbed.emulation.availability import Presence
 from testbed.engine.in_process import federation_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.experiment.schema import validated
 from testbed.messages import attach, encode
 from testbed.parties.host import LocalHosts
@@ -127,7 +127,7 @@ class Recorder:
                 (Randomness, "secret", drawn),
                 (SecAggClient, "encoded", quantised),
                 (WithoutNoise, "mean", summed),
-                (Plan, "derives_identities", False),  # registrations are part of what is recorded
+                (RunPlan, "derives_identities", False),  # registrations are part of what is recorded
             ):
                 stack.enter_context(patch.object(owner, name, instead))
             yield
@@ -165,7 +165,7 @@ def transcript(name: str) -> dict[str, Any]:
         "aggregation": aggregation,
         "time": {"compute": "modelled"},
     }
-    plan, recorder = Plan(validated(written, name), SEED), Recorder()
+    plan, recorder = RunPlan(validated(written, name), SEED), Recorder()
     with recorder.listening():
         federation = federation_in_process(plan, Given(), None)
         federation.network.availability = LowestLeaves()

@@ -16,7 +16,7 @@ from testbed.errors import ExperimentError
 from testbed.files import limits
 from testbed.workload.section import WorkloadSection
 from workloads import build
-from workloads.data.clients.cifar_pickle import Unreadable, batch
+from workloads.data.clients.cifar_pickle import UnreadablePickle, batch
 
 Files = dict[str, bytes]
 
@@ -166,7 +166,7 @@ def test_text_that_is_recalled_again_and_again_does_not_fill_the_memory() -> Non
     text = b"X" + (1 << 20).to_bytes(4, "little") + b"a" * (1 << 20) + b"q\x00"
     kind = b"X\x06\x00\x00\x00latin1q\x01"
     call = b"c_codecs\nencode\n" + b"h\x00h\x01\x86R"
-    with pytest.raises(Unreadable, match="more bytes than there are in the file"):
+    with pytest.raises(UnreadablePickle, match="more bytes than there are in the file"):
         batch(b"](" + text + kind + call * 50 + b"e.", 10)
 
 

@@ -10,7 +10,7 @@ import pytest
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from workloads.data.own.arrays import ClientArrays
-from workloads.data.own.forms import Table
+from workloads.data.own.forms import TabularData
 
 
 class Columns:
@@ -76,9 +76,11 @@ def _stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def spread(scheme: str, population: int = 10, **options: Any) -> ClientArrays:
     numbers = np.arange(100)
-    train = Table(numbers[:, None] * 1.0, numbers % 5, {"ward": np.array([f"w{number % 10}" for number in numbers])})
+    train = TabularData(
+        numbers[:, None] * 1.0, numbers % 5, {"ward": np.array([f"w{number % 10}" for number in numbers])}
+    )
     section = WorkloadSection(partition={"scheme": scheme, "options": options, "minimum_samples": 0})
-    return ClientArrays(train, Table(np.zeros((5, 1)), numbers[:5] % 5), section, population, 1)
+    return ClientArrays(train, TabularData(np.zeros((5, 1)), numbers[:5] % 5), section, population, 1)
 
 
 def held(data: ClientArrays) -> list[list[int]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from testbed.engine.in_process import federation_in_process
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
 from testbed.workload.section import WorkloadSection
@@ -187,7 +187,7 @@ def test_a_simulated_round_takes_the_time_and_bytes_of_a_real_one_and_measures_n
     ended = []
     for training in ("real", "simulated"):
         experiment = described(training)
-        federation = federation_in_process(Plan(experiment, 0), built_in(experiment.workload, 6, 1), None)
+        federation = federation_in_process(RunPlan(experiment, 0), built_in(experiment.workload, 6, 1), None)
         outcomes = [asyncio.run(federation.run_next_round()) for _ in range(2)]
         assert [outcome.state for outcome in outcomes] == ["completed"] * 2
         digest = hashlib.sha256(outcomes[1].model.tobytes()).hexdigest()

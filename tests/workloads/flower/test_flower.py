@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from testbed import run
 from testbed.cli import main
-from testbed.engine.federation import Progress
+from testbed.engine.federation import RunProgress
 from testbed.errors import CodeCrashed, ExperimentError
 from testbed.records import RunRecords
 from testbed.running import Observer, PlannedRun
@@ -209,7 +209,7 @@ def test_under_secagg_with_dropouts_and_resumed(app: AppWriter, flower_python: s
     run(experiment(flower, **rest), out="plain")
 
     class Stopped(Observer):
-        def progressed(self, run: PlannedRun, progress: Progress) -> None:
+        def progressed(self, run: PlannedRun, progress: RunProgress) -> None:
             if progress.round_number == 2:
                 raise KeyboardInterrupt
 

@@ -10,7 +10,7 @@ from torch import nn
 from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from workloads.data.own.arrays import ClientArrays
-from workloads.data.own.forms import Table
+from workloads.data.own.forms import TabularData
 from workloads.determinism import Purpose, stream
 from workloads.models import vector
 from workloads.training.classification import TorchWorkload
@@ -46,7 +46,7 @@ def workload(network: nn.Module) -> TorchWorkload:
     """As a class of the user's own derives from it."""
     random = np.random.default_rng(0)
     labels = np.arange(120) % 2
-    samples = Table((random.normal(0, 0.5, (120, 4)) + labels[:, None]).astype(np.float32), labels)
+    samples = TabularData((random.normal(0, 0.5, (120, 4)) + labels[:, None]).astype(np.float32), labels)
     section = WorkloadSection(dataset="mine:Workload", batch_size=8, learning_rate=0.1, momentum=0.9)
     return TorchWorkload("mine", ClientArrays(samples, None, section, 6, 1), "net", network, section, 1, 250)
 

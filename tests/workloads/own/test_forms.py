@@ -15,7 +15,7 @@ from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from tests.thoroughness import examples
 from workloads.data.own.arrays import ClientArrays
-from workloads.data.own.forms import Columns, Table, tables
+from workloads.data.own.forms import ColumnChoice, TabularData, tables
 
 X = np.arange(24.0).reshape(8, 3)
 Y = np.arange(8) % 2
@@ -75,24 +75,24 @@ FRAME = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "label": Y})
 )
 def test_every_form_gives_the_same_arrays_alone_and_as_a_pair(form: object) -> None:
     for given_, has_test in ((form, False), ((form, form) if not isinstance(form, list) else ((X, Y), (X, Y)), True)):
-        train, test = tables(given_, Columns(), "here")
+        train, test = tables(given_, ColumnChoice(), "here")
         assert (test is not None) == has_test
         for part in (train, test or train):
             assert np.array_equal(part.inputs, X)
             assert np.array_equal(part.labels, Y)
-    train, test = tables({"train": form, "validation": form}, Columns(), "here")
+    train, test = tables({"train": form, "validation": form}, ColumnChoice(), "here")
     assert test is not None
     assert len(train) == len(test) == 8
 
 
 def test_columns_that_are_no_features_stay_known() -> None:
     frame = FRAME.assign(ward=list("aabbccdd"))
-    train, _ = tables(frame, Columns("label", ("a", "b"), ("ward",)), "here")
+    train, _ = tables(frame, ColumnChoice("label", ("a", "b"), ("ward",)), "here")
     assert train.inputs.tolist() == X[:, :2].tolist()
     assert sorted(train.columns) == ["c", "label", "ward"]
-    train, _ = tables({"x": X, "y": Y, "ward": list("aabbccdd")}, Columns(), "here")
+    train, _ = tables({"x": X, "y": Y, "ward": list("aabbccdd")}, ColumnChoice(), "here")
     assert train.columns["ward"].tolist() == list("aabbccdd")
-    bunch, _ = tables(load_breast_cancer(), Columns(), "here")
+    bunch, _ = tables(load_breast_cancer(), ColumnChoice(), "here")
     assert bunch.inputs.shape == (569, 30)
 
 
@@ -127,72 +127,78 @@ def test_columns_that_are_no_features_stay_known() -> None:
 )
 def test_anything_else_is_refused_in_one_line(given_: object, says: str) -> None:
     with pytest.raises(ExperimentError) as refused:
-        tables(given_, Columns(), "here")
+        tables(given_, ColumnChoice(), "here")
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_test_part_has_the_columns_of_the_training_part_in_their_order() -> None:
-    train, test = tables((FRAME, FRAME[["label", "c", "a", "b"]]), Columns(), "here")
+    train, test = tables((FRAME, FRAME[["label", "c", "a", "b"]]), ColumnChoice(), "here")
     assert test is not None
     assert np.array_equal(train.inputs, test.inputs)
     with pytest.raises(ExperimentError, match=r"has a column 'c', the test part has a, b, d; give both the same"):
-        tables((FRAME, FRAME.rename(columns={"c": "d"})), Columns(), "here")
-    train, test = tables({"train": FRAME, "test": FRAME.assign(d=1.0)}, Columns(), "here")
+        tables((FRAME, FRAME.rename(columns={"c": "d"})), ColumnChoice(), "here")
+    train, test = tables({"train": FRAME, "test": FRAME.assign(d=1.0)}, ColumnChoice(), "here")
     assert test is not None
     assert np.array_equal(train.inputs, test.inputs)
 
 
 def test_features_are_columns_once_and_never_the_labels() -> None:
     with pytest.raises(ExperimentError, match=r"workload.features: 'label' is the column of the labels, which the"):
-        tables(FRAME, Columns("label", ("a", "label")), "here")
+        tables(FRAME, ColumnChoice("label", ("a", "label")), "here")
     with pytest.raises(ExperimentError, match=r"workload.features: 'a' is there twice"):
-        tables(FRAME, Columns("label", ("a", "b", "a")), "here")
-    train, _ = tables(FRAME, Columns("label", ("a", "b"), ("a",)), "here")  # what a partition goes by may be one, too
+        tables(FRAME, ColumnChoice("label", ("a", "b", "a")), "here")
+    train, _ = tables(
+        FRAME, ColumnChoice("label", ("a", "b"), ("a",)), "here"
+    )  # what a partition goes by may be one, too
     assert np.array_equal(train.columns["a"], X[:, 0])
 
 
 def test_what_is_masked_is_lacking_and_what_is_no_column_is_left_alone() -> None:
     with pytest.raises(ExperimentError, match=r"1 samples hold NaN, infinity .* \(the first is 1\)"):
-        tables((np.ma.masked_array(X, X == 5), Y), Columns(), "here")
-    assert len(tables((np.ma.masked_array(X), Y), Columns(), "here")[0]) == 8
-    train, _ = tables({"x": X, "y": Y, "scale": np.float64(2), "mean": torch.tensor(1.0)}, Columns(), "here")
+        tables((np.ma.masked_array(X, X == 5), Y), ColumnChoice(), "here")
+    assert len(tables((np.ma.masked_array(X), Y), ColumnChoice(), "here")[0]) == 8
+    train, _ = tables({"x": X, "y": Y, "scale": np.float64(2), "mean": torch.tensor(1.0)}, ColumnChoice(), "here")
     assert train.columns == {}
-    train, _ = tables((torch.tensor(X).to(torch.bfloat16), Y), Columns(), "here")
+    train, _ = tables((torch.tensor(X).to(torch.bfloat16), Y), ColumnChoice(), "here")
     assert train.inputs.dtype == np.float32
 
 
 def test_two_frames_of_the_same_columns_are_a_training_and_a_test_part() -> None:
     without = FRAME.rename(columns={"label": "kind"})
     with pytest.raises(ExperimentError, match=r"no column 'label'; set workload.label to that of the labels"):
-        tables((without, without), Columns(), "here")
-    train, test = tables((without, without), Columns("kind"), "here")
+        tables((without, without), ColumnChoice(), "here")
+    train, test = tables((without, without), ColumnChoice("kind"), "here")
     assert test is not None
     assert np.array_equal(train.labels, test.labels)
     one = FRAME[["a"]]
-    assert tables((one, FRAME["label"]), Columns(), "here")[0].inputs.shape == (8, 1)
-    assert tables({"x": one, "y": Y}, Columns(), "here")[0].inputs.shape == (8, 1)
+    assert tables((one, FRAME["label"]), ColumnChoice(), "here")[0].inputs.shape == (8, 1)
+    assert tables({"x": one, "y": Y}, ColumnChoice(), "here")[0].inputs.shape == (8, 1)
 
 
 @pytest.mark.parametrize(
     ("given_", "columns", "says"),
     [
-        ((X, Y), Columns("kind"), "workload.label: is for data with named columns, and here gave samples and labels"),
-        ((X, Y), Columns("label", ("a",)), "workload.features: is for data with named columns"),
-        (Pairs(), Columns("kind"), "workload.label: is for"),
-        ({"x": X, "y": Y}, Columns("label", ("a",)), "workload.features: is for"),
-        ({"x": X, "y": Y}, Columns("kind"), "workload.label: is for"),
+        (
+            (X, Y),
+            ColumnChoice("kind"),
+            "workload.label: is for data with named columns, and here gave samples and labels",
+        ),
+        ((X, Y), ColumnChoice("label", ("a",)), "workload.features: is for data with named columns"),
+        (Pairs(), ColumnChoice("kind"), "workload.label: is for"),
+        ({"x": X, "y": Y}, ColumnChoice("label", ("a",)), "workload.features: is for"),
+        ({"x": X, "y": Y}, ColumnChoice("kind"), "workload.label: is for"),
     ],
 )
-def test_names_of_columns_where_there_are_none_are_refused(given_: object, columns: Columns, says: str) -> None:
+def test_names_of_columns_where_there_are_none_are_refused(given_: object, columns: ColumnChoice, says: str) -> None:
     with pytest.raises(ExperimentError) as refused:
         tables(given_, columns, "workload.dataset: here")
     assert says in str(refused.value)
-    assert tables({"x": X, "kind": Y}, Columns("kind"), "here")[0].labels.tolist() == Y.tolist()
+    assert tables({"x": X, "kind": Y}, ColumnChoice("kind"), "here")[0].labels.tolist() == Y.tolist()
 
 
 def arrays(labels: object, population: int = 2, **keys: object) -> ClientArrays:
-    given_ = Table(np.zeros((len(labels), 3)), np.asarray(labels))
+    given_ = TabularData(np.zeros((len(labels), 3)), np.asarray(labels))
     return ClientArrays(given_, None, WorkloadSection(dataset="mine:load", **keys), population, 1)
 
 
@@ -252,9 +258,9 @@ def test_values_can_be_the_column_of_a_partition() -> None:
     data = arrays([0.5, 0.5, 2.5, 2.5] * 4, **by_label)
     assert [set(data.shard(client)[1].tolist()) for client in (0, 1)] == [{0.5}, {2.5}]
     other = np.array(list("aabb") * 4)
-    given_ = Table(np.zeros((16, 1)), np.arange(16.0), {"label": other, "price": np.arange(16.0)})
+    given_ = TabularData(np.zeros((16, 1)), np.arange(16.0), {"label": other, "price": np.arange(16.0)})
     section = WorkloadSection(dataset="mine:load", label="price", **by_label)
-    data = ClientArrays(given_, Table(np.zeros((1, 1)), np.zeros(1)), section, 2, 1)
+    data = ClientArrays(given_, TabularData(np.zeros((1, 1)), np.zeros(1)), section, 2, 1)
     assert data.shard(0)[1].tolist() == [0, 1, 4, 5, 8, 9, 12, 13]  # a column of that name is it
 
 
@@ -262,7 +268,7 @@ def test_values_can_be_the_column_of_a_partition() -> None:
 def test_samples_that_are_nobodys_are_refused(empty: object) -> None:
     for values in (["a", empty, "b", "b"], *([[1.0, empty, 2.0, 2.0]] if empty is np.nan else [])):
         column = np.asarray(pd.Series(values))
-        given_ = Table(np.zeros((4, 1)), np.zeros(4, int), {"ward": column})
+        given_ = TabularData(np.zeros((4, 1)), np.zeros(4, int), {"ward": column})
         section = WorkloadSection(partition={"scheme": "by-column", "column": "ward"})
         with pytest.raises(ExperimentError, match="ward does not say whose 1 samples are"):
             ClientArrays(given_, given_, section, 2, 1)
@@ -276,9 +282,9 @@ def test_samples_that_are_nobodys_are_refused(empty: object) -> None:
 )
 def test_by_column_a_value_is_one_clients(wards: list[str], population: int, seed: int) -> None:
     values = np.array(wards)
-    given_ = Table(np.arange(len(wards), dtype=np.float64)[:, None], np.zeros(len(wards), int), {"ward": values})
+    given_ = TabularData(np.arange(len(wards), dtype=np.float64)[:, None], np.zeros(len(wards), int), {"ward": values})
     section = WorkloadSection(partition={"scheme": "by-column", "column": "ward"})
-    test = Table(np.zeros((1, 1)), np.zeros(1, int))
+    test = TabularData(np.zeros((1, 1)), np.zeros(1, int))
     found = len(set(wards))
     if found < population:
         with pytest.raises(

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from benchmarks.floors import plain_network
-from testbed.engine.plan import Plan
+from testbed.engine.plan import RunPlan
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import Experiment, validated
 from testbed.workload.contract import ProximalWorkload
@@ -122,7 +122,7 @@ def test_a_class_that_trains_in_its_own_way_must_say_that_it_applies_it(kind: An
     experiment = Experiment.model_validate({"seed": 1, "population": 12, "workload": KEYS | {"proximal": 0.5}})
     made: Any = build(experiment.workload, 12, 1)
     own = kind("own", made.data, "cnn", experiment.workload, 1)
-    plan = Plan(experiment, 1)
+    plan = RunPlan(experiment, 1)
     plan.check_sums(made)
     assert isinstance(own, ProximalWorkload)
     if kind is KnowsIt:

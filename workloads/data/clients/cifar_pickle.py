@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.emulation.traces.conversion.plain_pickle import LIBRARY, Opcodes, PlainUnpickler, Unreadable
+from testbed.emulation.traces.conversion.plain_pickle import LIBRARY, Opcodes, PlainUnpickler, UnreadablePickle
 
-__all__ = ["Unreadable", "batch"]
+__all__ = ["UnreadablePickle", "batch"]
 
 _PIXELS = 3 * 32 * 32
 _OTHER_CALL = "the pickle calls something else than CIFAR's do; nothing is executed"
@@ -37,12 +37,12 @@ class _Type:
 
 
 def _ndarray(*_: Any) -> None:
-    raise Unreadable(_OTHER_CALL)
+    raise UnreadablePickle(_OTHER_CALL)
 
 
 def _reconstruct(kind: Any, *_: Any) -> _Array:
     if kind is not _ndarray:
-        raise Unreadable(_OTHER_CALL)
+        raise UnreadablePickle(_OTHER_CALL)
     return _Array()
 
 
@@ -69,13 +69,13 @@ class _BatchUnpickler(PlainUnpickler):
         if isinstance(target, _Type):
             return  # order of bytes, which a byte has not
         if not isinstance(target, _Array) or not isinstance(state, tuple) or len(state) != 5:
-            raise Unreadable("the pickle holds an object that CIFAR's do not; nothing is executed")
+            raise UnreadablePickle("the pickle holds an object that CIFAR's do not; nothing is executed")
         _, shape, kind, is_fortran, content = state
         if not isinstance(kind, _Type) or not kind.is_byte or is_fortran:
-            raise Unreadable("an array of something else than bytes, row by row")
+            raise UnreadablePickle("an array of something else than bytes, row by row")
         octets = self._octets(content) if isinstance(content, str) else content
         if not isinstance(octets, bytes) or shape != (len(octets) // _PIXELS, _PIXELS) or len(octets) % _PIXELS:
-            raise Unreadable(f"an array that is not of shape (images, {_PIXELS})")
+            raise UnreadablePickle(f"an array that is not of shape (images, {_PIXELS})")
         target.values = np.frombuffer(octets, np.uint8).reshape(-1, _PIXELS)
 
     dispatch[pickle.BUILD[0]] = load_build
@@ -83,17 +83,17 @@ class _BatchUnpickler(PlainUnpickler):
     def _encoded(self, text: Any, encoding: Any = None) -> bytes:
         """Stand in for ``_codecs.encode``."""
         if not isinstance(text, str) or encoding != "latin1":
-            raise Unreadable(_OTHER_CALL)
+            raise UnreadablePickle(_OTHER_CALL)
         return self._octets(text)
 
     def _octets(self, text: str) -> bytes:
         self._octets_left -= len(text)
         if self._octets_left < 0:
-            raise Unreadable("more bytes than there are in the file")
+            raise UnreadablePickle("more bytes than there are in the file")
         try:
             return text.encode("latin-1")
         except UnicodeEncodeError:
-            raise Unreadable("a damaged pickle: text where bytes were expected") from None
+            raise UnreadablePickle("a damaged pickle: text where bytes were expected") from None
 
 
 def batch(content: bytes, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -104,14 +104,14 @@ def batch(content: bytes, classes: int) -> tuple[NDArray[np.uint8], NDArray[np.i
     """
     found = _BatchUnpickler(content).load()
     if not isinstance(found, dict):
-        raise Unreadable("a pickle of something else than a dict")
+        raise UnreadablePickle("a pickle of something else than a dict")
     key = "fine_labels" if classes == 100 else "labels"
     named = {name.decode("latin-1") if isinstance(name, bytes) else name: value for name, value in found.items()}
     images, labels = named.get("data"), named.get(key)
     if not isinstance(images, _Array) or images.values is None or not isinstance(labels, list):
-        raise Unreadable(f"no data or no {key} in it")
+        raise UnreadablePickle(f"no data or no {key} in it")
     if not labels or len(labels) != len(images.values) or not all(_is_label(label, classes) for label in labels):
-        raise Unreadable(
+        raise UnreadablePickle(
             f"{len(labels)} {key} for {len(images.values)} images; a number from 0 to {classes - 1} for each is needed"
         )
     return images.values, np.array(labels, dtype=np.int64)

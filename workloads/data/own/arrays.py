@@ -11,7 +11,7 @@ from testbed.errors import ExperimentError
 from testbed.workload.section import WorkloadSection
 from workloads.data.clients import partition
 from workloads.data.clients.contract import IGNORED, Batch, ClientData
-from workloads.data.own.forms import Table, label_kind
+from workloads.data.own.forms import TabularData, label_kind
 from workloads.data.own.scale import unscaled_feature
 from workloads.determinism import Purpose, stream
 
@@ -43,8 +43,8 @@ class ClientArrays(ClientData):
 
     def __init__(
         self,
-        train: Table,
-        test: Table | None,
+        train: TabularData,
+        test: TabularData | None,
         section: WorkloadSection,
         population: int,
         seed: int,

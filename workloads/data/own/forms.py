@@ -21,7 +21,7 @@ _TRAIN, _TEST = ("train",), ("test", "validation", "val")
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnChoice:
     """The columns of a table by their use.
 
     Attributes:
@@ -36,7 +36,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Table:
+class TabularData:
     """Samples as arrays, as they were given.
 
     Attributes:
@@ -51,16 +51,16 @@ class Table:
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     features: Sequence[str] = ()
 
-    def take(self, numbers: NDArray[np.int64]) -> "Table":
+    def take(self, numbers: NDArray[np.int64]) -> "TabularData":
         """The samples with these numbers."""
         columns = {name: values[numbers] for name, values in self.columns.items()}
-        return Table(self.inputs[numbers], self.labels[numbers], columns, self.features)
+        return TabularData(self.inputs[numbers], self.labels[numbers], columns, self.features)
 
     def __len__(self) -> int:
         return len(self.labels)
 
 
-def tables(given: Any, columns: Columns, where: str) -> tuple[Table, Table | None]:
+def tables(given: Any, columns: ColumnChoice, where: str) -> tuple[TabularData, TabularData | None]:
     """A training part, and a test part where there is one.
 
     Args:
@@ -81,7 +81,7 @@ def tables(given: Any, columns: Columns, where: str) -> tuple[Table, Table | Non
     return first, second
 
 
-def _like(train: Table, test: Table, where: str) -> Table:
+def _like(train: TabularData, test: TabularData, where: str) -> TabularData:
     """A test part with the training part's columns, in their order; raises `ExperimentError` where it lacks one."""
     if not train.features or not test.features or list(train.features) == list(test.features):
         return test
@@ -93,7 +93,7 @@ def _like(train: Table, test: Table, where: str) -> Table:
             "the same columns, or name those that the model takes in workload.features"
         )
     places = [list(test.features).index(name) for name in train.features]
-    return Table(test.inputs[:, places], test.labels, test.columns, train.features)
+    return TabularData(test.inputs[:, places], test.labels, test.columns, train.features)
 
 
 def _pair(given: Any, label: str) -> tuple[Any, Any]:
@@ -143,7 +143,7 @@ def _is_dataset(given: Any) -> bool:
     return hasattr(given, "__getitem__") and hasattr(given, "__len__")
 
 
-def _table(given: Any, columns: Columns, where: str) -> Table:
+def _table(given: Any, columns: ColumnChoice, where: str) -> TabularData:
     if _is_hugging_face(given):
         made = _of_columns(_hugging_face(given), columns, where)
     elif _is_frame(given):
@@ -152,7 +152,7 @@ def _table(given: Any, columns: Columns, where: str) -> Table:
         made = _of_mapping(given, columns, where)
     elif isinstance(given, tuple | list) and len(given) == 2 and all(map(_is_array, given)):
         _refuse_names(columns, where)
-        made = Table(_samples(given[0]), _array(given[1]))
+        made = TabularData(_samples(given[0]), _array(given[1]))
     elif _is_dataset(given):
         _refuse_names(columns, where)
         made = _of_dataset(given, where)
@@ -161,9 +161,9 @@ def _table(given: Any, columns: Columns, where: str) -> Table:
     return _checked(made, where)
 
 
-def _refuse_names(columns: Columns, where: str, label: bool = True) -> None:
+def _refuse_names(columns: ColumnChoice, where: str, label: bool = True) -> None:
     """Raise `ExperimentError` where columns are named, and the data have none; `label`: that of the labels, too."""
-    key = "features" if columns.features else "label" if label and columns.label != Columns.label else None
+    key = "features" if columns.features else "label" if label and columns.label != ColumnChoice.label else None
     if key is not None:
         raise ExperimentError(
             f"workload.{key}: is for data with named columns, and {where.removeprefix('workload.dataset: ')} gave "
@@ -207,7 +207,7 @@ def _samples(given: Any) -> NDArray[Any]:
     return _array(given.to_numpy() if _is_frame(given) else given)
 
 
-def _of_mapping(given: Mapping[Any, Any], columns: Columns, where: str) -> Table:
+def _of_mapping(given: Mapping[Any, Any], columns: ColumnChoice, where: str) -> TabularData:
     """Arrays by name; without one called x, all are columns."""
     x, y = _first(given, _X), columns.label if columns.label in given else _first(given, _Y)
     if x is not None:
@@ -224,7 +224,7 @@ def _of_mapping(given: Mapping[Any, Any], columns: Columns, where: str) -> Table
         for name, values in given.items()
         if name not in (x, y) and _is_array(values) and np.shape(labels)[:1] == _array(values).shape[:1]
     }
-    return Table(inputs, labels, others)
+    return TabularData(inputs, labels, others)
 
 
 def _hugging_face(given: Any) -> dict[str, NDArray[Any]]:
@@ -232,7 +232,7 @@ def _hugging_face(given: Any) -> dict[str, NDArray[Any]]:
     return {name: _array(values[name]) for name in given.column_names}
 
 
-def _of_columns(values: Mapping[str, NDArray[Any]], columns: Columns, where: str) -> Table:
+def _of_columns(values: Mapping[str, NDArray[Any]], columns: ColumnChoice, where: str) -> TabularData:
     if columns.label not in values:
         raise ExperimentError(
             f"{where} has no column {columns.label!r}; set workload.label to that of the labels, one of "
@@ -256,7 +256,7 @@ def _of_columns(values: Mapping[str, NDArray[Any]], columns: Columns, where: str
     known = [name for name in values if name not in names or name in columns.apart]
     others = {name: values[name] for name in known if values[name].ndim == 1}
     if len(names) == 1 and values[names[0]].ndim > 1:
-        return Table(values[names[0]], values[columns.label], others, names)
+        return TabularData(values[names[0]], values[columns.label], others, names)
     for name in names:
         if values[name].ndim != 1 or values[name].dtype.kind not in "biuf":
             raise ExperimentError(
@@ -264,10 +264,10 @@ def _of_columns(values: Mapping[str, NDArray[Any]], columns: Columns, where: str
                 "turn it into numbers"
             )
     table = np.stack([values[name].astype(np.float32) for name in names], axis=1)
-    return Table(table, values[columns.label], others, names)
+    return TabularData(table, values[columns.label], others, names)
 
 
-def _of_dataset(given: Any, where: str) -> Table:
+def _of_dataset(given: Any, where: str) -> TabularData:
     """Every sample, once: a random transform is drawn once, too."""
     try:
         samples = [given[number] for number in range(len(given))]
@@ -280,7 +280,7 @@ def _of_dataset(given: Any, where: str) -> Table:
             f"{where}: sample 0 is a {type(samples[0]).__name__}, not (x, y); let the Dataset give pairs"
         )
     inputs, labels = ([_array(sample[place]) for sample in samples] for place in (0, 1))
-    return Table(_stacked(inputs, where), _stacked(labels, where))
+    return TabularData(_stacked(inputs, where), _stacked(labels, where))
 
 
 def _stacked(arrays: list[NDArray[Any]], where: str) -> NDArray[Any]:
@@ -293,7 +293,7 @@ def _stacked(arrays: list[NDArray[Any]], where: str) -> NDArray[Any]:
     return np.stack(arrays)
 
 
-def _checked(table: Table, where: str) -> Table:
+def _checked(table: TabularData, where: str) -> TabularData:
     inputs, labels = table.inputs, table.labels
     if inputs.ndim == 0 or labels.ndim == 0 or len(inputs) != len(labels):
         raise ExperimentError(f"{where}: {_size(inputs)} samples and {_size(labels)} labels; each sample needs one")

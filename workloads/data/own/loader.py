@@ -8,7 +8,7 @@ from testbed.errors import ExperimentError
 from testbed.plugins import options
 from testbed.workload.section import WorkloadSection
 from workloads.data.own.arrays import ClientArrays
-from workloads.data.own.forms import Columns, tables
+from workloads.data.own.forms import ColumnChoice, tables
 from workloads.determinism import Purpose, seeded_globals, stream
 
 _WORKLOAD = ("section", "population", "seed")
@@ -60,7 +60,7 @@ def client_arrays(load: Any, section: WorkloadSection, population: int, seed: in
         found = load(**given)
         apart = [] if section.partition.column is None else [section.partition.column]
         try:
-            train, test = tables(found, Columns(section.label, section.features, apart), where)
+            train, test = tables(found, ColumnChoice(section.label, section.features, apart), where)
         except ValueError as error:
             if "allow_pickle" not in str(error):
                 raise

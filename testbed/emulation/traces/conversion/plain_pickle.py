@@ -64,7 +64,7 @@ _DAMAGE = (
 )
 
 
-class Unreadable(Exception):
+class UnreadablePickle(Exception):
     """Why a pickle cannot be read, as the end of a message."""
 
 
@@ -83,7 +83,7 @@ def read_plain_pickle(path: Path) -> Any:
         raise TraceError(f"{path}: empty; a pickle was expected")
     try:
         return PlainUnpickler(data).load()
-    except Unreadable as why:
+    except UnreadablePickle as why:
         raise TraceError(f"{path}: {why}") from None
 
 
@@ -93,7 +93,7 @@ class Opcodes(dict[int, Callable[[Any], None]]):
     def __missing__(self, code: int) -> Callable[[Any], None]:
         known = pickletools.code2op.get(chr(code))  # type: ignore[attr-defined]  # not in the stubs
         if known is None:
-            raise Unreadable("not a pickle, or damaged")
+            raise UnreadablePickle("not a pickle, or damaged")
         raise _refusal(f"{_REFUSED.get(known.name, 'a call')} ({known.name})")
 
 
@@ -102,7 +102,7 @@ class _Memo(dict[int, Any]):
 
     def __setitem__(self, place: int, value: Any) -> None:
         if not 0 <= place < _MOST_MEMORISED:
-            raise Unreadable(f"more than {_MOST_MEMORISED} memorised values; split it")
+            raise UnreadablePickle(f"more than {_MOST_MEMORISED} memorised values; split it")
         super().__setitem__(place, value)
 
 
@@ -136,17 +136,17 @@ class PlainUnpickler(pickle._Unpickler):
         self._containers = 0
 
     def load(self) -> Any:
-        """Return the value of the pickle; raises `Unreadable`."""
+        """Return the value of the pickle; raises `UnreadablePickle`."""
         try:
             value = super().load()
         except _DAMAGE:
-            raise Unreadable("not a pickle, truncated or damaged") from None
+            raise UnreadablePickle("not a pickle, truncated or damaged") from None
         if self.stack or self.metastack:
-            raise Unreadable("a damaged pickle: it does not end with one value")
+            raise UnreadablePickle("a damaged pickle: it does not end with one value")
         return value
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the stand-in for an import; raises `Unreadable` unless it is allowed."""
+        """Return the stand-in for an import; raises `UnreadablePickle` unless it is allowed."""
         wanted = f"{module}.{name}"
         if wanted not in self._allowed:
             raise _refusal("".join(sign if sign.isprintable() else "?" for sign in wanted[:_SHOWN]))
@@ -156,12 +156,12 @@ class PlainUnpickler(pickle._Unpickler):
         """Count one more dict, list or tuple; a byte of the file may be one."""
         self._containers += 1
         if self._containers > _MOST_CONTAINERS:
-            raise Unreadable(f"more than {_MOST_CONTAINERS} dicts, lists and tuples; split it")
+            raise UnreadablePickle(f"more than {_MOST_CONTAINERS} dicts, lists and tuples; split it")
 
     def load_mark(self) -> None:
         """Begin the elements of a container."""
         if len(self.metastack) > _DEEPEST:
-            raise Unreadable(f"values nested deeper than {_DEEPEST}")
+            raise UnreadablePickle(f"values nested deeper than {_DEEPEST}")
         LIBRARY[pickle.MARK[0]](self)
 
     def load_empty_dictionary(self) -> None:
@@ -196,21 +196,21 @@ class PlainUnpickler(pickle._Unpickler):
     def _fill(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if not isinstance(target, dict) or len(items) % 2:
-            raise Unreadable("a damaged pickle: items without a dict")
+            raise UnreadablePickle("a damaged pickle: items without a dict")
         for key, value in zip(items[::2], items[1::2], strict=True):
             if type(key) not in _KEYS:
                 what = f"a {type(key).__name__} as the key of a dict"
-                raise Unreadable(f"{what}; keys are strings, bytes and whole numbers")
+                raise UnreadablePickle(f"{what}; keys are strings, bytes and whole numbers")
             if type(key) is int and not -(2**63) <= key < 2**64:
-                raise Unreadable("a number of more than 64 bits as the key of a dict")
+                raise UnreadablePickle("a number of more than 64 bits as the key of a dict")
             name = str(key) if type(key) is int else key
             if name in target:
-                raise Unreadable("two keys of one dict are the same, or a number and its digits")
+                raise UnreadablePickle("two keys of one dict are the same, or a number and its digits")
             target[name] = value
 
 
-def _refusal(wanted: str) -> Unreadable:
-    return Unreadable(
+def _refusal(wanted: str) -> UnreadablePickle:
+    return UnreadablePickle(
         f"the pickle asks for {wanted}; only dicts, lists, tuples, strings, bytes and numbers are read, and nothing is "
         "executed; save it again with plain values"
     )

@@ -12,7 +12,7 @@ from analysis.reproduction.generations import claims as judged
 from analysis.reproduction.generations import conditions, protocols, table, withstood
 from analysis.reproduction.generations.conditions import SIZES, Condition, Size, experiment
 from analysis.reproduction.generations.measures import PHASES, phases, promised, protocol_of, row
-from analysis.reproduction.generations.protocols import GENERATIONS, MEMBERS, Generation, Setting
+from analysis.reproduction.generations.protocols import GENERATIONS, MEMBERS, Generation, ProtocolSetting
 from testbed.engine.registry import aggregation_protocol
 from testbed.errors import ExperimentError
 from testbed.records import RunRecords
@@ -22,7 +22,7 @@ TINY = Size(
     workload={"dataset": "digits", "batch_size": 20, "training": "simulated"},
 )  # fmt: skip
 OF = {one.protocol: one for one in GENERATIONS}
-USUAL = Condition("always on", "", Setting(8, 0.1, 0.2), {"model": "logistic"})
+USUAL = Condition("always on", "", ProtocolSetting(8, 0.1, 0.2), {"model": "logistic"})
 
 
 def ran(context: ReproductionContext, name: str, condition: Condition = USUAL) -> RunRecords:
@@ -49,7 +49,7 @@ def test_every_protocol_can_be_set_up_for_every_condition(scale: str, one: Gener
 
 def test_what_a_protocol_cannot_be_set_up_for_is_left_out_by_and_by() -> None:
     """No graph of secagg-plus is safe with half of its participants gone; with four in ten one is."""
-    lost = replace(USUAL, setting=Setting(20, 0.6, 0.1))
+    lost = replace(USUAL, setting=ProtocolSetting(20, 0.6, 0.1))
     section: Any = experiment(TINY, lost, OF["secagg-plus"]).aggregation
     assert 0.2 < section.dropouts < 0.5
     assert experiment(TINY, lost, OF["lightsecagg"]).aggregation.threshold == 8  # type: ignore[attr-defined]
@@ -61,7 +61,7 @@ def test_what_a_protocol_cannot_be_set_up_for_is_left_out_by_and_by() -> None:
 def test_thresholds_are_safe_against_the_corrupted() -> None:
     for n in range(4, 60):
         for share in (0.0, 0.1, 0.33):
-            setting = Setting(n, 0.1, share)
+            setting = ProtocolSetting(n, 0.1, share)
             t = OF["secagg"].section(setting)["threshold"]
             assert 2 * t - n > setting.corrupted >= 2 * (t - 1) - n
 
@@ -70,14 +70,14 @@ def test_thresholds_are_safe_against_the_corrupted() -> None:
 def test_a_committee_withstands_all_of_the_corrupted(name: str) -> None:
     for n in (8, 20, 59, 60, 61, 200, 1000):
         for share in (0.0, 0.1, 0.3):
-            setting = Setting(n, 0.1, share)
+            setting = ProtocolSetting(n, 0.1, share)
             committee = OF[name].section(setting)["committee"]
             size, t = committee["size"], committee["threshold"]
             assert size == min(n, MEMBERS)
             corrupted = min(setting.corrupted, size)
             assert 2 * t - size > corrupted >= 2 * (t - 1) - size
             assert "selection" not in committee
-    phones = replace(USUAL, setting=Setting(20, 0.1, 0.1, online=0.25))
+    phones = replace(USUAL, setting=ProtocolSetting(20, 0.1, 0.1, online=0.25))
     section: Any = experiment(TINY, replace(phones, phones="5G"), OF[name]).aggregation
     assert (section.committee.selection, section.committee.over_selection) == ("lotto-client-centric", 6.0)
 
@@ -128,7 +128,7 @@ def test_the_server_works_on_the_lost_when_they_are_recovered(context: Reproduct
     for dropout in (0.0, 0.3):
         out = context.out / str(dropout)
         out.mkdir()
-        lost = replace(USUAL, dropout=dropout, setting=Setting(8, 0.5, 0.2))
+        lost = replace(USUAL, dropout=dropout, setting=ProtocolSetting(8, 0.5, 0.2))
         run = ran(replace(context, out=out), "secagg", lost)
         found[dropout] = row(run, OF["secagg"])
         assert found[dropout]["completed"] == 2

@@ -8,13 +8,13 @@ import pytest
 
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.lotto import fig8, fig9, tables
-from analysis.reproduction.lotto.heterogeneous_clients import SETTINGS, Setting, experiment
+from analysis.reproduction.lotto.heterogeneous_clients import SETTINGS, ClientSetting, experiment
 from analysis.reproduction.lotto.overhead import INFORMED_SCALES, OverheadScale
 from analysis.reproduction.lotto.published import APPLICATIONS, Application
 from analysis.statistics import Interval
 from testbed.experiment.schema import points
 
-SETTING = Setting(20, 4, model="logistic", samples_per_client=12, test_samples=100)
+SETTING = ClientSetting(20, 4, model="logistic", samples_per_client=12, test_samples=100)
 
 
 @pytest.mark.parametrize("application", APPLICATIONS)
@@ -82,7 +82,7 @@ def test_words_are_measured_by_perplexity_under_secure_aggregation(
     context: ReproductionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {"sequence_length": 4, "vocabulary_size": 30}
-    setting = Setting(20, 4, "albert-small", 6, 20, "Reddit", secagg=True, workload=keys, notes=("Very small.",))
+    setting = ClientSetting(20, 4, "albert-small", 6, 20, "Reddit", secagg=True, workload=keys, notes=("Very small.",))
     monkeypatch.setitem(SETTINGS["Reddit"], "small", setting)
     monkeypatch.setitem(fig9.SCALES["Reddit"], "small", fig9.TimeToAccuracyScale(2, seeds=2, target=1000.0))
     result = fig9.run_fig9("Reddit", context)

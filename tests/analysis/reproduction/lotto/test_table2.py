@@ -12,7 +12,7 @@ from analysis.reproduction.lotto.overhead import COST_TABLES, SCALES, SILENT, VE
 from analysis.reproduction.lotto.published import APPLICATIONS, PARTICIPANTS, TABLE_2, minutes_spread, overhead_spread
 from analysis.reproduction.lotto.table_claims import claims_of_table2
 from analysis.reproduction.lotto.tables import RANDOM_SELECTIONS
-from analysis.reproduction.verdicts import Claim
+from analysis.reproduction.verdicts import PaperClaim
 from testbed.experiment.schema import check_points, points
 
 
@@ -130,7 +130,7 @@ def test_the_silent_rows_decide_no_claim() -> None:
     with_silence = frame.copy()
     with_silence.loc[frame["protocol"] == SILENT, ["server ×", "client ×", "server min"]] = 9.0
 
-    def without_words(claims: list[Claim]) -> list[tuple[str, str]]:
+    def without_words(claims: list[PaperClaim]) -> list[tuple[str, str]]:
         return [(claim.claim, claim.verdict) for claim in claims]
 
     assert without_words(claims_of_table2(frame)) == without_words(claims_of_table2(with_silence))

@@ -25,9 +25,9 @@ from analysis.reproduction.multi_round_secagg.published import (
     Setting,
 )  # fmt: skip
 from analysis.reproduction.multi_round_secagg.tasks import DIGITS, TASKS, Task, Tasks, scales_of, task_of
-from analysis.reproduction.multi_round_secagg.training import Trained, dropout_probabilities, experiment, train
+from analysis.reproduction.multi_round_secagg.training import TrainedRun, dropout_probabilities, experiment, train
 from analysis.reproduction.training_runs import AccuracyCurves
-from analysis.reproduction.verdicts import Claim
+from analysis.reproduction.verdicts import PaperClaim
 from testbed.errors import ExperimentError
 from testbed.experiment.schema import points
 from testbed.records import RunRecords
@@ -179,7 +179,7 @@ def _judged(setting: Setting, means: dict[str, float], **spread: float) -> dict[
         scheme: mean + (1 + spread.get(scheme.replace("-", "_").replace(" = ", ""), 0.0)) * np.roll(NOISE, place)
         for place, (scheme, mean) in enumerate(means.items())
     }
-    found: list[Claim] = claims({setting: late})
+    found: list[PaperClaim] = claims({setting: late})
     return {claim.claim: claim.verdict for claim in found}
 
 
@@ -223,15 +223,15 @@ def test_comparable_is_within_the_papers_margin() -> None:
     assert _of(_judged("IID", level | {T3: 80.0, T4: 80.0}), "comparable to random") == "disagrees"
 
 
-def _trained(skipped: int, total: int = 100) -> Trained:
+def _trained(skipped: int, total: int = 100) -> TrainedRun:
     accuracy = 50 + np.tile(NOISE[:, None], (1, 4))
     nothing, recalls = np.zeros(5), np.full((5, 10), 50.0)
     curves = AccuracyCurves(np.array([25, 50, 75, 100]), accuracy, total)
-    return Trained(curves, np.full(5, skipped), 24, True, 24, nothing, nothing, nothing, recalls)
+    return TrainedRun(curves, np.full(5, skipped), 24, True, 24, nothing, nothing, nothing, recalls)
 
 
 def test_partition_fails_to_train_when_hardly_any_round_has_a_sum() -> None:
-    def last(participants: int, skipped: int) -> Claim:
+    def last(participants: int, skipped: int) -> PaperClaim:
         schemes = {scheme: _trained(0) for scheme in SCHEMES} | {PARTITION: _trained(skipped)}
         return ablation_claims(120, participants, schemes)[-1]
 

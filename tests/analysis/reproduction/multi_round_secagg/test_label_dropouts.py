@@ -7,7 +7,14 @@ import pytest
 
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.multi_round_secagg import label_dropouts
-from analysis.reproduction.multi_round_secagg.label_dropouts import PLAIN, RELU, Factors, Outcome, claims, table
+from analysis.reproduction.multi_round_secagg.label_dropouts import (
+    PLAIN,
+    RELU,
+    Factors,
+    LabelDropoutResult,
+    claims,
+    table,
+)
 from analysis.reproduction.multi_round_secagg.published import RANDOM, SCHEMES, WEIGHTED
 from analysis.reproduction.multi_round_secagg.rectified import Rectified
 from analysis.reproduction.multi_round_secagg.tasks import DIGITS
@@ -35,15 +42,15 @@ def test_the_papers_scale_needs_the_papers_data(context: ReproductionContext) ->
         label_dropouts.factors_of(replace(context, scale="paper"))
 
 
-def _outcomes(random: float, weighted: float, labels: float) -> dict[tuple[float, str], dict[str, Outcome]]:
+def _outcomes(random: float, weighted: float, labels: float) -> dict[tuple[float, str], dict[str, LabelDropoutResult]]:
     noise = np.linspace(-0.2, 0.2, 5)
     recalls = np.full((5, 10), 90.0) + noise[:, None]
     fewer = recalls.copy()
     fewer[:, 8:] -= labels
     return {
         (0.1, PLAIN): {
-            RANDOM: Outcome(random + noise, random + noise, fewer),
-            WEIGHTED: Outcome(weighted - noise, weighted + noise / 2, recalls),
+            RANDOM: LabelDropoutResult(random + noise, random + noise, fewer),
+            WEIGHTED: LabelDropoutResult(weighted - noise, weighted + noise / 2, recalls),
         }
     }
 
@@ -68,8 +75,8 @@ def test_verdicts_follow_from_the_differences(
 
 def test_a_lost_label_is_counted() -> None:
     recalls = np.array([[90.0, 10.0, 0.0], [90.0, 50.0, 11.0]])
-    assert Outcome(np.zeros(2), np.zeros(2), recalls).lost.tolist() == [2, 0]
-    assert Outcome(np.zeros(2), np.zeros(2), recalls).worst.tolist() == [0, 11]
+    assert LabelDropoutResult(np.zeros(2), np.zeros(2), recalls).lost.tolist() == [2, 0]
+    assert LabelDropoutResult(np.zeros(2), np.zeros(2), recalls).worst.tolist() == [0, 11]
 
 
 def test_a_rectified_model_is_the_built_in_one_with_relu() -> None:

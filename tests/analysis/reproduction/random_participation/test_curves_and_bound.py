@@ -14,8 +14,8 @@ from analysis.bounds.random_participation import recentred
 from analysis.reproduction.contract import Reproduction, ReproductionContext
 from analysis.reproduction.random_participation import curves, unsound
 from analysis.reproduction.random_participation.published import DELTA, EPSILON, FEW_CLIENTS, MANY_CLIENTS, PROPOSED
-from analysis.reproduction.random_participation.unsound import Found
-from analysis.reproduction.verdicts import Claim, counts
+from analysis.reproduction.random_participation.unsound import Counterexample
+from analysis.reproduction.verdicts import PaperClaim, counts
 from analysis.statistics import Interval
 
 
@@ -33,7 +33,7 @@ def test_projections_keep_their_order_and_are_no_bound(
     tables: list[pd.DataFrame] = []
     ordering = curves._ordering
 
-    def watched(table: pd.DataFrame, y_label: str) -> list[Claim]:
+    def watched(table: pd.DataFrame, y_label: str) -> list[PaperClaim]:
         tables.append(table)
         return ordering(table, y_label)
 
@@ -58,14 +58,14 @@ def test_what_is_open_is_undetermined(context: ReproductionContext, monkeypatch:
 
 
 @pytest.fixture
-def found() -> Found:
+def found() -> Counterexample:
     who, sigma = MANY_CLIENTS.who, MANY_CLIENTS.sigmas[PROPOSED]
-    return Found(
+    return Counterexample(
         MANY_CLIENTS, *worst_angle(who, sigma, EPSILON), Interval(1.13e-5, 2e-7), Advantage(10**8, 3000, 1800, EPSILON)
     )
 
 
-def test_the_guarantee_is_refuted_by_what_is_integrated_and_sampled(found: Found) -> None:
+def test_the_guarantee_is_refuted_by_what_is_integrated_and_sampled(found: Counterexample) -> None:
     assert unsound.guarantee_claim(found).verdict == "disagrees"
     assert unsound.guarantee_claim(replace(found, coupled=Interval(1.1e-6, 2e-7))).verdict == "partly"
     rows = unsound._rows(found)
@@ -89,12 +89,12 @@ def test_a_federation_that_was_attacked_is_judged_by_its_interval(seen: PairedAd
 
 def test_which_published_sigmas_follow_from_their_theorems() -> None:
     for scenario in (MANY_CLIENTS, FEW_CLIENTS):
-        found = Found(scenario, 0.5, 0.0, Interval(0.0, 0.0), Advantage(1, 0, 0, EPSILON))
+        found = Counterexample(scenario, 0.5, 0.0, Interval(0.0, 0.0), Advantage(1, 0, 0, EPSILON))
         rows = unsound._rows(found)
         assert [claim.verdict for claim in unsound.sigma_claims(scenario, rows)] == ["agrees", "agrees", "disagrees"]
 
 
-def test_rows_say_what_a_pair_loses_at_the_published_noise(found: Found) -> None:
+def test_rows_say_what_a_pair_loses_at_the_published_noise(found: Counterexample) -> None:
     rows = unsound._rows(found).set_index("analysis or pair")["delta"]
     assert rows["Theorem 4.1, centred on x'"] == recentred(MANY_CLIENTS.who, 1.065, EPSILON)
     assert rows["Theorem 4.1, centred on x'"] == pytest.approx(DELTA, rel=0.02)

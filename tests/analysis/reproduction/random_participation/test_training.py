@@ -18,7 +18,7 @@ from analysis.reproduction.random_participation.published import (
     OLS,
     PROPOSED,
     WCS,
-    Scenario,
+    PublishedScenario,
 )
 from analysis.reproduction.random_participation.tasks import DIGITS, TrainingTask
 from analysis.reproduction.training_runs import AccuracyCurves
@@ -29,7 +29,7 @@ from testbed.selection.random_selection import BernoulliParameters
 
 
 @pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
-def test_the_noise_is_the_papers(scenario: Scenario) -> None:
+def test_the_noise_is_the_papers(scenario: PublishedScenario) -> None:
     noise = accuracy.required_noise(scenario)
     assert list(noise) == [NONE, PROPOSED, WCS, OLS]
     for scheme, published in scenario.sigmas.items():
@@ -133,7 +133,7 @@ def test_the_papers_scale_needs_the_papers_data(context: ReproductionContext) ->
 
 @pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
 @pytest.mark.parametrize("scale", ["small", "paper"])
-def test_with_the_papers_data_the_federation_is_the_papers(scenario: Scenario, scale: Scale) -> None:
+def test_with_the_papers_data_the_federation_is_the_papers(scenario: PublishedScenario, scale: Scale) -> None:
     task = tasks.task_of(scenario, scale, Path("/data"))
     swept = accuracy.experiment(scenario.title, task, [(0.0, 0.1), (1.0, 0.1)], 1)
     assert (swept.workload.dataset, swept.workload.samples_per_client) == ("emnist", scenario.who.local_samples)
@@ -145,7 +145,7 @@ def test_with_the_papers_data_the_federation_is_the_papers(scenario: Scenario, s
 
 
 @pytest.mark.parametrize("scenario", [MANY_CLIENTS, FEW_CLIENTS])
-def test_mnist_stands_in_for_emnist_at_the_papers_size(scenario: Scenario, tmp_path: Path) -> None:
+def test_mnist_stands_in_for_emnist_at_the_papers_size(scenario: PublishedScenario, tmp_path: Path) -> None:
     """Its 60,000 images are fewer than the clients' samples: they have some in common."""
     task = tasks.task_of(scenario, "real", tmp_path)
     workload = accuracy.experiment(scenario.title, task, [(1.0, 0.1)], 1).workload

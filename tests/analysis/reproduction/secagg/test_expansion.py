@@ -4,7 +4,7 @@ import pytest
 
 from analysis.reproduction.contract import ReproductionContext
 from analysis.reproduction.secagg import expansion
-from analysis.reproduction.secagg.expansion import PUBLISHED, Traffic, ring_bits
+from analysis.reproduction.secagg.expansion import PUBLISHED, ExpansionTraffic, ring_bits
 
 
 @pytest.mark.parametrize(("size", "paper"), PUBLISHED.items())
@@ -12,7 +12,7 @@ def test_seven_values_of_32_bytes_a_peer_are_the_papers_expansions(size: tuple[i
     """Table 1 of the paper: 2 keys and 5 shares for each peer, beside the masked vector."""
     users, coordinates = size
     vector = ring_bits(users) * expansion._COORDINATES / 8
-    of_paper = Traffic(users, 7 * 32 * users + vector, 0.0, ring_bits(users))
+    of_paper = ExpansionTraffic(users, 7 * 32 * users + vector, 0.0, ring_bits(users))
     assert of_paper.expansion(users, coordinates) == pytest.approx(paper, abs=0.005)
 
 

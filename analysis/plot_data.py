@@ -17,7 +17,7 @@ _ENDS = ("x_low", "x_high", "y_low", "y_high")
 _COLUMNS = ["panel", "x_axis", "y_axis", "series", "colour", "mark", "x", "y", *_ENDS]
 
 
-def marks(figure: Figure) -> pd.DataFrame:
+def plot_data(figure: Figure) -> pd.DataFrame:
     """One row for each point of a line, bar, band, step and reference line, in the units of the axes.
 
     Columns: panel (its title, or its number), x_axis and y_axis (their labels), series (its name in the legend),

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from testbed.emulation.transport.section import NO_TRANSPORT, QUIC, TCP, Transport
+from testbed.network import client_groups as kinds_module
 from testbed.network import emulated as emulated_module
-from testbed.network import kinds as kinds_module
+from testbed.network.client_groups import ClientGroups, classes, is_among
 from testbed.network.contract import Replies
 from testbed.network.exchanges import COLUMNS, ExchangesOfKinds
-from testbed.network.kinds import Kinds, classes, is_among
 from tests.network import emulated
 from tests.thoroughness import examples
 
@@ -127,21 +127,21 @@ def test_kinds_are_as_the_codes_say(data: st.DataObject) -> None:
     codes = data.draw(st.lists(code, min_size=1, max_size=3))
     single = np.array(data.draw(st.lists(st.sampled_from([False] * 9 + [True]), min_size=size, max_size=size)))
     clients = np.arange(0, 3 * size, 3)
-    kinds = Kinds.of(clients, codes, single)
+    client_groups = ClientGroups.of(clients, codes, single)
     rows = [tuple(0 if of is None else int(of[at]) for of in codes) for at in range(size)]
-    which = np.arange(size) if kinds.which is None else kinds.which
-    first = [int(np.flatnonzero(which == kind)[0]) for kind in range(len(kinds))]
-    assert first == kinds.first.tolist() == sorted(first)
-    assert kinds.count.tolist() == [int((which == kind).sum()) for kind in range(len(kinds))]
-    if kinds.which is not None:
+    which = np.arange(size) if client_groups.which is None else client_groups.which
+    first = [int(np.flatnonzero(which == kind)[0]) for kind in range(len(client_groups))]
+    assert first == client_groups.first.tolist() == sorted(first)
+    assert client_groups.count.tolist() == [int((which == kind).sum()) for kind in range(len(client_groups))]
+    if client_groups.which is not None:
         for at in range(size):
             for other in range(at):
                 alike = rows[at] == rows[other] and not single[at] and not single[other]
                 assert (which[at] == which[other]) == alike
-    column = np.arange(len(kinds)) * 10.0
-    assert kinds.spread(column).tolist() == [column[kind] for kind in which]
+    column = np.arange(len(client_groups)) * 10.0
+    assert client_groups.spread(column).tolist() == [column[kind] for kind in which]
     chosen = column % 20 == 0
-    assert kinds.members(chosen).tolist() == [3 * at for at in range(size) if chosen[which[at]]]
+    assert client_groups.members(chosen).tolist() == [3 * at for at in range(size) if chosen[which[at]]]
 
 
 def test_links_of_more_than_a_few_classes_are_taken_to_differ(monkeypatch: pytest.MonkeyPatch) -> None:

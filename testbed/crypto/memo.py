@@ -3,7 +3,7 @@
 A process holds many clients. A signature that 70 participants verify is verified 70 times on their phones, and could be
 once here; so could the key that two clients agree on, each with its own secret and the other's public key, and get the
 same; and what one of them seals for the other need not be deciphered. These functions are those of `signatures`, `vrf`,
-`key_agreement` and `shamir`, whose results they remember while somebody `remembers` them: by all of the input, a
+`key_agreement` and `shamir`, whose results they remember while somebody `memo_scope` them: by all of the input, a
 bounded number of them, and never a failure. What the work costs is charged by its callers each time. Where compute is
 measured nobody remembers anything.
 """
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from testbed.crypto import InvalidProof, InvalidSignature, signatures, vrf
 from testbed.crypto.dealing import share_each, share_to_many
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.threads import each
+from testbed.crypto.threads import thread_map
 
 MOST_RESULTS = 1 << 20
 """At about 250 bytes each, what a process remembers of all parties' work stays below 300 MB."""
@@ -26,7 +26,7 @@ MOST_RESULTS = 1 << 20
 Result = TypeVar("Result")
 
 
-class Results:
+class Memo:
     """What is remembered; the oldest results are forgotten first. May be used by several threads at once."""
 
     def __init__(self, most: int = MOST_RESULTS) -> None:
@@ -38,7 +38,7 @@ class Results:
         return len(self._found)
 
     def of(self, key: Hashable, compute: Callable[[], Result]) -> Result:
-        """What `compute` returns, or has returned for an equal key; what it raises is not remembered."""
+        """What `compute` returns, or has returned for an equal key; what it raises is not memo."""
         known: Result = self._found.get(key, self)  # type: ignore[assignment]
         if known is not self:
             return known
@@ -68,11 +68,11 @@ class Results:
         self.__init__(most)  # type: ignore[misc]
 
 
-_results: ContextVar[Results | None] = ContextVar("results", default=None)
+_results: ContextVar[Memo | None] = ContextVar("results", default=None)
 
 
 @contextmanager
-def remembers(results: Results | None) -> Iterator[None]:
+def memo_scope(results: Memo | None) -> Iterator[None]:
     """Inside, results are remembered there; None: none are."""
     token = _results.set(results)
     try:
@@ -81,14 +81,14 @@ def remembers(results: Results | None) -> Iterator[None]:
         _results.reset(token)
 
 
-def once(key: Hashable, compute: Callable[[], Result]) -> Result:
+def cached(key: Hashable, compute: Callable[[], Result]) -> Result:
     """What `compute` returns, which follows from `key` and which nobody changes; it is computed once, as all here."""
     results = _results.get()
     return compute() if results is None else results.of(key, compute)
 
 
-def latest(purpose: str, key: Hashable, compute: Callable[[], Result]) -> Result:
-    """As `once`, for results that take much memory: of each purpose that of the last key alone is remembered."""
+def cached_latest(purpose: str, key: Hashable, compute: Callable[[], Result]) -> Result:
+    """As `cached`, for results that take much memory: of each purpose that of the last key alone is memo."""
     results = _results.get()
     if results is None:
         return compute()
@@ -136,7 +136,7 @@ def verify_outputs(claims: Sequence[tuple[bytes, bytes, bytes]]) -> None:
         except InvalidProof:
             return None
 
-    for claim, output in zip(new, each(verified, new), strict=True):
+    for claim, output in zip(new, thread_map(verified, new), strict=True):
         if output is not None:
             results.note(("output", *claim), output)
 
@@ -172,7 +172,7 @@ Signed = tuple[bytes, bytes, bytes, bytes]
 """Public key, domain, content, signature."""
 
 
-def all_verify(follows_from: bytes, signed: Callable[[], Iterable[Signed]]) -> bool:
+def verify_all(follows_from: bytes, signed: Callable[[], Iterable[Signed]]) -> bool:
     """Whether all these signatures verify, where that is remembered; False says nothing: look at each.
 
     Args:
@@ -198,10 +198,10 @@ def first_unverified(follows_from: bytes, signed: Sequence[Signed]) -> int | Non
     """Return the place of the first of these signatures that does not verify; None: all do.
 
     Args:
-        follows_from: as in `all_verify`.
+        follows_from: as in `verify_all`.
         signed: all of them.
     """
-    if all_verify(follows_from, lambda: signed):
+    if verify_all(follows_from, lambda: signed):
         return None
     for place, one in enumerate(signed):
         try:

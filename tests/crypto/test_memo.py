@@ -17,13 +17,13 @@ from testbed.crypto import (
     OpeningFailed,
     encryption,
     key_agreement,
-    remembered,
+    memo,
     shamir,
     signatures,
     vrf,
 )
 from testbed.crypto.key_agreement import PrivateKey
-from testbed.crypto.remembered import Results, latest, remembers
+from testbed.crypto.memo import Memo, cached_latest, memo_scope
 from testbed.crypto.signatures import SigningKey
 
 PURPOSE = b"testbed/test/v1"
@@ -34,9 +34,9 @@ SECRET = vrf.SecretKey.from_seed(bytes(32))
 
 @given(st.lists(st.tuples(st.sampled_from(range(4)), st.sampled_from(range(4)), st.sampled_from([b"a", b"b"]))))
 def test_both_ends_of_an_agreement_get_what_they_would_compute(asked: Any) -> None:
-    results = Results()
-    with remembers(results):
-        found = [remembered.agree(PAIRS[own], PAIRS[peer].public, purpose) for own, peer, purpose in asked]
+    results = Memo()
+    with memo_scope(results):
+        found = [memo.agree(PAIRS[own], PAIRS[peer].public, purpose) for own, peer, purpose in asked]
     assert found == [PAIRS[own].agree(PAIRS[peer].public, purpose) for own, peer, purpose in asked]
     assert len(results) == len({(frozenset((own, peer)), purpose) for own, peer, purpose in asked})
 
@@ -46,31 +46,31 @@ seeds = st.one_of(st.binary(min_size=32, max_size=32), st.sampled_from([bytes(32
 
 @given(seeds, seeds, st.booleans())
 def test_an_agreement_is_the_same_where_both_pairs_are_known(own: bytes, peer: bytes, known: bool) -> None:
-    with remembers(Results()):
-        pair, other = remembered.key_pair(own), (remembered.key_pair if known else PrivateKey.from_seed)(peer)
-        found = remembered.agree(pair, other.public, PURPOSE)
+    with memo_scope(Memo()):
+        pair, other = memo.key_pair(own), (memo.key_pair if known else PrivateKey.from_seed)(peer)
+        found = memo.agree(pair, other.public, PURPOSE)
     assert found == PrivateKey.from_seed(own).agree(PrivateKey.from_seed(peer).public, PURPOSE)
     assert pair.public == PrivateKey.from_seed(own).public
 
 
 def test_two_known_pairs_take_no_multiple_of_the_other_public_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    with remembers(Results()):
-        pair, other = (remembered.key_pair(bytes([number]) * 32) for number in (1, 2))
+    with memo_scope(Memo()):
+        pair, other = (memo.key_pair(bytes([number]) * 32) for number in (1, 2))
         assert pair.public == PAIRS[0].public
         expected = PAIRS[0].agree(PAIRS[1].public, PURPOSE)
         monkeypatch.setattr(PrivateKey, "exchange", None)
-        assert remembered.agree(pair, other.public, PURPOSE) == expected
-    assert remembered.key_pair(bytes([1]) * 32).public == PAIRS[0].public  # where nobody remembers, too
+        assert memo.agree(pair, other.public, PURPOSE) == expected
+    assert memo.key_pair(bytes([1]) * 32).public == PAIRS[0].public  # where nobody remembers, too
 
 
 @given(st.lists(st.tuples(*[st.sampled_from(range(3))] * 2, *[st.sampled_from([b"a", b"b"])] * 3)))
 def test_a_signature_holds_for_its_key_purpose_and_content_alone(asked: Any) -> None:
     """Whatever has been verified before."""
-    with remembers(Results()):
+    with memo_scope(Memo()):
         for signer, key, domain, content, claimed in asked:
             signature = SIGNING[signer].sign(domain, content)
             answers = []
-            for verify in (signatures.verify, remembered.verify):
+            for verify in (signatures.verify, memo.verify):
                 try:
                     verify(SIGNING[key].public, domain, claimed, signature)
                     answers.append(True)
@@ -82,14 +82,14 @@ def test_a_signature_holds_for_its_key_purpose_and_content_alone(asked: Any) -> 
 def test_outputs_are_verified_for_their_key_and_input_alone() -> None:
     output, proof = SECRET.prove(b"round 1")
     other = vrf.SecretKey.from_seed(bytes(31) + b"1")
-    with remembers(Results()):
+    with memo_scope(Memo()):
         for _ in range(2):
-            assert remembered.verify_output(SECRET.public, b"round 1", proof) == output
+            assert memo.verify_output(SECRET.public, b"round 1", proof) == output
             for public, alpha in ((SECRET.public, b"round 2"), (other.public, b"round 1")):
                 with pytest.raises(InvalidProof):
-                    remembered.verify_output(public, alpha, proof)
+                    memo.verify_output(public, alpha, proof)
             with pytest.raises(InvalidProof):
-                remembered.verify_output(SECRET.public, b"round 1", proof[:-1] + b"\0")
+                memo.verify_output(SECRET.public, b"round 1", proof[:-1] + b"\0")
 
 
 def test_what_was_computed_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,34 +109,34 @@ def test_what_was_computed_is_not_computed_again(monkeypatch: pytest.MonkeyPatch
 
     def everybody() -> None:
         for _ in range(3):
-            remembered.verify(SIGNING[0].public, b"d", b"c", signature)
-            remembered.verify_output(SECRET.public, b"x", proof)
-            remembered.agree(PAIRS[0], PAIRS[1].public, PURPOSE)
-            remembered.agree(PAIRS[1], PAIRS[0].public, PURPOSE)
+            memo.verify(SIGNING[0].public, b"d", b"c", signature)
+            memo.verify_output(SECRET.public, b"x", proof)
+            memo.agree(PAIRS[0], PAIRS[1].public, PURPOSE)
+            memo.agree(PAIRS[1], PAIRS[0].public, PURPOSE)
 
     everybody()
     assert len(calls) == 12  # nobody remembers
     calls.clear()
-    with remembers(Results()):
+    with memo_scope(Memo()):
         everybody()
         assert sorted(calls) == ["agree", "prove", "verify"]
-        with remembers(None):
+        with memo_scope(None):
             calls.clear()
             everybody()
             assert len(calls) == 12
 
 
 def test_failures_are_raised_each_time() -> None:
-    with remembers(Results()):
+    with memo_scope(Memo()):
         for _ in range(2):
             with pytest.raises(InvalidKey):
-                remembered.agree(PAIRS[0], bytes(32), PURPOSE)
+                memo.agree(PAIRS[0], bytes(32), PURPOSE)
             with pytest.raises(InvalidSignature):
-                remembered.verify(SIGNING[0].public, b"d", b"c", bytes(64))
+                memo.verify(SIGNING[0].public, b"d", b"c", bytes(64))
 
 
 def test_the_oldest_results_are_forgotten() -> None:
-    results, made = Results(2), []
+    results, made = Memo(2), []
     for key in "abacacb":
         results.of(key, lambda key=key: made.append(key))  # type: ignore[misc]
     assert made == ["a", "b", "c", "a", "b"]
@@ -144,7 +144,7 @@ def test_the_oldest_results_are_forgotten() -> None:
 
 
 def test_results_stay_in_their_process() -> None:
-    results = Results(7)
+    results = Memo(7)
     results.of("key", lambda: b"of somebody")
     for other in (pickle.loads(pickle.dumps(results)), copy.deepcopy(results)):  # noqa: S301 - our own
         assert len(other) == 0
@@ -153,9 +153,9 @@ def test_results_stay_in_their_process() -> None:
 
 def test_threads_of_one_round_share_results() -> None:
     async def round_() -> int:
-        results = Results()
-        with remembers(results):
-            work = [asyncio.to_thread(remembered.agree, PAIRS[i], PAIRS[1 - i].public, PURPOSE) for i in (0, 1) * 20]
+        results = Memo()
+        with memo_scope(results):
+            work = [asyncio.to_thread(memo.agree, PAIRS[i], PAIRS[1 - i].public, PURPOSE) for i in (0, 1) * 20]
             assert set(await asyncio.gather(*work)) == {PAIRS[0].agree(PAIRS[1].public, PURPOSE)}
         return len(results)
 
@@ -170,19 +170,19 @@ def signed(rows: Any) -> Any:
     st.lists(st.lists(st.tuples(st.sampled_from(range(3)), st.sampled_from(range(3)), st.sampled_from([b"a", b"b"]))))
 )
 def test_a_list_is_known_to_be_signed_only_where_each_signature_holds(lists: Any) -> None:
-    with remembers(Results()):
+    with memo_scope(Memo()):
         for rows in lists:
             found = signed(rows)
-            known = remembered.all_verify(repr(found).encode(), lambda found=found: found)  # type: ignore[misc]
+            known = memo.verify_all(repr(found).encode(), lambda found=found: found)  # type: ignore[misc]
             assert known == all(key == signer for key, signer, _ in rows)
-    assert not remembered.all_verify(b"", list)  # where nobody remembers, each looks
+    assert not memo.verify_all(b"", list)  # where nobody remembers, each looks
 
 
 def test_a_list_that_is_known_is_not_looked_at_again() -> None:
-    with remembers(Results()):
-        assert remembered.all_verify(b"one", lambda: signed([(0, 0, b"a")]))
-        assert remembered.all_verify(b"one", lambda: pytest.fail("looked at again"))
-        assert not remembered.all_verify(b"another", lambda: signed([(0, 1, b"a")]))
+    with memo_scope(Memo()):
+        assert memo.verify_all(b"one", lambda: signed([(0, 0, b"a")]))
+        assert memo.verify_all(b"one", lambda: pytest.fail("looked at again"))
+        assert not memo.verify_all(b"another", lambda: signed([(0, 1, b"a")]))
 
 
 CHANGES: Any = {
@@ -194,7 +194,7 @@ CHANGES: Any = {
 @pytest.mark.parametrize("known", [True, False])
 def test_what_was_sealed_here_opens_for_the_same_input_alone(what: str, known: bool) -> None:
     given_: Any = {"pair_key": bytes(32), "dealer": 0, "holder": 1, "associated": b"round"}
-    with remembers(Results() if known else None):
+    with memo_scope(Memo() if known else None):
         sealed = seal_shares(shares=bytes(range(66)), **given_)
         asked = {**given_, "sealed": sealed}
         if what == "none":
@@ -206,7 +206,7 @@ def test_what_was_sealed_here_opens_for_the_same_input_alone(what: str, known: b
 
 
 def test_what_was_sealed_here_is_not_deciphered(monkeypatch: pytest.MonkeyPatch) -> None:
-    with remembers(Results()):
+    with memo_scope(Memo()):
         sealed = seal_shares(bytes(32), 0, 1, bytes(66), b"")
         monkeypatch.setattr(encryption, "open_sealed", None)
         assert open_shares(bytes(32), 0, 1, sealed, b"") == bytes(66)
@@ -216,36 +216,36 @@ def test_what_was_sealed_here_is_not_deciphered(monkeypatch: pytest.MonkeyPatch)
 def test_shares_among_all_are_those_of_each(secret: bytes, threshold: int) -> None:
     secrets = [(secret, bytes(32)), (bytes(32), secret)]
     expected = [shamir.share(one, threshold, range(1, 6), entropy) for one, entropy in secrets]
-    for results in (Results(), None):
-        with remembers(results):
-            assert remembered.share_among_all(secrets, threshold, range(1, 6)) == expected
+    for results in (Memo(), None):
+        with memo_scope(results):
+            assert memo.share_among_all(secrets, threshold, range(1, 6)) == expected
 
 
 def test_proofs_that_were_verified_together_are_known_and_bad_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [vrf.SecretKey.from_seed(bytes([number]) * 32) for number in range(12)]
     claims = [(key.public, b"x", key.prove(b"x")[1]) for key in keys]
     bad = [(keys[0].public, b"y", claims[0][2]), (b"", b"x", b""), (keys[1].public, b"x", claims[2][2])]
-    results = Results()
-    with remembers(results):
-        remembered.verify_outputs([*claims, *bad, *claims])
+    results = Memo()
+    with memo_scope(results):
+        memo.verify_outputs([*claims, *bad, *claims])
         assert len(results) == len(claims)
         monkeypatch.setattr(vrf, "verify", lambda *claim: pytest.fail("computed again"))
-        remembered.verify_outputs(claims)
-        assert [remembered.verify_output(*claim) for claim in claims] == [key.output(b"x") for key in keys]
+        memo.verify_outputs(claims)
+        assert [memo.verify_output(*claim) for claim in claims] == [key.output(b"x") for key in keys]
         monkeypatch.undo()
         for claim in bad:
             with pytest.raises(InvalidProof):
-                remembered.verify_output(*claim)
-    remembered.verify_outputs(bad)  # nobody remembers: nothing happens
+                memo.verify_output(*claim)
+    memo.verify_outputs(bad)  # nobody remembers: nothing happens
 
 
 def test_of_what_takes_much_memory_the_latest_result_alone_is_kept() -> None:
-    results, computed = Results(), []
+    results, computed = Memo(), []
 
     def of(purpose: str, key: int) -> int:
-        return latest(purpose, key, lambda: computed.append((purpose, key)) or 10 * key)
+        return cached_latest(purpose, key, lambda: computed.append((purpose, key)) or 10 * key)
 
-    with remembers(results):
+    with memo_scope(results):
         assert [of("a", 1), of("a", 1), of("b", 1), of("a", 2), of("a", 2), of("a", 1)] == [10, 10, 10, 20, 20, 10]
     assert computed == [("a", 1), ("b", 1), ("a", 2), ("a", 1)]
     assert len(results) == 2

@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Kinds:
+class ClientGroups:
     """The k kinds of the m clients that a stage asks.
 
     Attributes:
@@ -41,12 +41,12 @@ class Kinds:
     count: Ids
 
     @classmethod
-    def alone(cls, clients: Ids) -> "Kinds":
+    def alone(cls, clients: Ids) -> "ClientGroups":
         """Each of the `(m,)` clients is a kind of his own."""
         return cls(clients, None, np.arange(len(clients)), np.broadcast_to(np.int64(1), clients.shape))
 
     @classmethod
-    def of(cls, clients: Ids, codes: Sequence[npt.NDArray[Any] | None], single: Mask) -> "Kinds":
+    def of(cls, clients: Ids, codes: Sequence[npt.NDArray[Any] | None], single: Mask) -> "ClientGroups":
         """Clients of a kind have the same codes.
 
         Args:

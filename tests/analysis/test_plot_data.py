@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from analysis.marks import marks
+from analysis.plot_data import plot_data
 from tests.thoroughness import examples
 
 NUMBERS = st.floats(-1e6, 1e6)
@@ -25,7 +25,7 @@ def test_points_and_their_error_bars_come_back(points: list[tuple[float, float, 
     axes = Figure().subplots()
     axes.errorbar(x, y, half, capsize=2, label="ours")
     axes.plot(x, 2 * y, label="theirs")
-    found = marks(axes.get_figure(root=True)).set_index("series")
+    found = plot_data(axes.get_figure(root=True)).set_index("series")
     ours, theirs = found.loc[["ours"]], found.loc[["theirs"]]
     assert ours[["x", "y"]].to_numpy(float) == pytest.approx(np.column_stack([x, y]))
     assert ours[["y_low", "y_high"]].to_numpy(float) == pytest.approx(np.column_stack([y - half, y + half]))
@@ -45,7 +45,7 @@ def test_each_kind_of_mark(figure: Figure) -> None:
     right.stairs([5, 6], [0, 1, 3], label="steps")
     right.fill_between([1, 2], [0, 1], [2, 3], label="band")
     right.scatter([8], [9])
-    found = marks(figure)
+    found = plot_data(figure)
     assert found["colour"].str.fullmatch("#[0-9a-f]{6}").all()
     assert found["panel"].unique().tolist() == ["first", "2"]
     assert found[found["panel"] == "first"][["x_axis", "y_axis"]].drop_duplicates().to_numpy().tolist() == [["n", "s"]]
@@ -68,5 +68,5 @@ def test_each_kind_of_mark(figure: Figure) -> None:
 
 
 def test_an_empty_figure_has_no_marks(figure: Figure) -> None:
-    assert marks(figure).empty
-    assert "series" in marks(figure)
+    assert plot_data(figure).empty
+    assert "series" in plot_data(figure)
