@@ -10,7 +10,7 @@ from typing import Any
 
 from testbed.errors import ExperimentError, TestbedError, reason
 from testbed.extras import extra_of, install_command
-from testbed.plugins import installed, sources
+from testbed.plugins import installed, renamed, sources
 from testbed.spelling import question, similar
 
 PLUGIN_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
@@ -115,6 +115,8 @@ def plugin_class(name: str, key: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
+        if present := renamed.advice(error):
+            raise ExperimentError(f"{key}: {name}: {present}") from error
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise ExperimentError(f"{key}: {name}: no module {error.name!r}; {_advice(module_name)}") from None
         plugin = installed.offering(name)  # otherwise the module is there, and what goes wrong is something inside
@@ -171,6 +173,8 @@ def check_subclass(found: Any, base: type, name: str, key: str) -> None:
     hooks = [one for one in dir(base) if not one.startswith("_")]
     own = _names_below(found, base)
     for one in own:
+        if (present := renamed.MEMBERS.get(one)) in hooks:
+            raise ExperimentError(f"{key}: {name}: {one} has no effect; it is called {present} now")
         close = similar(one, (hook for hook in hooks if hook not in own), cutoff=_ALIKE)
         if one not in hooks and close:
             raise ExperimentError(f"{key}: {name}: {one} has no effect; {question(close).rstrip()}")

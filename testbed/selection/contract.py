@@ -248,8 +248,8 @@ class SelectionProtocol(ABC):
         needs_registration: whether clients must be registered with the PKI.
         participants_agree: whether clients verify the list of participants; then aggregation must insist on it.
         batches: groups of clients whose updates may only be summed together; None: anybody's may.
-        by_losses: whether it chooses by the losses that clients report. A class that overrides `learn` does, unless it
-            says otherwise.
+        uses_reported_losses: whether selection depends on the losses that clients report. True for a class that
+            overrides `learn`, unless the class sets it.
     """
 
     stages: tuple[str, ...] = ()
@@ -260,7 +260,7 @@ class SelectionProtocol(ABC):
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        if "learn" in vars(cls) and "by_losses" not in vars(cls):
+        if "learn" in vars(cls) and "uses_reported_losses" not in vars(cls):
             cls.uses_reported_losses = True
 
     def __init__(self, parameters: Any, population: int) -> None:

@@ -1,0 +1,196 @@
+"""Names of earlier versions that user-defined classes may still use, and the names that replaced them.
+
+`testbed.plugins.classes` says the present name where a class of the user's imports or overrides a former one.
+"""
+
+import re
+
+__all__ = ["MEMBERS", "MODULES", "NAMES", "advice"]
+
+MODULES = {
+    "testbed.crypto.remembered": "testbed.crypto.memo",
+    "testbed.network.kinds": "testbed.network.client_groups",
+}
+"""Modules: former to present name."""
+
+NAMES = {
+    "testbed": {
+        "of_shape": "clients_with_shape",
+    },
+    "testbed.adversary.pine": {
+        "AnswerWrongSum": "AnswerWrongReportSum",
+    },
+    "testbed.adversary.registration": {
+        "Attempt": "RegistrationAttack",
+    },
+    "testbed.adversary.secagg.reconstruction": {
+        "Attempt": "ReconstructionAttempt",
+    },
+    "testbed.aggregation.buffered": {
+        "Kept": "StoredUpdate",
+    },
+    "testbed.aggregation.contract": {
+        "keeps_masks_symbolic": "uses_symbolic_masks",
+        "of_shape": "clients_with_shape",
+    },
+    "testbed.aggregation.flamingo.bound": {
+        "Requirements": "CommitteeRequirements",
+    },
+    "testbed.aggregation.flamingo.messages": {
+        "OwnState": "SealedMemberState",
+        "Report": "MaskedReport",
+    },
+    "testbed.aggregation.kit.message_parts": {
+        "Told": "ParticipantNotice",
+    },
+    "testbed.aggregation.lightsecagg.messages": {
+        "AdvertOf": "LightSecAggAdvertOf",
+        "AdvertiseKeys": "AdvertiseLightSecAggKeys",
+        "KeyAdvert": "LightSecAggKeyAdvert",
+        "MaskInput": "MaskLightSecAggInput",
+        "Masked": "LightSecAggMasked",
+        "SealedForPeers": "PiecesForPeers",
+        "SealedFromPeers": "PiecesFromPeers",
+    },
+    "testbed.aggregation.one_shot.messages": {
+        "Submission": "OneShotSubmission",
+        "Submit": "OneShotSubmit",
+    },
+    "testbed.aggregation.pine.messages": {
+        "Submission": "PineSubmission",
+        "Submit": "PineSubmit",
+    },
+    "testbed.aggregation.robust_rules": {
+        "ELSEWHERE": "MISPLACED_KEY_HINT",
+    },
+    "testbed.aggregation.secagg.messages": {
+        "Shares": "RevealedShares",
+    },
+    "testbed.aggregation.secagg_plus.bound": {
+        "Requirements": "NeighbourhoodRequirements",
+    },
+    "testbed.arrays": {
+        "once": "compress_constant",
+    },
+    "testbed.committee.messages": {
+        "Claim": "MembershipClaim",
+    },
+    "testbed.conformance.results": {
+        "Property": "PropertyResult",
+    },
+    "testbed.crypto.memo": {
+        "Results": "Memo",
+        "all_verify": "verify_all",
+        "latest": "cached_latest",
+        "once": "cached",
+        "remembers": "memo_scope",
+    },
+    "testbed.crypto.sortition": {
+        "surely_not_under": "certainly_above_threshold",
+        "which_under_threshold": "below_threshold_mask",
+    },
+    "testbed.crypto.threads": {
+        "each": "thread_map",
+    },
+    "testbed.emulation.links.section": {
+        "Drawn": "RandomValue",
+    },
+    "testbed.emulation.traces.conversion.plain_pickle": {
+        "Unreadable": "UnreadablePickle",
+    },
+    "testbed.emulation.traces.series": {
+        "Series": "RateSeries",
+    },
+    "testbed.emulation.transport.congestion": {
+        "Flight": "SenderFlights",
+    },
+    "testbed.engine.federation": {
+        "Progress": "RunProgress",
+    },
+    "testbed.engine.plan": {
+        "Plan": "RunPlan",
+    },
+    "testbed.experiment.validation": {
+        "held": "as_plain_data",
+    },
+    "testbed.network.client_groups": {
+        "Kinds": "ClientGroups",
+    },
+    "testbed.network.connections": {
+        "Plan": "SendSchedule",
+    },
+    "testbed.network.fair_sharing.flights": {
+        "Progress": "TransferProgress",
+    },
+    "testbed.network.in_flight": {
+        "Flight": "PendingExchange",
+        "Flights": "PendingExchanges",
+        "Leg": "PendingQuestion",
+    },
+    "testbed.network.recorder": {
+        "RoundRecorder": "RecordingNetwork",
+    },
+    "testbed.parties.client": {
+        "Progress": "StageProgress",
+        "Row": "Transition",
+    },
+    "testbed.parties.idle_clients": {
+        "Heard": "DeferredQuestion",
+    },
+    "testbed.plugins.entry_points": {
+        "Unreadable": "BrokenEntryPoint",
+    },
+    "testbed.privacy.ledger": {
+        "Shares": "NoiseShares",
+    },
+    "testbed.records.arrays": {
+        "Found": "LoadedCheckpoint",
+    },
+    "testbed.records.store": {
+        "each": "thread_map",
+    },
+    "testbed.records.writer": {
+        "Attempt": "ReleaseAttempt",
+        "held": "run_lock",
+    },
+    "testbed.selection.lotto.messages": {
+        "proves": "verify_claim",
+        "which_stand": "below_threshold",
+    },
+    "testbed.training": {
+        "OwnState": "StateReference",
+        "Trained": "TrainingReport",
+    },
+}
+"""By module (its present name): former to present name."""
+
+MEMBERS = {
+    "by_losses": "uses_reported_losses",
+    "certain_answer": "shared_answer_predicate",
+    "draws_by_samples": "needs_sample_counts",
+    "keeps_masks": "supports_symbolic_masks",
+}
+"""Attributes and methods of contracts that users override: former to present name."""
+
+_CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
+
+
+def advice(error: BaseException) -> str:
+    """Return the present name of the module or class that an import did not find; empty if it was not renamed.
+
+    Args:
+        error: an exception of importing a module of the user's.
+
+    Example:
+        >>> advice(ImportError("cannot import name 'Row' from 'testbed.parties.client' (client.py)"))
+        'testbed.parties.client.Row is called Transition now'
+    """
+    if isinstance(error, ModuleNotFoundError) and error.name in MODULES:
+        return f"{error.name} is called {MODULES[error.name]} now"
+    if isinstance(error, ImportError) and (match := _CANNOT_IMPORT.search(str(error))):
+        name, module = match.groups()
+        if present := NAMES.get(module, {}).get(name):
+            return f"{module}.{name} is called {present} now"
+        if present := MODULES.get(f"{module}.{name}"):
+            return f"{module}.{name} is called {present} now"
+    return ""
