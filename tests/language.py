@@ -13,7 +13,7 @@ import re
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,9 @@ from tests.repository import ROOT
 
 SHIPPED = ("testbed", "cluster", "workloads", "analysis")
 PACKAGES = (*SHIPPED, "tests", "benchmarks", "docs", "examples")
+
+LIMITS: dict[str, dict[str, float]] = {package: {"relative": 3, "idiom": 0} for package in PACKAGES}
+"""Findings in 1,000 lines, by package and kind; they only ever go down."""
 
 _RELATIVE = re.compile(r"\b(what|who|whose|whom|whatever|whoever)\b", re.IGNORECASE)
 _IDIOM = re.compile(r"\b(of whom|so many|none such|for none|such a one|whose ever|ever it is)\b", re.IGNORECASE)
@@ -229,11 +232,28 @@ def main(arguments: list[str] | None = None) -> int:
         for place in places:
             print(f"{place.path.relative_to(ROOT)}:{place.line}: {place.kind}: {' '.join(place.text.split())}")
         return 0
+    above = []
     for path in options.paths:
         lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files([path]))
         counts = Counter(place.kind for place in places if place.path.is_relative_to(ROOT / path))
         print(f"{path}: {lines} lines; " + ", ".join(f"{kind}: {count}" for kind, count in sorted(counts.items())))
-    return 0
+        above += [f"{path}: {line}" for line in exceeded(LIMITS.get(path, {}), counts, lines)]
+    for line in above:
+        print(f"too many: {line}; list them: python -m tests.language --list {line.partition(':')[0]}")
+    return 1 if above else 0
+
+
+def exceeded(limits: Mapping[str, float], counts: Mapping[str, int], lines: int) -> Iterator[str]:
+    """Yield a line for each kind of finding above its limit.
+
+    Args:
+        limits: by kind: findings in 1,000 lines.
+        counts: findings, by kind.
+        lines: lines of the package.
+    """
+    for kind, limit in limits.items():
+        if 1000 * counts[kind] > limit * lines:
+            yield f"{counts[kind]} of {kind!r} in {lines} lines, at most {limit:g} in 1,000"
 
 
 if __name__ == "__main__":
