@@ -1,4 +1,4 @@
-"""Who takes part in a round: one module per published protocol, named as the field names it.
+"""Selection protocols: one module for each published protocol, under the name that the field uses.
 
-`contract` holds what a protocol is given and what it returns; `check_in` how a server learns who is there.
+`contract` has the input and the output of a protocol, `check_in` the question that finds the available clients.
 """

@@ -1,19 +1,20 @@
-"""Balls in bins: each client belongs to one of b bins, thrown once, and takes part in the rounds of its bin alone.
+"""Balls in bins: each client belongs to one of b bins and takes part only in the rounds of its bin.
 
 Choquette-Choo, Ganesh, Haque, Steinke, Thakurta, Near Exact Privacy Amplification for Matrix Mechanisms, ICLR 2025,
-arXiv 2410.06266, Definition 3.1; Chua et al., Balls-and-Bins Sampling for DP-SGD, AISTATS 2025, arXiv 2412.16802. There
-a trusted server throws the samples of a data set, and nobody sees where they fall; here the balls are clients.
+arXiv 2410.06266, Definition 3.1; Chua et al., Balls-and-Bins Sampling for DP-SGD, AISTATS 2025, arXiv 2412.16802. In
+these papers a trusted server assigns the samples of a data set secretly; here clients are assigned.
 
-A client of bin i takes part in the rounds r = i mod b, where it is there. All rounds of a client are so many times b
-apart, which it insists on (`testbed.parties.participation`): the pattern of (k, b)-participation.
+A client of bin i takes part in the rounds r = i mod b in which it is available. The distance between two rounds of a
+client is always a multiple of b, and clients insist on it (`testbed.parties.participation`): the pattern of (k,
+b)-participation.
 
-**Against whom the throw helps.** The amplification of `analysis.bounds.balls_in_bins` holds against who sees the models
-and does not know the bins. The server is not among those: it sees who takes part, whoever tosses the coins. Nor is
-anybody who sees a client's traffic. Against them a client has what its rounds cost, without amplification, which is
-what the privacy ledger says.
+**Adversaries against which the assignment helps.** The amplification of `analysis.bounds.balls_in_bins` holds against
+an adversary that sees the models and does not know the bins. It does not hold against the server, which sees the
+participants whichever side assigns bins, nor against an observer of a client's traffic. Against both, a client has the
+privacy loss of its rounds without amplification; the privacy ledger states that loss.
 
-With everybody there in every round, the bins are the groups of `partition`: sums over rounds are sums over whole bins.
-Nothing makes them so: a client that stays away is missing from its bin's sum, which the others are then in without it.
+If all clients are available in every round, the bins equal the groups of `partition`: sums over rounds are sums over
+whole bins. The protocol does not enforce this: a client that stays away is missing from the sum of its bin.
 """
 
 from typing import ClassVar, Literal
@@ -31,10 +32,10 @@ from testbed.selection.supply import Supply
 
 
 class BallsInBinsParameters(SelectionParameters):
-    """Every client in one bin of b, thrown once; the available ones of the round's bin take part."""
+    """One bin of b for each client; the available clients of the round's bin take part."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
-    needs_rounds: ClassVar[str] = "whose turn it is follows from the round's number"
+    needs_rounds: ClassVar[str] = "the round number determines the participants"
     protocol: Literal["balls-in-bins"] = "balls-in-bins"
     bins: int = Field(
         gt=0,
@@ -43,47 +44,51 @@ class BallsInBinsParameters(SelectionParameters):
     )
     coins: Literal["server", "clients"] = Field(
         "server",
-        description="Who throws. server: it draws the bins of all; clients: each for itself, and it says at check-in "
-        "whether it takes part. The server sees who does either way",
+        description="The party that draws the bins. server: draws the bins of all clients; clients: each client draws "
+        "its own bin, and tells the server at check-in whether it takes part. The server sees the participants either "
+        "way",
     )
 
     def supply(self, population: int, online: float) -> Supply | None:
-        """See `SelectionParameters.supply`; however few take part, the round goes on."""
+        """Return None: a round has no minimum number of participants."""
         return None
 
     def expected_participants(self, population: int) -> float:
-        """See `SelectionParameters.expected_participants`."""
+        """Return the mean size of a bin, n/b."""
         return population / self.bins
 
     def participation_pattern(self, rounds: int) -> ParticipationPattern:
-        """See `SelectionParameters.participation_pattern`."""
+        """Return the pattern: a fixed cycle of b rounds."""
         return ParticipationPattern(self.bins, fixed_cycle=True)
 
     def check(self, population: int) -> None:
-        """How many take part follows from the bins."""
+        """Check that `participants` is not set and that a bin has at least 2 clients."""
         if self.participants != type(self).model_fields["participants"].default:
             raise ValueError(
-                f"participants: {self.participants}, and bins says how many take part, population / bins as expected; "
-                "leave it out"
+                f"participants: {self.participants} has no effect with bins, which gives population / bins "
+                "participants on average; leave participants out"
             )
         if 2 * self.bins > population:
             raise ValueError(
-                f"bins: {self.bins} of a population of {population} leave fewer than 2 clients to each, of which no "
-                f"sum hides anything; at most {population // 2}"
+                f"bins: {self.bins} bins for a population of {population} leave fewer than 2 clients in a bin, and a "
+                f"sum of fewer than 2 updates hides nothing; at most {population // 2}"
             )
 
 
 class BinClient(DecidingClient):
-    """A client that throws itself into a bin, once."""
+    """A client that draws its own bin, once."""
 
     parameters: BallsInBinsParameters
 
     def decides(self, number: int) -> bool:
-        """Whether the round is one of its bin's."""
+        """Return whether the round belongs to the client's bin."""
         return number % self.parameters.bins == self._bin()
 
     def _bin(self) -> int:
-        """Uniform but for 2^-230 or less. Keyed by the seed, it follows anew; else the client has to remember it."""
+        """Return the client's bin, uniform up to a bias of 2^-230.
+
+        With a seed, the bin is derived again each time; without a seed, the client stores its draw.
+        """
         randomness, client = self.environment.randomness, self.client.number
         participation = self.environment.participation
         known = None if participation is None else participation.log.bin(client)
@@ -103,26 +108,26 @@ class BallsInBinsSelection(SelectionProtocol):
 
     @property
     def minimum_participants(self) -> int:
-        """However few are in the bin; a sum of fewer than 2 hides nothing."""
+        """2: a bin may hold few clients, and a sum of fewer than 2 hides nothing."""
         return 2
 
     @property
     def maximum_participants(self) -> int:
-        """All may be in one bin."""
+        """The whole population, which may fall into one bin."""
         return self.population
 
     @property
     def clients_decide(self) -> bool:
-        """Whether each client has thrown itself."""
+        """Whether each client draws its own bin."""
         return self.parameters.coins == "clients"
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """Clients say that they are there, and where they have thrown themselves, whether it is their turn."""
+        """The check-in role; if clients draw their bins, the role that also answers whether the client takes part."""
         return [RoleSpec(BinClient if self.clients_decide else CheckInRole, self.parameters)]
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
+        """Check in, then choose the available clients of the round's bin."""
         if self.clients_decide:
             present, turn = await decisions(round_)
         else:
@@ -132,10 +137,16 @@ class BallsInBinsSelection(SelectionProtocol):
             return Selection(self.choose(turn, present, round_), len(present), available=present)
 
     def choose(self, turn: Ids, present: Ids, round_: SelectionRound) -> Ids:
-        """Of those `present` the participants, sorted: all whose `turn` it is; it may be that nobody's is."""
+        """Return the participants, sorted: all clients of the round's bin. The result may be empty.
+
+        Args:
+            turn: sorted available clients of the round's bin.
+            present: sorted available clients.
+            round_: the round.
+        """
         return turn
 
     def bins(self, round_: SelectionRound) -> Ids:
-        """`(n,)` the bin of each client, the same in every round: a draw that depends on the seed alone."""
+        """Return the bin of each client, `(n,)` int64. The draw depends on the seed alone, so all rounds agree."""
         drawn = round_.randomness.generator("server", 0, "bins")
         return drawn.integers(0, self.parameters.bins, self.population, dtype=np.int64)

@@ -1,15 +1,21 @@
-"""Batch-partition selection: So, Ali, Guler, Jiao, Avestimehr, Securing Secure Aggregation: Mitigating Multi-Round
-Privacy Leakage in Federated Learning (Multi-RoundSecAgg), AAAI 2023, arXiv 2106.03328, Algorithms 1 and 2.
+"""Batch-partition selection (Multi-RoundSecAgg).
 
-The N users are split into batches of T. A round takes K/T whole batches all of whose members are available, so that
-any sum of rounds is a sum over groups of at least T equally weighted users. `batch-partition` samples uniformly
-among the admissible sets, or (fair, the printed Algorithm 2) among those that hold an available user with the fewest
-participations, or (least-total, what the paper's public code does) among those with the least sum of participations.
-The paper enumerates the family of C(N/T, K/T) sets; sampling eligible batches without replacement is the same
+So, Ali, Guler, Jiao, Avestimehr, Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage in Federated
+Learning, AAAI 2023, arXiv 2106.03328, Algorithms 1 and 2.
+
+The N users are split into batches of T. A round takes K/T batches whose members are all available, so that any sum over
+rounds is a sum over groups of at least T equally weighted users. `batch-partition` samples among the admissible sets of
+batches:
+
+- `uniform`: uniformly;
+- `fair` (Algorithm 2 as printed): among sets that contain an available user with the fewest participations;
+- `least-total` (the paper's public code): among sets with the smallest sum of participations.
+
+The paper enumerates the family of C(N/T, K/T) sets. Sampling eligible batches without replacement gives the same
 distribution in O(N). `partition` is the case T = K, `random` the case T = 1.
 
-When T does not divide N, the first N mod floor(N/T) batches have one member more (T+1, or a little more when N/T is
-small), so none has fewer than T and a round may hold a few users more than K.
+If T does not divide N, the first N mod floor(N/T) batches have one more member (T+1, or slightly more when N/T is
+small). So no batch has fewer than T members, and a round may have slightly more than K users.
 """
 
 from typing import ClassVar, Literal
@@ -35,17 +41,17 @@ class BatchPartitionParameters(SelectionParameters):
     privacy: int = Field(5, gt=0, description="Batch size T: the multi-round privacy guarantee")
     mode: Literal["uniform", "fair", "least-total"] = Field(
         "fair",
-        description="Which of the available sets of batches; uniform: any of them; fair: one with the user who took "
-        "part least often (Algorithm 2 as printed); least-total: one with the least sum of participations, which keeps "
-        "users even when their drop-out probabilities differ",
+        description="How to choose among the available sets of batches. uniform: any set; fair: a set with the user "
+        "that took part least often (Algorithm 2 as printed); least-total: a set with the smallest sum of "
+        "participations, which balances participation even when dropout probabilities differ",
     )
 
     def supply(self, population: int, online: float) -> Supply | None:
-        """See `SelectionParameters.supply`."""
+        """Return the number of whole batches that a round needs."""
         return whole_batches(self.participants, self.privacy, population, online)
 
     def check(self, population: int) -> None:
-        """T must divide K, and K/T batches must exist."""
+        """Check that T divides K and that K/T batches exist."""
         super().check(population)
         check_batch_size(self.privacy, self.participants)
 
@@ -60,22 +66,37 @@ class PartitionParameters(SelectionParameters):
 
     @property
     def privacy(self) -> int:
-        """T = K."""
+        """The batch size T, which equals K."""
         return self.participants
 
     def supply(self, population: int, online: float) -> Supply | None:
-        """See `SelectionParameters.supply`."""
+        """Return the need of a round: one whole group."""
         return whole_batches(self.participants, self.participants, population, online)
 
 
 def whole_batches(participants: int, size: int, population: int, online: float) -> Supply:
-    """What a round of K / T whole batches of T = `size` clients needs: see `SelectionParameters.supply`."""
+    """Return the number of whole batches that a round needs and how likely a batch is complete.
+
+    Args:
+        participants: participants K of a round.
+        size: batch size T.
+        population: number of clients n.
+        online: probability that a client is online.
+    """
     keys = ("selection.privacy", "selection.participants", "population", "availability")
     return Supply("batches with all members online", participants // size, population // size, online**size, keys)
 
 
 def check_batch_size(privacy: int, participants: int) -> None:
-    """Raise `ValueError` unless T divides K."""
+    """Check that T divides K.
+
+    Args:
+        privacy: batch size T.
+        participants: participants K of a round.
+
+    Raises:
+        ValueError: T does not divide K; the message lists the allowed values.
+    """
     if participants % privacy:
         allowed = ", ".join(str(t) for t in range(1, participants + 1) if participants % t == 0)
         raise ValueError(
@@ -84,11 +105,11 @@ def check_batch_size(privacy: int, participants: int) -> None:
 
 
 class BatchSelection(SelectionProtocol):
-    """How many participants a round of K/T whole batches has.
+    """Server side of protocols that select K/T whole batches: the numbers of participants.
 
     Attributes:
-        batches: all of them.
-        wanted: K/T.
+        batches: all batches.
+        wanted: number of batches in a round, K/T.
     """
 
     parameters: SelectionParameters
@@ -97,17 +118,17 @@ class BatchSelection(SelectionProtocol):
 
     @property
     def minimum_participants(self) -> int:
-        """K: whole batches of T or more."""
+        """K: whole batches have T members or more."""
         return self.parameters.participants
 
     @property
     def maximum_participants(self) -> int:
-        """The largest K/T batches together."""
+        """The size of the K/T largest batches together."""
         return self.batches.largest(self.wanted)
 
 
 class BatchPartitionSelection(BatchSelection):
-    """Server side of `batch-partition` (and, with T = K and fair mode, of `partition`)."""
+    """Server side of `batch-partition` and, with T = K and fair mode, of `partition`."""
 
     stages = (STAGE,)
 
@@ -119,18 +140,30 @@ class BatchPartitionSelection(BatchSelection):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """Clients only say that they are there."""
+        """The check-in role: clients only answer that they are available."""
         return [RoleSpec(CheckInRole, self.parameters)]
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
+        """Check in, then choose among the complete batches."""
         present = await check_in(round_)
         with ending_with(len(present)):
             chosen = self.choose(present, round_.participations, round_.rng("participants"))
         return Selection(self.batches.members(chosen), len(present))
 
     def choose(self, present: Ids, participations: Ids, rng: np.random.Generator) -> Ids:
-        """`(K/T,)` batches to take; raises `RoundSkipped` when fewer than K/T are whole (Algorithm 2)."""
+        """Choose the batches of a round (Algorithm 2).
+
+        Args:
+            present: sorted available clients.
+            participations: `(n,)` int64, rounds for which each client was selected so far.
+            rng: the server's generator.
+
+        Returns:
+            `(K/T,)` sorted batch numbers.
+
+        Raises:
+            RoundSkipped: fewer than K/T batches are complete.
+        """
         eligible = self.batches.whole(present)
         if len(eligible) < self.wanted:
             raise RoundSkipped("too-few-whole-batches", f"{len(eligible)} whole batches, {self.wanted} wanted")
@@ -138,8 +171,8 @@ class BatchPartitionSelection(BatchSelection):
             return np.sort(rng.choice(eligible, self.wanted, replace=False))
         if self.mode == "least-total":
             return self._least_total(eligible, participations, rng)
-        # Algorithm 2 names the available user of minimum participation and says nothing for the case that this
-        # user's own batch is not whole: the minimum is taken over the users of eligible batches, ties uniformly.
+        # Algorithm 2 takes the available user with the fewest participations. It leaves open the case that this
+        # user's batch is not complete, so the minimum is over users of eligible batches; ties break uniformly.
         users = self.batches.members(eligible)
         fewest = users[participations[users] == participations[users].min()]
         first = int(self.batches.of[rng.choice(fewest)])
@@ -147,10 +180,7 @@ class BatchPartitionSelection(BatchSelection):
         return np.sort(np.append(others, first).astype(np.int64))
 
     def _least_total(self, eligible: Ids, participations: Ids, rng: np.random.Generator) -> Ids:
-        """The K/T batches with the least totals, which are the set with the least sum; of equal sets any, uniformly.
-
-        Sets of equal sum differ only in which of the batches whose total is the K/T-th they take.
-        """
+        """Return the K/T batches with the smallest totals; ties break uniformly."""
         totals = np.bincount(self.batches.of, participations, len(self.batches))[eligible]
         last = np.partition(totals, self.wanted - 1)[self.wanted - 1]
         sure, tied = eligible[totals < last], eligible[totals == last]

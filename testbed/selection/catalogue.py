@@ -1,4 +1,4 @@
-"""The built-in selection protocols: a line each, from which the schema and the engine derive the rest."""
+"""The built-in selection protocols, one line each; the experiment schema and the engine read this table."""
 
 from testbed.selection.balls_in_bins import BallsInBinsParameters, BallsInBinsSelection
 from testbed.selection.batch_partition import BatchPartitionParameters, BatchPartitionSelection, PartitionParameters
@@ -34,7 +34,7 @@ PROTOCOLS: dict[type[SelectionParameters], type[SelectionProtocol]] = {
     MinSeparationParameters: MinSeparationSelection,
     BallsInBinsParameters: BallsInBinsSelection,
 }
-"""The server of each class of parameters, whose default for ``protocol`` is the name in an experiment."""
+"""Server class of each parameter class; the default of its ``protocol`` field is the name in an experiment."""
 
 DEFAULT: type[SelectionParameters] = RandomParameters
-"""The protocol of an experiment that names none."""
+"""The protocol of an experiment without `selection.protocol`."""

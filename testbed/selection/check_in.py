@@ -1,4 +1,7 @@
-"""Check-in: the server asks everybody who is there. Protocols that need to know it pay for it."""
+"""Check-in: the server asks all clients whether they are available.
+
+Protocols that need the answer pay for its traffic.
+"""
 
 from typing import ClassVar
 
@@ -12,11 +15,11 @@ STAGE = "check-in"
 
 
 class CheckInReply(Message, frozen=True):
-    """I am here."""
+    """The client is available."""
 
 
 class CheckIn(Message, frozen=True):
-    """Who is there? Carries the round and the population's size, once per client."""
+    """Question to all clients: are you available? Also tells each client the round and the size of the population."""
 
     stage: ClassVar[str] = STAGE
     Answer: ClassVar[type[Message] | None] = CheckInReply
@@ -27,21 +30,37 @@ class CheckIn(Message, frozen=True):
 
 
 class CheckInRole(Role):
-    """Client side: answers that it is there."""
+    """Client side of the check-in."""
 
     @staticmethod
     @handles(CheckIn, stateless=True)
     def on_check_in(environment: Environment, message: CheckIn) -> CheckInReply:
-        """Everybody who hears the question gives the same answer."""
+        """Answer that the client is available; all clients give the same answer."""
         return CheckInReply()
 
 
 async def check_in_replies(round_: SelectionRound, pool: Ids | None = None) -> Replies:
-    """Ask the clients of `pool` (default: all), and return the answers of those that are available in this round."""
+    """Ask clients whether they are available.
+
+    Args:
+        round_: the round that begins.
+        pool: `(m,)` clients to ask; default: the whole population.
+
+    Returns:
+        The answers of the available clients.
+    """
     asked = round_.everyone if pool is None else pool
     return await round_.network.ask(asked, CheckIn(round_.number, len(asked)))
 
 
 async def check_in(round_: SelectionRound, pool: Ids | None = None) -> Ids:
-    """Return the clients of `pool` (default: all) that are available in this round, sorted."""
+    """Return the available clients.
+
+    Args:
+        round_: the round that begins.
+        pool: `(m,)` clients to ask; default: the whole population.
+
+    Returns:
+        `(k,)` sorted client numbers.
+    """
     return (await check_in_replies(round_, pool)).ids

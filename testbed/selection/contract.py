@@ -1,4 +1,4 @@
-"""The contract of selection: parameters, the state given to a protocol, its outcome, and reports of training."""
+"""The selection contract: parameters, the state that a protocol receives, its outcome, and training reports."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,19 +25,21 @@ from testbed.selection.supply import Supply
 
 
 class SelectionParameters(BaseModel):
-    """What every selection protocol has: how many take part."""
+    """Settings that every selection protocol has."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     stages: ClassVar[tuple[str, ...]] = ()
-    """Of a round of the built-in protocol, in order; empty: a user-defined class says them."""
+    """Stages of a round, in order. Empty for user-defined protocols, whose class declares them."""
     further_stages: ClassVar[tuple[str, ...]] = ()
-    """Those that other settings bring, or that only some rounds have."""
+    """Stages that occur only with other settings or only in some rounds."""
     draws_singly: ClassVar[Literal["uniformly", "least-drawn"] | None] = None
-    """How asynchronous rounds draw one client at a time: among all, or among those drawn least often so far; None: the
-    protocol needs whole rounds."""
-    needs_rounds: ClassVar[str] = "it chooses among those who are there when a round begins"
-    """Why the protocol cannot draw one client at a time, for the error message."""
+    """How asynchronous rounds draw one client at a time: uniformly, or among the clients drawn least often so far.
+
+    None: the protocol needs whole rounds.
+    """
+    needs_rounds: ClassVar[str] = "it chooses among the clients that are available when a round begins"
+    """Why the protocol cannot draw one client at a time; part of the error message."""
 
     participants: Annotated[int, Field(gt=0, description="Participants of a round (K; Lotto: s)")] = 10
 
@@ -48,57 +50,78 @@ class SelectionParameters(BaseModel):
             """The name that selects the protocol in an experiment."""
 
     def stages_of_round(self) -> tuple[str, ...]:
-        """The stages with these settings."""
+        """Return the stages of a round with these settings."""
         return self.stages
 
     @property
     def uses_reported_losses(self) -> str:
-        """The key by which clients are chosen by the losses that they report; empty where they are not."""
+        """The key that makes selection depend on reported losses; empty where selection ignores losses."""
         return ""
 
     def expected_participants(self, population: int) -> float:
-        """Participants of a round, on average, where all are available and none is ineligible."""
+        """Return the mean number of participants in a round, if all clients are available and eligible."""
         return self.participants
 
     def participation_pattern(self, rounds: int) -> ParticipationPattern | None:
-        """What is sure of the rounds of one client among so many; None: it may be chosen for any of them."""
+        """Return the guaranteed spacing of one client's rounds; None if a client may be chosen in any round.
+
+        Args:
+            rounds: rounds of the run.
+        """
         return None
 
     def check_asynchronous(self) -> None:
-        """Raise `ValueError` (one line that begins with a whole key) for settings that asynchronous rounds lack."""
+        """Check that asynchronous rounds support these settings.
+
+        Raises:
+            ValueError: they do not; the message is one line that begins with the whole key.
+        """
 
     def supply(self, population: int, online: float) -> Supply | None:
-        """What a round needs and how likely it is there, where each client is online with the probability `online`.
+        """Return the clients that a round needs and how likely they are available.
 
-        None: a round needs nobody in particular, or only a user-defined class knows.
+        Args:
+            population: number of clients n.
+            online: probability that a client is online, the same for all.
+
+        Returns:
+            None where a round needs no minimum, or where only a user-defined class knows the minimum.
         """
         keys = ("selection.participants", "population", "availability")
         return Supply("available clients", self.participants, population, online, keys)
 
     def check(self, population: int) -> None:
-        """Raise `ValueError` (one line: key, what is allowed) when the parameters do not fit the population."""
+        """Check that the parameters fit the population.
+
+        Args:
+            population: number of clients n.
+
+        Raises:
+            ValueError: they do not; the message is one line with the key and the allowed values.
+        """
         if self.participants > population:
             raise ValueError(f"participants: {self.participants} of a population of {population}; at most {population}")
 
 
 @dataclass(frozen=True)
 class SelectionRound:
-    """What the server knows when a round begins.
+    """The server's state when a round begins.
 
     Attributes:
         number: the round, from 1.
         population: number of clients n.
-        network: how to reach them.
-        participations: `(n,)` int64 rounds so far for which each client was selected, also where it then dropped out
-            or the round was aborted (Multi-RoundSecAgg, Algorithm 2, line 10). Counting its sums instead, a client that
-            always drops out would have the fewest for ever, and the fair protocols would choose it again and again.
+        network: the way to ask clients.
+        participations: `(n,)` int64, number of rounds so far for which each client was selected (Multi-RoundSecAgg,
+            Algorithm 2, line 10). Includes rounds in which the client dropped out and rounds that were aborted:
+            otherwise a client that always drops out would keep the lowest count, and fair protocols would select it
+            again and again.
         directory: the PKI's bulletin board.
         randomness: for the server's own draws.
-        experiment_id: 16 bytes that tell this experiment from others; part of what is signed and drawn on.
-        sample_counts: `(n,)` int64 training samples of each client, as it announced them; None: unknown.
-        beacon: the way to the randomness beacon; None where the protocol uses none.
-        memory: arrays by name that the protocol keeps from round to round, of numbers or booleans. They are in the
-            run's checkpoint; what a protocol keeps elsewhere is lost when a run is resumed (`testbed.memory`).
+        experiment_id: 16 bytes that identify this experiment; part of signed content and of the input to draws.
+        sample_counts: `(n,)` int64, training samples that each client announced; None: unknown.
+        beacon: access to the randomness beacon; None where the protocol uses none.
+        memory: arrays (numbers or booleans) by name that the protocol keeps from round to round. Checkpoints contain
+            only these arrays: state kept elsewhere is lost when a run is resumed (`testbed.memory`).
     """
 
     number: int
@@ -113,20 +136,28 @@ class SelectionRound:
     beacon: BeaconAccess | None = None
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """The honest server's random generator for one decision of this round."""
+        """Return the honest server's random generator for one decision of this round.
+
+        Args:
+            purpose: name of the decision; part of the seed.
+        """
         return self.randomness.generator("server", self.number, purpose)
 
     @property
     def everyone(self) -> Ids:
-        """All client numbers."""
+        """`(n,)` int64, all client numbers."""
         return np.arange(self.population, dtype=np.int64)
 
 
 @contextmanager
 def ending_with(candidates: int, participants: Ids | None = None) -> Iterator[None]:
-    """Attach the state of selection to an error that ends the round inside the block, unless an inner block has.
+    """Attach candidates and participants to an error that ends the round inside the block.
 
-    The record of a round that is skipped or aborted has its candidates and participants from there.
+    The record of a skipped or aborted round takes them from the error. An inner block wins over an outer block.
+
+    Args:
+        candidates: number of candidates.
+        participants: sorted client numbers, if the round already has participants.
     """
     try:
         yield
@@ -142,10 +173,10 @@ class Selection:
 
     Attributes:
         participants: sorted client numbers.
-        candidates: how many stood for selection (Lotto: |C|; else those available).
-        ready: those among the participants that are there when selection ends, and are asked to train; None: all.
-        available: those that were there when selection began; None: the protocol does not know.
-        round_number: the number of the round that clients were told; None: its own.
+        candidates: number of candidates (Lotto: |C|; other protocols: number of available clients).
+        ready: the participants still available when selection ends, which are asked to train; None: all.
+        available: the clients available when selection began; None: the protocol does not know.
+        round_number: the round number that clients were told; None: the number of this round.
     """
 
     participants: Ids
@@ -157,21 +188,20 @@ class Selection:
 
 @dataclass(frozen=True)
 class TrainingReports:
-    """What a server has learned from one round's local training, and may choose by in later rounds: the answers to
-    `Train`, as arrays aligned with `clients`.
+    """Results of one round's local training that selection may use in later rounds.
 
-    Two sources, not equally good: response times are the server's own measurement, losses and sample counts are what
-    clients say, and can be lies.
+    All arrays are aligned with `clients`. Response times are the server's own measurement. Losses and sample counts are
+    claims of the clients and may be false.
 
     Attributes:
         clients: `(m,)` int64, sorted clients that trained and answered in time.
-        samples: `(m,)` int64, training samples that each says it holds; 0 where it does not say.
-        loss: `(m,)` float64, mean training loss that each reports.
-        squared_loss: `(m,)` float64, mean squared loss that each reports, or its squared mean loss where the workload
-            does not say. A report that is not finite, or here negative, counts as 0.
-        latency_s: `(m,)` float64, seconds from the start of the stage to each answer, as the server has measured.
-        unheard: `(k,)` int64, sorted clients that were asked to train and have not answered in time.
-        waited_s: seconds that the server has waited for them, by its own clock; at least each latency.
+        samples: `(m,)` int64, training samples that each client reports; 0 if it reports none.
+        loss: `(m,)` float64, mean training loss that each client reports.
+        squared_loss: `(m,)` float64, mean squared loss that each client reports; the square of the mean loss if the
+            workload reports no squared loss. Values that are negative or not finite count as 0.
+        latency_s: `(m,)` float64, seconds from the start of the stage to each answer, measured by the server.
+        unheard: `(k,)` int64, sorted clients that were asked to train and did not answer in time.
+        waited_s: seconds that the server waited for them, by its own clock; at least the largest latency.
     """
 
     clients: Ids
@@ -189,7 +219,11 @@ class TrainingReports:
 
 
 def merged(reports: Sequence[TrainingReports]) -> TrainingReports:
-    """The reports of groups that share no client and were asked one after the other, as one."""
+    """Merge the training reports of groups that share no client and were asked one after the other.
+
+    Args:
+        reports: at least one; the groups are disjoint.
+    """
     if len(reports) == 1:
         return reports[0]
     clients = np.concatenate([part.clients for part in reports])
@@ -210,7 +244,12 @@ def merged(reports: Sequence[TrainingReports]) -> TrainingReports:
 
 
 def reports_of(trained: Replies, asked: Ids) -> TrainingReports:
-    """The reports in the answers to `Train`, which `asked` were sent; answers that do not decode are none."""
+    """Return the training reports of one `Train` question; answers that do not decode are left out.
+
+    Args:
+        trained: the replies to `Train`.
+        asked: sorted numbers of all clients that were asked.
+    """
     said = trained.valid()
     clients = np.fromiter(said, np.int64, len(said))
     samples = np.array([answer.samples or 0 for answer in said.values()], np.int64)
@@ -233,23 +272,22 @@ def reports_of(trained: Replies, asked: Ids) -> TrainingReports:
 
 
 class SelectionProtocol(ABC):
-    """Server side of a selection protocol. User-defined ones inherit from it, too, and say what differs from the
-    defaults.
+    """Server side of a selection protocol; base class of user-defined protocols, too.
 
-    A class may have one attribute more, `Parameters`: a subclass of `SelectionParameters` that says which keys its
-    section of the experiment has. What is a property here may be a class attribute there.
+    A user-defined class may have the attribute `Parameters`, a subclass of `SelectionParameters` that declares the
+    keys of its section in the experiment. Properties of this class may be class attributes of the subclass.
 
     Args:
         parameters: the section of the experiment.
         population: number of clients n.
 
     Attributes:
-        stages: its stages, in order; built-in ones have those that their parameters declare.
+        stages: stages of a round, in order; built-in protocols declare them in their parameters.
         needs_registration: whether clients must be registered with the PKI.
-        participants_agree: whether clients verify the list of participants; then aggregation must insist on it.
-        batches: groups of clients whose updates may only be summed together; None: anybody's may.
-        uses_reported_losses: whether selection depends on the losses that clients report. True for a class that
-            overrides `learn`, unless the class sets it.
+        participants_agree: whether clients verify the list of participants; aggregation must then use that list.
+        batches: groups of clients whose updates may only be summed together; None: any clients may be summed.
+        uses_reported_losses: whether selection depends on losses that clients report. Defaults to True in a class that
+            overrides `learn`.
     """
 
     stages: tuple[str, ...] = ()
@@ -270,41 +308,50 @@ class SelectionProtocol(ABC):
     @property
     @abstractmethod
     def roles(self) -> Sequence[RoleSpec]:
-        """The client side, for all clients."""
+        """The client side of the protocol, for all clients."""
 
     @abstractmethod
     async def select(self, round_: SelectionRound) -> Selection:
-        """Choose the participants; raises `RoundSkipped` or `RoundAborted`."""
+        """Choose the participants of a round.
+
+        Raises:
+            RoundSkipped: too few clients are available; nothing was sent to participants.
+            RoundAborted: the protocol failed.
+        """
 
     @property
     def minimum_participants(self) -> int:
-        """An honest server never has fewer, so clients refuse to be summed with fewer."""
+        """The fewest participants that an honest server selects; clients refuse to be summed with fewer."""
         return 2
 
     @property
     def maximum_participants(self) -> int:
-        """A round never has more."""
+        """The most participants that a round can have."""
         return int(self.parameters.participants)
 
     @property
     def client_rate(self) -> float | None:
-        """The probability with which it draws each available client, independently; None: it draws otherwise."""
+        """The probability of drawing each available client, if draws are independent; None: they are not."""
         return None
 
     @property
     def clients_decide(self) -> bool:
-        """Whether each client says itself, at selection, if it takes part; then it trains only if it does."""
+        """Whether each client decides at selection if it takes part; a client then trains only if it decided to."""
         return False
 
     @property
     def beacon_latency_s(self) -> float | None:
-        """Seconds, one way, between the server and the randomness beacon that opens its rounds; None: there is none."""
+        """One-way latency [s] between the server and the randomness beacon; None: the protocol uses no beacon."""
         return None
 
     def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
-        """Called after local training: what it puts into `SelectionRound.memory` is there in later rounds."""
+        """Use the training reports of a round; state goes into `SelectionRound.memory` for later rounds."""
         return
 
     def check_files(self) -> None:
-        """Read the files that the parameters name; raises `TraceError` where one cannot be used."""
+        """Read the files that the parameters name.
+
+        Raises:
+            TraceError: a file cannot be used.
+        """
         return

@@ -1,22 +1,21 @@
-"""Min-separation: whoever has taken part rests for b - 1 rounds. The participation pattern of noise that is correlated
-over rounds.
+"""Min-separation: after each participation a client rests for b - 1 rounds.
 
-Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta, Xu, (Amplified) Banded Matrix Factorization: A Unified
-Approach to Private Training, NeurIPS 2023, arXiv 2306.08153, section 3 (b-min-sep-participation, kept by timers on the
-devices); McMahan, Xu, Zhang, A Hassle-free Algorithm for Strong Differential Privacy in Federated Learning Systems,
-EMNLP 2024, arXiv 2408.08868 (min-sep b and at most k participations).
+The participation pattern for noise that is correlated over rounds. Choquette-Choo, Ganesh, McKenna, McMahan, Rush,
+Thakurta, Xu, (Amplified) Banded Matrix Factorization: A Unified Approach to Private Training, NeurIPS 2023, arXiv
+2306.08153, section 3 (b-min-sep-participation, kept by timers on the devices); McMahan, Xu, Zhang, A Hassle-free
+Algorithm for Strong Differential Privacy in Federated Learning Systems, EMNLP 2024, arXiv 2408.08868 (min-sep b and at
+most k participations).
 
-The server draws K uniformly among those that are there and have rested. It counts a client's rounds from selection,
-whatever came of them: of one that did not answer it cannot know if it has trained. The client counts from training, and
-refuses (`testbed.parties.participation`). So no honest server is refused (but for a run that was stopped and, on a real
-clock, repeats a round with others), and no server at all has a client in two sums whose rounds are closer than b:
-without an update that was trained in the very round there is nothing to sum.
+The server draws K clients uniformly among the available clients that have rested. The server counts from selection,
+because it cannot know whether a client that did not answer has trained. A client counts from training and refuses a
+round that comes too early (`testbed.parties.participation`). So clients never refuse an honest server (except when a
+stopped run repeats a round with other participants on a real clock). And no server, honest or not, has a client in two
+sums whose rounds are closer than b: only an update trained in that round can be summed.
 
-A participant can check nothing but itself. What the pattern protects is who keeps to it, and that is enough: the
-privacy of one client depends on its own rounds alone, not on those of others.
+A client cannot check other clients. It need not: the privacy of a client depends on its own rounds alone.
 
-With `privacy` T above 1 whole batches of T take part and rest together, as in `batch-partition` (So et al., arXiv
-2106.03328): the separation itself hides nobody in a sum of several rounds.
+With `privacy` T above 1, whole batches of T take part and rest together, as in `batch-partition` (So et al., arXiv
+2106.03328). Separation alone does not hide a client in a sum over several rounds.
 """
 
 from typing import ClassVar, Literal
@@ -36,11 +35,11 @@ from testbed.selection.check_in import STAGE, CheckInRole, check_in
 from testbed.selection.contract import Selection, SelectionParameters, SelectionProtocol, SelectionRound, ending_with
 from testbed.selection.supply import Supply
 
-_LAST = ArrayName("min-separation/last")  # (n,) int64, the round for which each was selected last; 0: it never was
+_LAST = ArrayName("min-separation/last")  # (n,) int64, the last round for which each was selected; 0: never
 
 
 class MinSeparationParameters(SelectionParameters):
-    """K of those that are available and have rested; who takes part then rests for b - 1 rounds."""
+    """K of the available clients that have rested; participants then rest for b - 1 rounds."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
     needs_rounds: ClassVar[str] = "clients rest for whole rounds"
@@ -61,15 +60,15 @@ class MinSeparationParameters(SelectionParameters):
     )
 
     def participation_pattern(self, rounds: int) -> ParticipationPattern:
-        """See `SelectionParameters.participation_pattern`."""
+        """Return the pattern: at least b rounds apart, at most k participations."""
         return ParticipationPattern(self.separation, self.max_participations)
 
     def supply(self, population: int, online: float) -> Supply | None:
-        """See `SelectionParameters.supply`; groups that rest are aside."""
+        """Return the number of whole batches that a round needs; ignores batches that rest."""
         return whole_batches(self.participants, self.privacy, population, online)
 
     def check(self, population: int) -> None:
-        """T must divide K, and b rounds need as many clients."""
+        """Check that T divides K and that the population suffices for b rounds of different clients."""
         super().check(population)
         check_batch_size(self.privacy, self.participants)
         wanted = self.participants // self.privacy
@@ -78,7 +77,7 @@ class MinSeparationParameters(SelectionParameters):
             raise ValueError(
                 f"separation: {self.separation} rounds of {self.participants} participants need "
                 f"{self.separation * self.participants} clients, and the population is {population}: rounds would be "
-                f"skipped although all are there; at most {most} with so many participants"
+                f"skipped although all clients are available; at most {most} with {self.participants} participants"
             )
 
 
@@ -86,7 +85,7 @@ class MinSeparationSelection(SelectionProtocol):
     """Server side.
 
     Attributes:
-        groups: who takes part together: batches, or single clients.
+        groups: clients that take part together: batches, or single clients.
     """
 
     parameters: MinSeparationParameters
@@ -99,21 +98,21 @@ class MinSeparationSelection(SelectionProtocol):
 
     @property
     def minimum_participants(self) -> int:
-        """K: with fewer rested, the round is skipped."""
+        """K: if fewer clients have rested, the round is skipped."""
         return self.parameters.participants
 
     @property
     def maximum_participants(self) -> int:
-        """The largest K/T batches together."""
+        """The size of the K/T largest batches together."""
         return self.groups.largest(self.parameters.participants // self.parameters.privacy)
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """Clients say that they are there; what they insist on, they do when they are asked to train."""
+        """The check-in role. Clients enforce their rest when they are asked to train."""
         return [RoleSpec(CheckInRole, self.parameters)]
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
+        """Check in, then draw K/T groups that have rested."""
         present = await check_in(round_)
         with ending_with(len(present)):
             participants = self.choose(present, round_)
@@ -122,9 +121,17 @@ class MinSeparationSelection(SelectionProtocol):
         return Selection(participants, len(present), available=present)
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
-        """The sorted members of K/T groups all of whose members are there and have rested, drawn uniformly.
+        """Draw K/T groups uniformly among the groups with all members available and rested.
 
-        Raises `RoundSkipped` where there are fewer.
+        Args:
+            present: sorted available clients.
+            round_: the round.
+
+        Returns:
+            Sorted client numbers.
+
+        Raises:
+            RoundSkipped: there are fewer than K/T eligible groups.
         """
         wanted = self.parameters.participants // self.parameters.privacy
         rested = present[self.rested(round_)[present]]
@@ -136,7 +143,7 @@ class MinSeparationSelection(SelectionProtocol):
         return self.groups.members(round_.rng("participants").choice(eligible, wanted, replace=False))
 
     def rested(self, round_: SelectionRound) -> npt.NDArray[np.bool_]:
-        """`(n,)` who may take part: not in the last b - 1 rounds, and in fewer than k so far."""
+        """Return `(n,)` bool: clients with fewer than k rounds so far and none in the last b - 1 rounds."""
         last = round_.memory.get(_LAST, np.zeros(self.population, np.int64))
         rested: npt.NDArray[np.bool_] = (last == 0) | (round_.number - last >= self.parameters.separation)
         if self.parameters.max_participations is not None:

@@ -1,11 +1,11 @@
-"""Participation that clients decide by themselves, each by a coin of its own, and tell the server at check-in.
+"""Participation by coin tosses of the clients, which report the outcome at check-in.
 
 Hasircioglu and Gunduz, Privacy Amplification via Random Participation in Federated Learning, arXiv 2205.01556,
-Algorithm 1: a client samples B from Bern(p), and informs the server where B = 1. Here everybody who is there answers,
-with B: the server needs the number of available clients, too (N_t), to scale the sum.
+Algorithm 1: a client samples B from Bern(p) and informs the server if B = 1. Here every available client answers with
+B, because the server needs the number of available clients N_t to scale the sum.
 
-A client tosses one coin for each round number, and trains in no round for which it said no (`Trainer`): a server that
-follows nothing has it in as many rounds as its own coins say, and in no others.
+A client tosses one coin for each round number and refuses to train in a round for which the coin said no (`Trainer`).
+So a malicious server has a client in exactly the rounds that the client's own coins allow.
 """
 
 from typing import ClassVar
@@ -22,13 +22,16 @@ from testbed.selection.contract import SelectionRound
 
 
 class Decision(Message, frozen=True):
-    """I am here, and my coin says whether I take part."""
+    """The client is available; its coin decides whether it takes part."""
 
     takes_part: bool
 
 
 class AskDecision(Message, frozen=True):
-    """Who is there, and who takes part? Carries the round and the population's size, once per client."""
+    """Question to all clients: are you available, and do you take part?
+
+    Also tells the round and the size of the population.
+    """
 
     stage: ClassVar[str] = STAGE
     Answer: ClassVar[type[Message] | None] = Decision
@@ -39,11 +42,11 @@ class AskDecision(Message, frozen=True):
 
 
 class DecidingClient(Role):
-    """Client side: tosses its coin, once for each round number."""
+    """Client side: tosses one coin for each round number."""
 
     @handles(AskDecision)
     def on_ask_decision(self, message: AskDecision) -> Decision:
-        """What the coin says; refused for a round that is over, or beyond the last."""
+        """Answer with the outcome of the coin; refuse a round that is over or beyond the last."""
         client, environment = self.client, self.environment
         if message.round > environment.rounds:
             raise Refusal("check-in.round-beyond-the-last", f"round {message.round} of {environment.rounds}")
@@ -54,7 +57,7 @@ class DecidingClient(Role):
         return Decision(client.takes_part)
 
     def decides(self, number: int) -> bool:
-        """Whether it takes part in this round; asked once."""
+        """Toss the coin of this round; called once for each round."""
         client, environment = self.client, self.environment
         if environment.client_rate is None:
             raise Refusal("check-in.no-client-rate", "this run's selection draws no client independently")
@@ -63,7 +66,11 @@ class DecidingClient(Role):
 
 
 async def decisions(round_: SelectionRound) -> tuple[Ids, Ids]:
-    """The clients that are there, and those of them that take part; both sorted."""
+    """Ask all clients for their decisions.
+
+    Returns:
+        The available clients and the clients that take part, both sorted.
+    """
     replies = await round_.network.ask(round_.everyone, AskDecision(round_.number, round_.population))
     answers = replies.valid()
     there = np.sort(np.fromiter(answers, np.int64, len(answers)))

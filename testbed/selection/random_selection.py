@@ -1,4 +1,4 @@
-"""Random selection and its relatives: the baselines that trust the server.
+"""Random selection and its variants: baselines that trust the server.
 
 `random`: McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, arXiv 1602.05629.
 `weighted-random`, `bernoulli`: So et al., Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage in
@@ -23,9 +23,9 @@ from testbed.selection.supply import Supply
 
 
 class RandomParameters(SelectionParameters):
-    """K of the available clients, uniformly; the round is skipped when fewer than K are available.
+    """K of the available clients, uniformly; the round is skipped if fewer than K are available.
 
-    With `recorded`, nothing is drawn: those that took part in the recorded round take part again.
+    With `recorded`, the participants of the recorded round take part again, and nothing is drawn.
     """
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
@@ -33,22 +33,22 @@ class RandomParameters(SelectionParameters):
     protocol: Literal["random"] = "random"
     recorded: Path | None = Field(
         None,
-        description="A recorded schedule (`testbed trace record`): choose in each round the clients that took part in "
-        "the recorded one, as far as they are there; at most `participants` of them",
+        description="A recorded schedule (`testbed trace record`): each round takes the available participants of the "
+        "recorded round, at most `participants` of them",
     )
 
     def check_asynchronous(self) -> None:
-        """A recorded schedule is of rounds."""
+        """Check that `recorded` is not set: a schedule consists of rounds."""
         if self.recorded is not None:
-            raise excludes("asynchronous", "selection.recorded", "a schedule is of rounds")
+            raise excludes("asynchronous", "selection.recorded", "a schedule consists of rounds")
 
     def supply(self, population: int, online: float) -> Supply | None:
-        """See `SelectionParameters.supply`; of recorded rounds, however few are there take part."""
+        """Return the need for K available clients; None with `recorded`, where any number takes part."""
         return super().supply(population, online) if self.recorded is None else None
 
 
 class WeightedRandomParameters(SelectionParameters):
-    """K at random among the available clients with the smallest participation counts."""
+    """K of the available clients with the fewest participations; ties break at random."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
     draws_singly: ClassVar[Literal["uniformly", "least-drawn"] | None] = "least-drawn"
@@ -56,13 +56,13 @@ class WeightedRandomParameters(SelectionParameters):
 
 
 class BernoulliParameters(SelectionParameters):
-    """Each available client independently, with probability K / (N (1 - p)), or with one that is given.
+    """Each available client independently, with probability K / (N (1 - p)) or with `client_rate`.
 
-    Either the server draws them, or every client decides for itself.
+    Either the server draws the participants, or every client decides for itself.
     """
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
-    needs_rounds: ClassVar[str] = "everybody is in a round or not, by a coin of its own"
+    needs_rounds: ClassVar[str] = "each client joins a round or not, by an independent coin toss"
     protocol: Literal["bernoulli"] = "bernoulli"
     client_rate: float | None = Field(
         None,
@@ -76,25 +76,26 @@ class BernoulliParameters(SelectionParameters):
     )
     coins: Literal["server", "clients"] = Field(
         "server",
-        description="Who tosses them. server: it draws among those that have checked in; clients: each for itself, and "
-        "it says at check-in whether it takes part (Algorithm 1 of random participation); it trains in no other round",
+        description="The party that tosses the coins. server: draws among the clients that have checked in; clients: "
+        "each client tosses its own coin, tells the server at check-in whether it takes part (Algorithm 1 of random "
+        "participation), and trains in no other round",
     )
 
     def supply(self, population: int, online: float) -> Supply | None:
-        """See `SelectionParameters.supply`; however few take part, the round goes on."""
+        """Return None: a round has no minimum number of participants."""
         return None
 
     def expected_participants(self, population: int) -> float:
-        """See `SelectionParameters.expected_participants`."""
+        """Return the mean number of participants if all clients are available."""
         return self.participants if self.client_rate is None else self.client_rate * population
 
     def check(self, population: int) -> None:
-        """The probability must be given once, and not exceed 1."""
+        """Check that the probability is set by one key only and does not exceed 1."""
         if self.client_rate is not None:
             values = dict(self)
             for key in ("participants", "assumed_unavailable"):
                 if values[key] != type(self).model_fields[key].default:
-                    raise ValueError(f"client_rate: says it all beside {key}; leave out one of the two")
+                    raise ValueError(f"client_rate: excludes {key}, which sets it, too; leave out one of the two")
             return
         super().check(population)
         reachable = population * (1 - self.assumed_unavailable)
@@ -102,63 +103,73 @@ class BernoulliParameters(SelectionParameters):
             most = int(reachable)
             advice = f"at most {most}, or a smaller assumed_unavailable" if most else "lower assumed_unavailable"
             raise ValueError(
-                f"participants: {self.participants} of {reachable:g} clients expected to be there "
+                f"participants: {self.participants} of {reachable:g} clients expected to be available "
                 f"(population * (1 - assumed_unavailable)); {advice}"
             )
 
 
 class ServerChoice(SelectionProtocol):
-    """What protocols share in which the server chooses freely among those that have checked in."""
+    """Base class of protocols in which the server chooses freely among the available clients."""
 
     parameters: SelectionParameters
     stages = (STAGE,)
 
     @property
     def minimum_participants(self) -> int:
-        """K: with fewer available, the round is skipped."""
+        """K: if fewer are available, the round is skipped."""
         return self.parameters.participants
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """Clients only say that they are there: they can check nothing."""
+        """The check-in role. Clients cannot verify anything."""
         return [RoleSpec(CheckInRole, self.parameters)]
 
     def enough(self, present: Ids) -> None:
-        """Raise `RoundSkipped` when fewer than K are there."""
+        """Raise `RoundSkipped` if fewer than K clients are available.
+
+        Args:
+            present: sorted available clients.
+        """
         if len(present) < self.parameters.participants:
             detail = f"{len(present)} available, {self.parameters.participants} wanted"
             raise RoundSkipped("too-few-available", detail, candidates=len(present))
 
 
 class _AmongPresent(ServerChoice):
-    """Shared by the baselines: to choose they need to know who is there, and no more."""
+    """Base class of the baselines, which use only the set of available clients."""
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
+        """Check in, then choose among the available clients."""
         present = await check_in(round_)
         with ending_with(len(present)):
             return Selection(np.sort(self.choose(present, round_)), len(present), available=present)
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
-        """The participants among those present."""
+        """Return the participants.
+
+        Args:
+            present: sorted available clients.
+            round_: the round.
+        """
         raise NotImplementedError
 
 
 class RandomSelection(_AmongPresent):
-    """`random`."""
+    """Server side of `random`."""
 
     parameters: RandomParameters
 
     @property
     def minimum_participants(self) -> int:
-        """K; of recorded participants, however few have come; a sum of fewer than 2 hides nothing."""
+        """K; with `recorded` 2, because a sum of fewer than 2 hides nothing."""
         return super().minimum_participants if self.parameters.recorded is None else 2
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
-        """K uniformly, without replacement; or the recorded participants that are there.
+        """Draw K clients uniformly without replacement, or return the available recorded participants.
 
-        The round is skipped when fewer than K are there, or none of the recorded participants, and when the recorded
-        round had no participants or there was none.
+        Raises:
+            RoundSkipped: fewer than K clients are available; or no recorded participant is available; or the recorded
+                schedule has no participants in this round.
         """
         if self.parameters.recorded is not None:
             return self._recorded(present, round_.number)
@@ -166,7 +177,11 @@ class RandomSelection(_AmongPresent):
         return round_.rng("participants").choice(present, self.parameters.participants, replace=False)
 
     def check_files(self) -> None:
-        """Read the recorded schedule, if there is one; raises `TraceError` when it cannot be replayed here."""
+        """Read the recorded schedule, if there is one.
+
+        Raises:
+            TraceError: the schedule cannot be replayed in this experiment.
+        """
         if self.parameters.recorded is not None:
             _ = self._schedule
 
@@ -181,16 +196,14 @@ class RandomSelection(_AmongPresent):
 
     @cached_property
     def _schedule(self) -> Schedule:
-        """Read where it is needed: the processes that only host clients may have no such file."""
+        """Recorded schedule. Read on first use: processes that only host clients may not have the file."""
         path, most = self.parameters.recorded, self.parameters.participants
         assert path is not None
         schedule = Schedule.read(path)
         schedule.check_population(self.population)
         rounds, counts = np.unique(schedule.round[schedule.fate == PARTICIPANT], return_counts=True)
         if not len(rounds):
-            raise TraceError(
-                f"{path}: no round has participants; a schedule that `testbed trace record` writes has them"
-            )
+            raise TraceError(f"{path}: no round has participants; record a schedule with `testbed trace record`")
         if counts.max() > most:
             raise TraceError(
                 f"{path}: round {rounds[counts.argmax()]} has {counts.max()} participants, and selection.participants "
@@ -200,10 +213,10 @@ class RandomSelection(_AmongPresent):
 
 
 class WeightedRandomSelection(_AmongPresent):
-    """`weighted-random`."""
+    """Server side of `weighted-random`."""
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
-        """The K with the fewest participations; ties are broken uniformly."""
+        """Return the K clients with the fewest participations; ties break uniformly."""
         self.enough(present)
         shuffled = round_.rng("participants").permutation(present)
         order = np.argsort(round_.participations[shuffled], kind="stable")
@@ -211,18 +224,18 @@ class WeightedRandomSelection(_AmongPresent):
 
 
 class BernoulliSelection(_AmongPresent):
-    """`bernoulli`."""
+    """Server side of `bernoulli`."""
 
     parameters: BernoulliParameters
 
     @property
     def minimum_participants(self) -> int:
-        """However few are drawn; a sum of fewer than 2 hides nothing."""
+        """2: any number may be drawn, and a sum of fewer than 2 hides nothing."""
         return 2
 
     @property
     def maximum_participants(self) -> int:
-        """Everybody may be drawn."""
+        """The whole population."""
         return self.population
 
     @property
@@ -239,16 +252,16 @@ class BernoulliSelection(_AmongPresent):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """Clients say that they are there, and where they decide, what their coin says."""
+        """The check-in role; if clients decide, the role that also answers whether the client takes part."""
         return [RoleSpec(DecidingClient, self.parameters)] if self.clients_decide else super().roles
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
+        """Check in, then draw; if clients decide, ask for their decisions."""
         if not self.clients_decide:
             return await super().select(round_)
         present, willing = await decisions(round_)
         return Selection(willing, len(present), available=present)
 
     def choose(self, present: Ids, round_: SelectionRound) -> Ids:
-        """Every available client on its own; it may be that nobody is."""
+        """Draw each available client independently. The result may be empty."""
         return present[round_.rng("participants").random(len(present)) < self.client_rate]

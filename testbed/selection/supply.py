@@ -1,21 +1,21 @@
-"""How many clients a round is likely to find, for a warning before anything runs."""
+"""How likely a round finds enough clients; used for a warning before a run starts."""
 
 import math
 from dataclasses import dataclass
 
-_FEW_TRIALS = 5_000  # a term each; more go to scipy
+_FEW_TRIALS = 5_000  # summed term by term; scipy computes larger cases
 
 
 @dataclass(frozen=True)
 class Supply:
-    """What a round of a selection protocol needs, and how likely each of it is to be there.
+    """The clients or batches that a round needs, and the probability that each is available.
 
     Attributes:
-        noun: what is needed, in the plural, e.g. ``candidates``.
-        wanted: how many of them a round needs.
-        trials: how many there are in the population.
-        chance: probability that one of them is there, independently of the others.
-        keys: keys of the experiment that change it, the most useful first.
+        noun: the needed items, in the plural, e.g. ``candidates``.
+        wanted: number of items that a round needs.
+        trials: number of items in the population.
+        chance: probability that an item is available, independently of the others.
+        keys: keys of the experiment that change the result, the most useful first.
     """
 
     noun: str
@@ -26,12 +26,12 @@ class Supply:
 
     @property
     def expected(self) -> float:
-        """How many are there on average."""
+        """Mean number of available items."""
         return self.trials * self.chance
 
     @property
     def enough(self) -> float:
-        """Probability that as many are there as are needed (binomial).
+        """Probability that enough items are available (binomial).
 
         Example:
             >>> round(Supply("candidates", 10, 200, 0.02, ()).enough, 3)
@@ -41,7 +41,17 @@ class Supply:
 
 
 def at_least(count: int, trials: int, chance: float) -> float:
-    """Probability of `count` successes or more in so many independent trials."""
+    """Return the probability of at least `count` successes in independent trials (binomial survival function).
+
+    Args:
+        count: number of successes.
+        trials: number of trials.
+        chance: probability of success in each trial.
+
+    Example:
+        >>> at_least(1, 2, 0.5)
+        0.75
+    """
     if count <= 0:
         return 1.0
     if count > trials:
