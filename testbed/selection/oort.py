@@ -1,23 +1,25 @@
-"""Oort: Lai, Zhu, Madhyastha, Chowdhury, Oort: Efficient Federated Learning via Guided Participant Selection, OSDI
-2021, arXiv 2010.06081, Algorithm 1. The insecure baseline of Lotto's informed selection: the server chooses freely, by
-response times that it measures and losses that clients report.
+"""Oort: guided participant selection by response times and reported losses.
 
-A round takes about epsilon K clients that have never trained (exploration) and the others among those of the highest
-utility (exploitation): data quality, clipped, plus a bonus for those not seen for long, times (T/t_i)^alpha for those
-slower than the preferred duration T. A pacer moves T.
+Lai, Zhu, Madhyastha, Chowdhury, Oort: Efficient Federated Learning via Guided Participant Selection, OSDI 2021, arXiv
+2010.06081, Algorithm 1. The insecure baseline of Lotto's informed selection: the server chooses freely, by response
+times that it measures and losses that clients report.
 
-What the paper leaves open is as in the authors' code (FedScale, thirdparty/oort): data quality is scaled to [0, 1]
-before the bonus is added; T is a percentile of the response times, which the pacer moves; at least ten times as many
-clients as are to be exploited are drawn from; epsilon decays in round 1 already; who was asked and not heard of counts
-with the mean utility of the round. What differs from that code:
+A round takes about epsilon K clients that have never trained (exploration). The other participants come from the
+clients with the highest utility (exploitation): clipped data quality, plus a bonus for clients that were not selected
+for long, times (T/t_i)^alpha for clients slower than the preferred duration T. A pacer moves T.
 
-- The server has no sizes or speeds of clients before they train. Unexplored ones are drawn uniformly, or
-  (`unexplored: check-in`) by how fast they answered the check-in; T is taken over those that have trained.
+Where the paper is silent, this module follows the authors' code (FedScale, thirdparty/oort): data quality is scaled to
+[0, 1] before the bonus is added; T is a percentile of the response times, and the pacer moves the percentile; the pool
+for exploitation has at least ten times as many clients as are drawn; epsilon decays from round 1 on; a client that was
+asked and did not answer gets the round's mean utility. Deviations from that code:
+
+- The server does not know sizes or speeds of clients before they train. Unexplored clients are drawn uniformly, or
+  (`unexplored: check-in`) by their response time at check-in; T is taken over the clients that have trained.
 - The pacer relaxes T when the utility of the last W rounds has fallen (the paper) or risen by less than a tenth; the
-  code does not react to a fall by more than a tenth. Only rounds in which somebody has trained count.
-- Who was not heard of counts with the time that the server has waited for it, or a longer one that was measured
-  before; the code knows the true one. When nobody was heard of in a round, data qualities stay as they were.
-- A round has K participants whenever K are there: once too few are unexplored, more are exploited.
+  code does not react to a fall by more than a tenth. Only rounds in which some client has trained count.
+- A client that did not answer gets the time that the server waited for it, or its last measured time if that is longer;
+  the code knows the true time. If no client answers in a round, data qualities do not change.
+- A round has K participants whenever K clients are available: if too few are unexplored, more are exploited.
 """
 
 from typing import ClassVar, Literal
@@ -43,25 +45,25 @@ _SMALLEST_RANGE = 1e-4
 _SMALLEST_WEIGHT = 1e-12  # so that a score of 0 can be drawn, after all others
 
 QUALITY = ArrayName("quality")
-"""`(n,)` float64, last data quality; NaN, which counts as the mean, until a round of the client has been heard of."""
+"""`(n,)` float64, last data quality; NaN (counts as the mean) before the first report or timeout of the client."""
 DURATION_S = ArrayName("duration_s")
-"""`(n,)` float64, last response time; NaN before the first training."""
+"""`(n,)` float64, last response time [s]; NaN before the first training."""
 LAST = ArrayName("last")
-"""`(n,)` int64, the last round that each client was to train in; 0: none."""
+"""`(n,)` int64, the last round in which each client was asked to train; 0: none."""
 COUNT = ArrayName("count")
-"""`(n,)` int64, the number of rounds that each client was to train in."""
+"""`(n,)` int64, the number of rounds in which each client was asked to train."""
 EXPLOITED = ArrayName("exploited")
-"""`(k,)` int64, the clients exploited in the present round."""
+"""`(k,)` int64, the clients exploited in the current round."""
 HISTORY = ArrayName("history")
 """`(h,)` float64, mean data quality of the exploited clients in each of the last 2 W rounds."""
 LEARNED = ArrayName("learned")
-"""`()` int64, the number of rounds that have gone into the history."""
+"""`()` int64, the number of rounds that have entered the history."""
 THRESHOLD = ArrayName("threshold")
-"""`()` float64, the percentile of T, which the pacer moves."""
+"""`()` float64, the percentile that defines T; moved by the pacer."""
 
 
 class OortParameters(SelectionParameters):
-    """K of the available clients, by what they are worth to training."""
+    """K of the available clients, by their utility for training."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
     needs_rounds: ClassVar[str] = "it learns from the reports of a whole round before it chooses the next participants"
@@ -93,23 +95,31 @@ class OortParameters(SelectionParameters):
 
     @property
     def uses_reported_losses(self) -> str:
-        """See `SelectionParameters.uses_reported_losses`."""
+        """The key `protocol`: Oort always uses losses."""
         return "protocol: oort"
 
 
 class OortSelection(ServerChoice):
-    """Server side; its knowledge of the clients is in the round's memory."""
+    """Server side; its statistics about the clients are in the round's memory."""
 
     parameters: OortParameters
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
+        """Check in, then choose by the stored statistics."""
         replies = await check_in_replies(round_)
         with ending_with(len(replies)):
             return Selection(self.choose(replies, round_), len(replies))
 
     def choose(self, replies: Replies, round_: SelectionRound) -> Ids:
-        """The K participants among those that answered the check-in, sorted (Algorithm 1, SelectParticipant)."""
+        """Choose the K participants among the clients that checked in (Algorithm 1, SelectParticipant).
+
+        Args:
+            replies: replies to the check-in.
+            round_: the round.
+
+        Returns:
+            `(K,)` sorted client numbers.
+        """
         wanted, present = self.parameters.participants, replies.ids
         self.enough(present)
         memory = self._memory(round_)
@@ -126,14 +136,22 @@ class OortSelection(ServerChoice):
         return np.sort(np.concatenate((exploited, explored)))
 
     def exploration(self, number: int) -> float:
-        """epsilon in this round."""
+        """Return epsilon in this round."""
         parameters = self.parameters
         return max(parameters.exploration * parameters.exploration_decay**number, parameters.exploration_minimum)
 
     # -- exploitation ---------------------------------------------------------------------------------------------
 
     def scores(self, clients: Ids, round_: SelectionRound) -> Floats:
-        """`(m,)` utilities of clients that have trained: clipped and scaled quality, bonus, penalty; none negative."""
+        """Return utilities of clients that have trained: scaled quality plus bonus, times the penalty.
+
+        Args:
+            clients: `(m,)` clients that have trained.
+            round_: the round.
+
+        Returns:
+            `(m,)` float64, none negative.
+        """
         memory = self._memory(round_)
         quality, last = or_mean(memory[QUALITY])[clients], memory[LAST][clients]
         if not len(quality):
@@ -147,7 +165,13 @@ class OortSelection(ServerChoice):
         return np.asarray((scaled + bonus) * system_utility(duration_s[clients], preferred_s, self.parameters.penalty))
 
     def exploit(self, clients: Ids, count: int, round_: SelectionRound) -> Ids:
-        """`count` of `clients`, drawn by utility among those that the cut-off leaves."""
+        """Draw clients by utility from the pool that the cut-off leaves.
+
+        Args:
+            clients: `(m,)` clients that have trained.
+            count: number of clients to draw.
+            round_: the round.
+        """
         if count == 0:
             return no_ids()
         scores = self.scores(clients, round_)
@@ -159,7 +183,14 @@ class OortSelection(ServerChoice):
     # -- exploration ----------------------------------------------------------------------------------------------
 
     def explore(self, clients: Ids, answered_s: Floats, count: int, round_: SelectionRound) -> Ids:
-        """`count` of `clients`, which have never trained and took `(m,)` `answered_s` to say that they are there."""
+        """Draw clients that have never trained.
+
+        Args:
+            clients: `(m,)` unexplored clients.
+            answered_s: `(m,)` response times at check-in [s].
+            count: number of clients to draw.
+            round_: the round.
+        """
         if count == 0:
             return no_ids()
         rng = round_.rng("exploration")
@@ -170,7 +201,15 @@ class OortSelection(ServerChoice):
         return drawn_by_weight(clients[window], speed[window], count, rng)
 
     def blacklisted(self, present: Ids, count: Ids) -> npt.NDArray[np.bool_]:
-        """`(m,)` bool: who of those present has taken part too often; K remain in any case."""
+        """Return the clients with too many participations; at least K clients remain.
+
+        Args:
+            present: `(m,)` available clients.
+            count: `(m,)` number of rounds in which each was asked to train.
+
+        Returns:
+            `(m,)` bool.
+        """
         out = np.zeros(len(present), np.bool_)
         if self.parameters.blacklist_rounds is not None:
             most = min(
@@ -183,7 +222,7 @@ class OortSelection(ServerChoice):
     # -- feedback -------------------------------------------------------------------------------------------------
 
     def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
-        """Update what is known of the participants, then let the pacer look at it (Algorithm 1, UpdateWithFeedback)."""
+        """Update the statistics of the participants, then run the pacer (Algorithm 1, UpdateWithFeedback)."""
         memory = self._memory(round_)
         duration_s = memory[DURATION_S]
         quality, heard, unheard = reports.quality, reports.clients, reports.unheard
@@ -214,7 +253,7 @@ class OortSelection(ServerChoice):
         memory[THRESHOLD] = np.array(threshold)
 
     def _memory(self, round_: SelectionRound) -> Memory:
-        """Return the round's memory, with first values where it has none."""
+        """Return the round's memory; initialise it if it is empty."""
         memory, n = round_.memory, self.population
         if THRESHOLD not in memory:
             memory |= {
@@ -236,7 +275,19 @@ class OortSelection(ServerChoice):
 
 
 def preferred_duration_s(latency_s: Floats, percentile: float) -> float:
-    """T: this percentile of `(m,)` response times in seconds; infinite when there are none, or from 100 on."""
+    """Return the preferred duration T: a percentile of the response times.
+
+    Args:
+        latency_s: `(m,)` response times [s].
+        percentile: from 0 to 100.
+
+    Returns:
+        Seconds; infinity if there are no response times or the percentile is 100 or more.
+
+    Example:
+        >>> preferred_duration_s(np.array([3.0, 1.0, 2.0, 4.0]), 50)
+        3.0
+    """
     if not len(latency_s) or percentile >= 100:
         return float("inf")
     rank = min(int(len(latency_s) * percentile / 100), len(latency_s) - 1)
@@ -244,39 +295,72 @@ def preferred_duration_s(latency_s: Floats, percentile: float) -> float:
 
 
 def system_utility(latency_s: Floats, preferred_s: float, penalty: float) -> Floats:
-    """`(m,)` (T/t_i)^alpha where t_i > T, else 1."""
+    """Return the penalty of slow clients: (T/t_i)^alpha if t_i > T, else 1.
+
+    Args:
+        latency_s: `(m,)` response times t_i [s].
+        preferred_s: preferred duration T [s].
+        penalty: alpha.
+
+    Returns:
+        `(m,)` float64.
+
+    Source:
+        Equation 2.
+
+    Example:
+        >>> system_utility(np.array([1.0, 4.0]), 2.0, 2.0).tolist()
+        [1.0, 0.25]
+    """
     if preferred_s == np.inf:
         return np.ones_like(latency_s)
     return np.asarray((preferred_s / np.maximum(np.maximum(latency_s, _SHORTEST_S), preferred_s)) ** penalty)
 
 
 def or_mean(quality: Floats) -> Floats:
-    """`(m,)` data qualities, the mean of the known ones in place of NaN; 1 everywhere when none is known."""
+    """Return `(m,)` data qualities with the mean of the finite ones in place of NaN; 1 everywhere if all are NaN."""
     unknown = np.isnan(quality)
     return np.where(unknown, 1.0 if unknown.all() else quality[~unknown].mean(), quality)
 
 
 def utility(quality: Floats, latency_s: Floats) -> Floats:
-    """`(m,)` U_i of clients with these data qualities and response times, with the published alpha and percentile."""
+    """Return the utilities U_i with the published alpha and percentile.
+
+    Args:
+        quality: `(m,)` data qualities.
+        latency_s: `(m,)` response times [s].
+
+    Returns:
+        `(m,)` float64.
+    """
     return quality * system_utility(latency_s, preferred_duration_s(latency_s, ROUND_THRESHOLD), PENALTY)
 
 
 def drawn_by_weight(clients: Ids, weights: Floats, count: int, rng: np.random.Generator) -> Ids:
-    """`count` of `clients` one after the other, each time with probability in proportion to `(m,)` `weights`.
+    """Draw clients one after the other without replacement, with probability proportional to their weights.
 
-    As the first of exponential clocks that run at these rates (Efraimidis and Spirakis 2006): O(m).
+    Implemented as the first of exponential clocks with these rates (Efraimidis and Spirakis 2006), in O(m).
+
+    Args:
+        clients: `(m,)` clients.
+        weights: `(m,)` weights, none negative.
+        count: number of clients to draw, at most m.
+        rng: the generator.
+
+    Returns:
+        `(count,)` clients, unsorted.
     """
     rings = rng.standard_exponential(len(clients)) / np.maximum(weights, _SMALLEST_WEIGHT)
     return clients[np.argpartition(rings, count - 1)[:count]]
 
 
 def _highest(values: Floats, rank: int) -> float:
-    """The value that `rank` (from 1) of `(m,)` values reach; the smallest of them when there are fewer."""
+    """Return the `rank`-th highest (from 1) of `(m,)` values; the smallest if there are fewer."""
     place = max(len(values) - rank, 0)
     return float(np.partition(values, place)[place])
 
 
 def _ranked(values: Floats, quantile: float) -> float:
-    """The value at this quantile of `(m,)` values, as FedScale counts."""
+    """Return the value at this quantile of `(m,)` values; ranks as in FedScale."""
     place = min(int(len(values) * quantile), len(values) - 1)
     return float(np.partition(values, place)[place])

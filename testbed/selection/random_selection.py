@@ -40,7 +40,7 @@ class RandomParameters(SelectionParameters):
     def check_asynchronous(self) -> None:
         """Check that `recorded` is not set: a schedule consists of rounds."""
         if self.recorded is not None:
-            raise excludes("asynchronous", "selection.recorded", "a schedule consists of rounds")
+            raise excludes("asynchronous", "selection.recorded", "a schedule is of rounds")
 
     def supply(self, population: int, online: float) -> Supply | None:
         """Return the need for K available clients; None with `recorded`, where any number takes part."""

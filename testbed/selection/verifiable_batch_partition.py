@@ -1,22 +1,22 @@
-"""Verifiable batch partition: whole batches that the server cannot pick. In no paper; it joins two.
+"""Verifiable batch partition: whole batches that the server cannot choose. Combines two papers; not published.
 
 From Multi-RoundSecAgg (So, Ali, Guler, Jiao, Avestimehr, AAAI 2023, arXiv 2106.03328, section 4): the clients are split
-into batches of T once and for all, and a round takes K/T whole batches, so that any sum of rounds is a sum over groups
-of at least T equally weighted clients. From Lotto (Jiang, Ye, Chen, et al., USENIX Security 2024, arXiv 2401.02880,
-section 3.4): who stands as candidate follows from numbers that nobody can choose, and all participants verify it.
+into batches of T once, and a round takes K/T whole batches, so that any sum over rounds is a sum over groups of at
+least T equally weighted clients. From Lotto (Jiang, Ye, Chen, et al., USENIX Security 2024, arXiv 2401.02880, section
+3.4): candidates follow from numbers that no party can choose, and all participants verify the candidates.
 
-Who is in which batch is public. In each round every available client evaluates its verifiable random function, which
-gives beta and nothing else. A batch is a candidate when all of its members have answered and
+The assignment of clients to batches is public. In each round every available client evaluates its verifiable random
+function and sends beta without a proof. A batch is a candidate if all of its members have answered and
 
     H(beta_1 || ... || beta_T) < a K m / n,    m = 2**512,
 
-compared in integers. Then the members of candidate batches, and only they, are asked for their proofs: a client alone
-cannot know whether its batch stands, so everybody must answer, and the proof is what is long. The server takes K/T of
-the proven candidates uniformly; every participant verifies every batch; all sign the list and see each other's
-signatures, exactly as in Lotto. What that guarantees is derived in
-docs/explanation/verifiable-batch-partition.md and computed in `analysis.bounds.verifiable_batch_partition`.
+compared in integers. Then the server asks only the members of candidate batches for proofs. Every client must send
+beta, because a single client cannot know whether its batch is a candidate; beta is short and the proof long. The server
+draws K/T of the proven candidates uniformly. Every participant verifies every batch, and all sign the list and see each
+other's signatures, as in Lotto. The guarantees are derived in docs/explanation/verifiable-batch-partition.md and
+computed in `analysis.bounds.verifiable_batch_partition`.
 
-When T does not divide n, some batches have one member more, as in `batch-partition`.
+If T does not divide n, some batches have one more member, as in `batch-partition`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -49,7 +49,7 @@ ASSIGNMENT_DOMAIN = b"testbed/verifiable-batch-partition/assignment/v1"
 
 
 class VerifiableBatchPartitionParameters(AnnouncedParameters):
-    """K/T whole batches of T clients each, which every participant verifies."""
+    """K/T whole batches of T clients each; every participant verifies every batch."""
 
     stages: ClassVar[tuple[str, ...]] = ("lotto/announce", "lotto/prove", "lotto/participants", "lotto/signatures")
 
@@ -65,14 +65,14 @@ class VerifiableBatchPartitionParameters(AnnouncedParameters):
     )
 
     def supply(self, population: int, online: float) -> Supply | None:
-        """See `SelectionParameters.supply`: a batch is drawn with the probability a K/n."""
+        """Return the need for K/T batches: a batch is drawn with probability a K/n and complete with the rest."""
         drawn = min(1.0, self.over_selection * self.participants / population)
         keys = ("selection.over_selection", "selection.privacy", "population", "availability")
         chance = drawn * online**self.privacy
         return Supply("drawn batches with all members online", self.wanted, population // self.privacy, chance, keys)
 
     def check(self, population: int) -> None:
-        """T must divide K, and a batch's chance a K/n must be one."""
+        """Check that T divides K and that the probability a K/n of a batch is at most 1."""
         super().check(population)
         check_batch_size(self.privacy, self.participants)
         if self.factor * self.participants > population:
@@ -84,17 +84,17 @@ class VerifiableBatchPartitionParameters(AnnouncedParameters):
 
     @property
     def wanted(self) -> int:
-        """K/T, the batches of a round."""
+        """K/T, the number of batches in a round."""
         return self.participants // self.privacy
 
     @property
     def terms(self) -> tuple[int | str, ...]:
-        """K and a, and what the partition follows from."""
+        """K, a and the inputs of the partition."""
         return *super().terms, self.privacy, "consecutive" if self.beacon is None else f"beacon {self.beacon}"
 
 
 class Prove(Message, frozen=True):
-    """Your batch stands as candidate: prove your number."""
+    """The client's batch is a candidate: prove your number."""
 
     stage: ClassVar[str] = "lotto/prove"
     Answer: ClassVar[type[Message] | None] = Candidacy
@@ -103,9 +103,14 @@ class Prove(Message, frozen=True):
 
 
 def assign_batches(population: int, privacy: int, beacon: str | None) -> Batches:
-    """Who is in which batch: clients in the order of SHA-256(beacon, client), cut into batches of T or T + 1.
+    """Assign clients to batches: order by SHA-256(beacon, client), cut into batches of T or T + 1.
 
-    Nobody can choose a batch: the beacon is drawn when all clients have their numbers.
+    The beacon is drawn after all clients have their numbers, so no party can choose a batch.
+
+    Args:
+        population: number of clients n.
+        privacy: batch size T.
+        beacon: public randomness; None: consecutive client numbers.
     """
     batches = Batches.consecutive(population, privacy)
     if beacon is None:
@@ -122,9 +127,15 @@ def assign_batches(population: int, privacy: int, beacon: str | None) -> Batches
 
 
 def batch_value(experiment_id: bytes, round_number: int, outputs: Iterable[bytes]) -> bytes:
-    """H(beta_1 || ... || beta_T), 64 bytes: SHA-512 of domain, experiment, round and the members' numbers in order.
+    """Return H(beta_1 || ... || beta_T), 64 bytes.
 
-    Each number has 64 bytes, so equal inputs mean equal numbers.
+    SHA-512 of domain, experiment, round and the members' numbers in order. Each number has 64 bytes, so the encoding is
+    injective.
+
+    Args:
+        experiment_id: 16 bytes.
+        round_number: from 1.
+        outputs: the members' numbers, 64 bytes each, in ascending order of members.
     """
     meter("hmac")  # SHA-512 of a few hundred bytes takes about as long
     return sha512(VALUE_DOMAIN + experiment_id + round_number.to_bytes(8, "big") + b"".join(outputs)).digest()
@@ -138,7 +149,19 @@ def candidate_batches(
     round_number: int,
     population: int,
 ) -> Ids:
-    """The batches all of whose members' numbers are in `outputs` and whose value is below the threshold, sorted."""
+    """Return the candidate batches: all members have a number, and the value is below the threshold.
+
+    Args:
+        parameters: a, K and T.
+        batches: the public partition.
+        outputs: number of each client, 64 bytes.
+        experiment_id: 16 bytes.
+        round_number: from 1.
+        population: announced number of clients n.
+
+    Returns:
+        `(c,)` int64, sorted batch numbers.
+    """
     whole = batches.whole(ids(list(outputs)))
     members = batches.members(whole)
     ordered = members[np.argsort(batches.of[members], kind="stable")].tolist()  # batch by batch, ascending in each
@@ -178,18 +201,18 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, *STAGES_WITH_PRO
 
     @handles(Announce)
     def on_announce(self, message: Announce) -> Candidacy:
-        """Check the announcement, evaluate the VRF, and answer with the number in any case."""
+        """Check the announcement, evaluate the VRF and answer with the number, whether or not it is small."""
         self.accept(message)
         return Candidacy(output=self.evaluate(message.round))
 
     @handles(Prove)
     def on_prove(self, message: Prove) -> Candidacy:
-        """Prove the number that this client has answered."""
+        """Prove the number that this client has sent."""
         with self.progress.answering(message, message.round):
             return Candidacy(proof=self.prove(message.round).proof)
 
     def check_size(self, participants: Collection[int]) -> None:
-        """Are these K/T batches, all of them whole?"""
+        """Refuse a list that is not K/T whole batches."""
         clients = ids(list(participants))
         if clients.max(initial=-1) >= len(self.batches.of):
             raise Refusal("pki.unknown-client", f"client {clients[-1]} is in no batch")
@@ -201,7 +224,7 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, *STAGES_WITH_PRO
             raise Refusal("lotto.wrong-size", f"{whole} batches announced, {wanted} agreed on")
 
     def check_threshold(self, message: ParticipantList) -> None:
-        """Is every batch a candidate, if its members' numbers are right?"""
+        """Refuse a list with a batch that is not a candidate, given the listed numbers."""
         outputs = {entry.client: entry.output for entry in message.participants}
         listed = self.batches.whole(ids(list(outputs)))
         standing = candidate_batches(
@@ -213,7 +236,7 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, *STAGES_WITH_PRO
 
 
 class VerifiableBatchServer(BatchSelection, AnnouncingServer):
-    """Server side. `choose` draws among batches; the rest of the decisions are those of Lotto's server."""
+    """Server side. `choose` draws among batches; the other decisions are those of Lotto's server."""
 
     parameters: VerifiableBatchPartitionParameters
     stages = VerifiableBatchPartitionParameters.stages
@@ -227,15 +250,15 @@ class VerifiableBatchServer(BatchSelection, AnnouncingServer):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `SelectionProtocol.roles`."""
+        """The client side of this protocol."""
         return [RoleSpec(VerifiableBatchClient, self.parameters)]
 
     def members(self, candidates: Ids) -> Ids:
-        """The clients in these batches, sorted."""
+        """Return the clients in these batches, sorted."""
         return self.batches.members(candidates)
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
+        """Announce the round, find candidate batches, ask for proofs, then agree on the list."""
         answers, refusals = await self.announce(self.pool(round_), round_)
         outputs = {
             client: answer.output
@@ -253,16 +276,24 @@ class VerifiableBatchServer(BatchSelection, AnnouncingServer):
     # -- stages -----------------------------------------------------------------------------------------------------
 
     def standing(self, outputs: Mapping[int, bytes], round_: SelectionRound) -> Ids:
-        """The batches that are candidates if their members' numbers are right."""
+        """Return the batches that are candidates if their members' numbers are correct."""
         known = round_.experiment_id, round_.number, self.population
         return candidate_batches(self.parameters, self.batches, outputs, *known)
 
     async def ask_for_proofs(
         self, standing: Ids, outputs: Mapping[int, bytes], round_: SelectionRound
     ) -> tuple[dict[int, Candidacy], list[ClientRefusal]]:
-        """Stage 2: the members of candidate batches that have proven the number they gave, and the refusals.
+        """Ask the members of candidate batches for proofs (stage 2).
 
-        The server checks what the participants will: one false number must not be able to end everybody's round.
+        The server makes the participants' checks itself, because one false number would end the round for all.
+
+        Args:
+            standing: candidate batches.
+            outputs: number of each client.
+            round_: the round.
+
+        Returns:
+            Claims of the members that proved their number, and the refusals.
         """
         answers, refusals = await ask_groups(round_, [(self.members(standing), Prove(round_.number))])
         vrf_input, claims = self.selection_input(round_), {}

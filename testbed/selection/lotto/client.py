@@ -1,6 +1,7 @@
-"""Client side of what both variants of Lotto share (arXiv 2401.02880, section 3.4): verification and consistency.
+"""Client side shared by both variants of Lotto (arXiv 2401.02880, section 3.4): verification and consistency.
 
-Each failed check is a refusal that names it. Which question may come when is a table, `STAGES`.
+Each failed check is a refusal with its own code. The table `STAGES` says which question a client accepts in which
+state.
 """
 
 from collections.abc import Collection, Mapping
@@ -46,15 +47,15 @@ STAGES = StageTable(
         ),
     },
 )
-"""Which question is answered when, in both variants.
+"""The states in which a client accepts each question, in both variants.
 
-A round is announced, then its participants are shown one list and the signatures on it. An announcement is answered in
-every state if its checks hold: a valid one also after one that was refused. In the server-centric variant the list
-announces its round, too.
+A round is announced; then its participants are shown one list and the signatures on that list. A client accepts a valid
+announcement in every state, also after it has refused another announcement. In the server-centric variant the list also
+announces its round.
 
-One list, whatever comes of it: a client that signed a second one could be made to agree with peers who hold another.
-After one that was refused, or another announcement after a list, it is "over". Signatures on the list that was signed
-may be shown again, as long as no other round has been announced.
+A client accepts one list in each round: a client that signed a second list could be made to agree with peers that hold
+another list. After a refused list, or an announcement that follows a list, the state is "over". Signatures on the
+signed list may be shown again until another round is announced.
 """
 
 
@@ -63,10 +64,10 @@ class LottoClient(Role):
 
     Attributes:
         output_bytes: length of a client's number.
-        progress: how far it has come.
-        randomness: what the beacon has opened the round with; empty where there is no beacon.
-        participant_list: the list that it has signed.
-        content: what it has signed of it.
+        progress: state in the table `STAGES`.
+        randomness: the beacon's randomness for the round; empty if there is no beacon.
+        participant_list: the list that the client has signed.
+        content: the signed bytes of that list.
     """
 
     STAGES: ClassVar[StageTable] = STAGES
@@ -83,21 +84,27 @@ class LottoClient(Role):
     # -- what the variants differ in ------------------------------------------------------------------------------
 
     def check_round(self, message: ParticipantList) -> None:
-        """Is this the round, and the population, that this client knows of?"""
+        """Refuse a list for another round or population than the announced one."""
         raise NotImplementedError
 
     def check_own_entry(self, entry: ParticipantEntry) -> None:
-        """Is this client's entry what the client said?"""
+        """Refuse a list in which this client's entry differs from the client's own claim."""
         raise NotImplementedError
 
     def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:
-        """Did this number come about as the protocol says?"""
+        """Refuse an entry whose number does not follow from the protocol.
+
+        Args:
+            entry: row of the list.
+            directory: public keys of the participants.
+            round_number: the list's round.
+        """
         raise NotImplementedError
 
     # -- stage 1: a round begins ----------------------------------------------------------------------------------
 
     def check_population(self, population: int) -> None:
-        """Is the announced population large enough for this client's safety?"""
+        """Refuse a population smaller than n_min."""
         honest = self.parameters.smallest_population(self.environment.population)
         minimum = self.parameters.min_population or honest
         if population < minimum:
@@ -109,7 +116,12 @@ class LottoClient(Role):
         return self.parameters.round_beacon == "public"
 
     def take_pulse(self, number: int, pulse: bytes | None) -> None:
-        """Verify that the beacon has opened this round, and keep its randomness; nothing where there is no beacon."""
+        """Verify that the beacon has opened this round, and store its randomness; do nothing without a beacon.
+
+        Args:
+            number: the round.
+            pulse: the beacon's signature for the round.
+        """
         if not self.uses_beacon:
             return
         try:
@@ -120,7 +132,7 @@ class LottoClient(Role):
         self.randomness = randomness_of(pulse)
 
     def use_round(self, number: int) -> None:
-        """A round number serves once, and what was agreed on in an earlier one ends with it."""
+        """Refuse a round number that was used before; otherwise end the agreement of the last round."""
         if number <= self.client.last_round:
             raise Refusal("lotto.round-used", f"round {number} was used before")
         if number > self.environment.rounds:
@@ -130,7 +142,7 @@ class LottoClient(Role):
         self.progress.begin(number)
 
     def selection_input(self, round_number: int) -> bytes:
-        """What the VRF or PRF is evaluated on in this round."""
+        """Return the input of the VRF or PRF in this round."""
         return selection_input(self.environment.experiment_id, round_number, self.randomness)
 
     # -- stage 2: client verification -----------------------------------------------------------------------------
@@ -145,7 +157,14 @@ class LottoClient(Role):
             return self.sign(self.content)
 
     def verify(self, message: ParticipantList) -> bytes:
-        """What is to be signed of a list in which everything is as the protocol says."""
+        """Verify a participant list.
+
+        Returns:
+            The bytes to sign.
+
+        Raises:
+            Refusal: a check fails; its code names the check.
+        """
         self.check_population(message.population)
         entries = {entry.client: entry for entry in message.participants}
         if len(entries) != len(message.participants):
@@ -176,11 +195,11 @@ class LottoClient(Role):
         return content
 
     def verify_together(self, message: ParticipantList, directory: Directory) -> None:
-        """Called before the entries are checked: what is faster for all at once, where results are memo."""
+        """Prepare the checks of all entries at once, where that is faster and results are memoised."""
         return
 
     def check_size(self, participants: Collection[int]) -> None:
-        """Are there as many participants as were agreed on?"""
+        """Refuse a list that does not have the agreed number of participants."""
         if len(participants) != self.parameters.participants:
             raise Refusal(
                 "lotto.wrong-size",
@@ -188,7 +207,7 @@ class LottoClient(Role):
             )
 
     def check_threshold(self, message: ParticipantList) -> None:
-        """Is every participant a candidate, if its number is right? Numbers have the right length."""
+        """Refuse a list with a number that is not below the threshold. All numbers have the right length here."""
         for entry in message.participants:
             if not under_threshold(
                 entry.output, self.parameters.factor, self.parameters.participants, message.population
@@ -196,7 +215,7 @@ class LottoClient(Role):
                 raise Refusal("lotto.over-threshold", f"client {entry.client} is not a candidate")
 
     def check_registered(self, message: ParticipantList, content: bytes) -> None:
-        """Has the beacon registered this list, which is then the round's only one? Nothing where there is no beacon."""
+        """Refuse a list that the beacon has not registered as the round's only list; do nothing without a beacon."""
         if not self.uses_beacon:
             return
         receipt = None if message.beacon is None else message.beacon.receipt
@@ -207,7 +226,11 @@ class LottoClient(Role):
             raise Refusal("lotto.list-not-registered", f"the list of round {message.round}: {error}") from None
 
     def sign(self, content: bytes) -> ListSignature:
-        """The client's signature on a list."""
+        """Sign a list.
+
+        Args:
+            content: the bytes from `verify`.
+        """
         assert self.client.identity is not None
         meter("ed25519.sign")
         return ListSignature(self.client.identity.signing.sign(LIST_DOMAIN, content))
@@ -216,7 +239,7 @@ class LottoClient(Role):
 
     @handles(ListSignatures)
     def on_signatures(self, message: ListSignatures) -> Agreed:
-        """Verify that enough participants have signed the very list that this client has."""
+        """Verify that enough participants have signed the list that this client holds."""
         with self.progress.answering(message, message.round):
             keys = {entry.client: entry.registration_key for entry in self.participant_list.participants}
             self.check_signatures(message, keys)
@@ -224,7 +247,12 @@ class LottoClient(Role):
             return Agreed()
 
     def check_signatures(self, message: ListSignatures, keys: Mapping[int, bytes]) -> None:
-        """Are there enough signatures on the list, by participants, who have these keys?"""
+        """Refuse too few signatures, or a signature that does not verify.
+
+        Args:
+            message: the signatures.
+            keys: registration key of each participant.
+        """
         signed = {row.client: row.signature for row in message.signatures}
         if len(signed) != len(message.signatures) or not signed.keys() <= keys.keys():
             raise Refusal("lotto.foreign-signature", "a signature twice, or of somebody who is not in the list")

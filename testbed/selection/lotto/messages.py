@@ -1,4 +1,4 @@
-"""Lotto's messages, in the order in which they are sent, and what of them is signed; the input of VRF or PRF.
+"""Lotto's messages in the order of the protocol, the signed content, and the input of VRF or PRF.
 
 The threshold that makes a client a candidate is `testbed.crypto.sortition.under_threshold`.
 """
@@ -26,14 +26,14 @@ Term = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]  # of a fraction that a 
 
 
 class Candidacy(Message, frozen=True):
-    """The client's number, its proof, or both; nothing when it only acknowledges."""
+    """The client's number, its proof, or both; empty if the client only acknowledges."""
 
     output: Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)] | None = None
     proof: Annotated[bytes, msgspec.Meta(min_length=80, max_length=80)] | None = None
 
 
 class Announce(Message, frozen=True):
-    """A round begins: its number, the population n, participants s and the over-selection factor a as a fraction."""
+    """Announcement of a round: its number, n, s, and the over-selection factor a as a fraction."""
 
     stage: ClassVar[str] = "lotto/announce"
     Answer: ClassVar[type[Message] | None] = Candidacy
@@ -51,7 +51,7 @@ class Announce(Message, frozen=True):
 
 
 class ParticipantEntry(Message, frozen=True):
-    """One row of a participant list: who, its registration key, and why it is a candidate."""
+    """One row of a participant list: the client, its registration key, its number and the proof."""
 
     client: ClientId
     registration_key: Key32
@@ -60,20 +60,20 @@ class ParticipantEntry(Message, frozen=True):
 
 
 class ListRegistration(Message, frozen=True):
-    """The beacon's receipt for this list; its pulse, where the round was not announced before."""
+    """The beacon's receipt for this list, and its pulse if the round was not announced before."""
 
     receipt: Signature64
     pulse: Signature64 | None = None
 
 
 class ListSignature(Message, frozen=True):
-    """The client has verified the list and signs it."""
+    """The client's signature on a verified list."""
 
     signature: Signature64
 
 
 class ParticipantList(Message, frozen=True):
-    """The outcome of selection as the server tells it."""
+    """The outcome of selection as the server reports it."""
 
     stage: ClassVar[str] = "lotto/participants"
     Answer: ClassVar[type[Message] | None] = ListSignature
@@ -88,18 +88,18 @@ class ParticipantList(Message, frozen=True):
 
 
 class Agreed(Message, frozen=True):
-    """The client has seen enough signatures and takes part."""
+    """The client has verified enough signatures and takes part."""
 
 
 class SignedBy(Message, frozen=True):
-    """One signature and whose it is."""
+    """One signature and its signer."""
 
     client: ClientId
     signature: Signature64
 
 
 class ListSignatures(Message, frozen=True):
-    """The participants' signatures on the list, sent round by the server."""
+    """The participants' signatures on the list, forwarded by the server."""
 
     stage: ClassVar[str] = "lotto/signatures"
     Answer: ClassVar[type[Message] | None] = Agreed
@@ -112,13 +112,19 @@ class ListSignatures(Message, frozen=True):
 
 
 def list_content(experiment_id: bytes, parameters: AgreedListParameters, message: ParticipantList) -> bytes:
-    """Canonical bytes of the experiment and (r, n, s, a, P), which participants sign."""
+    """Return the canonical bytes of the experiment and (r, n, s, a, P), which participants sign.
+
+    Args:
+        experiment_id: 16 bytes.
+        parameters: agreed s and a.
+        message: the list.
+    """
     rows = [[entry.client, entry.registration_key, entry.output, entry.proof] for entry in message.participants]
     return signed_content(experiment_id, message.round, message.population, *parameters.terms, rows)
 
 
 def list_digest(content: bytes) -> bytes:
-    """What the beacon registers of a list with this content, 32 bytes."""
+    """Return the digest that the beacon registers for a list with this content, 32 bytes."""
     return sha256(b"testbed/lotto/participant-list-digest/v1" + content).digest()
 
 
@@ -128,17 +134,38 @@ def list_digest(content: bytes) -> bytes:
 
 
 def selection_input(experiment_id: bytes, round_number: int, randomness: bytes = b"") -> bytes:
-    """What the VRF or PRF is evaluated on: domain tag, experiment, round, and (if there is a beacon) its randomness."""
+    """Return the input of VRF or PRF: domain tag, experiment, round and, with a beacon, its randomness.
+
+    Args:
+        experiment_id: 16 bytes.
+        round_number: from 1.
+        randomness: the beacon's randomness; empty without a beacon.
+    """
     return b"testbed/lotto/selection/v1" + experiment_id + round_number.to_bytes(8, "big") + randomness
 
 
 def below_threshold(outputs: Bytes, parameters: AgreedListParameters, population: int) -> npt.NDArray[np.bool_]:
-    """`(m,)` bool: which of `(m, 32)` outputs make their clients candidates."""
+    """Return which outputs make their clients candidates.
+
+    Args:
+        outputs: `(m, 32)` uint8.
+        parameters: agreed s and a.
+        population: announced number of clients n.
+
+    Returns:
+        `(m,)` bool.
+    """
     return below_threshold_mask(outputs, parameters.factor, parameters.participants, population)
 
 
 def verify_claim(claim: Candidacy, key: bytes, vrf_input: bytes) -> bool:
-    """Whether a claim's proof is valid under a VRF key for this input, and its number the one that it proves."""
+    """Return whether the claim's proof is valid for this key and input and gives the claimed number.
+
+    Args:
+        claim: number and proof.
+        key: VRF public key, 32 bytes.
+        vrf_input: from `selection_input`.
+    """
     if claim.output is None or claim.proof is None:
         return False
     meter("vrf.verify")

@@ -1,7 +1,7 @@
-"""Parameters of Lotto (Jiang et al., arXiv 2401.02880, section 3), and of protocols that are built on its parts.
+"""Parameters of Lotto (Jiang et al., arXiv 2401.02880, section 3), and of protocols built on its parts.
 
-A protocol whose participants verify and sign their list has `AgreedListParameters`; one that announces each round to
-all clients, `AnnouncedParameters`; both variants of Lotto can refine the population, `LottoParameters`.
+`AgreedListParameters`: participants verify and sign their list. `AnnouncedParameters`: each round is also announced to
+all clients. `LottoParameters`: both variants of Lotto, which can refine the population.
 """
 
 from fractions import Fraction
@@ -49,7 +49,7 @@ class AgreedListParameters(SelectionParameters):
     )
 
     def check(self, population: int) -> None:
-        """n_min must not exceed n, nor a quorum s."""
+        """Check that n_min does not exceed n, and the quorum not s."""
         super().check(population)
         if self.min_population is not None and self.min_population > population:
             raise ValueError(
@@ -60,30 +60,30 @@ class AgreedListParameters(SelectionParameters):
 
     @property
     def refinement(self) -> Refinement | None:
-        """How the population is refined; None: it is not."""
+        """The rule that refines the population; None: no refinement."""
         return None
 
     def smallest_population(self, population: int) -> int:
-        """The smallest n that an honest server may announce of `population` clients."""
+        """Return the smallest n that an honest server may announce for this population."""
         return population if self.refinement is None else self.refinement.smallest(population)
 
     @property
     def uses_reported_losses(self) -> str:
-        """See `SelectionParameters.uses_reported_losses`."""
+        """The key `refine.by` if it contains `loss`; otherwise empty."""
         return "refine.by: loss" if self.refinement is not None and "loss" in self.refinement.by else ""
 
     @cached_property
     def factor(self) -> Fraction:
-        """The over-selection factor as the exact decimal fraction that the experiment says."""
+        """The over-selection factor as the exact decimal fraction written in the experiment."""
         return Fraction(str(self.over_selection))
 
     @property
     def terms(self) -> tuple[int | str, ...]:
-        """What clients agreed to beforehand and sign with every list: s and a."""
+        """The values that clients agreed to in advance and sign with every list: s and a."""
         return self.participants, self.factor.numerator, self.factor.denominator
 
     def quorum_of(self, listed: int) -> int:
-        """Signatures that a client needs to see on a list of so many."""
+        """Return the signatures that a client requires on a list with this many participants."""
         return listed if self.signatures == "strict" else self.signatures
 
 
@@ -99,7 +99,7 @@ class AnnouncedParameters(AgreedListParameters):
     )
 
     def check(self, population: int) -> None:
-        """As for every such protocol; with `refine` a gap would refuse honest rounds."""
+        """Check that `refine` and a number as round gap are not combined: the gap would refuse honest rounds."""
         super().check(population)
         if self.refinement is not None and isinstance(self.max_round_gap, int):
             raise ValueError(
@@ -109,7 +109,7 @@ class AnnouncedParameters(AgreedListParameters):
 
     @property
     def round_gap(self) -> int | None:
-        """G; None: any later number is accepted."""
+        """G; None: any later round number is accepted."""
         if self.max_round_gap == "auto":
             return 1 if self.refinement is None else None
         return self.max_round_gap if isinstance(self.max_round_gap, int) else None
@@ -123,14 +123,14 @@ class LottoParameters(AgreedListParameters):
     )
 
     def supply(self, population: int, online: float) -> Supply | None:
-        """See `SelectionParameters.supply`: each client is drawn with the probability a*s/n, present or not."""
+        """Return the need for s candidates: each client is drawn with probability a*s/n, available or not."""
         refined = max(1, self.smallest_population(population))
         drawn = min(1.0, self.over_selection * self.participants / refined)
         keys = ("selection.over_selection", "selection.participants", "population", "availability")
         return Supply("candidates", self.participants, refined, online * drawn, keys)
 
     def check(self, population: int) -> None:
-        """As for every such protocol; n_min and s must not exceed what refinement may leave of n."""
+        """Check that n_min and s do not exceed the smallest refined population."""
         super().check(population)
         smallest = self.smallest_population(population)
         if self.refine is not None and not smallest:
@@ -151,5 +151,5 @@ class LottoParameters(AgreedListParameters):
 
     @property
     def refinement(self) -> Refinement | None:
-        """See `AgreedListParameters.refinement`."""
+        """The rule that refines the population; None: no refinement."""
         return self.refine

@@ -1,18 +1,19 @@
-"""Population refinement: Jiang et al., Lotto, arXiv 2401.02880, section 3.5. An informed selection is approximated by
-dropping the clients that it would avoid, and selecting securely and at random among the others.
+"""Population refinement: drop the clients that an informed selection would avoid, then select securely at random.
 
-The rule drops, for each metric, the worst fraction d of the clients that have been measured. *Clients of which nothing
-is known yet are never dropped*: with m of n clients measured, floor(d m) are the worst, so that the refined population
-shrinks from n in round 1 towards its final size as more clients take part. (The paper does not say where the first
-measurements come from.) There is no measuring of everybody before round 1: a response time that is worth anything is
-that of training, so a probe would cost what a round with all n clients costs.
+Jiang et al., Lotto, arXiv 2401.02880, section 3.5.
 
-Who was asked to train and not heard of is measured, too: it takes longer than the server has waited. Were it left
-unknown, the slowest would be those that are never dropped. Whether it was slow or away the server cannot tell. Who was
-lost in a stage before training was not asked, and stays as it was.
+For each metric, the rule drops the worst fraction d of the measured clients. *Unmeasured clients are never dropped*:
+with m of n clients measured, floor(d m) are dropped, so that the refined population shrinks from n in round 1 towards
+its final size as more clients take part. (The paper does not say where the first measurements come from. Measuring all
+clients before round 1 would cost as much as a round with all n clients, because only response times of training are
+meaningful.)
+
+A client that was asked to train and did not answer counts as measured, with a response time of at least the server's
+waiting time. Otherwise the slowest clients would stay unmeasured and never be dropped. The server cannot tell slow from
+unavailable clients. A client lost in a stage before training was not asked; its measurement stays.
 
 A dropped client is not measured again while it is out. Response times hardly change. Data quality does: the losses of
-those who take part shrink as the model improves, the stale ones of those who are out do not, and so these come back.
+participants shrink as the model improves while those of dropped clients stay, so that dropped clients return.
 """
 
 from fractions import Fraction
@@ -33,7 +34,7 @@ _LATENCY_S, _QUALITY = ArrayName("latency_s"), ArrayName("quality")  # (n,) floa
 
 
 class Refinement(BaseModel):
-    """What makes a client bad, and how many of the bad ones are dropped."""
+    """The metrics that make a client bad, and the fraction of bad clients to drop."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -60,25 +61,25 @@ class Refinement(BaseModel):
         return self
 
     def smallest(self, population: int) -> int:
-        """The smallest refined population that the rule may leave of `population` clients."""
+        """Return the smallest refined population that the rule may leave."""
         dropped = fraction_of(population, self.exclude)
         return max(0, population - (2 * dropped if len(self.by) == 2 and self.combine == "or" else dropped))
 
     def largest(self, population: int, least: int) -> float:
-        """The largest fraction d, in hundredths, that leaves at least so many of `population` clients."""
+        """Return the largest fraction d, in hundredths, that leaves at least `least` clients of the population."""
         hundredths = (number / 100 for number in range(99, 0, -1))
         fitting = (d for d in hundredths if self.model_copy(update={"exclude": d}).smallest(population) >= least)
         return next(fitting, 0.0)
 
 
 def refined(rule: Refinement, latency_s: Floats, quality: Floats) -> Mask:
-    """Who is in the refined population.
+    """Return the refined population.
 
     Args:
-        rule: what to drop.
-        latency_s: `(n,)` last response time in training, seconds; NaN: never measured.
-        quality: `(n,)` last reported data quality; NaN: never reported. The loss of such a client is no reason to drop
-            it; in the joint utility it counts with the mean of what is known, as in Oort.
+        rule: the clients to drop.
+        latency_s: `(n,)` last response time in training [s]; NaN: never measured.
+        quality: `(n,)` last reported data quality; NaN: never reported. A client without a report is not dropped by
+            loss; in the joint utility it has the mean of the others, as in Oort.
 
     Returns:
         `(n,)` bool; at least ``rule.smallest(n)`` are True.
@@ -94,9 +95,18 @@ def refined(rule: Refinement, latency_s: Floats, quality: Floats) -> Mask:
 
 
 def worst(badness: Floats, share: float) -> Mask:
-    """`(n,)` bool: the floor(share m) of the m clients whose `(n,)` badness is known (not NaN) that have the most.
+    """Return the floor(share m) worst of the m clients with a value; ties go to the smaller client numbers.
 
-    Of equals those with the smaller numbers.
+    Args:
+        badness: `(n,)` float64, higher is worse; NaN: not measured.
+        share: fraction of the measured clients.
+
+    Returns:
+        `(n,)` bool.
+
+    Example:
+        >>> worst(np.array([1.0, np.nan, 3.0]), 0.5).tolist()
+        [False, False, True]
     """
     chosen = np.zeros(len(badness), np.bool_)
     have = np.flatnonzero(~np.isnan(badness))
@@ -112,26 +122,38 @@ def worst(badness: Floats, share: float) -> Mask:
 
 
 def fraction_of(count: int, share: float) -> int:
-    """floor(share * count), with the share as the decimal fraction that the experiment says."""
+    """Return floor(share * count), with the share as the decimal fraction written in the experiment.
+
+    Args:
+        count: number of items.
+        share: from 0 to 1.
+
+    Example:
+        >>> fraction_of(10, 0.3)
+        3
+    """
     return int(Fraction(str(share)) * count)
 
 
 def measurements(round_: SelectionRound) -> tuple[Floats, Floats]:
-    """`(n,)` response times in seconds and `(n,)` data qualities as the server remembers them; NaN: unknown."""
+    """Return `(n,)` response times [s] and `(n,)` data qualities in the server's memory; NaN: unknown."""
     unknown = np.full(round_.population, np.nan)
     return round_.memory.setdefault(_LATENCY_S, unknown), round_.memory.setdefault(_QUALITY, unknown.copy())
 
 
 def measured_clients(round_: SelectionRound) -> int:
-    """How many clients have been measured: asked to train, and answered or not."""
+    """Return the number of measured clients: asked to train, whether or not they answered."""
     return int(np.count_nonzero(~np.isnan(measurements(round_)[0])))
 
 
 def remember(round_: SelectionRound, reports: TrainingReports) -> None:
-    """Keep each client's last response time and data quality.
+    """Store each client's last response time and data quality.
 
-    Who was asked and not heard of takes at least as long as the server has waited, or as was known of it; its quality
-    stays as it was.
+    A client that did not answer gets at least the server's waiting time or its last response time; its quality stays.
+
+    Args:
+        round_: the round with the memory.
+        reports: training reports of the round.
     """
     latency_s, quality = measurements(round_)
     latency_s[reports.clients], quality[reports.clients] = reports.latency_s, reports.quality

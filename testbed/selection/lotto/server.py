@@ -1,5 +1,6 @@
-"""Server side of what both variants of Lotto share (arXiv 2401.02880): population refinement (section 3.5), residual
-removal, mutual verification and the consistency check (section 3.4).
+"""Server side shared by both variants of Lotto (arXiv 2401.02880).
+
+Population refinement (section 3.5), residual removal, mutual verification and the consistency check (section 3.4).
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ from testbed.selection.lotto.parameters import AgreedListParameters
 from testbed.selection.lotto.refinement import measured_clients, measurements, refined, remember
 
 GroupMessages = Sequence[tuple[Ids, Message]]
-"""Groups of clients, and what each group is told."""
+"""Groups of clients with the message for each group."""
 
 
 class LottoServer(SelectionProtocol):
@@ -71,50 +72,50 @@ class LottoServer(SelectionProtocol):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `SelectionProtocol.roles`."""
+        """The client side of the variant."""
         raise NotImplementedError
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
+        """Choose the participants; implemented by each variant."""
         raise NotImplementedError
 
     def members(self, candidates: Ids) -> Ids:
-        """The clients that these candidates are, sorted."""
+        """Return the clients of these candidates, sorted."""
         return candidates
 
     @property
     def beacon_latency_s(self) -> float | None:
-        """See `SelectionProtocol.beacon_latency_s`."""
+        """One-way latency [s] between server and beacon; None without a beacon."""
         return None if self.parameters.round_beacon == "none" else self.parameters.beacon_latency_ms / 1000
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
     def refined_population(self, round_: SelectionRound) -> Ids:
-        """Population refinement (section 3.5): who is left, sorted. Asked for when the experiment has `refine`."""
+        """Return the refined population (section 3.5), sorted; called only with `refine`."""
         assert self.parameters.refinement is not None
         return np.flatnonzero(refined(self.parameters.refinement, *measurements(round_)))
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
-        """Residual removal: as many candidates as a list takes, uniformly."""
+        """Draw as many candidates as a list takes, uniformly (residual removal)."""
         return np.sort(round_.rng("residual removal").choice(candidates, self.wanted, replace=False))
 
     def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
-        """Who is shown which list: everybody the same."""
+        """Return the list that each group of participants receives: the same list for all."""
         return [(participants, message)]
 
     def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
-        """Who is sent which signatures: everybody all of them."""
+        """Return the signatures that each group of signers receives: all signatures for all."""
         return [(signers, message)]
 
     # -- informed selection ---------------------------------------------------------------------------------------
 
     def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
-        """Keep each client's last response time and data quality; who was not heard of stays as it was."""
+        """Store each client's last response time and data quality, if the population is refined."""
         if self.parameters.refinement is not None:
             remember(round_, reports)
 
     def pool(self, round_: SelectionRound) -> Ids:
-        """Whom this round draws from, sorted; the size of a refined population is the n that is announced."""
+        """Return the clients to draw from, sorted; a refined population changes the announced n."""
         if self.parameters.refinement is None:
             return round_.everyone
         kept = self.refined_population(round_)
@@ -128,7 +129,7 @@ class LottoServer(SelectionProtocol):
     # -- the beacon -----------------------------------------------------------------------------------------------
 
     async def open_round(self, round_: SelectionRound) -> bytes | None:
-        """The beacon's pulse for this round, which it opens; None where the experiment has no beacon."""
+        """Open the round at the beacon and return its pulse; None without a beacon."""
         self.pulse = None
         if self.parameters.round_beacon == "public":
             assert round_.beacon is not None
@@ -136,12 +137,17 @@ class LottoServer(SelectionProtocol):
         return self.pulse
 
     def selection_input(self, round_: SelectionRound) -> bytes:
-        """What the VRF or PRF is evaluated on in this round, which has been opened."""
+        """Return the input of the VRF or PRF in this round, which must be open."""
         randomness = b"" if self.pulse is None else randomness_of(self.pulse)
         return selection_input(round_.experiment_id, round_.number, randomness)
 
     async def register(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
-        """The list with the beacon's receipt for it; as it is where the experiment has no beacon."""
+        """Return the list with the beacon's receipt; unchanged without a beacon.
+
+        Args:
+            message: the list.
+            round_: the round.
+        """
         if self.parameters.round_beacon == "none":
             return message
         assert round_.beacon is not None
@@ -156,7 +162,13 @@ class LottoServer(SelectionProtocol):
     def require_candidates(
         self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()
     ) -> None:
-        """Raise `RoundAborted` when there are fewer candidates than a list takes: |C| < s."""
+        """Raise `RoundAborted` if there are fewer candidates than a list takes: |C| < s.
+
+        Args:
+            candidates: candidate clients or batches.
+            round_: the round.
+            refusals: refusals of the announcement; if there are any, they are the reason.
+        """
         if len(candidates) >= self.wanted:
             return
         members = len(self.members(candidates))
@@ -167,7 +179,13 @@ class LottoServer(SelectionProtocol):
         raise RoundAborted(f"too-few-{self.candidate_noun.replace(' ', '-')}", found, candidates=members)
 
     async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
-        """Stages 2 and 3: participants verify and sign the list, then see each other's signatures."""
+        """Run stages 2 and 3: participants verify and sign the list, then see each other's signatures.
+
+        Args:
+            entries: rows of the list.
+            candidates: number of candidates.
+            round_: the round.
+        """
         participants = ids([entry.client for entry in entries])
         with ending_with(candidates, participants):
             return Selection(participants, candidates, await self._agreed_by(entries, participants, round_))
@@ -188,7 +206,13 @@ class LottoServer(SelectionProtocol):
     def valid_signatures(
         self, answers: dict[int, Any], message: ParticipantList, round_: SelectionRound
     ) -> list[SignedBy]:
-        """The signatures that the participants will accept; who signs anything else is left out of the round."""
+        """Return the signatures on the list that verify; the others are left out of the round.
+
+        Args:
+            answers: `ListSignature` of each client.
+            message: the list.
+            round_: the round.
+        """
         content = list_content(round_.experiment_id, self.parameters, message)
         keys = {entry.client: entry.registration_key for entry in message.participants}
         meter("ed25519.verify", len(answers))
@@ -203,7 +227,14 @@ class LottoServer(SelectionProtocol):
         return signed
 
     def require_answers(self, needed: int, count: int, what: str, refusals: Sequence[ClientRefusal]) -> None:
-        """Raise `RoundAborted` when there are fewer than are needed, or where all are, when somebody has refused."""
+        """Raise `RoundAborted` if there are too few answers, or if a client refused and all answers are needed.
+
+        Args:
+            needed: number of answers that the round needs.
+            count: number of valid answers.
+            what: the answers, in the plural; part of the reason code.
+            refusals: refusals of the question.
+        """
         strict = self.parameters.signatures == "strict"
         if refusals and (strict or count < needed):
             raise RoundAborted("refused", refusals_by_check(refusals, "participants"))
@@ -214,7 +245,16 @@ class LottoServer(SelectionProtocol):
 async def ask_groups(
     round_: SelectionRound, groups: GroupMessages, *, shared: bool = True
 ) -> tuple[dict[int, Any], list[ClientRefusal]]:
-    """Ask each group in turn; the answers that decode by client (see `Replies.valid`), and the refusals."""
+    """Ask each group in turn.
+
+    Args:
+        round_: the round.
+        groups: clients and message of each group.
+        shared: whether to include answers that clients share (see `Replies.valid`).
+
+    Returns:
+        The answers that decode, by client, and the refusals.
+    """
     answers: dict[int, Any] = {}
     refusals: list[ClientRefusal] = []
     for clients, message in groups:
@@ -225,6 +265,11 @@ async def ask_groups(
 
 
 def refusals_by_check(refusals: Sequence[ClientRefusal], who: str) -> str:
-    """How many refused, and which checks, in one line."""
+    """Return one line with the number of refusals and their codes.
+
+    Args:
+        refusals: at least one.
+        who: the refusing parties, in the plural.
+    """
     checks = ", ".join(sorted({refusal.check for refusal in refusals}))
     return f"{len(refusals)} {who} refused: {checks}"

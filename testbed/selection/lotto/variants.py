@@ -1,12 +1,12 @@
-"""The two variants of Lotto (Jiang et al., arXiv 2401.02880, section 3.4), and what a protocol built on it shares.
+"""The two variants of Lotto (Jiang et al., arXiv 2401.02880, section 3.4), and base classes for protocols built on it.
 
 Client-centric: clients select themselves. The server announces a round; each client checks the announcement, evaluates
-a verifiable random function on the round number under a key that the PKI made for it, and stands as candidate when the
-result falls below the threshold. The server cannot predict who will, and every entry of the list holds a proof.
+a verifiable random function on the round number under its key from the PKI, and is a candidate if the result is below
+the threshold. The server cannot predict the candidates, and every entry of the list holds a proof.
 
-Server-centric: the server evaluates a PRF for all. The number of a client is HMAC-SHA-256 of the round under the
-client's public key on the bulletin board, so that everybody can recompute it. Cheaper for clients, but the server can
-predict future rounds.
+Server-centric: the server evaluates a PRF for all clients. The number of a client is HMAC-SHA-256 of the round under
+the client's public key on the bulletin board, so that every party can recompute it. This is cheaper for clients, but
+the server can predict future rounds.
 """
 
 from collections.abc import Callable
@@ -47,11 +47,11 @@ _BLOCK = 1 << 18  # clients whose numbers the server has in memory at the same t
 
 
 class AnnouncedClient(LottoClient):
-    """Client side: what was announced, this client's number, and the proofs of others.
+    """Client side: the announcement, this client's number, and verification of the others' proofs.
 
     Attributes:
-        announced: the last announcement that held.
-        claim: this client's number and proof, once it has proven it.
+        announced: the last valid announcement.
+        claim: this client's number and proof, after it has proven the number.
     """
 
     output_bytes: ClassVar[int] = vrf.OUTPUT_BYTES
@@ -62,7 +62,7 @@ class AnnouncedClient(LottoClient):
     # -- stage 1: the round is announced ------------------------------------------------------------------------------
 
     def accept(self, message: Announce) -> None:
-        """Check the announcement; the round then begins."""
+        """Check the announcement and begin the round."""
         self.check_population(message.population)
         factor = self.parameters.factor
         announced = message.participants, message.factor_numerator, message.factor_denominator
@@ -73,10 +73,10 @@ class AnnouncedClient(LottoClient):
         self.announced = message
 
     def use_round(self, number: int) -> None:
-        """Rounds are announced one after the other, also those that then end early.
+        """Refuse a skipped round or one below the last announced round, then use the number.
 
-        What was heard of is over, whatever came of it: else announcements that are refused would leave a server more
-        numbers than G to choose the next round from.
+        Rounds are announced one after the other, even if they end early. An announced round counts as used whatever its
+        outcome: otherwise refused announcements would leave a server more than G numbers to choose the next round from.
         """
         last, gap = self.client.last_announced, self.parameters.round_gap
         if gap is not None and last + gap < number <= self.environment.rounds:
@@ -88,19 +88,19 @@ class AnnouncedClient(LottoClient):
         super().use_round(number)
 
     def evaluate(self, round_number: int) -> bytes:
-        """The client's number, 64 bytes: its VRF on the round."""
+        """Return the client's number, 64 bytes: the VRF output of the round."""
         meter("vrf.output")
         return self.vrf_key.output(self.selection_input(round_number))
 
     def prove(self, round_number: int) -> Candidacy:
-        """The number with its proof, which the list must then hold."""
+        """Return the number with its proof; the list must contain both."""
         meter("vrf.prove")
         self.claim = Candidacy(*self.vrf_key.prove(self.selection_input(round_number)))
         return self.claim
 
     @property
     def vrf_key(self) -> vrf.SecretKey:
-        """The client's, made by the PKI."""
+        """The client's VRF key, made by the PKI."""
         assert self.client.identity is not None
         assert self.client.identity.vrf is not None
         return self.client.identity.vrf
@@ -108,7 +108,7 @@ class AnnouncedClient(LottoClient):
     # -- stage 2: what is verified of the list ------------------------------------------------------------------------
 
     def check_round(self, message: ParticipantList) -> None:
-        """The list must belong to the announcement that this client has answered."""
+        """Refuse a list that does not belong to the answered announcement."""
         self.progress.check_round(message, message.round)
         if message.population != self.announced.population:
             raise Refusal(
@@ -117,7 +117,7 @@ class AnnouncedClient(LottoClient):
             )
 
     def check_own_entry(self, entry: ParticipantEntry) -> None:
-        """The server must not have changed this client's number or proof."""
+        """Refuse a list with another number or proof for this client."""
         if self.claim is None or (entry.output, entry.proof) != (self.claim.output, self.claim.proof):
             raise Refusal("lotto.own-entry-changed", "the list holds another number or proof for this client")
 
@@ -128,7 +128,7 @@ class AnnouncedClient(LottoClient):
         memo.verify_outputs([(directory.vrf_key(entry.client), alpha, entry.proof) for entry in others])
 
     def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:
-        """The proof must be valid under the key that the PKI has for this client, and give this number."""
+        """Refuse an entry with a proof that is invalid under the client's PKI key or gives another number."""
         meter("vrf.verify")
         try:
             key = directory.vrf_key(entry.client)
@@ -140,12 +140,19 @@ class AnnouncedClient(LottoClient):
 
 
 class AnnouncingServer(LottoServer):
-    """Server side. A malicious one may also override `announcement_for`."""
+    """Server side. A malicious server may also override `announcement_for`."""
 
     async def announce(self, pool: Ids, round_: SelectionRound) -> tuple[dict[int, Candidacy], list[ClientRefusal]]:
-        """Stage 1: begin the round; the answers that decode, by client, and the refusals.
+        """Announce the round (stage 1).
 
-        Those that many share are left out: who has nothing of his own to say is no candidate.
+        Answers shared by many clients are left out: a client without an answer of its own is no candidate.
+
+        Args:
+            pool: clients to ask.
+            round_: the round.
+
+        Returns:
+            The answers that decode, by client, and the refusals.
         """
         factor = self.parameters.factor
         pulse = await self.open_round(round_)
@@ -160,11 +167,17 @@ class AnnouncingServer(LottoServer):
         return await ask_groups(round_, self.announcement_for(pool, message), shared=False)
 
     def announcement_for(self, everyone: Ids, message: Announce) -> GroupMessages:
-        """Who is told that which round begins: everybody (of a refined population) the same."""
+        """Return the announcement for each group: the same for all clients of the refined population."""
         return [(everyone, message)]
 
     def entries(self, chosen: Ids, claims: dict[int, Candidacy], round_: SelectionRound) -> list[ParticipantEntry]:
-        """The rows of the list: `chosen` clients, with the numbers and proofs that they have claimed."""
+        """Return the rows of the list.
+
+        Args:
+            chosen: participants.
+            claims: number and proof of each client.
+            round_: the round.
+        """
         rows = []
         for client in chosen.tolist():
             output, proof = claims[client].output, claims[client].proof
@@ -214,7 +227,7 @@ class ClientCentricClient(AnnouncedClient, answers=(Announce, *STAGES.rows)):
     def shared_answer_predicate(
         cls, message: Message, parameters: ClientCentricParameters, environment: Environment
     ) -> Callable[[bytes, bytes], bool] | None:
-        """Return the predicate of clients that are certainly no candidates: they all give the same answer."""
+        """Return a test for keys with a number that is certainly above the threshold: these clients answer alike."""
         if cls is not ClientCentricClient or not isinstance(message, Announce):
             return None
         drawn_by_all = b"" if message.pulse is None else randomness_of(message.pulse)
@@ -230,11 +243,11 @@ class ClientCentricServer(AnnouncingServer):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `SelectionProtocol.roles`."""
+        """The client-centric client."""
         return [RoleSpec(ClientCentricClient, self.parameters)]
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
+        """Announce the round, verify claims, draw participants, then agree on the list."""
         answers, refusals = await self.announce(self.pool(round_), round_)
         vrf_input = self.selection_input(round_)
         memo.verify_outputs(
@@ -251,9 +264,10 @@ class ClientCentricServer(AnnouncingServer):
         return await self.agree(entries, len(claims), round_)
 
     def is_candidate(self, client: int, claim: Candidacy, round_: SelectionRound) -> bool:
-        """Check a claim as the participants will: one false candidate must not be able to end everybody's round.
+        """Return whether a claim holds; record false claims.
 
-        With `server_verifies: none` only who claims is looked at, and what participants find out ends the round.
+        The server makes the participants' checks itself, because one false claim would end the round for all. With
+        `server_verifies: none` it only checks that a claim is present.
         """
         if client not in round_.directory or claim.output is None or claim.proof is None:
             return False
@@ -277,7 +291,7 @@ class ClientCentricServer(AnnouncingServer):
 
 
 class ServerCentricParameters(LottoParameters):
-    """The server selects with a public pseudo-random function; clients recompute."""
+    """The server selects with a public pseudo-random function; clients recompute it."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE, "lotto/participants", "lotto/signatures")
 
@@ -285,22 +299,22 @@ class ServerCentricParameters(LottoParameters):
 
 
 class ServerCentricClient(LottoClient):
-    """Client side. The population n comes with the list, so only n_min guards it; all participants sign the same n."""
+    """Client side. The list states the population n, so only n_min protects it; all participants sign the same n."""
 
     parameters: ServerCentricParameters
     output_bytes: ClassVar[int] = 32
 
     def check_round(self, message: ParticipantList) -> None:
-        """The list announces its round, whose number can be used once."""
+        """Begin the round that the list announces; its number can be used once."""
         self.take_pulse(message.round, None if message.beacon is None else message.beacon.pulse)
         self.use_round(message.round)
 
     def check_own_entry(self, entry: ParticipantEntry) -> None:
-        """The client's own number is recomputed like everybody's."""
+        """Recompute this client's number, as for all others."""
         self.check_entry(entry, self.environment.directory, self.client.last_round)
 
     def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:
-        """The number must be the PRF of the round under the client's key on the bulletin board."""
+        """Refuse a number that is not the PRF of the round under the client's key on the bulletin board."""
         meter("hmac")
         output = prf.evaluate(directory.vrf_key(entry.client), self.selection_input(round_number))
         if output != entry.output or entry.proof:
@@ -316,11 +330,11 @@ class ServerCentricServer(LottoServer):
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """See `SelectionProtocol.roles`."""
+        """The check-in role and the server-centric client."""
         return [RoleSpec(CheckInRole, self.parameters), RoleSpec(ServerCentricClient, self.parameters)]
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """See `SelectionProtocol.select`."""
+        """Check in, evaluate the PRF, draw participants, then agree on the list."""
         present = await check_in(round_, self.pool(round_))
         with ending_with(len(present)):
             await self.open_round(round_)
@@ -334,7 +348,15 @@ class ServerCentricServer(LottoServer):
         return await self.agree(entries, len(candidates), round_)
 
     def candidates_among(self, present: Ids, round_: SelectionRound) -> tuple[Ids, Bytes]:
-        """The candidates among `(m,)` clients, sorted, and their numbers, `(c, 32)`."""
+        """Return the candidates and their numbers.
+
+        Args:
+            present: `(m,)` sorted registered clients that are available.
+            round_: the round.
+
+        Returns:
+            `(c,)` sorted candidates and their `(c, 32)` uint8 numbers.
+        """
         found = []
         for first in range(0, max(1, len(present)), _BLOCK):
             some = present[first : first + _BLOCK]
@@ -345,6 +367,6 @@ class ServerCentricServer(LottoServer):
         return candidates, numbers
 
     def outputs(self, directory: Directory, clients: Ids, round_: SelectionRound) -> Bytes:
-        """`(m, 32)` uint8: the PRF of this round for each client."""
+        """Return the PRF of this round for each client, `(m, 32)` uint8."""
         meter("hmac", len(clients))
         return prf.evaluate_many(directory.vrf[clients], self.selection_input(round_))
