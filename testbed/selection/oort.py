@@ -37,12 +37,12 @@ from testbed.selection.random_selection import ServerChoice
 
 PENALTY = 2.0  # alpha, as published
 ROUND_THRESHOLD = 30.0  # T is this percentile of the response times, as in FedScale
-_SHORTEST_S = 1e-4  # as in FedScale: nobody answers faster
-_BONUS = 0.1  # of the staleness term sqrt(0.1 log R / L_i)
-_AUGMENTATION = 10  # the pool to exploit from has more than so many times the clients that are drawn
-_FLAT, _SHARP = 0.1, 5.0  # relative changes of utility that make the pacer relax and tighten T
+_SHORTEST_S = 1e-4  # lower bound of response times [s], as in FedScale
+_BONUS = 0.1  # factor in the staleness term sqrt(0.1 log R / L_i)
+_AUGMENTATION = 10  # the pool for exploitation has more than ten times the clients that are drawn
+_FLAT, _SHARP = 0.1, 5.0  # relative changes of utility at which the pacer relaxes and tightens T
 _SMALLEST_RANGE = 1e-4
-_SMALLEST_WEIGHT = 1e-12  # so that a score of 0 can be drawn, after all others
+_SMALLEST_WEIGHT = 1e-12  # positive, so that clients with score 0 can be drawn after all others
 
 QUALITY = ArrayName("quality")
 """`(n,)` float64, last data quality; NaN (counts as the mean) before the first report or timeout of the client."""
@@ -66,30 +66,38 @@ class OortParameters(SelectionParameters):
     """K of the available clients, by their utility for training."""
 
     stages: ClassVar[tuple[str, ...]] = (STAGE,)
-    needs_rounds: ClassVar[str] = "it learns from the reports of a whole round before it chooses the next participants"
+    needs_rounds: ClassVar[str] = "it uses the reports of a whole round to choose the next participants"
     protocol: Literal["oort"] = "oort"
-    exploration: float = Field(0.9, ge=0, le=1, description="epsilon at first: the share of unexplored clients")
-    exploration_decay: float = Field(0.98, gt=0, le=1, description="epsilon is multiplied with it in each round")
-    exploration_minimum: float = Field(0.3, ge=0, le=1, description="epsilon is never smaller")
+    exploration: float = Field(0.9, ge=0, le=1, description="Initial epsilon: the share of unexplored clients")
+    exploration_decay: float = Field(0.98, gt=0, le=1, description="Factor by which epsilon falls each round")
+    exploration_minimum: float = Field(0.3, ge=0, le=1, description="Lower bound of epsilon")
     penalty: float = Field(PENALTY, ge=0, description="alpha: utility is multiplied with (T/t)^alpha where t > T")
-    pacer_step: int = Field(20, gt=0, description="W: rounds after which the pacer looks at T again")
+    pacer_step: int = Field(20, gt=0, description="W: rounds between two decisions of the pacer")
     pacer_delta: float = Field(5.0, ge=0, le=100, description="Delta: percentile points by which it moves T")
     round_threshold: float = Field(
-        ROUND_THRESHOLD, gt=0, le=100, description="T is this percentile of the response times at first; 100: no limit"
+        ROUND_THRESHOLD,
+        gt=0,
+        le=100,
+        description="Initial percentile of the response times that defines T; 100: no limit",
     )
     cut_off: float = Field(
-        0.05, ge=0, le=1, description="c: exploited are clients with more than c times the utility of the last of them"
+        0.05,
+        ge=0,
+        le=1,
+        description="c: the pool for exploitation holds clients with more than c times the utility of the K-th best",
     )
     clip: float = Field(0.9, ge=0, le=1, description="Data quality is clipped at this quantile")
     sample_window: float = Field(
-        5.0, ge=1, description="Explored are clients among so many times as many of the fastest (unexplored: check-in)"
+        5.0,
+        ge=1,
+        description="With unexplored: check-in, clients are drawn from this many times as many of the fastest clients",
     )
     unexplored: Literal["random", "check-in"] = Field(
         "random",
-        description="How unexplored clients are drawn: uniformly, or by how fast they have answered the check-in",
+        description="How unexplored clients are drawn: uniformly, or by their response time at check-in",
     )
     blacklist_rounds: int | None = Field(
-        None, gt=0, description="Clients that have taken part more often are left out (default: nobody is)"
+        None, gt=0, description="Clients with more participations are left out (default: no client is left out)"
     )
     blacklist_share: float = Field(0.3, ge=0, le=1, description="At most this share of the population is left out")
 
@@ -269,8 +277,8 @@ class OortSelection(ServerChoice):
         return memory
 
 
-# -- what a client is worth (section 4) --------------------------------------------------------------------------------
-# Its utility is its data quality |B_i| sqrt(mean Loss(k)^2) (`TrainingReports.quality`), times (T/t_i)^alpha when its
+# -- utility of a client (section 4) -----------------------------------------------------------------------------------
+# The utility is the data quality |B_i| sqrt(mean Loss(k)^2) (`TrainingReports.quality`), times (T/t_i)^alpha if the
 # response time t_i exceeds the preferred duration T (equation 2; Lotto's equation 3). All functions are O(n).
 
 

@@ -60,7 +60,7 @@ class VerifiableBatchPartitionParameters(AnnouncedParameters):
         "",
         max_length=200,
         description="Public randomness, drawn after registration has closed, that assigns clients to batches (any "
-        "text; the default is known beforehand, so clients must not choose their numbers); null: consecutive client "
+        "text; the default is known in advance, so clients must not choose their numbers); null: consecutive client "
         "numbers, for experiments that place dishonest clients by hand",
     )
 
@@ -137,7 +137,7 @@ def batch_value(experiment_id: bytes, round_number: int, outputs: Iterable[bytes
         round_number: from 1.
         outputs: the members' numbers, 64 bytes each, in ascending order of members.
     """
-    meter("hmac")  # SHA-512 of a few hundred bytes takes about as long
+    meter("hmac")  # costs about as much as SHA-512 of a few hundred bytes
     return sha512(VALUE_DOMAIN + experiment_id + round_number.to_bytes(8, "big") + b"".join(outputs)).digest()
 
 
@@ -184,7 +184,7 @@ STAGES_WITH_PROOFS = STAGES.extended(
         )
     }
 )
-"""As in Lotto, and numbers of the announced round are proven whenever it is asked for."""
+"""Lotto's table; a client also proves its number of the announced round whenever the server asks."""
 
 
 class VerifiableBatchClient(AnnouncedClient, answers=(Announce, *STAGES_WITH_PROOFS.rows)):

@@ -81,7 +81,7 @@ class LottoClient(Role):
         self.progress = self.STAGES.progress()
         self.randomness = b""
 
-    # -- what the variants differ in ------------------------------------------------------------------------------
+    # -- differences between the variants -------------------------------------------------------------------------
 
     def check_round(self, message: ParticipantList) -> None:
         """Refuse a list for another round or population than the announced one."""
@@ -189,7 +189,7 @@ class LottoClient(Role):
         content = list_content(self.environment.experiment_id, self.parameters, message)
         self.check_registered(message, content)
         self.verify_together(message, directory)
-        for entry in message.participants:  # what takes long comes last
+        for entry in message.participants:  # the expensive checks come last
             if entry.client != self.client.number:
                 self.check_entry(entry, directory, message.round)
         return content

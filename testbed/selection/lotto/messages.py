@@ -19,10 +19,10 @@ from testbed.selection.lotto.parameters import AgreedListParameters
 
 LIST_DOMAIN = b"testbed/lotto/participant-list/v1"
 MAXIMUM_PARTICIPANTS = 100_000
-Term = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]  # of a fraction that a float's shortest decimal gives
+Term = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]  # numerator or denominator of a float's shortest decimal
 
 
-# -- stage 1: the round is announced, candidates claim to be some ------------------------------------------------------
+# -- stage 1: the server announces the round, candidates claim their candidacy ----------------------------------------
 
 
 class Candidacy(Message, frozen=True):
@@ -84,7 +84,7 @@ class ParticipantList(Message, frozen=True):
     beacon: ListRegistration | None = None
 
 
-# -- stage 3: they see each other's signatures -------------------------------------------------------------------------
+# -- stage 3: participants see each other's signatures -----------------------------------------------------------------
 
 
 class Agreed(Message, frozen=True):
@@ -108,7 +108,7 @@ class ListSignatures(Message, frozen=True):
     signatures: Annotated[list[SignedBy], msgspec.Meta(max_length=MAXIMUM_PARTICIPANTS)]
 
 
-# -- what is signed, and registered ------------------------------------------------------------------------------------
+# -- signed and registered content -------------------------------------------------------------------------------------
 
 
 def list_content(experiment_id: bytes, parameters: AgreedListParameters, message: ParticipantList) -> bytes:
@@ -128,9 +128,9 @@ def list_digest(content: bytes) -> bytes:
     return sha256(b"testbed/lotto/participant-list-digest/v1" + content).digest()
 
 
-# -- who is a candidate: beta < a s m / n (section 3.4) ----------------------------------------------------------------
-# A client's number beta is what a verifiable random function (client-centric) or a PRF (server-centric) gives for the
-# round: nobody can choose it, and everybody can verify it.
+# -- candidates: beta < a s m / n (section 3.4) ------------------------------------------------------------------------
+# A client's number beta is the output of a verifiable random function (client-centric) or a PRF (server-centric) for
+# the round: no party can choose beta, and every party can verify it.
 
 
 def selection_input(experiment_id: bytes, round_number: int, randomness: bytes = b"") -> bytes:

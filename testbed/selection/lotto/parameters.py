@@ -30,22 +30,22 @@ class AgreedListParameters(SelectionParameters):
     min_population: int | None = Field(
         None,
         gt=0,
-        description="n_min: clients refuse to take part in a smaller population (default: the smallest that an honest "
-        "server announces)",
+        description="n_min: clients refuse to take part in a smaller population (default: the smallest population that "
+        "an honest server announces)",
     )
     round_beacon: Literal["none", "public"] = Field(
         "none",
-        description="public: a randomness beacon opens each round; what it publishes then stands in what the VRF or "
-        "PRF is evaluated on, so that nobody knows outputs ahead, and it registers one participant list a round. none: "
+        description="public: a randomness beacon opens each round; its output becomes part of the input of the VRF or "
+        "PRF, so that no party knows outputs in advance, and it registers one participant list for each round. none: "
         "the paper's protocol",
     )
     beacon_latency_ms: float = Field(
-        50.0, ge=0, le=1e6, description="Between the server and the beacon, one way; it is asked twice in a round"
+        50.0, ge=0, le=1e6, description="One-way latency between server and beacon; asked twice in a round"
     )
     signatures: Literal["strict"] | Annotated[int, Field(gt=0)] = Field(
         "strict",
-        description="Signatures on the list that a client needs to see: 'strict' (all s, the paper's) or a number q; "
-        "then up to s-q participants may be lost, or have been shown another list",
+        description="Signatures on the list that a client requires: 'strict' (all s, as in the paper) or a number q; "
+        "then up to s-q participants may drop out, or may have been shown another list",
     )
 
     def check(self, population: int) -> None:
@@ -92,10 +92,10 @@ class AnnouncedParameters(AgreedListParameters):
 
     max_round_gap: Annotated[int, Field(gt=0, le=MOST_ROUNDS)] | Literal["auto", "none"] | None = Field(
         "auto",
-        description="G: a client refuses a round whose number is more than this above the last one that it has heard "
-        "of; 'none' (or null): it accepts any later number, and a server that knows its own clients' outputs announces "
-        "favourable rounds alone; 'auto': 1, and none with `refine`, where clients outside the refined population "
-        "hear nothing",
+        description="G: a client refuses a round number more than G above the last announced round that reached it. "
+        "'none' (or null): it accepts any later number, so a server that knows its own clients' outputs can announce "
+        "only favourable rounds. 'auto': 1; with `refine` 'none', because announcements do not reach clients outside "
+        "the refined population",
     )
 
     def check(self, population: int) -> None:
@@ -103,8 +103,8 @@ class AnnouncedParameters(AgreedListParameters):
         super().check(population)
         if self.refinement is not None and isinstance(self.max_round_gap, int):
             raise ValueError(
-                f"max_round_gap: {self.max_round_gap} with `refine`: clients outside the refined population hear "
-                "nothing of a round, and would take the next one for skipped; leave one of the two out"
+                f"max_round_gap: {self.max_round_gap} with `refine`: announcements do not reach clients outside the "
+                "refined population, which would refuse the next round as skipped; leave out one of the two"
             )
 
     @property
@@ -136,7 +136,8 @@ class LottoParameters(AgreedListParameters):
         if self.refine is not None and not smallest:
             most = self.refine.largest(population, max(self.participants, self.min_population or 0))
             raise ValueError(
-                f"refine.exclude: {self.refine.exclude:g} by two metrics with or may leave nobody; at most {most:g}"
+                f"refine.exclude: {self.refine.exclude:g} by two metrics with combine: or may leave no client; at most "
+                f"{most:g}"
             )
         if self.min_population is not None and self.min_population > smallest:
             raise ValueError(

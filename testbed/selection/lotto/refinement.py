@@ -45,11 +45,11 @@ class Refinement(BaseModel):
     )
     combine: Literal["or", "and", "joint"] = Field(
         "or",
-        description="Of two metrics: drop who is among the worst by one (or), by both (and), or by their product in "
-        "Oort's utility (joint)",
+        description="With two metrics: drop clients among the worst by either (or), by both (and), or by their product "
+        "in Oort's utility (joint)",
     )
     exclude: float = Field(
-        0.2, ge=0, lt=1, description="d: the worst fraction by each metric (joint: by the utility), of those measured"
+        0.2, ge=0, lt=1, description="d: the worst fraction of measured clients by each metric (joint: by the utility)"
     )
 
     @model_validator(mode="after")

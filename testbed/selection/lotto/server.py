@@ -38,21 +38,21 @@ GroupMessages = Sequence[tuple[Ids, Message]]
 
 
 class LottoServer(SelectionProtocol):
-    """Server side of what both variants share: residual removal, mutual verification, consistency.
+    """Server side shared by both variants: residual removal, mutual verification, consistency.
 
-    *Candidates* are clients or, in a protocol built on this one, batches of them.
+    *Candidates* are clients or, in a protocol built on this class, batches of clients.
 
-    A malicious server overrides `refined_population` (who is dropped), `choose` (among the candidates), `list_for` or
-    `signatures_for` (to tell clients apart; groups that are told different things are asked one after the other).
+    A malicious server overrides `refined_population` (drop other clients), `choose` (among the candidates), `list_for`
+    or `signatures_for` (different messages to different clients; the server asks such groups one after the other).
 
     Attributes:
-        population: n as it is announced: the size of this round's refined population.
-        dropped: `(n,)` bool, who is not in it.
-        wanted: how many candidates a list takes: s, or K/T batches.
-        pulse: the beacon's for this round; None where the experiment has no beacon.
-        announces: whether clients hear of a round before they see its list.
-        candidate_noun: what candidates are called where a round ends for lack of them.
-        candidate_singular: the same for a single one.
+        population: announced n: the size of this round's refined population.
+        dropped: `(n,)` bool, clients outside the refined population.
+        wanted: number of candidates in a list: s, or K/T batches.
+        pulse: the beacon's pulse for this round; None without a beacon.
+        announces: whether clients receive an announcement of a round before its list.
+        candidate_noun: name of candidates in the message of a round with too few.
+        candidate_singular: the singular of that name.
     """
 
     parameters: AgreedListParameters
@@ -68,7 +68,7 @@ class LottoServer(SelectionProtocol):
         self.wanted = parameters.participants
         self.dropped = np.zeros(population, np.bool_)
 
-    # -- what the variants differ in ------------------------------------------------------------------------------
+    # -- differences between the variants -------------------------------------------------------------------------
 
     @property
     def roles(self) -> list[RoleSpec]:
@@ -174,7 +174,7 @@ class LottoServer(SelectionProtocol):
         members = len(self.members(candidates))
         noun = self.candidate_singular if len(candidates) == 1 else self.candidate_noun
         found = f"{len(candidates)} {noun}, {self.wanted} wanted"
-        if refusals:  # then that is why
+        if refusals:  # the refusals are the reason
             raise RoundAborted("refused", f"{refusals_by_check(refusals, 'clients')}; {found}", candidates=members)
         raise RoundAborted(f"too-few-{self.candidate_noun.replace(' ', '-')}", found, candidates=members)
 

@@ -41,9 +41,9 @@ from testbed.selection.lotto.messages import (
 from testbed.selection.lotto.parameters import AnnouncedParameters, LottoParameters
 from testbed.selection.lotto.server import GroupMessages, LottoServer, ask_groups
 
-_BLOCK = 1 << 18  # clients whose numbers the server has in memory at the same time
+_BLOCK = 1 << 18  # clients whose numbers are in the server's memory at the same time
 
-# -- rounds that are announced, and proven numbers ---------------------------------------------------------------------
+# -- announced rounds and proven numbers -------------------------------------------------------------------------------
 
 
 class AnnouncedClient(LottoClient):
@@ -59,7 +59,7 @@ class AnnouncedClient(LottoClient):
     announced: Announce
     claim: Candidacy | None = None
 
-    # -- stage 1: the round is announced ------------------------------------------------------------------------------
+    # -- stage 1: announcement ----------------------------------------------------------------------------------------
 
     def accept(self, message: Announce) -> None:
         """Check the announcement and begin the round."""
@@ -105,7 +105,7 @@ class AnnouncedClient(LottoClient):
         assert self.client.identity.vrf is not None
         return self.client.identity.vrf
 
-    # -- stage 2: what is verified of the list ------------------------------------------------------------------------
+    # -- stage 2: verification of the list ----------------------------------------------------------------------------
 
     def check_round(self, message: ParticipantList) -> None:
         """Refuse a list that does not belong to the answered announcement."""
@@ -198,14 +198,14 @@ class ClientCentricParameters(AnnouncedParameters, LottoParameters):
     protocol: Literal["lotto-client-centric"] = "lotto-client-centric"
     unselected: Literal["silent", "acknowledge"] = Field(
         "acknowledge",
-        description="What clients that are not selected do: 'silent' costs the server the deadline (the paper), "
-        "'acknowledge' a small message of each (the authors' code)",
+        description="Behaviour of clients that are not selected. 'silent' (the paper): they send nothing, and the "
+        "server waits until the deadline; 'acknowledge' (the authors' code): they send a small message",
     )
     server_verifies: Literal["all", "none"] = Field(
         "all",
-        description="Whose claims to be a candidate the server verifies before it draws: 'all' costs it a verification "
-        "of each, and who lies is left out; 'none' (the paper's protocol) leaves it to the participants, and a false "
-        "claim that is drawn ends the round",
+        description="Claims that the server verifies before it draws. 'all': it verifies every claim and leaves out "
+        "false claims; 'none' (the paper's protocol): the participants verify, and a false claim that is drawn ends "
+        "the round",
     )
 
 
