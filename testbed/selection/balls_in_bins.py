@@ -91,13 +91,13 @@ class BinClient(DecidingClient):
         """
         randomness, client = self.environment.randomness, self.client.number
         participation = self.environment.participation
-        known = None if participation is None else participation.log.bin(client)
-        if known is not None:
-            return known
-        thrown = int.from_bytes(randomness.secret(client, 0, "check-in/bin"), "big") % self.parameters.bins
+        stored = None if participation is None else participation.log.bin(client)
+        if stored is not None:
+            return stored
+        drawn_bin = int.from_bytes(randomness.secret(client, 0, "check-in/bin"), "big") % self.parameters.bins
         if randomness.secrets_from_system and participation is not None:
-            participation.log.thrown(client, thrown)
-        return thrown
+            participation.log.thrown(client, drawn_bin)
+        return drawn_bin
 
 
 class BallsInBinsSelection(SelectionProtocol):
@@ -148,5 +148,5 @@ class BallsInBinsSelection(SelectionProtocol):
 
     def bins(self, round_: SelectionRound) -> Ids:
         """Return the bin of each client, `(n,)` int64. The draw depends on the seed alone, so all rounds agree."""
-        drawn = round_.randomness.generator("server", 0, "bins")
-        return drawn.integers(0, self.parameters.bins, self.population, dtype=np.int64)
+        generator = round_.randomness.generator("server", 0, "bins")
+        return generator.integers(0, self.parameters.bins, self.population, dtype=np.int64)

@@ -250,12 +250,12 @@ def reports_of(trained: Replies, asked: Ids) -> TrainingReports:
         trained: the replies to `Train`.
         asked: sorted numbers of all clients that were asked.
     """
-    said = trained.valid()
-    clients = np.fromiter(said, np.int64, len(said))
-    samples = np.array([answer.samples or 0 for answer in said.values()], np.int64)
-    loss = np.array([answer.loss for answer in said.values()], np.float64)
+    answers = trained.valid()
+    clients = np.fromiter(answers, np.int64, len(answers))
+    samples = np.array([answer.samples or 0 for answer in answers.values()], np.int64)
+    loss = np.array([answer.loss for answer in answers.values()], np.float64)
     squared = [
-        answer.loss * answer.loss if answer.squared_loss is None else answer.squared_loss for answer in said.values()
+        answer.loss * answer.loss if answer.squared_loss is None else answer.squared_loss for answer in answers.values()
     ]
     squared_loss = np.array(squared, np.float64)
     latency_s = trained.latency_s[np.searchsorted(trained.ids, clients)]

@@ -128,16 +128,16 @@ class OortSelection(ServerChoice):
         Returns:
             `(K,)` sorted client numbers.
         """
-        wanted, present = self.parameters.participants, replies.ids
+        needed, present = self.parameters.participants, replies.ids
         self.enough(present)
         memory = self._memory(round_)
         allowed = ~self.blacklisted(present, memory[COUNT][present])
         present, answered_s = present[allowed], replies.latency_s[allowed]
         new = memory[COUNT][present] == 0
         old = present[~new]
-        to_explore = min(int(wanted * self.exploration(round_.number)), int(new.sum()))
-        to_exploit = min(wanted - to_explore, len(old))
-        to_explore = wanted - to_exploit
+        to_explore = min(int(needed * self.exploration(round_.number)), int(new.sum()))
+        to_exploit = min(needed - to_explore, len(old))
+        to_explore = needed - to_exploit
         exploited = self.exploit(old, to_exploit, round_)
         memory[EXPLOITED] = exploited
         explored = self.explore(present[new], answered_s[new], to_explore, round_)
@@ -233,24 +233,24 @@ class OortSelection(ServerChoice):
         """Update the statistics of the participants, then run the pacer (Algorithm 1, UpdateWithFeedback)."""
         memory = self._memory(round_)
         duration_s = memory[DURATION_S]
-        quality, heard, unheard = reports.quality, reports.clients, reports.unheard
-        asked = np.concatenate((heard, unheard))
-        memory[LAST][asked] = round_.number
-        memory[COUNT][asked] += 1
-        duration_s[heard] = reports.latency_s
+        quality, clients, unheard = reports.quality, reports.clients, reports.unheard
+        trained = np.concatenate((clients, unheard))
+        memory[LAST][trained] = round_.number
+        memory[COUNT][trained] += 1
+        duration_s[clients] = reports.latency_s
         duration_s[unheard] = np.fmax(duration_s[unheard], reports.waited_s)
-        if not len(heard):
+        if not len(clients):
             return
-        memory[QUALITY][heard], memory[QUALITY][unheard] = quality, quality.mean()
-        exploited = np.isin(heard, memory[EXPLOITED])
+        memory[QUALITY][clients], memory[QUALITY][unheard] = quality, quality.mean()
+        exploited = np.isin(clients, memory[EXPLOITED])
         self._pace(memory, float(quality[exploited].mean()) if exploited.any() else 0.0)
 
     def _pace(self, memory: Memory, exploited_quality: float) -> None:
         step, delta = self.parameters.pacer_step, self.parameters.pacer_delta
         history = np.append(memory[HISTORY], exploited_quality)[-2 * step :]
-        learned = int(memory[LEARNED]) + 1
-        memory[HISTORY], memory[LEARNED] = history, np.array(learned)
-        if learned < 2 * step or learned % step:
+        rounds = int(memory[LEARNED]) + 1
+        memory[HISTORY], memory[LEARNED] = history, np.array(rounds)
+        if rounds < 2 * step or rounds % step:
             return
         before, now = float(history[:step].sum()), float(history[step:].sum())
         threshold = float(memory[THRESHOLD])

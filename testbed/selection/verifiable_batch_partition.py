@@ -118,9 +118,9 @@ def assign_batches(population: int, privacy: int, beacon: str | None) -> Batches
     hashed = sha256(ASSIGNMENT_DOMAIN + beacon.encode())
     keys = np.empty((population, 32), np.uint8)
     for client in range(population):
-        one = hashed.copy()
-        one.update(client.to_bytes(8, "big"))
-        keys[client] = np.frombuffer(one.digest(), np.uint8)
+        digest = hashed.copy()
+        digest.update(client.to_bytes(8, "big"))
+        keys[client] = np.frombuffer(digest.digest(), np.uint8)
     of = np.empty(population, np.int64)
     of[np.lexsort(keys.view(">u8").T[::-1])] = batches.of
     return Batches(of)
@@ -219,9 +219,9 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, *STAGES_WITH_PRO
         broken = self.batches.broken(clients)
         if len(broken):
             raise Refusal("lotto.batch-not-whole", f"some members of batch {broken[0]} are in the list, others are not")
-        whole, wanted = len(self.batches.whole(clients)), self.parameters.wanted
-        if whole != wanted:
-            raise Refusal("lotto.wrong-size", f"{whole} batches announced, {wanted} agreed on")
+        whole, needed = len(self.batches.whole(clients)), self.parameters.wanted
+        if whole != needed:
+            raise Refusal("lotto.wrong-size", f"{whole} batches announced, {needed} agreed on")
 
     def check_threshold(self, message: ParticipantList) -> None:
         """Refuse a list with a batch that is not a candidate, given the listed numbers."""
@@ -277,8 +277,8 @@ class VerifiableBatchServer(BatchSelection, AnnouncingServer):
 
     def standing(self, outputs: Mapping[int, bytes], round_: SelectionRound) -> Ids:
         """Return the batches that are candidates if their members' numbers are correct."""
-        known = round_.experiment_id, round_.number, self.population
-        return candidate_batches(self.parameters, self.batches, outputs, *known)
+        round_inputs = round_.experiment_id, round_.number, self.population
+        return candidate_batches(self.parameters, self.batches, outputs, *round_inputs)
 
     async def ask_for_proofs(
         self, standing: Ids, outputs: Mapping[int, bytes], round_: SelectionRound

@@ -219,9 +219,9 @@ class LottoClient(Role):
         if not self.uses_beacon:
             return
         receipt = None if message.beacon is None else message.beacon.receipt
-        known = self.environment.directory.beacon, self.environment.experiment_id, message.round
+        registered_for = self.environment.directory.beacon, self.environment.experiment_id, message.round
         try:
-            check_receipt(*known, list_digest(content), receipt)
+            check_receipt(*registered_for, list_digest(content), receipt)
         except ProtocolError as error:
             raise Refusal("lotto.list-not-registered", f"the list of round {message.round}: {error}") from None
 

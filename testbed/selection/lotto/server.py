@@ -118,13 +118,13 @@ class LottoServer(SelectionProtocol):
         """Return the clients to draw from, sorted; a refined population changes the announced n."""
         if self.parameters.refinement is None:
             return round_.everyone
-        kept = self.refined_population(round_)
-        self.population = len(kept)
+        eligible = self.refined_population(round_)
+        self.population = len(eligible)
         self.dropped[:] = True
-        self.dropped[kept] = False
-        found = f"n = {len(kept)} of {round_.population}, {measured_clients(round_)} of them measured"
-        round_.network.record_event("server", "refined-population", found)
-        return kept
+        self.dropped[eligible] = False
+        summary = f"n = {len(eligible)} of {round_.population}, {measured_clients(round_)} of them measured"
+        round_.network.record_event("server", "refined-population", summary)
+        return eligible
 
     # -- the beacon -----------------------------------------------------------------------------------------------
 
@@ -173,10 +173,10 @@ class LottoServer(SelectionProtocol):
             return
         members = len(self.members(candidates))
         noun = self.candidate_singular if len(candidates) == 1 else self.candidate_noun
-        found = f"{len(candidates)} {noun}, {self.wanted} wanted"
+        summary = f"{len(candidates)} {noun}, {self.wanted} wanted"
         if refusals:  # the refusals are the reason
-            raise RoundAborted("refused", f"{refusals_by_check(refusals, 'clients')}; {found}", candidates=members)
-        raise RoundAborted(f"too-few-{self.candidate_noun.replace(' ', '-')}", found, candidates=members)
+            raise RoundAborted("refused", f"{refusals_by_check(refusals, 'clients')}; {summary}", candidates=members)
+        raise RoundAborted(f"too-few-{self.candidate_noun.replace(' ', '-')}", summary, candidates=members)
 
     async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
         """Run stages 2 and 3: participants verify and sign the list, then see each other's signatures.
@@ -216,15 +216,15 @@ class LottoServer(SelectionProtocol):
         content = list_content(round_.experiment_id, self.parameters, message)
         keys = {entry.client: entry.registration_key for entry in message.participants}
         meter("ed25519.verify", len(answers))
-        signed = []
+        valid = []
         for client in sorted(answers):
             try:
                 memo.verify(keys[client], LIST_DOMAIN, content, answers[client].signature)
             except ProtocolError:
                 round_.network.record_event(f"client:{client}", "misbehaviour", "signed something else than the list")
             else:
-                signed.append(SignedBy(client, answers[client].signature))
-        return signed
+                valid.append(SignedBy(client, answers[client].signature))
+        return valid
 
     def require_answers(self, needed: int, count: int, what: str, refusals: Sequence[ClientRefusal]) -> None:
         """Raise `RoundAborted` if there are too few answers, or if a client refused and all answers are needed.

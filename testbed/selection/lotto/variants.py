@@ -357,13 +357,13 @@ class ServerCentricServer(LottoServer):
         Returns:
             `(c,)` sorted candidates and their `(c, 32)` uint8 numbers.
         """
-        found = []
+        blocks = []
         for first in range(0, max(1, len(present)), _BLOCK):
             some = present[first : first + _BLOCK]
             outputs = self.outputs(round_.directory, some, round_)
             below = below_threshold(outputs, self.parameters, self.population)
-            found.append((some[below], outputs[below]))
-        candidates, numbers = (np.concatenate(columns) for columns in zip(*found, strict=True))
+            blocks.append((some[below], outputs[below]))
+        candidates, numbers = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
         return candidates, numbers
 
     def outputs(self, directory: Directory, clients: Ids, round_: SelectionRound) -> Bytes:
