@@ -109,12 +109,12 @@ class BatchSelection(SelectionProtocol):
 
     Attributes:
         batches: all batches.
-        wanted: number of batches in a round, K/T.
+        required: number of batches in a round, K/T.
     """
 
     parameters: SelectionParameters
     batches: Batches
-    wanted: int
+    required: int
 
     @property
     def minimum_participants(self) -> int:
@@ -124,7 +124,7 @@ class BatchSelection(SelectionProtocol):
     @property
     def maximum_participants(self) -> int:
         """The size of the K/T largest batches together."""
-        return self.batches.largest(self.wanted)
+        return self.batches.largest(self.required)
 
 
 class BatchPartitionSelection(BatchSelection):
@@ -136,7 +136,7 @@ class BatchPartitionSelection(BatchSelection):
         super().__init__(parameters, population)
         self.mode = parameters.mode
         self.batches = Batches.consecutive(population, parameters.privacy)
-        self.wanted = parameters.participants // parameters.privacy
+        self.required = parameters.participants // parameters.privacy
 
     @property
     def roles(self) -> list[RoleSpec]:
@@ -165,10 +165,10 @@ class BatchPartitionSelection(BatchSelection):
             RoundSkipped: fewer than K/T batches are complete.
         """
         eligible = self.batches.whole(present)
-        if len(eligible) < self.wanted:
-            raise RoundSkipped("too-few-whole-batches", f"{len(eligible)} whole batches, {self.wanted} wanted")
+        if len(eligible) < self.required:
+            raise RoundSkipped("too-few-whole-batches", f"{len(eligible)} whole batches, {self.required} wanted")
         if self.mode == "uniform":
-            return np.sort(rng.choice(eligible, self.wanted, replace=False))
+            return np.sort(rng.choice(eligible, self.required, replace=False))
         if self.mode == "least-total":
             return self._least_total(eligible, participations, rng)
         # Algorithm 2 takes the available user with the fewest participations. It leaves open the case that this
@@ -176,12 +176,12 @@ class BatchPartitionSelection(BatchSelection):
         users = self.batches.members(eligible)
         fewest = users[participations[users] == participations[users].min()]
         first = int(self.batches.of[rng.choice(fewest)])
-        others = rng.choice(eligible[eligible != first], self.wanted - 1, replace=False)
+        others = rng.choice(eligible[eligible != first], self.required - 1, replace=False)
         return np.sort(np.append(others, first).astype(np.int64))
 
     def _least_total(self, eligible: Ids, participations: Ids, rng: np.random.Generator) -> Ids:
         """Return the K/T batches with the smallest totals; ties break uniformly."""
         totals = np.bincount(self.batches.of, participations, len(self.batches))[eligible]
-        last = np.partition(totals, self.wanted - 1)[self.wanted - 1]
+        last = np.partition(totals, self.required - 1)[self.required - 1]
         sure, tied = eligible[totals < last], eligible[totals == last]
-        return np.sort(np.append(sure, rng.choice(tied, self.wanted - len(sure), replace=False)))
+        return np.sort(np.append(sure, rng.choice(tied, self.required - len(sure), replace=False)))

@@ -49,8 +49,8 @@ async def check_in_replies(round_: SelectionRound, pool: Ids | None = None) -> R
     Returns:
         The answers of the available clients.
     """
-    asked = round_.everyone if pool is None else pool
-    return await round_.network.ask(asked, CheckIn(round_.number, len(asked)))
+    recipients = round_.everyone if pool is None else pool
+    return await round_.network.ask(recipients, CheckIn(round_.number, len(recipients)))
 
 
 async def check_in(round_: SelectionRound, pool: Ids | None = None) -> Ids:

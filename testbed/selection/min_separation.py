@@ -71,8 +71,8 @@ class MinSeparationParameters(SelectionParameters):
         """Check that T divides K and that the population suffices for b rounds of different clients."""
         super().check(population)
         check_batch_size(self.privacy, self.participants)
-        wanted = self.participants // self.privacy
-        most = max(1, population // self.privacy) // wanted
+        groups = self.participants // self.privacy
+        most = max(1, population // self.privacy) // groups
         if self.separation > most:
             raise ValueError(
                 f"separation: {self.separation} rounds of {self.participants} participants need "
@@ -133,14 +133,14 @@ class MinSeparationSelection(SelectionProtocol):
         Raises:
             RoundSkipped: there are fewer than K/T eligible groups.
         """
-        wanted = self.parameters.participants // self.parameters.privacy
+        needed = self.parameters.participants // self.parameters.privacy
         rested = present[self.rested(round_)[present]]
         eligible = self.groups.whole(rested)
-        if len(eligible) < wanted:
+        if len(eligible) < needed:
             what = "clients" if self.batches is None else "whole batches"
             detail = f"{len(rested)} of {len(present)} available clients have rested"
-            raise RoundSkipped("too-few-rested", f"{detail}: {len(eligible)} {what}, {wanted} wanted")
-        return self.groups.members(round_.rng("participants").choice(eligible, wanted, replace=False))
+            raise RoundSkipped("too-few-rested", f"{detail}: {len(eligible)} {what}, {needed} wanted")
+        return self.groups.members(round_.rng("participants").choice(eligible, needed, replace=False))
 
     def rested(self, round_: SelectionRound) -> npt.NDArray[np.bool_]:
         """Return `(n,)` bool: clients with fewer than k rounds so far and none in the last b - 1 rounds."""

@@ -12,14 +12,14 @@ class Supply:
 
     Attributes:
         noun: the needed items, in the plural, e.g. ``candidates``.
-        wanted: number of items that a round needs.
+        required: number of items that a round needs.
         trials: number of items in the population.
         chance: probability that an item is available, independently of the others.
         keys: keys of the experiment that change the result, the most useful first.
     """
 
     noun: str
-    wanted: int
+    required: int
     trials: int
     chance: float
     keys: tuple[str, ...]
@@ -37,7 +37,7 @@ class Supply:
             >>> round(Supply("candidates", 10, 200, 0.02, ()).enough, 3)
             0.007
         """
-        return at_least(self.wanted, self.trials, self.chance)
+        return at_least(self.required, self.trials, self.chance)
 
 
 def at_least(count: int, trials: int, chance: float) -> float:

@@ -69,7 +69,7 @@ class VerifiableBatchPartitionParameters(AnnouncedParameters):
         drawn = min(1.0, self.over_selection * self.participants / population)
         keys = ("selection.over_selection", "selection.privacy", "population", "availability")
         chance = drawn * online**self.privacy
-        return Supply("drawn batches with all members online", self.wanted, population // self.privacy, chance, keys)
+        return Supply("drawn batches with all members online", self.required, population // self.privacy, chance, keys)
 
     def check(self, population: int) -> None:
         """Check that T divides K and that the probability a K/n of a batch is at most 1."""
@@ -83,7 +83,7 @@ class VerifiableBatchPartitionParameters(AnnouncedParameters):
             )
 
     @property
-    def wanted(self) -> int:
+    def required(self) -> int:
         """K/T, the number of batches in a round."""
         return self.participants // self.privacy
 
@@ -219,7 +219,7 @@ class VerifiableBatchClient(AnnouncedClient, answers=(Announce, *STAGES_WITH_PRO
         broken = self.batches.broken(clients)
         if len(broken):
             raise Refusal("lotto.batch-not-whole", f"some members of batch {broken[0]} are in the list, others are not")
-        whole, needed = len(self.batches.whole(clients)), self.parameters.wanted
+        whole, needed = len(self.batches.whole(clients)), self.parameters.required
         if whole != needed:
             raise Refusal("lotto.wrong-size", f"{whole} batches announced, {needed} agreed on")
 
@@ -246,7 +246,7 @@ class VerifiableBatchServer(BatchSelection, AnnouncingServer):
     def __init__(self, parameters: VerifiableBatchPartitionParameters, population: int) -> None:
         super().__init__(parameters, population)
         self.batches = assign_batches(population, parameters.privacy, parameters.beacon)
-        self.wanted = parameters.wanted
+        self.required = parameters.required
 
     @property
     def roles(self) -> list[RoleSpec]:

@@ -60,7 +60,7 @@ class Misspelt(Smallest):
 
 class Forgetful(Smallest):
     def __init__(self, parameters: Any, population: int) -> None:
-        self.wanted = parameters.participants
+        self.required = parameters.participants
 
 
 class OtherParameters(Plain):

@@ -154,7 +154,7 @@ def uneven_family(protocol: BatchPartitionSelection) -> list[frozenset[int]]:
     """Algorithm 1 for batches that are not all of one size: every union of K/T of them."""
     batches = [np.flatnonzero(protocol.batches.of == batch).tolist() for batch in range(len(protocol.batches))]
     return [
-        frozenset(itertools.chain.from_iterable(union)) for union in itertools.combinations(batches, protocol.wanted)
+        frozenset(itertools.chain.from_iterable(union)) for union in itertools.combinations(batches, protocol.required)
     ]
 
 
@@ -169,7 +169,7 @@ def test_uneven_batches_are_drawn_as_by_the_enumerating_algorithms(
     )
     generator = np.random.default_rng(seed)
     frequency = generator.integers(0, 3, population)
-    away = {int(generator.integers(population))} if len(protocol.batches) > protocol.wanted else set()
+    away = {int(generator.integers(population))} if len(protocol.batches) > protocol.required else set()
     present = [user for user in range(population) if user not in away]
     expected = admissible(uneven_family(protocol), set(present), frequency, mode)
     assert_same_distribution(drawn(protocol, present, frequency), expected)

@@ -51,7 +51,7 @@ class KeepDishonestBatches(BatchMisbehaviour):
         if not self.attacking:
             return super().choose(candidates, round_)
         mixed = round_.rng("residual removal").permutation(candidates)
-        chosen = mixed[np.argsort(-self.dishonest_members(mixed), kind="stable")][: self.wanted]
+        chosen = mixed[np.argsort(-self.dishonest_members(mixed), kind="stable")][: self.required]
         dishonest, of = int(self.dishonest_members(chosen).sum()), len(self.members(chosen))
         self.record_attack(
             KeepDishonestBatches, f"{dishonest} of {of} participants are dishonest; {len(candidates)} candidate batches"
@@ -220,7 +220,7 @@ class ShowDifferentBatches(ShowDifferentLists, BatchMisbehaviour):
         """Members of one half of the batches see a list without the last, the others one without the first."""
         of = self.batches.of
         shown = np.unique(of[participants])
-        if len(shown) <= self.wanted:
+        if len(shown) <= self.required:
             return []
         first = np.isin(of[participants], shown[: len(shown) // 2])
         return [

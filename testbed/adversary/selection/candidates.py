@@ -115,7 +115,7 @@ class ReserveMostSelected(LottoMisbehaviour):
             return super().choose(candidates, round_)
         self.record_attack(ReserveMostSelected, f"kept a place for {self.candidate} {target}")
         others = candidates[candidates != target]
-        rest = round_.rng("residual removal").choice(others, self.wanted - 1, replace=False)
+        rest = round_.rng("residual removal").choice(others, self.required - 1, replace=False)
         return np.sort(np.append(rest, target))
 
     def target(self, victims: Ids, round_: SelectionRound) -> int:
@@ -155,12 +155,12 @@ class OmitHonestCandidates(LottoMisbehaviour):
             return super().choose(candidates, round_)
         own = self.dishonest_members(candidates) > 0
         honest, ours = candidates[~own], candidates[own]
-        kept = honest[: min(self.context.options_of(OmitHonestCandidates).keep, self.wanted)]
-        chosen = np.append(kept, ours[: self.wanted - len(kept)])
+        kept = honest[: min(self.context.options_of(OmitHonestCandidates).keep, self.required)]
+        chosen = np.append(kept, ours[: self.required - len(kept)])
         left_out = len(honest) - len(kept)
         self.record_attack(
             OmitHonestCandidates,
-            f"left out {left_out} of {len(honest)} honest {self.candidate_noun}, {len(chosen)} of {self.wanted} remain",
+            f"left out {left_out} of {len(honest)} honest {self.candidate_noun}, {len(chosen)} of {self.required} remain",
         )
         return np.sort(chosen)
 

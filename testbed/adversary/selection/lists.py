@@ -202,7 +202,7 @@ class ParallelLists(LottoMisbehaviour):
         """Everybody who is in one of the lists (of batches: every batch)."""
         if not self.attacking:
             return super().choose(candidates, round_)
-        places, rng = self.wanted, round_.rng("residual removal")
+        places, rng = self.required, round_.rng("residual removal")
         own = self.wholly_dishonest(candidates)
         ours, honest = rng.permutation(candidates[own])[: places - 1], rng.permutation(candidates[~own])
         each = places - len(ours)

@@ -48,7 +48,7 @@ class LottoServer(SelectionProtocol):
     Attributes:
         population: announced n: the size of this round's refined population.
         dropped: `(n,)` bool, clients outside the refined population.
-        wanted: number of candidates in a list: s, or K/T batches.
+        required: number of candidates in a list: s, or K/T batches.
         pulse: the beacon's pulse for this round; None without a beacon.
         announces: whether clients receive an announcement of a round before its list.
         candidate_noun: name of candidates in the message of a round with too few.
@@ -65,7 +65,7 @@ class LottoServer(SelectionProtocol):
 
     def __init__(self, parameters: AgreedListParameters, population: int) -> None:
         super().__init__(parameters, population)
-        self.wanted = parameters.participants
+        self.required = parameters.participants
         self.dropped = np.zeros(population, np.bool_)
 
     # -- differences between the variants -------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class LottoServer(SelectionProtocol):
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
         """Draw as many candidates as a list takes, uniformly (residual removal)."""
-        return np.sort(round_.rng("residual removal").choice(candidates, self.wanted, replace=False))
+        return np.sort(round_.rng("residual removal").choice(candidates, self.required, replace=False))
 
     def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
         """Return the list that each group of participants receives: the same list for all."""
@@ -169,11 +169,11 @@ class LottoServer(SelectionProtocol):
             round_: the round.
             refusals: refusals of the announcement; if there are any, they are the reason.
         """
-        if len(candidates) >= self.wanted:
+        if len(candidates) >= self.required:
             return
         members = len(self.members(candidates))
         noun = self.candidate_singular if len(candidates) == 1 else self.candidate_noun
-        summary = f"{len(candidates)} {noun}, {self.wanted} wanted"
+        summary = f"{len(candidates)} {noun}, {self.required} wanted"
         if refusals:  # the refusals are the reason
             raise RoundAborted("refused", f"{refusals_by_check(refusals, 'clients')}; {summary}", candidates=members)
         raise RoundAborted(f"too-few-{self.candidate_noun.replace(' ', '-')}", summary, candidates=members)
