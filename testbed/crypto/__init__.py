@@ -1,19 +1,18 @@
-"""The cryptographic primitives that the protocols are built from, one module per primitive; here, what they raise when
-a value that came from someone else does not hold.
+"""Cryptographic primitives of the protocols, one module for each primitive; this module has their errors.
 
-All are :class:`testbed.errors.ProtocolError`: the party that receives such a value refuses it and goes on.
-Messages name what was wrong and never contain a secret.
+All errors are :class:`testbed.errors.ProtocolError`: the party that receives an invalid value refuses it and continues.
+Messages name the mistake and never contain a secret.
 """
 
 from testbed.errors import ProtocolError
 
 
 class InvalidKey(ProtocolError):
-    """A public key, secret key or seed that must not be used: wrong length, not canonical, of small order."""
+    """A public key, secret key or seed that must not be used: wrong length, not canonical, or of small order."""
 
 
 class InvalidProof(ProtocolError):
-    """A proof that does not verify: of a VRF, or that a shared measurement is valid."""
+    """A proof that does not verify: of a VRF output, or of the validity of a shared measurement."""
 
 
 class InvalidSignature(ProtocolError):
@@ -21,7 +20,7 @@ class InvalidSignature(ProtocolError):
 
 
 class OpeningFailed(ProtocolError):
-    """A sealed message that does not open: changed on the way, for someone else, or not sealed at all."""
+    """A sealed message that cannot be opened: changed in transit, sealed for another party, or not sealed."""
 
 
 class InvalidShares(ProtocolError):
@@ -31,8 +30,13 @@ class InvalidShares(ProtocolError):
 def require_length(value: bytes, length: int, what: str) -> None:
     """Refuse key material of the wrong length.
 
+    Args:
+        value: key material.
+        length: required length [bytes].
+        what: name of the value, for the message.
+
     Raises:
-        InvalidKey: if ``value`` is not ``length`` bytes long; the message never shows the value.
+        InvalidKey: ``value`` is not ``length`` bytes long; the message never shows the value.
     """
     if len(value) != length:
         raise InvalidKey(f"{what} is {length} bytes long, got {len(value)}")

@@ -1,13 +1,13 @@
-"""The code of LightSecAgg: a mask in pieces, coded so that any U coded pieces give it back and any T say nothing of it.
+"""The code of LightSecAgg: any U coded pieces of a mask determine the mask, any T reveal nothing about it.
 
 So et al., LightSecAgg: a Lightweight and Versatile Design for Secure Aggregation in Federated Learning, MLSys 2022,
-arXiv 2109.14236, section 4. A mask z of d elements is cut into U - T pieces; T uniform pieces are put below them;
-holder j gets the sum of all U pieces, the k-th times the k-th power of j's point. That is a Vandermonde matrix, so that
-any U columns are invertible (whoever has U coded pieces has z), and so are any T columns of the T lowest rows (the
-uniform pieces hide z from T holders): the paper's T-private MDS code.
+arXiv 2109.14236, section 4. A mask z of d elements is cut into U - T pieces, and T uniform pieces are appended. Holder
+j receives the sum of all U pieces, the k-th piece times the k-th power of j's point. The code is a Vandermonde matrix:
+any U columns are invertible (U coded pieces determine z), and so are any T columns of the T lowest rows (the uniform
+pieces hide z from T holders). This is the paper's T-private MDS code.
 
-The code is linear: the sum of a holder's coded pieces of many masks is its coded piece of the sum of these masks. So U
-holders that add up what they hold give the sum of the masks, and no single one.
+The code is linear: a holder's coded pieces of several masks add up to its coded piece of the sum of the masks. So U
+holders that publish their sums reveal the sum of the masks and no single mask.
 """
 
 import hashlib
@@ -25,12 +25,12 @@ _COINS_DOMAIN = b"testbed/coded-masks/check/v1"
 
 @dataclass(frozen=True)
 class MaskCode:
-    """How masks of a round are coded.
+    """The code of a round's masks.
 
     Attributes:
         length: d, elements of a mask.
-        needed: U, coded pieces that give a mask back.
-        private: T, coded pieces that say nothing of it; below U.
+        needed: U, coded pieces that determine a mask.
+        private: T, coded pieces that reveal nothing; less than U.
     """
 
     length: int
@@ -43,11 +43,11 @@ class MaskCode:
         return -(-self.length // (self.needed - self.private))
 
     def mask(self, seed: bytes) -> Elements:
-        """`(d,)` the mask of a seed."""
+        """Return the mask of a seed, `(d,)`."""
         return uniform(seed, self.length)
 
     def pieces(self, seed: bytes) -> Elements:
-        """`(U, piece_length)` the mask's pieces, zeros behind the last, and below them T uniform ones."""
+        """Return the pieces of the mask, padded with zeros, followed by T uniform pieces: `(U, piece_length)`."""
         drawn = uniform(seed, self.length + self.private * self.piece_length)
         return self._stacked(drawn[: self.length], drawn[self.length :])
 
@@ -59,40 +59,47 @@ class MaskCode:
         return pieces
 
     def coded(self, seed: bytes, points: tuple[int, ...]) -> Elements:
-        """`(n, piece_length)` the coded piece of each holder.
+        """Return the coded piece of each holder, `(n, piece_length)`.
 
         Args:
             seed: of the mask, 32 secret bytes.
             points: of the holders, distinct, from 1 to below the prime.
 
         Raises:
-            InvalidShares: points that are not so: modulo the prime one would have a piece of the mask itself.
+            InvalidShares: points out of range (a point 0 modulo the prime would receive a piece of the mask itself).
         """
         return self.evaluated(self.pieces(seed), points)
 
     def shared(self, elements: Elements, seed: bytes, points: tuple[int, ...]) -> Elements:
-        """`(n, piece_length)` the share of each holder of `(d,)` elements that are given: packed secret sharing.
+        """Return the share of each holder of given elements (packed secret sharing), `(n, piece_length)`.
 
-        Franklin and Yung, Communication Complexity of Secure Computation, STOC 1992, with the packed elements as a
-        polynomial's lowest coefficients where they have them as values.
+        The packed elements are the lowest coefficients of a polynomial; in the paper they are values.
 
         Args:
-            elements: what is shared.
+            elements: `(d,)` elements to share.
             seed: 32 secret bytes, for these elements alone: of the uniform pieces.
             points: of the holders, as in `coded`.
+
+        Source:
+            Franklin and Yung, Communication Complexity of Secure Computation, STOC 1992.
         """
         return self.evaluated(self.polynomials(elements, seed), points)
 
     def polynomials(self, elements: Elements, seed: bytes) -> Elements:
-        """`(U, piece_length)` the coefficients, lowest first, of the polynomials that `shared` evaluates.
+        """Return the coefficients, lowest first, of the polynomials that `shared` evaluates: `(U, piece_length)`.
 
         Args:
-            elements, seed: as in `shared`.
+            elements: as in `shared`.
+            seed: as in `shared`.
         """
         return self._stacked(elements, uniform(seed, self.private * self.piece_length))
 
     def evaluated(self, pieces: Elements, points: tuple[int, ...]) -> Elements:
-        """`(n, c)` the values, at n holders' points, of c polynomials of which `(U, c)` are the coefficients.
+        """Return the values of c polynomials at n holders' points, `(n, c)`.
+
+        Args:
+            pieces: `(U, c)` coefficients.
+            points: of the holders.
 
         Raises:
             InvalidShares: points as in `coded`.
@@ -102,22 +109,28 @@ class MaskCode:
         return product(vandermonde(points, self.needed).T, pieces)
 
     def decoded(self, coded: Mapping[int, Elements]) -> Elements:
-        """`(d,)` the mask, or the sum of masks, whose coded pieces these are, by the holders' points.
+        """Return the mask, or the sum of masks, of the coded pieces: `(d,)`.
 
-        The first U are taken, in the order of their points.
+        Uses the first U pieces in the order of their points.
+
+        Args:
+            coded: coded pieces by the holders' points.
 
         Raises:
-            InvalidShares: fewer than U, or one of another length.
+            InvalidShares: there are fewer than U pieces, or a piece has another length.
         """
         return self._interpolated(coded, self.needed - self.private).reshape(-1)[: self.length]
 
     def wrong(self, coded: Mapping[int, Elements]) -> list[int]:
-        """The points whose coded pieces do not belong to the mask of all others: of n, at most (n - U) / 2 are found.
+        """Return the points of coded pieces that do not belong to the mask of the others.
 
-        Of U pieces nothing can be said.
+        Of n pieces, at most (n - U) / 2 wrong pieces can be found; with U pieces none.
+
+        Args:
+            coded: coded pieces by the holders' points.
 
         Raises:
-            InvalidShares: fewer than U, one of another length, or more wrong ones than can be found.
+            InvalidShares: there are fewer than U pieces, a piece has another length, or too many pieces are wrong.
         """
         points = sorted(coded)
         others = tuple(points[self.needed :])
@@ -130,8 +143,9 @@ class MaskCode:
         return [points[place] for place in wrong_values(points, combined, self.needed)]
 
     def search_steps(self, pieces: int) -> int:
-        """Multiplications and additions of `wrong` where so many pieces do not fit each other: those that make one
-        word of each, and `wrong_values`'.
+        """Return the multiplications and additions of `wrong` for this many pieces that do not fit each other.
+
+        They combine each piece to one word, then run `wrong_values`.
         """
         return pieces * self.piece_length + elimination_steps(pieces, self.needed)
 

@@ -1,8 +1,8 @@
-"""Shamir's secret sharing of many secrets to the same holders: the shares of `testbed.crypto.shamir.share`, faster.
+"""Shamir's secret sharing of many secrets to the same holders: the same shares as `shamir.share`, faster.
 
-What depends on the points alone, their powers, is computed once; a secret's shares are then one product of a vector and
-a matrix modulo the prime. The product is made of exact ones in doubles: numbers are cut into limbs of 22 bits, and a
-sum of 2**9 products of two limbs stays below 2**53, whatever the order in which it is made.
+The powers of the points are computed once; the shares of a secret are then one product of a vector and a matrix modulo
+the prime. The product uses exact double arithmetic: numbers are cut into limbs of 22 bits, and a sum of 2**9 products
+of two limbs stays below 2**53 in any order of summation.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ import numpy.typing as npt
 from testbed.crypto.shamir import PRIME, SHARE_BYTES, check_dealing, coefficients, share
 
 LARGEST_MATRIX = 1 << 24
-"""Elements of 8 bytes; where the powers of all points would be more, shares are computed one by one."""
+"""Limit of the matrix of powers, in elements of 8 bytes; above it, shares are computed one by one."""
 TOGETHER = 4
-"""So many secrets are one product: the powers are read from memory once for all of them."""
+"""Secrets for each product: the powers are read from memory once for all of them."""
 
 _LIMB = 22  # bits
 _LIMBS = 12  # 264 bits hold a number below the prime, in 33 bytes
@@ -32,16 +32,33 @@ Words = npt.NDArray[np.int64]
 
 
 def share_each(secrets: Sequence[tuple[bytes, bytes]], threshold: int, points: Sequence[int]) -> list[list[bytes]]:
-    """For each secret, with its entropy, what `shamir.share` returns, one by one.
+    """Return the shares of each secret, computed one by one by `shamir.share`.
+
+    Args:
+        secrets: secret and entropy of each, 32 bytes.
+        threshold: t.
+        points: n distinct integers from 1 to 2**32, one for each holder.
+
+    Returns:
+        For each secret, n shares of 33 bytes.
 
     Raises:
-        InvalidShares: as it does.
+        InvalidShares: see `shamir.share`.
     """
     return [share(secret, threshold, points, entropy) for secret, entropy in secrets]
 
 
 def share_to_many(secrets: Sequence[tuple[bytes, bytes]], threshold: int, points: Sequence[int]) -> list[list[bytes]]:
-    """What `share_each` returns, and raises; fast from the second time on that something goes to these points."""
+    """Return the same shares as `share_each`, faster from the second call with the same points on.
+
+    Args:
+        secrets: secret and entropy of each, 32 bytes.
+        threshold: t.
+        points: n distinct integers from 1 to 2**32, one for each holder.
+
+    Raises:
+        InvalidShares: see `shamir.share`.
+    """
     if threshold * len(points) * _LIMBS > LARGEST_MATRIX:
         return share_each(secrets, threshold, points)
     for secret, entropy in secrets:
@@ -57,7 +74,7 @@ def share_to_many(secrets: Sequence[tuple[bytes, bytes]], threshold: int, points
 
 
 def _evaluated(secrets: Sequence[tuple[bytes, bytes]], threshold: int, powers: npt.NDArray[np.float64]) -> Words:
-    """`(24, k n)` the shares of k secrets, those of the first before those of the second, as `canonical` takes them."""
+    """Return the shares of k secrets as `canonical` takes them: `(24, k n)`, shares of a secret together."""
     count = len(secrets)
     numbers = [number for secret, entropy in secrets for number in coefficients(secret, threshold, entropy)]
     factors = limbs(numbers).reshape(count, threshold, _LIMBS).transpose(2, 0, 1).reshape(-1, threshold)
@@ -72,7 +89,7 @@ def _evaluated(secrets: Sequence[tuple[bytes, bytes]], threshold: int, powers: n
 
 @lru_cache(maxsize=2)
 def _powers(points: tuple[int, ...], threshold: int) -> npt.NDArray[np.float64]:
-    """`(threshold, 12 n)` the limbs of the n points' powers from 0 on, all lowest limbs first."""
+    """Return the limbs of the n points' powers from exponent 0 on, `(threshold, 12 n)`, lowest limbs first."""
     powers = np.empty((threshold, _LIMBS, len(points)))
     bases = [gmpy2.mpz(point) for point in points]
     row = [gmpy2.mpz(1)] * len(points)
@@ -83,7 +100,7 @@ def _powers(points: tuple[int, ...], threshold: int) -> npt.NDArray[np.float64]:
 
 
 def limbs(numbers: Sequence[Any]) -> npt.NDArray[np.float64]:
-    """`(n, 12)` the limbs of n numbers below 2**264, the lowest first."""
+    """Return the limbs of n numbers below 2**264, lowest first: `(n, 12)` float64."""
     fours = np.zeros((len(numbers), 3, 16), np.uint8)  # four limbs are 11 bytes
     whole = b"".join([number.to_bytes(SHARE_BYTES, "little") for number in numbers])
     fours[:, :, :11] = np.frombuffer(whole, np.uint8).reshape(-1, 3, 11)
@@ -95,11 +112,10 @@ def limbs(numbers: Sequence[Any]) -> npt.NDArray[np.float64]:
 
 
 def canonical(columns: Words) -> bytes:
-    """n numbers modulo the prime, 33 bytes each, big-endian.
+    """Return n numbers modulo the prime, 33 bytes each, big-endian.
 
     Args:
-        columns: `(24, n)` each below 2**60, and the numbers below 2**528: their sum, each times 2**22 to the power of
-            its row; overwritten.
+        columns: `(24, n)` limbs, each below 2**60; number = sum of row i times 2**(22 i), below 2**528. Overwritten.
     """
     _carry(columns)
     number = columns[:_LIMBS]
@@ -120,7 +136,7 @@ def canonical(columns: Words) -> bytes:
 
 
 def _carry(columns: Words) -> Words:
-    """Bring each row to 0 up to 2**22, in place; `(n,)` what is left over at the top, which may be negative."""
+    """Bring each row into 0 to 2**22, in place; return the carry out of the top row, `(n,)`, which may be negative."""
     over = np.zeros(columns.shape[1], np.int64)
     for row in columns:
         row += over
@@ -130,7 +146,7 @@ def _carry(columns: Words) -> Words:
 
 
 def _subtract_prime(number: Words, times: Words) -> None:
-    """Take the prime `(n,)` times from `(12, n)` numbers, in place; the highest limb keeps the sign and any excess."""
+    """Subtract the prime `(n,)` times from `(12, n)` numbers, in place; the highest limb keeps sign and excess."""
     number[-1] -= times << _TOP
     number[0] -= _ABOVE * times
     number[-1] += _carry(number[:-1])

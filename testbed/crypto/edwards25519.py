@@ -1,17 +1,15 @@
-"""The group edwards25519 (RFC 7748 section 4.1, RFC 8032 section 5.1), and hashing to it: the suite
-edwards25519_XMD:SHA-512_ELL2_NU_ of RFC 9380 (section 8.5).
+"""The group edwards25519 (RFC 7748 section 4.1, RFC 8032 section 5.1) and hashing to it.
 
-Two kinds of arithmetic, kept apart:
+The hash is the suite edwards25519_XMD:SHA-512_ELL2_NU_ of RFC 9380 (section 8.5). Two kinds of arithmetic are kept
+apart:
 
-- everything that touches a **secret scalar** runs in libsodium, in constant time, on encoded points;
-- field arithmetic with GMP, in variable time, is for **public** points only (hash-to-curve, clearing the
-  cofactor).
+- operations on a **secret scalar** run in libsodium, in constant time, on encoded points;
+- field arithmetic with GMP, in variable time, is for **public** points only (hash-to-curve, clearing the cofactor).
 
-libsodium multiplies only points of the prime-order subgroup, other than the identity, in canonical encoding,
-and refuses scalars that are 0. For honest keys and proofs that makes no difference; for made-up ones it is
-stricter than the RFCs. libsodium before 2025-12-31 (PyNaCl before 1.6.2) took the sum of a point of prime order
-and the point of order 2 for one of prime order (CVE-2025-69277); whether the installed one does is tried when
-this module is imported.
+libsodium multiplies only points of the prime-order subgroup other than the identity, in canonical encoding, and refuses
+scalars that are 0. This makes no difference for honest keys and proofs; for forged ones it is stricter than the RFCs.
+libsodium before 2025-12-31 (PyNaCl before 1.6.2) accepted the sum of a point of prime order and the point of order 2 as
+a point of prime order (CVE-2025-69277). Importing this module tests the installed libsodium for this defect.
 """
 
 from hashlib import sha512
@@ -43,7 +41,7 @@ Point = tuple[int, int]
 
 
 def decode(encoded: bytes) -> Point | None:
-    """The public point that ``encoded`` stands for, or None if it stands for none (RFC 8032 section 5.1.3).
+    """Return the public point of an encoding, or None if it encodes no point (RFC 8032 section 5.1.3).
 
     Only the canonical encoding of a point is accepted.
     """
@@ -72,16 +70,18 @@ def decode(encoded: bytes) -> Point | None:
 
 
 def encode(point: Point) -> bytes:
-    """The 32 bytes of a public point: y, little-endian, topped by x's parity (RFC 8032 section 5.1.2)."""
+    """Return the 32 bytes of a public point: y, little-endian, with x's parity as top bit (RFC 8032 section 5.1.2)."""
     x, y = point
     return int(y | (x & 1) << 255).to_bytes(POINT_BYTES, "little")
 
 
 def clear_cofactor(x: int, y: int, z: int = 1) -> Point:
-    """8 times the public point (x/z : y/z), always in the prime-order subgroup (RFC 9380 section 7).
+    """Return 8 times the public point (x/z : y/z), always in the prime-order subgroup (RFC 9380 section 7).
 
     Args:
-        x, y, z: projective coordinates, integers modulo PRIME, z not 0.
+        x: projective coordinate modulo PRIME.
+        y: projective coordinate modulo PRIME.
+        z: projective coordinate modulo PRIME, not 0.
     """
     for _ in range(3):  # dbl-2008-bbjlp with a = -1; complete, as the curve's addition law is
         x_squared = x * x % PRIME
@@ -95,14 +95,14 @@ def clear_cofactor(x: int, y: int, z: int = 1) -> Point:
 
 
 def multiply(scalar: bytes, point: bytes) -> bytes:
-    """scalar * point, in constant time.
+    """Return scalar * point, in constant time.
 
     Args:
-        scalar: 32 bytes, little-endian, not reduced by force; the top bit is ignored.
+        scalar: 32 bytes, little-endian, need not be reduced; the top bit is ignored.
         point: canonical encoding of a point of prime order.
 
     Raises:
-        ValueError: if the point is not one of prime order, or the scalar is 0 modulo ORDER.
+        ValueError: the point is not of prime order, or the scalar is 0 modulo ORDER.
     """
     try:
         product: bytes = bindings.crypto_scalarmult_ed25519_noclamp(scalar, point)
@@ -112,10 +112,10 @@ def multiply(scalar: bytes, point: bytes) -> bytes:
 
 
 def multiply_base(scalar: bytes) -> bytes:
-    """scalar * B for the base point B, in constant time.
+    """Return scalar * B for the base point B, in constant time.
 
     Raises:
-        ValueError: if the scalar is 0 modulo ORDER.
+        ValueError: the scalar is 0 modulo ORDER.
     """
     try:
         product: bytes = bindings.crypto_scalarmult_ed25519_base_noclamp(scalar)
@@ -125,7 +125,15 @@ def multiply_base(scalar: bytes) -> bytes:
 
 
 def add(left: bytes, right: bytes) -> bytes:
-    """left + right, both encoded points on the curve; raises `ValueError` for what is none."""
+    """Return left + right.
+
+    Args:
+        left: encoded point on the curve.
+        right: encoded point on the curve.
+
+    Raises:
+        ValueError: an argument is no encoded point.
+    """
     try:
         total: bytes = bindings.crypto_core_ed25519_add(left, right)
     except exceptions.CryptoError:
@@ -134,25 +142,40 @@ def add(left: bytes, right: bytes) -> bytes:
 
 
 def subtract(left: bytes, right: bytes) -> bytes:
-    """left - right, both encoded points on the curve."""
+    """Return left - right.
+
+    Args:
+        left: encoded point on the curve.
+        right: encoded point on the curve.
+    """
     difference: bytes = bindings.crypto_core_ed25519_sub(left, right)
     return difference
 
 
 def reduce_scalar(wide: bytes) -> bytes:
-    """A 64-byte little-endian integer modulo ORDER, 32 bytes, in constant time."""
+    """Return a 64-byte little-endian integer modulo ORDER, 32 bytes, in constant time."""
     reduced: bytes = bindings.crypto_core_ed25519_scalar_reduce(wide)
     return reduced
 
 
 def multiply_scalars(left: bytes, right: bytes) -> bytes:
-    """left * right modulo ORDER, in constant time; 32 bytes each."""
+    """Return left * right modulo ORDER, in constant time.
+
+    Args:
+        left: scalar, 32 bytes.
+        right: scalar, 32 bytes.
+    """
     product: bytes = bindings.crypto_core_ed25519_scalar_mul(left, right)
     return product
 
 
 def add_scalars(left: bytes, right: bytes) -> bytes:
-    """left + right modulo ORDER, in constant time; 32 bytes each."""
+    """Return left + right modulo ORDER, in constant time.
+
+    Args:
+        left: scalar, 32 bytes.
+        right: scalar, 32 bytes.
+    """
     total: bytes = bindings.crypto_core_ed25519_scalar_add(left, right)
     return total
 
@@ -160,11 +183,11 @@ def add_scalars(left: bytes, right: bytes) -> bytes:
 def validate_key(public: bytes) -> None:
     """Accept a public key only if it is the canonical encoding of a point of prime order.
 
-    That is RFC 9381 section 5.4.5 (not of small order) and more: a key that is the sum of a point of prime
-    order and one of small order is refused too. No honest key is such a sum.
+    This is RFC 9381 section 5.4.5 (not of small order) and more: the sum of a point of prime order and a point of small
+    order is refused, too. No honest key is such a sum.
 
     Raises:
-        InvalidKey: otherwise.
+        InvalidKey: the key is anything else.
     """
     if len(public) != POINT_BYTES:
         raise InvalidKey(f"a public key is {POINT_BYTES} bytes long, got {len(public)}")
@@ -173,11 +196,11 @@ def validate_key(public: bytes) -> None:
 
 
 def check_libsodium() -> None:
-    """Try whether the installed libsodium refuses the sum of the base point and the point of order 2.
+    """Check that the installed libsodium refuses the sum of the base point and the point of order 2.
 
     Raises:
-        InstallationError: if it takes it for a point of prime order. Two public keys, or two VRF proofs, would
-            then pass for one.
+        InstallationError: libsodium accepts it as a point of prime order. Two public keys, or two VRF proofs, could
+            then stand for one.
     """
     one = (1).to_bytes(SCALAR_BYTES, "little")
     base = multiply_base(one)
@@ -207,7 +230,7 @@ _ZERO_BLOCK = bytes(128)  # Z_pad: one input block of SHA-512
 
 
 def _square_root(square: int) -> int:
-    """The even square root of a square modulo PRIME (RFC 9380 appendix I.2; sgn0 of it is 0)."""
+    """Return the even square root of a square modulo PRIME (RFC 9380 appendix I.2; its sgn0 is 0)."""
     root: int = gmpy2.powmod(square, _EVEN_ROOT_EXPONENT, PRIME)
     if (root * root - square) % PRIME:
         root = root * SQRT_MINUS_ONE % PRIME
@@ -219,16 +242,16 @@ _SCALE = _square_root(-MONTGOMERY_A - 2)
 
 
 def hash_to_field(message: bytes, domain: bytes) -> int:
-    """One field element from a message (RFC 9380 section 5.2, with expand_message_xmd of section 5.3.1).
+    """Return one field element from a message (RFC 9380 section 5.2, with expand_message_xmd of section 5.3.1).
 
-    One element takes 48 bytes, less than one SHA-512 output: of the expansion only b_0 and b_1 are needed.
+    One element takes 48 bytes, less than one SHA-512 output, so the expansion needs only b_0 and b_1.
 
     Args:
         message: any length.
         domain: the domain separation tag, at most 255 bytes.
 
     Raises:
-        ValueError: if the tag is too long.
+        ValueError: the tag is too long.
     """
     if len(domain) > 255:
         raise ValueError(f"a domain separation tag has at most 255 bytes, got {len(domain)}")
@@ -240,7 +263,9 @@ def hash_to_field(message: bytes, domain: bytes) -> int:
 
 
 def map_to_curve(u: int) -> tuple[int, int, int]:
-    """Elligator 2 onto edwards25519, before the cofactor is cleared (RFC 9380 sections 6.7.1 and 6.8.2).
+    """Map a field element onto edwards25519 by Elligator 2 (RFC 9380 sections 6.7.1 and 6.8.2).
+
+    The cofactor is not cleared.
 
     Returns:
         Projective coordinates (x, y, z) of the point (x/z, y/z).
@@ -261,7 +286,7 @@ def map_to_curve(u: int) -> tuple[int, int, int]:
 
 
 def montgomery_u(u: int) -> int:
-    """Elligator 2 onto curve25519, the first coordinate alone (RFC 9380 section 6.7.1): no square root is needed."""
+    """Return the first coordinate of Elligator 2 onto curve25519 (RFC 9380 section 6.7.1); needs no square root."""
     s: int = -MONTGOMERY_A * gmpy2.invert(1 + 2 * u * u, PRIME) % PRIME
     if gmpy2.legendre(s * (s * s + MONTGOMERY_A * s + 1) % PRIME, PRIME) >= 0:
         return s
@@ -269,9 +294,11 @@ def montgomery_u(u: int) -> int:
 
 
 def double_u(u: int, times: int) -> bytes | None:
-    """The first coordinate of 2**times P from that of a public point P on curve25519, 32 bytes (RFC 7748 section 5).
+    """Return the first coordinate of 2**times P, 32 bytes (RFC 7748 section 5); None for the point at infinity.
 
-    None for the point at infinity.
+    Args:
+        u: first coordinate of a public point P on curve25519.
+        times: number of doublings.
     """
     x, z = u, gmpy2.mpz(1)
     for _ in range(times):
@@ -284,9 +311,16 @@ def double_u(u: int, times: int) -> bytes | None:
 
 
 def multiply_u(scalar: bytes, u: bytes) -> bytes | None:
-    """X25519 of RFC 7748, in constant time: the first coordinate of scalar * P, the scalar clamped; None if that is 0.
+    """Return X25519 of RFC 7748 in constant time: the first coordinate of scalar * P, the scalar clamped.
 
-    Of the two points with this coordinate, P and -P, the products have the same one.
+    P and -P have the same first coordinate, and so have the products.
+
+    Args:
+        scalar: 32 secret bytes.
+        u: first coordinate of P.
+
+    Returns:
+        32 bytes; None if the coordinate is 0.
     """
     try:
         product: bytes = bindings.crypto_scalarmult(scalar, u)
@@ -296,7 +330,7 @@ def multiply_u(scalar: bytes, u: bytes) -> bytes | None:
 
 
 def edwards_pair(u: bytes) -> tuple[bytes, bytes] | None:
-    """The two points on edwards25519, encoded, whose image on curve25519 has this coordinate (RFC 7748 section 4.1).
+    """Return the two encoded points on edwards25519 with this coordinate on curve25519 (RFC 7748 section 4.1).
 
     None where the map is not defined.
     """
@@ -308,10 +342,14 @@ def edwards_pair(u: bytes) -> tuple[bytes, bytes] | None:
 
 
 def encode_to_curve(message: bytes, domain: bytes) -> bytes:
-    """A point of the prime-order subgroup from a message, 32 bytes (RFC 9380 section 3, encode_to_curve).
+    """Hash a message to a point of the prime-order subgroup, 32 bytes (RFC 9380 section 3, encode_to_curve).
+
+    Args:
+        message: any length.
+        domain: the domain separation tag, at most 255 bytes.
 
     Raises:
-        ValueError: if ``domain`` has more than 255 bytes.
+        ValueError: ``domain`` has more than 255 bytes.
     """
     return encode(clear_cofactor(*map_to_curve(hash_to_field(message, domain))))
 

@@ -1,9 +1,8 @@
-"""Sealing: encryption that also authenticates, with a shared key or to a public key.
+"""Sealing: authenticated encryption with a shared key or to a public key.
 
 With a shared key: AES-256-GCM (NIST SP 800-38D). To a public key: HPKE (RFC 9180), base mode, single shot,
-DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM. HPKE is written out here because a run must be
-reproducible from its seed, and pyca/cryptography's HPKE always draws its ephemeral key itself; the two read
-each other's messages.
+DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM. HPKE is implemented here because a run must be reproducible from
+its seed, and pyca/cryptography always draws the ephemeral key itself. The two implementations interoperate.
 """
 
 import hmac
@@ -18,9 +17,9 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 TAG_BYTES = 16
 SEAL_OVERHEAD_BYTES = TAG_BYTES
-"""How much longer than its plaintext the result of :func:`seal` is."""
+"""Bytes that :func:`seal` adds to the plaintext."""
 SEAL_TO_OVERHEAD_BYTES = PUBLIC_KEY_BYTES + TAG_BYTES
-"""How much longer than its plaintext the result of :func:`seal_to` is."""
+"""Bytes that :func:`seal_to` adds to the plaintext."""
 
 _KEM = b"KEM\x00\x20"
 _HPKE = b"HPKE\x00\x20\x00\x01\x00\x02"
@@ -31,16 +30,16 @@ def seal(key: bytes, nonce: bytes, plaintext: bytes, associated: bytes) -> bytes
 
     Args:
         key: 32 bytes.
-        nonce: 12 bytes, used **once** with this key: a second message under the same pair gives both away.
+        nonce: 12 bytes, used **once** with this key: a second message under the same pair reveals both.
         plaintext: any length.
-        associated: authenticated, not sent; say who seals what for whom.
+        associated: authenticated, not sent; names sender, content and recipient.
 
     Returns:
         The ciphertext with its tag: 16 bytes longer than the plaintext.
 
     Raises:
-        InvalidKey: if the key is not 32 bytes long.
-        ValueError: if the nonce is not 12 bytes long.
+        InvalidKey: the key is not 32 bytes long.
+        ValueError: the nonce is not 12 bytes long.
     """
     require_length(key, KEY_BYTES, "an AES-256-GCM key")
     if len(nonce) != NONCE_BYTES:
@@ -49,11 +48,20 @@ def seal(key: bytes, nonce: bytes, plaintext: bytes, associated: bytes) -> bytes
 
 
 def open_sealed(key: bytes, nonce: bytes, sealed: bytes | memoryview, associated: bytes) -> bytes:
-    """The plaintext of what :func:`seal` returned for the same key, nonce and associated data.
+    """Decrypt a message that :func:`seal` returned.
+
+    Args:
+        key: as for :func:`seal`.
+        nonce: as for :func:`seal`.
+        sealed: ciphertext with tag.
+        associated: as for :func:`seal`.
+
+    Returns:
+        The plaintext.
 
     Raises:
-        InvalidKey: if the key is not 32 bytes long.
-        OpeningFailed: if anything else is wrong.
+        InvalidKey: the key is not 32 bytes long.
+        OpeningFailed: anything else is wrong.
     """
     require_length(key, KEY_BYTES, "an AES-256-GCM key")
     if len(nonce) != NONCE_BYTES or len(sealed) < TAG_BYTES:
@@ -67,8 +75,8 @@ def open_sealed(key: bytes, nonce: bytes, sealed: bytes | memoryview, associated
 def seal_to(public: bytes, plaintext: bytes, associated: bytes, ephemeral_seed: bytes) -> bytes:
     """Encrypt to the holder of a public key (RFC 9180 section 6.1, with ``associated`` as info).
 
-    Anyone can seal: opening does not tell by whom. The ephemeral key is derived from the seed **and** the
-    message, so that a seed that is used twice shows no more than whether the two messages were the same.
+    Opening does not authenticate the sender. The ephemeral key is derived from the seed **and** the message, so a seed
+    used twice reveals only whether the two messages are equal.
 
     Args:
         public: the recipient's X25519 public key, 32 bytes.
@@ -80,7 +88,7 @@ def seal_to(public: bytes, plaintext: bytes, associated: bytes, ephemeral_seed: 
         The ephemeral public key, the ciphertext, the tag: 48 bytes longer than the plaintext.
 
     Raises:
-        InvalidKey: if the public key is of small order, or it or the seed has the wrong length.
+        InvalidKey: the public key is of small order, or the public key or the seed has the wrong length.
     """
     require_length(ephemeral_seed, 32, "an ephemeral seed")
     message = len(associated).to_bytes(8, "big") + associated + public + plaintext
@@ -91,10 +99,18 @@ def seal_to(public: bytes, plaintext: bytes, associated: bytes, ephemeral_seed: 
 
 
 def open_from(private: PrivateKey, sealed: bytes, associated: bytes) -> bytes:
-    """The plaintext of what :func:`seal_to` returned for this key pair and the same associated data.
+    """Decrypt a message that :func:`seal_to` returned.
+
+    Args:
+        private: the recipient's key pair.
+        sealed: ephemeral public key, ciphertext and tag.
+        associated: as for :func:`seal_to`.
+
+    Returns:
+        The plaintext.
 
     Raises:
-        OpeningFailed: if anything is wrong.
+        OpeningFailed: anything is wrong.
     """
     if len(sealed) < SEAL_TO_OVERHEAD_BYTES:
         raise OpeningFailed(f"too short to be sealed: {len(sealed)} bytes")
@@ -108,19 +124,19 @@ def open_from(private: PrivateKey, sealed: bytes, associated: bytes) -> bytes:
 
 
 def derive_key_pair(material: bytes) -> PrivateKey:
-    """DeriveKeyPair of RFC 9180 section 7.1.3: the X25519 key pair of at least 32 bytes of key material."""
+    """Return the X25519 key pair of at least 32 bytes of key material (DeriveKeyPair, RFC 9180 section 7.1.3)."""
     extracted = _labeled_extract(_KEM, b"", b"dkp_prk", material)
     return PrivateKey.from_seed(_labeled_expand(_KEM, extracted, b"sk", b"", 32))
 
 
 def _shared_secret(exchanged: bytes, ephemeral: bytes, recipient: bytes) -> bytes:
-    """ExtractAndExpand of RFC 9180 section 4.1, 32 bytes."""
+    """Return ExtractAndExpand of RFC 9180 section 4.1, 32 bytes."""
     extracted = _labeled_extract(_KEM, b"", b"eae_prk", exchanged)
     return _labeled_expand(_KEM, extracted, b"shared_secret", ephemeral + recipient, 32)
 
 
 def _key_schedule(shared_secret: bytes, info: bytes) -> tuple[bytes, bytes]:
-    """(key, nonce) of the only message of a base-mode context (RFC 9180 section 5.1)."""
+    """Return key and nonce of the only message of a base-mode context (RFC 9180 section 5.1)."""
     no_key = _labeled_extract(_HPKE, b"", b"psk_id_hash", b"")
     context = b"\x00" + no_key + _labeled_extract(_HPKE, b"", b"info_hash", info)
     secret = _labeled_extract(_HPKE, shared_secret, b"secret", b"")
@@ -133,6 +149,6 @@ def _labeled_extract(suite: bytes, salt: bytes, label: bytes, material: bytes) -
 
 
 def _labeled_expand(suite: bytes, secret: bytes, label: bytes, info: bytes, length: int) -> bytes:
-    """At most 32 bytes: the first block of HKDF-Expand is all that any step here needs."""
+    """Return at most 32 bytes: every step here needs only the first block of HKDF-Expand."""
     labeled = length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + info
     return hmac.digest(secret, labeled + b"\x01", "sha256")[:length]

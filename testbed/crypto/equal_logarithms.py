@@ -1,10 +1,11 @@
-"""Proof that points are the products of other points and one secret scalar, which a public key commits to: Chaum,
-Pedersen, Wallet Databases with Observers, CRYPTO 1992, on edwards25519.
+"""Proof that points are the products of other points with one secret scalar, to which a public key commits.
 
-Many products are proven at once, by a random linear combination of them, as in RFC 9497 section 2.2. Without a verifier
-that draws the combination and the challenge (Fiat, Shamir, CRYPTO 1986), both follow from a hash of everything that the
-prover may vary: the public key, all points, all products, how many there are, and what the caller has them stand for.
-A combination that hides a wrong product is met with probability 2**-128 by each hash that a prover tries.
+Chaum, Pedersen, Wallet Databases with Observers, CRYPTO 1992, on edwards25519.
+
+Many products are proven at once by a random linear combination, as in RFC 9497 section 2.2. Combination and challenge
+are not drawn by a verifier (Fiat, Shamir, CRYPTO 1986): both follow from a hash of everything that the prover may vary,
+i.e. the public key, all points, all products, their number, and the caller's content. Each hash that a prover tries
+gives a combination that hides a wrong product with probability 2**-128.
 """
 
 import hashlib
@@ -22,24 +23,25 @@ _WEIGHT_BYTES = 16
 
 
 def prove(secret: bytes, points: Sequence[bytes], products: Sequence[bytes], content: bytes) -> bytes:
-    """Prove that `products` are `secret` times `points`, one by one.
+    """Prove that each of `products` is `secret` times the point of the same index.
 
-    The nonce follows from the secret and everything that is proven, so that no two challenges meet the same nonce.
+    The nonce follows from the secret and the whole statement, so no two challenges share a nonce.
 
     Args:
         secret: a scalar, 32 bytes, not 0.
         points: one or more of prime order, 32 bytes each.
         products: as many, in the same order.
-        content: what the proof is made for: the round, the prover, the meaning of each point.
+        content: context of the proof: the round, the prover, the meaning of each point.
 
     Returns:
         `PROOF_BYTES`: the challenge (16 bytes) and the response (32 bytes).
 
     Raises:
-        InvalidKey: the secret has another length, or a point is not one of prime order.
-        InvalidProof: there are no points, or not as many products.
+        InvalidKey: the secret has another length, or a point is not of prime order.
+        InvalidProof: there are no points, or the numbers of points and products differ.
 
-    Source: RFC 9497 section 2.2.1, with domains and content of our own.
+    Source:
+        RFC 9497 section 2.2.1, with other domains and content.
     """
     require_length(secret, SCALAR_BYTES, "a scalar")
     try:
@@ -58,7 +60,7 @@ def prove(secret: bytes, points: Sequence[bytes], products: Sequence[bytes], con
 
 
 def verify(public: bytes, points: Sequence[bytes], products: Sequence[bytes], content: bytes, proof: bytes) -> None:
-    """Return if `proof` proves that `products` are `points` times the scalar whose product with the base is `public`.
+    """Verify that each of `products` is the point of the same index times the secret scalar of `public`.
 
     Args:
         public: the secret scalar times the base point, 32 bytes.
@@ -68,10 +70,11 @@ def verify(public: bytes, points: Sequence[bytes], products: Sequence[bytes], co
         proof: `PROOF_BYTES`.
 
     Raises:
-        InvalidProof: anything is wrong: a length, a number of products, a point that is not one of prime order, a
-            response that is not below the group's order, or a challenge that does not match.
+        InvalidProof: a length or number of products is wrong, a point is not of prime order, the response is not below
+            the group's order, or the challenge does not match.
 
-    Source: RFC 9497 section 2.2.2.
+    Source:
+        RFC 9497 section 2.2.2.
     """
     if len(proof) != PROOF_BYTES:
         raise InvalidProof(f"a proof of equal logarithms is {PROOF_BYTES} bytes long, got {len(proof)}")
@@ -91,7 +94,7 @@ def verify(public: bytes, points: Sequence[bytes], products: Sequence[bytes], co
 
 
 def _seed(public: bytes, points: Sequence[bytes], products: Sequence[bytes], content: bytes) -> bytes:
-    """64 bytes that stand for the whole statement; no two statements have the same encoding."""
+    """Return 64 bytes that represent the whole statement, by an injective encoding."""
     if not points or len(points) != len(products):
         raise InvalidProof(f"{len(products)} products of {len(points)} points")
     given = [public, *points, *products]
@@ -102,7 +105,7 @@ def _seed(public: bytes, points: Sequence[bytes], products: Sequence[bytes], con
 
 
 def _weights(seed: bytes, count: int) -> list[int]:
-    """The factors of the linear combination, below 2**128 and above 0."""
+    """Return the factors of the linear combination, above 0 and below 2**128."""
     prefix = hashlib.sha512(_DOMAIN + b"/weight" + seed)
     weights = []
     for at in range(count):

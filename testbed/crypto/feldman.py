@@ -1,16 +1,16 @@
-"""Verifiable secret sharing: Feldman, A Practical Scheme for Non-interactive Verifiable Secret Sharing, FOCS 1987, over
-the scalars of edwards25519.
+"""Feldman's verifiable secret sharing over the scalars of edwards25519.
 
-A dealer draws a polynomial f of degree t - 1 with f(0) = its secret, gives the holder at point x the share f(x), and
-publishes the coefficients times the base point. Whoever has these commitments can tell whether a share is on the
-polynomial, and knows every share times the base point. They hide a secret that is uniform, as discrete logarithms are
-hard, and no other: a secret that can be guessed can be tried.
+Feldman, A Practical Scheme for Non-interactive Verifiable Secret Sharing, FOCS 1987. A dealer draws a polynomial f of
+degree t - 1 with f(0) = its secret, gives the holder at point x the share f(x), and publishes the coefficients times
+the base point. With these commitments every party can verify that a share lies on the polynomial, and can compute every
+share times the base point. The commitments hide a uniform secret (discrete logarithms are hard). They do not hide a
+secret that can be guessed.
 
-Several dealers' sharings add up: the sum of their shares at x lies on the sum of their polynomials, to which the sum of
-their commitments belongs. With Lagrange weights instead of ones, t holders of shares who deal these again hand their
-secret on to others, under another polynomial (Herzberg, Jarecki, Krawczyk, Yung, CRYPTO 1995; Desmedt, Jajodia 1997).
+Sharings add up: the sum of a holder's shares from several dealers lies on the sum of the polynomials, and the
+commitments add up likewise. With Lagrange weights, t holders can share their shares again and so hand the secret to
+other holders under another polynomial (Herzberg, Jarecki, Krawczyk, Yung, CRYPTO 1995; Desmedt, Jajodia 1997).
 
-What touches a secret runs in libsodium, in constant time. Points, weights and commitments are public.
+Operations on secrets run in libsodium, in constant time. Points, weights and commitments are public.
 """
 
 import hmac
@@ -30,20 +30,20 @@ _DOMAIN = b"testbed/feldman/v1"
 
 
 def random_scalar(entropy: bytes) -> bytes:
-    """32 bytes: a scalar that follows from 32 secret bytes, uniform but for 2**-259."""
+    """Return a scalar derived from 32 secret bytes, uniform up to 2**-259: 32 bytes."""
     require_length(entropy, 32, "a scalar's entropy")
     return edwards25519.reduce_scalar(hmac.digest(entropy, _DOMAIN + b"/scalar", "sha512"))
 
 
 def polynomial(secret: bytes, threshold: int, entropy: bytes) -> list[bytes]:
-    """The `threshold` coefficients of 1, x, x^2, ...: the secret, then uniform ones.
+    """Return the coefficients of 1, x, x^2, ...: the secret, then uniform coefficients.
 
-    They are an AES-256-CTR key stream, 64 bytes each, reduced. Its key is derived from the entropy, the threshold and
-    the secret, so that entropy that is used twice does not relate two secrets.
+    The uniform coefficients are an AES-256-CTR key stream, 64 bytes each, reduced. The key is derived from the entropy,
+    the threshold and the secret, so entropy used twice does not relate two secrets.
 
     Args:
         secret: a scalar, 32 bytes.
-        threshold: t, at least 1.
+        threshold: t, at least 1; the number of coefficients.
         entropy: 32 secret bytes.
     """
     require_length(secret, SCALAR_BYTES, "a scalar")
@@ -57,12 +57,24 @@ def polynomial(secret: bytes, threshold: int, entropy: bytes) -> list[bytes]:
 
 
 def commitments(coefficients: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The coefficients times the base point, 32 bytes each; raises `ValueError` if one is 0 (once in 2**252 times)."""
+    """Return the coefficients times the base point, 32 bytes each.
+
+    Raises:
+        ValueError: a coefficient is 0 (probability 2**-252).
+    """
     return tuple(map(edwards25519.multiply_base, coefficients))
 
 
 def share_at(coefficients: Sequence[bytes], point: int) -> bytes:
-    """The share of the holder at this point, 32 bytes, in constant time; raises `InvalidShares` for no point."""
+    """Return the share of the holder at this point, 32 bytes, in constant time.
+
+    Args:
+        coefficients: of the polynomial, lowest first.
+        point: of the holder, from 1 to 2**32.
+
+    Raises:
+        InvalidShares: the point is out of range.
+    """
     x = _encoded(point)
     value = coefficients[-1]
     for coefficient in coefficients[-2::-1]:
@@ -71,7 +83,11 @@ def share_at(coefficients: Sequence[bytes], point: int) -> bytes:
 
 
 def committed_at(committed: Sequence[bytes], point: int) -> bytes:
-    """The share of the holder at this point, times the base point, from the polynomial's commitments; 32 bytes.
+    """Return the share of the holder at this point times the base point, 32 bytes.
+
+    Args:
+        committed: commitments to the polynomial.
+        point: of the holder, from 1 to 2**32.
 
     Raises:
         InvalidShares: a commitment is no point of prime order, or the result is the identity.
@@ -88,7 +104,13 @@ def committed_at(committed: Sequence[bytes], point: int) -> bytes:
 
 
 def is_share(share: bytes, committed: Sequence[bytes], point: int) -> bool:
-    """Whether this is the share of the holder at this point, by the polynomial's commitments, in canonical form."""
+    """Return whether a share, in canonical form, fits the commitments.
+
+    Args:
+        share: 32 bytes.
+        committed: commitments to the polynomial.
+        point: of the holder.
+    """
     if int.from_bytes(share, "little") >= ORDER:
         return False
     try:
@@ -98,9 +120,9 @@ def is_share(share: bytes, committed: Sequence[bytes], point: int) -> bool:
 
 
 def lagrange_weights(points: Sequence[int]) -> list[int]:
-    """What shares at these distinct points are multiplied with to sum up to the secret, below the group's order.
+    """Return the weights with which shares at these points sum to the secret, below the group's order.
 
-    The product over the other points x_j of x_j / (x_j - x_i).
+    The weight of x_i is the product over the other points x_j of x_j / (x_j - x_i).
 
     Raises:
         InvalidShares: there is no point, one is out of range, or two are equal.
@@ -118,10 +140,14 @@ def lagrange_weights(points: Sequence[int]) -> list[int]:
 
 
 def weighted_points(points: Sequence[bytes], weights: Sequence[int] | None = None) -> bytes:
-    """The sum of encoded points, each times its public weight (none: times 1); 32 bytes.
+    """Return the weighted sum of encoded points, 32 bytes.
+
+    Args:
+        points: 32 bytes each.
+        weights: public weights; None: all 1.
 
     Raises:
-        InvalidShares: a point is not one of prime order, or two cancel.
+        InvalidShares: a point is not of prime order, or two cancel.
     """
     try:
         if weights is not None:
@@ -139,7 +165,12 @@ def weighted_points(points: Sequence[bytes], weights: Sequence[int] | None = Non
 
 
 def weighted_shares(shares: Sequence[bytes], weights: Sequence[int] | None = None) -> bytes:
-    """The sum of scalars, each times its public weight (none: times 1), 32 bytes, in constant time."""
+    """Return the weighted sum of scalars, 32 bytes, in constant time.
+
+    Args:
+        shares: 32 bytes each.
+        weights: public weights; None: all 1.
+    """
     total = bytes(SCALAR_BYTES)
     for at, share in enumerate(shares):
         if weights is not None:
@@ -151,7 +182,11 @@ def weighted_shares(shares: Sequence[bytes], weights: Sequence[int] | None = Non
 def weighted_commitments(
     dealings: Sequence[Sequence[bytes]], weights: Sequence[int] | None = None
 ) -> tuple[bytes, ...]:
-    """The commitments to the weighted sum of several dealers' polynomials, whose commitments are as many each.
+    """Return the commitments to the weighted sum of several dealers' polynomials.
+
+    Args:
+        dealings: commitments of each dealer, the same number of each.
+        weights: public weights; None: all 1.
 
     Raises:
         InvalidShares: see `weighted_points`.

@@ -1,7 +1,7 @@
-"""The integers modulo 2**64 - 2**32 + 1: `Field64` of draft-irtf-cfrg-vdaf, section 6.1, for vectors of them.
+"""Vectors over the integers modulo 2**64 - 2**32 + 1: `Field64` of draft-irtf-cfrg-vdaf, section 6.1.
 
-Its 2**32-th roots of unity make transforms of any length that is a power of two. An element is a uint64 below the
-prime. 2**64 is 2**32 - 1 modulo the prime, and 2**96 is -1: so a product of 128 bits is reduced by shifts.
+Its 2**32-th roots of unity allow transforms of any power-of-two length. An element is a uint64 below the prime. Modulo
+the prime, 2**64 is 2**32 - 1 and 2**96 is -1, so a product of 128 bits is reduced by shifts.
 """
 
 import functools
@@ -14,7 +14,7 @@ import numpy.typing as npt
 PRIME = 2**64 - 2**32 + 1
 ELEMENT_BYTES = 8
 GENERATOR = pow(7, 2**32 - 1, PRIME)
-"""Of the subgroup of order 2**32 (draft-irtf-cfrg-vdaf, table 3)."""
+"""Generator of the subgroup of order 2**32 (draft-irtf-cfrg-vdaf, table 3)."""
 
 Elements = npt.NDArray[np.uint64]
 
@@ -26,39 +26,59 @@ _AT_ONCE = 1 << 14  # elements of an operation that are in a core's cache togeth
 
 
 def element(integer: int) -> Elements:
-    """`(1,)` an integer modulo the prime."""
+    """Return an integer modulo the prime, `(1,)`."""
     return np.array([integer % PRIME], np.uint64)
 
 
 def from_signed(integers: npt.NDArray[np.int64]) -> Elements:
-    """`(d,)` the same modulo the prime."""
+    """Return signed integers modulo the prime, `(d,)`."""
     words = integers.view(np.uint64)
     return words - np.where(integers < 0, _EPSILON, np.uint64(0))  # 2**64 more, but only the prime is wanted
 
 
 def to_signed(elements: Elements) -> npt.NDArray[np.int64]:
-    """`(d,)` the nearest to zero that are the same modulo the prime."""
+    """Return the representatives nearest to zero, `(d,)` int64."""
     words = elements + np.where(elements > np.uint64(PRIME // 2), _EPSILON, np.uint64(0))
     return words.view(np.int64)
 
 
 def add(left: Elements, right: Elements) -> Elements:
-    """Element by element, stretched as numpy does."""
+    """Add element by element, with numpy's broadcasting.
+
+    Args:
+        left: elements.
+        right: elements.
+    """
     return _in_parts(_sum, left, right)
 
 
 def subtract(left: Elements, right: Elements) -> Elements:
-    """Element by element, stretched as numpy does."""
+    """Subtract element by element, with numpy's broadcasting.
+
+    Args:
+        left: elements.
+        right: elements.
+    """
     return _in_parts(_difference, left, right)
 
 
 def multiply(left: Elements, right: Elements) -> Elements:
-    """Element by element, stretched as numpy does."""
+    """Multiply element by element, with numpy's broadcasting.
+
+    Args:
+        left: elements.
+        right: elements.
+    """
     return _in_parts(_product, left, right)
 
 
 def total(elements: Elements, axis: int = 0) -> Elements:
-    """The sum along an axis, of at most 2**31 elements."""
+    """Return the sum along an axis.
+
+    Args:
+        elements: any shape; at most 2**31 along the axis.
+        axis: to sum over.
+    """
     low = np.atleast_1d(np.add.reduce(elements & _LOW, axis=axis, dtype=np.uint64))
     high = np.atleast_1d(np.add.reduce(elements >> _HALF, axis=axis, dtype=np.uint64))
     shifted = high << _HALF
@@ -68,7 +88,19 @@ def total(elements: Elements, axis: int = 0) -> Elements:
 
 
 def powers(base: int, count: int) -> Elements:
-    """`(count,)` of one element, from the 0-th on."""
+    """Return the powers of one element from exponent 0 on.
+
+    Args:
+        base: an element.
+        count: number of powers.
+
+    Returns:
+        `(count,)` elements.
+
+    Example:
+        >>> powers(2, 4).tolist()
+        [1, 2, 4, 8]
+    """
     found, power = [], 1
     for _ in range(count):
         found.append(power)
@@ -77,25 +109,38 @@ def powers(base: int, count: int) -> Elements:
 
 
 def root_of_unity(order: int) -> int:
-    """A primitive one; `order` is a power of two up to 2**32."""
+    """Return a primitive root of unity; `order` is a power of two up to 2**32."""
     return pow(GENERATOR, 2**32 // order, PRIME)
 
 
 def transform(values: Elements) -> Elements:
-    """`(n, m)` what m polynomials with `(n, m)` coefficients are at the n-th roots of unity, in the order of powers."""
+    """Evaluate m polynomials at the n-th roots of unity, in the order of powers.
+
+    Args:
+        values: `(n, m)` coefficients, lowest first.
+
+    Returns:
+        `(n, m)` values.
+    """
     return _transformed(values, root_of_unity(len(values)))
 
 
 def inverse_transform(values: Elements) -> Elements:
-    """`(n, m)` the coefficients of what `transform` gives."""
+    """Return the `(n, m)` coefficients of `(n, m)` values from `transform`."""
     n = len(values)
     found = _transformed(values, pow(root_of_unity(n), -1, PRIME))
     return multiply(found, element(pow(n, -1, PRIME)))
 
 
 def at_points_between(values: Elements) -> Elements:
-    """`(n, m)` polynomials of degree below n at the 2 n-th roots of unity that are no n-th ones, from their values at
-    these."""
+    """Evaluate polynomials at the 2n-th roots of unity that are no n-th roots.
+
+    Args:
+        values: `(n, m)` values of polynomials of degree below n at the n-th roots of unity.
+
+    Returns:
+        `(n, m)` values.
+    """
     n = len(values)
     twist = multiply(powers(root_of_unity(2 * n), n), element(pow(n, -1, PRIME)))
     coefficients = _transformed(values, pow(root_of_unity(n), -1, PRIME))
@@ -103,7 +148,7 @@ def at_points_between(values: Elements) -> Elements:
 
 
 def _transformed(values: Elements, root: int) -> Elements:
-    """Stockham's: each step halves the length of the transforms and doubles the number of those side by side."""
+    """Transform by Stockham's algorithm: each step halves the length of the transforms and doubles their number."""
     n, m = values.shape
     found, length, side = values, n, 1
     while length > 1:
@@ -127,12 +172,12 @@ def _twiddles(root: int, n: int, side: int) -> Elements:
 
 
 def to_bytes(elements: Elements) -> bytes:
-    """Eight bytes each, little-endian."""
+    """Return eight bytes for each element, little-endian."""
     return elements.astype("<u8", copy=False).tobytes()
 
 
 def from_bytes(data: bytes | memoryview) -> Elements | None:
-    """Inverse of `to_bytes`, in the same memory; None: these are no elements of the field."""
+    """Return the elements that `to_bytes` encoded, in the same memory; None if the data encodes no elements."""
     if len(data) % ELEMENT_BYTES:
         return None
     elements = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
@@ -193,7 +238,7 @@ def _product(left: Elements, right: Elements) -> Elements:
 
 
 def _reduced(low: Elements, high: Elements) -> Elements:
-    """`high` * 2**64 + `low`, as elements."""
+    """Return `high` * 2**64 + `low` modulo the prime."""
     top = high >> _HALF  # times 2**96, which is -1
     found = low - top
     found -= _where(low < top) * _EPSILON
@@ -206,5 +251,5 @@ def _reduced(low: Elements, high: Elements) -> Elements:
 
 
 def _where(condition: npt.NDArray[np.bool_]) -> Elements:
-    """1 where it holds, and 0; faster than numpy makes products of conditions."""
+    """Return 1 where the condition holds, else 0; faster than numpy's products of conditions."""
     return condition.view(np.uint8).astype(np.uint64)

@@ -1,6 +1,6 @@
 """Key agreement: X25519 (RFC 7748 section 6.1), then HKDF-SHA-256 (RFC 5869).
 
-X25519 is libsodium's, which lets other threads run meanwhile.
+X25519 comes from libsodium, which releases Python's global lock.
 """
 
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -42,26 +42,26 @@ class PrivateKey:
 
     @classmethod
     def from_seed(cls, seed: bytes) -> "PrivateKey":
-        """The key pair of a 32-byte X25519 secret.
+        """Return the key pair of a 32-byte X25519 secret.
 
         Raises:
-            InvalidKey: if the seed is not 32 bytes long.
+            InvalidKey: the seed is not 32 bytes long.
         """
         require_length(seed, SEED_BYTES, "an X25519 secret key")
         return cls(seed)
 
     def __reduce__(self) -> tuple[object, tuple[bytes]]:
-        """A process of the emulator may need a key that lies in another."""
+        """Serialise the pair: processes of the emulator exchange keys."""
         return PrivateKey.from_seed, (self._scalar,)
 
     def __repr__(self) -> str:
         return f"PrivateKey(public={self.public.hex()})"
 
     def agree(self, peer_public: bytes, purpose: bytes) -> bytes:
-        """The key that this pair shares with a peer for one purpose; the peer derives the same one.
+        """Return the key that this pair shares with a peer for one purpose; the peer derives the same key.
 
-        HKDF-SHA-256 without salt, its info the domain, the purpose (after its length, 4 bytes) and both
-        public keys in ascending order: who the two are is part of the key, which of them asks is not.
+        HKDF-SHA-256 without salt. Its info is the domain, the purpose (with its length, 4 bytes) and both public keys
+        in ascending order: the key depends on both parties but not on the one that asks.
 
         Args:
             peer_public: the peer's public key, 32 bytes.
@@ -71,15 +71,15 @@ class PrivateKey:
             32 bytes.
 
         Raises:
-            InvalidKey: if the peer's key has the wrong length or is of small order.
+            InvalidKey: the peer's key has the wrong length or is of small order.
         """
         return _agreed(self.exchange(peer_public), self.public, peer_public, purpose)
 
     def exchange(self, peer_public: bytes) -> bytes:
-        """The bare X25519 function of RFC 7748, 32 bytes: not a key; for a key derivation only.
+        """Return the bare X25519 function of RFC 7748, 32 bytes: input of a key derivation, not a key.
 
         Raises:
-            InvalidKey: if the peer's key has the wrong length or is of small order (the result is zero).
+            InvalidKey: the peer's key has the wrong length or is of small order (the result is zero).
         """
         require_length(peer_public, PUBLIC_KEY_BYTES, "an X25519 public key")
         try:
@@ -89,11 +89,15 @@ class PrivateKey:
         return secret
 
     def agree_with(self, peer: "PrivateKey", purpose: bytes) -> bytes:
-        """What :meth:`agree` gives with the peer's public key, for who holds both private ones: two thirds of the work.
+        """Return the key of :meth:`agree`, from both private keys: two thirds of the work.
 
-        The result of X25519 is the first coordinate of a b G, which as a multiple of the base point takes half the time
-        of one of b G. X25519 takes scalars 8 x with x from 2**251 to 2**252. Such an x is (a / 8) b modulo the group's
-        order, or its negative, which has the same first coordinate, but once in 2**127 times.
+        X25519 returns the first coordinate of a b G, and a multiple of the base point takes half the time of other
+        products. X25519 takes scalars 8 x with x from 2**251 to 2**252. Such an x is (a / 8) b modulo the group's
+        order, or its negative, which has the same first coordinate (except with probability 2**-127).
+
+        Args:
+            peer: the peer's key pair.
+            purpose: of the key.
         """
         eighth = (int.from_bytes(self._scalar, "little") >> 3).to_bytes(SEED_BYTES, "little")
         x = int.from_bytes(edwards25519.multiply_scalars(eighth, peer._scalar), "little")
@@ -106,11 +110,14 @@ class PrivateKey:
 
 
 def check_public(public: bytes) -> None:
-    """Raise `InvalidKey` for a public key with which `PrivateKey.exchange` would, whichever the private key.
+    """Check that `PrivateKey.exchange` accepts a public key, whichever the private key.
 
-    A private key is a multiple of 8 and below 2**255, so the result is zero for a point of small order and for no
-    other (RFC 7748 section 6.1). Of small order are, in either half of the encodings, 0, 1, p - 1, two of order 8, and
-    what else is equal to 0 or 1 modulo p.
+    A private key is a multiple of 8 and below 2**255, so the result is zero exactly for points of small order (RFC 7748
+    section 6.1). Their encodings, in either half, are 0, 1, p - 1, two of order 8, and all values equal to 0 or 1
+    modulo p.
+
+    Raises:
+        InvalidKey: the key has the wrong length or is of small order.
     """
     require_length(public, PUBLIC_KEY_BYTES, "an X25519 public key")
     if int.from_bytes(public, "little") & (1 << 255) - 1 in _SMALL_ORDER_POINTS:
@@ -118,12 +125,12 @@ def check_public(public: bytes) -> None:
 
 
 def _agreed(secret: bytes, one: bytes, other: bytes, purpose: bytes) -> bytes:
-    """The key that the owners of two public keys derive from the result of X25519."""
+    """Return the key that the owners of two public keys derive from the result of X25519."""
     first, second = (one, other) if one < other else (other, one)
     info = _DOMAIN + len(purpose).to_bytes(4, "big") + purpose + first + second
     return _derived(secret, info)
 
 
 def _derived(secret: bytes, info: bytes) -> bytes:
-    """HKDF-SHA-256 without a salt: `AGREED_KEY_BYTES` bytes."""
+    """Return HKDF-SHA-256 without a salt: `AGREED_KEY_BYTES` bytes."""
     return HKDF(_SHA256, AGREED_KEY_BYTES, None, info).derive(secret)

@@ -1,11 +1,12 @@
-"""Pure functions that several parties of one process call with the same input: computed once.
+"""Memoisation of pure functions that several parties of one process call with the same input.
 
-A process holds many clients. A signature that 70 participants verify is verified 70 times on their phones, and could be
-once here; so could the key that two clients agree on, each with its own secret and the other's public key, and get the
-same; and what one of them seals for the other need not be deciphered. These functions are those of `signatures`, `vrf`,
-`key_agreement` and `shamir`, whose results they remember while somebody `memo_scope` them: by all of the input, a
-bounded number of them, and never a failure. What the work costs is charged by its callers each time. Where compute is
-measured nobody remembers anything.
+A process holds many clients. A signature that 70 participants verify costs 70 verifications on their phones, but the
+process needs to compute only one. Likewise, two clients that agree on a key compute the same key from different
+secrets, and a message sealed by one client of the process need not be decrypted for another.
+
+The functions are those of `signatures`, `vrf`, `key_agreement` and `shamir`. Inside `memo_scope`, results are stored by
+the whole input, up to a limit; failures are not stored. Callers charge the modelled compute cost on every call. Runs
+that measure compute use no memo.
 """
 
 import hashlib
@@ -21,13 +22,13 @@ from testbed.crypto.key_agreement import PrivateKey
 from testbed.crypto.threads import thread_map
 
 MOST_RESULTS = 1 << 20
-"""At about 250 bytes each, what a process remembers of all parties' work stays below 300 MB."""
+"""Limit of stored results; at about 250 bytes each, a process stays below 300 MB."""
 
 Result = TypeVar("Result")
 
 
 class Memo:
-    """What is remembered; the oldest results are forgotten first. May be used by several threads at once."""
+    """Stored results; the oldest results are discarded first. Safe to use from several threads at once."""
 
     def __init__(self, most: int = MOST_RESULTS) -> None:
         self._most = most
@@ -38,7 +39,12 @@ class Memo:
         return len(self._found)
 
     def of(self, key: Hashable, compute: Callable[[], Result]) -> Result:
-        """What `compute` returns, or has returned for an equal key; what it raises is not memo."""
+        """Return the stored result for the key, or compute and store it; exceptions are not stored.
+
+        Args:
+            key: identifies the function and its whole input.
+            compute: the function without arguments.
+        """
         known: Result = self._found.get(key, self)  # type: ignore[assignment]
         if known is not self:
             return known
@@ -50,18 +56,23 @@ class Memo:
         return key in self._found
 
     def get(self, key: Hashable) -> Any:
-        """What is remembered; None: nothing is."""
+        """Return the stored result; None if there is none."""
         return self._found.get(key)
 
     def note(self, key: Hashable, result: object) -> None:
-        """Remember a result."""
+        """Store a result.
+
+        Args:
+            key: identifies the function and its whole input.
+            result: any object.
+        """
         with self._turn:
             if len(self._found) >= self._most:
                 del self._found[next(iter(self._found))]
             self._found[key] = result
 
     def __getstate__(self) -> int:
-        """Results stay in their process."""
+        """Return the limit alone: results stay in their process."""
         return self._most
 
     def __setstate__(self, most: int) -> None:
@@ -73,7 +84,7 @@ _results: ContextVar[Memo | None] = ContextVar("results", default=None)
 
 @contextmanager
 def memo_scope(results: Memo | None) -> Iterator[None]:
-    """Inside, results are remembered there; None: none are."""
+    """Store results in `results` inside the block; with None, store nothing."""
     token = _results.set(results)
     try:
         yield
@@ -82,13 +93,26 @@ def memo_scope(results: Memo | None) -> Iterator[None]:
 
 
 def cached(key: Hashable, compute: Callable[[], Result]) -> Result:
-    """What `compute` returns, which follows from `key` and which nobody changes; it is computed once, as all here."""
+    """Return the result of `compute`, computed once for each key.
+
+    Args:
+        key: determines the result; callers never change the result.
+        compute: the function without arguments.
+    """
     results = _results.get()
     return compute() if results is None else results.of(key, compute)
 
 
 def cached_latest(purpose: str, key: Hashable, compute: Callable[[], Result]) -> Result:
-    """As `cached`, for results that take much memory: of each purpose that of the last key alone is memo."""
+    """Return the result of `compute`; for each purpose, only the result of the last key is stored.
+
+    For results that take much memory.
+
+    Args:
+        purpose: name of the function.
+        key: determines the result.
+        compute: the function without arguments.
+    """
     results = _results.get()
     if results is None:
         return compute()
@@ -102,7 +126,14 @@ def cached_latest(purpose: str, key: Hashable, compute: Callable[[], Result]) ->
 
 
 def verify(public: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
-    """See `signatures.verify`."""
+    """Verify a signature, at most once; see `signatures.verify` for arguments and errors.
+
+    Args:
+        public: 32 bytes.
+        domain: the purpose.
+        content: the signed content.
+        signature: 64 bytes.
+    """
     results = _results.get()
     if results is None:
         signatures.verify(public, domain, content, signature)
@@ -112,7 +143,13 @@ def verify(public: bytes, domain: bytes, content: bytes, signature: bytes) -> No
 
 
 def verify_output(public: bytes, alpha: bytes, proof: bytes) -> bytes:
-    """See `vrf.verify`."""
+    """Verify a VRF proof and return the output, computed at most once; see `vrf.verify` for errors.
+
+    Args:
+        public: 32 bytes.
+        alpha: the input.
+        proof: 80 bytes.
+    """
     results = _results.get()
     if results is None:
         return vrf.verify(public, alpha, proof)
@@ -120,10 +157,12 @@ def verify_output(public: bytes, alpha: bytes, proof: bytes) -> bytes:
 
 
 def verify_outputs(claims: Sequence[tuple[bytes, bytes, bytes]]) -> None:
-    """Verify proofs on all cores, so that `verify_output` of each (key, alpha, proof) then finds its result.
+    """Verify VRF proofs on all cores, so that `verify_output` finds the results.
 
-    Of those that do not hold nothing is kept: they are found out when they are asked for. Does nothing where nobody
-    remembers anything.
+    Invalid proofs are not stored; `verify_output` raises for them. Does nothing without a memo.
+
+    Args:
+        claims: public key, alpha and proof of each.
     """
     results = _results.get()
     if results is None:
@@ -142,7 +181,7 @@ def verify_outputs(claims: Sequence[tuple[bytes, bytes, bytes]]) -> None:
 
 
 def key_pair(seed: bytes) -> PrivateKey:
-    """See `PrivateKey.from_seed`; `agree` knows the pair from now on."""
+    """Return `PrivateKey.from_seed` and store the pair for `agree`."""
     pair = PrivateKey.from_seed(seed)
     results = _results.get()
     if results is not None:
@@ -151,10 +190,15 @@ def key_pair(seed: bytes) -> PrivateKey:
 
 
 def agree(own: PrivateKey, peer_public: bytes, purpose: bytes) -> bytes:
-    """See `PrivateKey.agree`; whichever of the two asks first.
+    """Agree on a key; the second party of a pair gets the stored result of the first.
 
-    Who asks later has the secret of the one public key, who asked first had that of the other: both compute the same.
-    Where the other's pair was made here, too (`key_pair`), it is computed from both secrets, which takes less.
+    If both key pairs were made in this process (`key_pair`), the key is computed from both secrets, which is cheaper.
+    See `PrivateKey.agree` for errors.
+
+    Args:
+        own: the party's key pair.
+        peer_public: the peer's public key, 32 bytes.
+        purpose: of the key.
     """
     results = _results.get()
     if results is None:
@@ -173,11 +217,11 @@ Signed = tuple[bytes, bytes, bytes, bytes]
 
 
 def verify_all(follows_from: bytes, signed: Callable[[], Iterable[Signed]]) -> bool:
-    """Whether all these signatures verify, where that is remembered; False says nothing: look at each.
+    """Return whether all signatures verify and the result could be stored; False: check them one by one.
 
     Args:
-        follows_from: what the signatures, all keys and contents follow from.
-        signed: all of them.
+        follows_from: bytes that determine all signatures, keys and contents.
+        signed: returns all of them; called only if the result is not stored.
     """
     results = _results.get()
     if results is None:
@@ -195,11 +239,11 @@ def verify_all(follows_from: bytes, signed: Callable[[], Iterable[Signed]]) -> b
 
 
 def first_unverified(follows_from: bytes, signed: Sequence[Signed]) -> int | None:
-    """Return the place of the first of these signatures that does not verify; None: all do.
+    """Return the index of the first signature that does not verify; None if all verify.
 
     Args:
         follows_from: as in `verify_all`.
-        signed: all of them.
+        signed: all signatures.
     """
     if verify_all(follows_from, lambda: signed):
         return None
@@ -212,16 +256,22 @@ def first_unverified(follows_from: bytes, signed: Sequence[Signed]) -> int | Non
 
 
 def share_among_all(secrets: Sequence[tuple[bytes, bytes]], threshold: int, points: Sequence[int]) -> list[list[bytes]]:
-    """See `dealing.share_each`; for secrets that many share among the same holders."""
+    """Share secrets that many parties share among the same holders; see `dealing.share_each`.
+
+    Args:
+        secrets: secret and entropy of each, 32 bytes.
+        threshold: t.
+        points: of the holders.
+    """
     return (share_each if _results.get() is None else share_to_many)(secrets, threshold, points)
 
 
 def note_sealed(sealed_as: Callable[[], bytes], plaintext: bytes) -> None:
-    """Somebody has sealed this here: `opened` need not decipher it.
+    """Store a plaintext that was sealed in this process, so that `opened` need not decrypt it.
 
     Args:
-        sealed_as: 32 bytes that nothing else has that is opened: a digest of the ciphertext and of all that opens it.
-        plaintext: what is in it.
+        sealed_as: returns 32 bytes that identify the ciphertext and all inputs of opening: a digest.
+        plaintext: the sealed content.
     """
     results = _results.get()
     if results is not None:
@@ -229,6 +279,11 @@ def note_sealed(sealed_as: Callable[[], bytes], plaintext: bytes) -> None:
 
 
 def opened(sealed_as: Callable[[], bytes], opens: Callable[[], bytes]) -> bytes:
-    """What `opens` returns, or raises; known where it was sealed here (`note_sealed`)."""
+    """Return the plaintext; stored if it was sealed in this process (`note_sealed`).
+
+    Args:
+        sealed_as: as in `note_sealed`.
+        opens: decrypts; may raise.
+    """
     results = _results.get()
     return opens() if results is None else results.of(sealed_as(), opens)

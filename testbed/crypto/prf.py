@@ -17,10 +17,17 @@ _BATCH = 4096  # keys at a time, so that all that is made for them stays in the 
 
 
 def evaluate(key: bytes, message: bytes) -> bytes:
-    """HMAC-SHA-256 of ``message`` under ``key``: 32 bytes. Both may have any length (protocol keys: 32).
+    """Return HMAC-SHA-256 of ``message`` under ``key``.
 
-    The two hashes of RFC 2104 section 2, called directly: ``hmac.digest`` takes half as long again, and lets another
-    thread run in the middle, which then has to be waited for.
+    Args:
+        key: any length (protocol keys: 32 bytes).
+        message: any length.
+
+    Returns:
+        32 bytes.
+
+    Source:
+        RFC 2104 section 2.
     """
     if len(key) != KEY_BYTES:
         return hmac.digest(key, message, "sha256")
@@ -29,10 +36,7 @@ def evaluate(key: bytes, message: bytes) -> bytes:
 
 
 def evaluate_many(keys: NDArray[np.uint8], message: bytes) -> NDArray[np.uint8]:
-    """HMAC-SHA-256 of one message under many keys, at little more than the cost of its two hashes per key.
-
-    The keys are padded as arrays and the hashes of RFC 2104 section 2 are called directly; ``hmac.digest``
-    takes nearly twice as long, because it sets up a context for each key.
+    """Return HMAC-SHA-256 of one message under many keys, at little more than the cost of its two hashes per key.
 
     Args:
         keys: (n, 32) uint8, one key per row.
@@ -42,7 +46,7 @@ def evaluate_many(keys: NDArray[np.uint8], message: bytes) -> NDArray[np.uint8]:
         (n, 32) uint8; row i is ``evaluate(keys[i].tobytes(), message)``.
 
     Raises:
-        ValueError: if ``keys`` has another shape or dtype.
+        ValueError: ``keys`` has another shape or dtype.
     """
     if keys.ndim != 2 or keys.shape[1] != KEY_BYTES or keys.dtype != np.uint8:
         raise ValueError(f"keys must be (n, {KEY_BYTES}) uint8, got {keys.shape} {keys.dtype}")
@@ -63,5 +67,5 @@ def evaluate_many(keys: NDArray[np.uint8], message: bytes) -> NDArray[np.uint8]:
 
 
 def _rows(matrix: NDArray[np.uint8]) -> list[bytes]:
-    """The rows of a contiguous matrix as bytes."""
+    """Return the rows of a contiguous matrix as bytes."""
     return cast(list[bytes], matrix.view(np.dtype((np.void, matrix.shape[1]))).ravel().tolist())

@@ -1,9 +1,9 @@
-"""Cryptographic sortition: who is drawn by a number that nobody can choose and everybody can verify.
+"""Cryptographic sortition: parties drawn by numbers that no party can choose and every party can verify.
 
-The number beta of a party is what a verifiable random function or a PRF gives on a public input. It is drawn where
-beta < a s m / n, with m = 2**(8 len(beta)) (Jiang et al., arXiv 2401.02880, section 3.4): of n parties, a s are
-expected. With a weight w of a sum W of weights in the place of 1 of n, it is drawn with probability min(1, a s w / W):
-call with `drawn` = s w and `among` = W.
+The number beta of a party is the output of a verifiable random function or a PRF on a public input. The party is drawn
+if beta < a s m / n, with m = 2**(8 len(beta)) (Jiang et al., arXiv 2401.02880, section 3.4): of n parties, a s are
+expected. With weights, a party of weight w in a total of W is drawn with probability min(1, a s w / W): call with
+`drawn` = s w and `among` = W.
 """
 
 from collections.abc import Callable
@@ -18,20 +18,47 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def under_threshold(output: bytes, factor: Fraction, drawn: int, among: int) -> bool:
-    """Whether beta < a s m / n, with m = 2**(8 len(output)), compared in integers without rounding."""
+    """Return whether beta < a s m / n with m = 2**(8 len(output)), compared in integers without rounding.
+
+    Args:
+        output: beta, big-endian.
+        factor: over-selection factor a.
+        drawn: s, number of parties to draw (or s w).
+        among: n, number of parties (or W).
+
+    Example:
+        >>> under_threshold(bytes([127]), Fraction(1), 1, 2)
+        True
+    """
     beta = int.from_bytes(output, "big")
     return beta * among * factor.denominator < factor.numerator * drawn << (8 * len(output))
 
 
 def first_not_under(factor: Fraction, drawn: int, among: int, size: int) -> int:
-    """The smallest number that is not `under_threshold`, where numbers have `size` bytes; it may have more itself."""
+    """Return the smallest number that is not under the threshold; it may need more than `size` bytes.
+
+    Args:
+        factor: over-selection factor a.
+        drawn: s.
+        among: n.
+        size: length of numbers [bytes].
+    """
     return -(-(factor.numerator * drawn << (8 * size)) // (among * factor.denominator))
 
 
 def below_threshold_mask(outputs: Bytes, factor: Fraction, drawn: int, among: int) -> npt.NDArray[np.bool_]:
-    """`(m,)` bool: which of `(m, 32)` outputs are `under_threshold`.
+    """Return which outputs are under the threshold.
 
     The leading 8 bytes decide; ties are compared in full.
+
+    Args:
+        outputs: `(m, 32)` uint8, big-endian numbers.
+        factor: over-selection factor a.
+        drawn: s.
+        among: n.
+
+    Returns:
+        `(m,)` bool.
     """
     limit = first_not_under(factor, drawn, among, 32)
     if limit >> 256:
@@ -46,9 +73,18 @@ def below_threshold_mask(outputs: Bytes, factor: Fraction, drawn: int, among: in
 def certainly_above_threshold(
     alpha: bytes, factor: Fraction, drawn: int, among: int
 ) -> Callable[[bytes, bytes], bool] | None:
-    """A test of VRF keys, by seed and public key: are their numbers on `alpha` certain not to be `under_threshold`?
+    """Return a cheap test for VRF keys with numbers that are certainly not under the threshold.
 
-    It takes less than the number itself (`vrf.either_output`). None: everybody is drawn.
+    The test needs less work than the number itself (`vrf.either_output`).
+
+    Args:
+        alpha: the VRF's input.
+        factor: over-selection factor a.
+        drawn: s.
+        among: n.
+
+    Returns:
+        A predicate of seed and public key; None if all parties are drawn.
     """
     limit = first_not_under(factor, drawn, among, vrf.OUTPUT_BYTES)
     if limit >> (8 * vrf.OUTPUT_BYTES):

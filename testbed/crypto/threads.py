@@ -1,4 +1,4 @@
-"""One function of many inputs on all cores. libsodium and OpenSSL let other threads run while they compute."""
+"""Map a function over many inputs on all cores; libsodium and OpenSSL release the global lock while they compute."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -10,19 +10,24 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 FEW = 8
-"""Fewer are computed here: to hand them to others takes as long."""
+"""Smaller inputs are computed in the calling thread: starting threads would take as long."""
 
 
 @cache
 def cores() -> int:
-    """How many this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def thread_map(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterable[Result]:
-    """What `function` gives for each of the items, in their order; it depends on its argument alone.
+    """Apply a function to all items on all cores.
 
-    Raises what the function raises of the first item for which it does.
+    Args:
+        function: depends on its argument alone; raises for the first item for which it raises.
+        items: the arguments.
+
+    Returns:
+        The results in the order of the items.
     """
     if len(items) < FEW or cores() == 1:
         return [function(item) for item in items]

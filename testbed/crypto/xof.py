@@ -1,7 +1,7 @@
-"""Extendable output functions: from a seed, for what, and bound to what, a stream of bytes or of field elements.
+"""Extendable output functions: a stream of bytes or field elements from a seed, a domain and a binder.
 
-`XofHmacSha256Aes128` is that of draft-chen-cfrg-vdaf-pine (`poc/xof_hmac_sha256_aes128.py`) and libprio: AES-128 in
-counter mode, under a key and from a counter that HMAC-SHA-256 derives.
+`XofHmacSha256Aes128` is the function of draft-chen-cfrg-vdaf-pine (`poc/xof_hmac_sha256_aes128.py`) and libprio:
+AES-128 in counter mode, with a key and an initial counter derived by HMAC-SHA-256.
 """
 
 import hmac
@@ -17,23 +17,23 @@ _ZEROS = bytes(1 << 16)
 
 
 class Xof(Protocol):
-    """A stream.
+    """A stream of bytes.
 
     Attributes:
-        seed_bytes: how long a seed is.
+        seed_bytes: length of a seed [bytes].
     """
 
     seed_bytes: ClassVar[int]
 
     def __init__(self, seed: bytes, domain: bytes, *binder: bytes | memoryview) -> None:
-        """The stream of a seed, for what `domain` says, bound to the concatenation of `binder`."""
+        """Start the stream of a seed for one domain, bound to the concatenation of `binder`."""
 
     def read(self, count: int) -> bytes | bytearray:
-        """The next bytes."""
+        """Return the next bytes."""
 
 
 class XofHmacSha256Aes128:
-    """See `Xof`; raises `InvalidKey` for a seed that is not 32 bytes long."""
+    """Implementation of `Xof`; raises `InvalidKey` for a seed that is not 32 bytes long."""
 
     seed_bytes: ClassVar[int] = 32
 
@@ -58,7 +58,18 @@ class XofHmacSha256Aes128:
 
 
 def elements(stream: Xof, count: int) -> Elements:
-    """`(count,)` the next uniform ones: words, little-endian, those below the prime (draft-irtf-cfrg-vdaf, 6.2)."""
+    """Return the next uniform field elements: little-endian words, rejecting those not below the prime.
+
+    Args:
+        stream: the stream.
+        count: number of elements.
+
+    Returns:
+        `(count,)` uint64.
+
+    Source:
+        draft-irtf-cfrg-vdaf, section 6.2.
+    """
     parts, missing = [], count
     while missing:
         words = np.frombuffer(stream.read(ELEMENT_BYTES * missing), "<u8").astype(np.uint64, copy=False)
@@ -69,5 +80,12 @@ def elements(stream: Xof, count: int) -> Elements:
 
 
 def derived_seed(kind: type[Xof], seed: bytes, domain: bytes, *binder: bytes | memoryview) -> bytes:
-    """The first bytes of a stream, as many as a seed has."""
+    """Return the first bytes of a stream, as many as a seed has.
+
+    Args:
+        kind: the XOF.
+        seed: of the stream.
+        domain: of the stream.
+        binder: of the stream.
+    """
     return bytes(kind(seed, domain, *binder).read(kind.seed_bytes))
