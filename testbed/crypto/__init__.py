@@ -27,16 +27,16 @@ class InvalidShares(ProtocolError):
     """Shares that determine no secret: too few, of the wrong size, out of range, or two at one point."""
 
 
-def require_length(value: bytes, length: int, what: str) -> None:
+def require_length(value: bytes, length: int, name: str) -> None:
     """Refuse key material of the wrong length.
 
     Args:
         value: key material.
         length: required length [bytes].
-        what: name of the value, for the message.
+        name: name of the value, for the message.
 
     Raises:
         InvalidKey: ``value`` is not ``length`` bytes long; the message never shows the value.
     """
     if len(value) != length:
-        raise InvalidKey(f"{what} is {length} bytes long, got {len(value)}")
+        raise InvalidKey(f"{name} is {length} bytes long, got {len(value)}")

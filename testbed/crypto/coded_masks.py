@@ -48,8 +48,8 @@ class MaskCode:
 
     def pieces(self, seed: bytes) -> Elements:
         """Return the pieces of the mask, padded with zeros, followed by T uniform pieces: `(U, piece_length)`."""
-        drawn = uniform(seed, self.length + self.private * self.piece_length)
-        return self._stacked(drawn[: self.length], drawn[self.length :])
+        stream = uniform(seed, self.length + self.private * self.piece_length)
+        return self._stacked(stream[: self.length], stream[self.length :])
 
     def _stacked(self, elements: Elements, hiding: Elements) -> Elements:
         own = self.needed - self.private
@@ -139,7 +139,7 @@ class MaskCode:
             return []
         every = np.stack([coded[point] for point in points])
         coins = uniform(hashlib.sha256(_COINS_DOMAIN + every.tobytes()).digest(), self.piece_length)
-        combined = product(every, coins[:, None])[:, 0].tolist()  # one word: nobody can choose pieces that fit it
+        combined = product(every, coins[:, None])[:, 0].tolist()  # the coins depend on all pieces: none can be fitted
         return [points[place] for place in wrong_values(points, combined, self.needed)]
 
     def search_steps(self, pieces: int) -> int:

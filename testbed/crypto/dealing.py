@@ -107,8 +107,8 @@ def limbs(numbers: Sequence[Any]) -> npt.NDArray[np.float64]:
     words = fours.view("<u8")
     low, high = words[..., 0], words[..., 1]
     cut = [low, low >> _LIMB, low >> (2 * _LIMB) | high << (64 - 2 * _LIMB), high >> (3 * _LIMB - 64)]
-    found: npt.NDArray[np.float64] = (np.stack(cut, axis=-1) & _MASK).reshape(-1, _LIMBS).astype(np.float64)
-    return found
+    result: npt.NDArray[np.float64] = (np.stack(cut, axis=-1) & _MASK).reshape(-1, _LIMBS).astype(np.float64)
+    return result
 
 
 def canonical(columns: Words) -> bytes:
@@ -120,7 +120,7 @@ def canonical(columns: Words) -> bytes:
     _carry(columns)
     number = columns[:_LIMBS]
     number -= _FOLD * columns[_LIMBS:]
-    for _ in range(2):  # what is above 2**264 is a few bits after the first time
+    for _ in range(2):  # after the first pass only a few bits lie above 2**264
         over = _carry(number)
         number[0] -= _FOLD * over
     number[-1] += _carry(number) << _LIMB
@@ -155,5 +155,5 @@ def _subtract_prime(number: Words, times: Words) -> None:
 def _is_at_least_prime(number: Words) -> npt.NDArray[np.bool_]:
     above = number[-1] >= 1 << _TOP
     exactly = (number[-1] == 1 << _TOP) & ~number[1:-1].any(axis=0)
-    found: npt.NDArray[np.bool_] = above & ~(exactly & (number[0] < _ABOVE))
-    return found
+    result: npt.NDArray[np.bool_] = above & ~(exactly & (number[0] < _ABOVE))
+    return result

@@ -202,15 +202,15 @@ def check_libsodium() -> None:
         InstallationError: libsodium accepts it as a point of prime order. Two public keys, or two VRF proofs, could
             then stand for one.
     """
-    one = (1).to_bytes(SCALAR_BYTES, "little")
-    base = multiply_base(one)
+    unit = (1).to_bytes(SCALAR_BYTES, "little")
+    base = multiply_base(unit)
     x, y = decode(base) or (0, 1)
     mixed = encode((PRIME - x, PRIME - y))  # (x, y) + (0, -1) = (-x, -y)
     try:
         validate_key(base)
     except InvalidKey:
         raise InstallationError(f"libsodium refuses the base point of edwards25519; {_INSTALL}") from None
-    for refuses in (lambda: validate_key(mixed), lambda: multiply(one, mixed)):
+    for refuses in (lambda: validate_key(mixed), lambda: multiply(unit, mixed)):
         try:
             refuses()
         except (InvalidKey, ValueError):

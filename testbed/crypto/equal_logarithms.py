@@ -50,13 +50,13 @@ def prove(secret: bytes, points: Sequence[bytes], products: Sequence[bytes], con
         point = feldman.weighted_points(points, _weights(seed, len(points)))
         product = edwards25519.multiply(secret, point)
         nonce = hmac.digest(secret, _DOMAIN + b"/nonce" + seed + point + product, "sha512")
-        once = edwards25519.reduce_scalar(nonce)
-        commitments = edwards25519.multiply_base(once), edwards25519.multiply(once, point)
+        nonce_scalar = edwards25519.reduce_scalar(nonce)
+        commitments = edwards25519.multiply_base(nonce_scalar), edwards25519.multiply(nonce_scalar, point)
     except (ValueError, InvalidShares) as error:
         raise InvalidKey(f"points that nothing can be proven of: {error}") from None
     challenge = _challenge(seed, point, product, *commitments)
     wide = challenge + bytes(SCALAR_BYTES - CHALLENGE_BYTES)
-    return challenge + edwards25519.add_scalars(once, edwards25519.multiply_scalars(wide, secret))
+    return challenge + edwards25519.add_scalars(nonce_scalar, edwards25519.multiply_scalars(wide, secret))
 
 
 def verify(public: bytes, points: Sequence[bytes], products: Sequence[bytes], content: bytes, proof: bytes) -> None:
@@ -97,11 +97,11 @@ def _seed(public: bytes, points: Sequence[bytes], products: Sequence[bytes], con
     """Return 64 bytes that represent the whole statement, by an injective encoding."""
     if not points or len(points) != len(products):
         raise InvalidProof(f"{len(products)} products of {len(points)} points")
-    given = [public, *points, *products]
-    if any(len(one) != POINT_BYTES for one in given):
+    encodings = [public, *points, *products]
+    if any(len(encoding) != POINT_BYTES for encoding in encodings):
         raise InvalidProof(f"a point is {POINT_BYTES} bytes long")
     sizes = len(content).to_bytes(8, "big") + len(points).to_bytes(8, "big")
-    return hashlib.sha512(_DOMAIN + b"/seed" + sizes + content + b"".join(given)).digest()
+    return hashlib.sha512(_DOMAIN + b"/seed" + sizes + content + b"".join(encodings)).digest()
 
 
 def _weights(seed: bytes, count: int) -> list[int]:

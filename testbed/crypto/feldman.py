@@ -95,8 +95,8 @@ def committed_at(committed: Sequence[bytes], point: int) -> bytes:
     x = _encoded(point)
     value = committed[-1]
     try:
-        for one in committed[-2::-1]:
-            value = edwards25519.add(edwards25519.multiply(x, value), one)
+        for commitment in committed[-2::-1]:
+            value = edwards25519.add(edwards25519.multiply(x, value), commitment)
         edwards25519.validate_key(value)
     except (ValueError, InvalidKey) as error:
         raise InvalidShares(f"commitments to no polynomial: {error}") from None

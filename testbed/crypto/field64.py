@@ -22,7 +22,7 @@ _P = np.uint64(PRIME)
 _EPSILON = np.uint64(2**32 - 1)  # 2**64 modulo the prime
 _HALF = np.uint64(32)
 _LOW = np.uint64(2**32 - 1)
-_AT_ONCE = 1 << 14  # elements of an operation that are in a core's cache together
+_AT_ONCE = 1 << 14  # elements of an operation that fit a core's cache together
 
 
 def element(integer: int) -> Elements:
@@ -33,7 +33,7 @@ def element(integer: int) -> Elements:
 def from_signed(integers: npt.NDArray[np.int64]) -> Elements:
     """Return signed integers modulo the prime, `(d,)`."""
     words = integers.view(np.uint64)
-    return words - np.where(integers < 0, _EPSILON, np.uint64(0))  # 2**64 more, but only the prime is wanted
+    return words - np.where(integers < 0, _EPSILON, np.uint64(0))  # the view added 2**64 instead of the prime
 
 
 def to_signed(elements: Elements) -> npt.NDArray[np.int64]:
@@ -83,8 +83,8 @@ def total(elements: Elements, axis: int = 0) -> Elements:
     high = np.atleast_1d(np.add.reduce(elements >> _HALF, axis=axis, dtype=np.uint64))
     shifted = high << _HALF
     lower = low + shifted
-    found = _reduced(lower, (high >> _HALF) + _where(lower < shifted))
-    return found if elements.ndim > 1 else found[0]
+    reduced = _reduced(lower, (high >> _HALF) + _where(lower < shifted))
+    return reduced if elements.ndim > 1 else reduced[0]
 
 
 def powers(base: int, count: int) -> Elements:
@@ -101,11 +101,11 @@ def powers(base: int, count: int) -> Elements:
         >>> powers(2, 4).tolist()
         [1, 2, 4, 8]
     """
-    found, power = [], 1
+    result, power = [], 1
     for _ in range(count):
-        found.append(power)
+        result.append(power)
         power = power * base % PRIME
-    return np.array(found, np.uint64)
+    return np.array(result, np.uint64)
 
 
 def root_of_unity(order: int) -> int:
@@ -128,8 +128,8 @@ def transform(values: Elements) -> Elements:
 def inverse_transform(values: Elements) -> Elements:
     """Return the `(n, m)` coefficients of `(n, m)` values from `transform`."""
     n = len(values)
-    found = _transformed(values, pow(root_of_unity(n), -1, PRIME))
-    return multiply(found, element(pow(n, -1, PRIME)))
+    scaled = _transformed(values, pow(root_of_unity(n), -1, PRIME))
+    return multiply(scaled, element(pow(n, -1, PRIME)))
 
 
 def at_points_between(values: Elements) -> Elements:
@@ -150,25 +150,25 @@ def at_points_between(values: Elements) -> Elements:
 def _transformed(values: Elements, root: int) -> Elements:
     """Transform by Stockham's algorithm: each step halves the length of the transforms and doubles their number."""
     n, m = values.shape
-    found, length, side = values, n, 1
+    current, length, side = values, n, 1
     while length > 1:
         half = length // 2
         # Element (i, k) of the view is number i of the k-th of `side` interleaved sequences of this length.
-        upper, lower = found.reshape(2, half, side * m)
+        upper, lower = current.reshape(2, half, side * m)
         following = np.empty((half, 2, side * m), np.uint64)
         following[:, 0] = add(upper, lower)
         following[:, 1] = subtract(upper, lower)
         if half > 1:  # else all twiddles are 1
             following[:, 1] = multiply(following[:, 1], _twiddles(root, n, side)[:, None])
-        found, length, side = following.reshape(n, m), half, 2 * side
-    return found.reshape(n, m)
+        current, length, side = following.reshape(n, m), half, 2 * side
+    return current.reshape(n, m)
 
 
 @functools.lru_cache(maxsize=64)
 def _twiddles(root: int, n: int, side: int) -> Elements:
-    found: Any = powers(pow(root, side, PRIME), n // side // 2)
-    found.setflags(write=False)
-    return found  # type: ignore[no-any-return]
+    table: Any = powers(pow(root, side, PRIME), n // side // 2)
+    table.setflags(write=False)
+    return table  # type: ignore[no-any-return]
 
 
 def to_bytes(elements: Elements) -> bytes:
@@ -194,31 +194,31 @@ def _in_parts(operation: Operation, left: Elements, right: Elements) -> Elements
     size = int(np.prod(shape))
     if size <= 2 * _AT_ONCE or not shape:
         return operation(left, right)
-    found = np.empty(shape, np.uint64)
+    result = np.empty(shape, np.uint64)
     wide_left, wide_right = np.broadcast_to(left, shape), np.broadcast_to(right, shape)
     rows, columns = shape[0], size // shape[0]
     if columns >= _AT_ONCE:
         for row in range(rows):
-            found[row] = _in_parts(operation, wide_left[row], wide_right[row])
-        return found
+            result[row] = _in_parts(operation, wide_left[row], wide_right[row])
+        return result
     step = max(1, _AT_ONCE // columns)
     for first in range(0, rows, step):
         part = slice(first, first + step)
-        found[part] = operation(wide_left[part], wide_right[part])
-    return found
+        result[part] = operation(wide_left[part], wide_right[part])
+    return result
 
 
 def _sum(left: Elements, right: Elements) -> Elements:
     missing = _P - right
-    found = left - missing
-    found += _where(left < missing) * _P
-    return found
+    result = left - missing
+    result += _where(left < missing) * _P
+    return result
 
 
 def _difference(left: Elements, right: Elements) -> Elements:
-    found = left - right
-    found -= _where(left < right) * _EPSILON
-    return found
+    result = left - right
+    result -= _where(left < right) * _EPSILON
+    return result
 
 
 def _product(left: Elements, right: Elements) -> Elements:
@@ -240,13 +240,13 @@ def _product(left: Elements, right: Elements) -> Elements:
 def _reduced(low: Elements, high: Elements) -> Elements:
     """Return `high` * 2**64 + `low` modulo the prime."""
     top = high >> _HALF  # times 2**96, which is -1
-    found = low - top
-    found -= _where(low < top) * _EPSILON
+    result = low - top
+    result -= _where(low < top) * _EPSILON
     rest = high & _LOW  # times 2**64, which is 2**32 - 1
     rest = (rest << _HALF) - rest
-    found += rest
-    found += _where(found < rest) * _EPSILON
-    lower: Elements = np.minimum(found, found - _P)  # which wraps where there is nothing to subtract
+    result += rest
+    result += _where(result < rest) * _EPSILON
+    lower: Elements = np.minimum(result, result - _P)  # wraps, and so stays larger, if there is nothing to subtract
     return lower
 
 

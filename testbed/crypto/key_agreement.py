@@ -124,9 +124,9 @@ def check_public(public: bytes) -> None:
         raise InvalidKey(_SMALL_ORDER)
 
 
-def _agreed(secret: bytes, one: bytes, other: bytes, purpose: bytes) -> bytes:
+def _agreed(secret: bytes, public: bytes, peer_public: bytes, purpose: bytes) -> bytes:
     """Return the key that the owners of two public keys derive from the result of X25519."""
-    first, second = (one, other) if one < other else (other, one)
+    first, second = sorted((public, peer_public))
     info = _DOMAIN + len(purpose).to_bytes(4, "big") + purpose + first + second
     return _derived(secret, info)
 

@@ -45,12 +45,12 @@ class Memo:
             key: identifies the function and its whole input.
             compute: the function without arguments.
         """
-        known: Result = self._found.get(key, self)  # type: ignore[assignment]
-        if known is not self:
-            return known
-        made = compute()
-        self.note(key, made)
-        return made
+        stored: Result = self._found.get(key, self)  # type: ignore[assignment]
+        if stored is not self:
+            return stored
+        result = compute()
+        self.note(key, result)
+        return result
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._found
@@ -116,13 +116,13 @@ def cached_latest(purpose: str, key: Hashable, compute: Callable[[], Result]) ->
     results = _results.get()
     if results is None:
         return compute()
-    known = results.get(purpose)
-    if known is not None and known[0] == key:
-        found: Result = known[1]
-        return found
-    made = compute()
-    results.note(purpose, (key, made))
-    return made
+    stored = results.get(purpose)
+    if stored is not None and stored[0] == key:
+        result: Result = stored[1]
+        return result
+    computed = compute()
+    results.note(purpose, (key, computed))
+    return computed
 
 
 def verify(public: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
@@ -247,9 +247,9 @@ def first_unverified(follows_from: bytes, signed: Sequence[Signed]) -> int | Non
     """
     if verify_all(follows_from, lambda: signed):
         return None
-    for place, one in enumerate(signed):
+    for place, signature in enumerate(signed):
         try:
-            verify(*one)
+            verify(*signature)
         except InvalidSignature:
             return place
     return None

@@ -47,14 +47,14 @@ class XofHmacSha256Aes128:
         self._stream = Cipher(algorithms.AES128(derived[:16]), modes.CTR(derived[16:])).encryptor()
 
     def read(self, count: int) -> bytearray:
-        found, zeros = bytearray(count + 15), memoryview(_ZEROS)
-        view = memoryview(found)
+        output, zeros = bytearray(count + 15), memoryview(_ZEROS)
+        view = memoryview(output)
         for first in range(0, count, len(_ZEROS)):
             some = min(len(_ZEROS), count - first)
             self._stream.update_into(zeros[:some], view[first : first + some + 15])
         view.release()
-        del found[count:]
-        return found
+        del output[count:]
+        return output
 
 
 def elements(stream: Xof, count: int) -> Elements:
