@@ -160,7 +160,8 @@ class OmitHonestCandidates(LottoMisbehaviour):
         left_out = len(honest) - len(kept)
         self.record_attack(
             OmitHonestCandidates,
-            f"left out {left_out} of {len(honest)} honest {self.candidate_noun}, {len(chosen)} of {self.required} remain",
+            f"left out {left_out} of {len(honest)} honest {self.candidate_noun}, {len(chosen)} of {self.required} "
+            "remain",
         )
         return np.sort(chosen)
 
