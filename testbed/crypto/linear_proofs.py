@@ -1,11 +1,13 @@
-"""Fully linear proofs: Boneh, Boyle, Corrigan-Gibbs, Gilboa, Ishai, CRYPTO 2019 (eprint 2019/188), theorem 4.3, as
-`FlpBBCGGI19` of draft-irtf-cfrg-vdaf, section 7.3 (up to version 12: a proof holds coefficients).
+"""Fully linear proofs: Boneh, Boyle, Corrigan-Gibbs, Gilboa, Ishai, CRYPTO 2019 (eprint 2019/188), theorem 4.3.
 
-A circuit calls one gadget of degree 2 many times, on inputs that are affine in the measurement, and says what is to be
-zero. The prover interpolates each wire of the gadget over its calls, with a random value at the first root of unity,
-and proves what the gadget is on these polynomials. A verifier has a share of all that: it evaluates the polynomials at
-a random point, and so knows a share of what must be related as the gadget says. It errs with a probability of 2 (p - 1)
-in `field64.PRIME`, p the next power of two above the number of calls, if the prover does not know the point.
+As `FlpBBCGGI19` of draft-irtf-cfrg-vdaf, section 7.3 (up to version 12: a proof holds coefficients).
+
+A circuit calls one gadget of degree 2 many times, on inputs that are affine in the measurement, and outputs a value
+that is zero for a valid measurement. The prover interpolates each wire of the gadget over its calls, with a random
+value at the first root of unity, and its proof is the gadget applied to these polynomials. A verifier holds a share of
+all of this: it evaluates the polynomials at a random point and obtains shares of values that must satisfy the gadget.
+The verifier errs with probability 2 (p - 1) / `field64.PRIME`, with p the next power of two above the number of calls,
+if the prover does not know the point.
 """
 
 from typing import Protocol
@@ -20,22 +22,22 @@ class Gadget(Protocol):
     """A polynomial of degree 2.
 
     Attributes:
-        arity: inputs.
+        arity: number of inputs.
     """
 
     @property
     def arity(self) -> int: ...
 
     def __call__(self, inputs: Elements) -> Elements:
-        """`(n,)` its values for `(n, arity)` inputs."""
+        """Return its values, `(n,)`, for `(n, arity)` inputs."""
 
 
 class Circuit(Protocol):
-    """What is to be zero for a valid measurement.
+    """A function that is zero for valid measurements.
 
     Attributes:
-        gadget: the only one.
-        calls: of the gadget.
+        gadget: the only gadget.
+        calls: number of calls of the gadget.
     """
 
     @property
@@ -45,17 +47,30 @@ class Circuit(Protocol):
     def calls(self) -> int: ...
 
     def inputs(self, measurement: Elements, joint: Elements, shares: int) -> Elements:
-        """`(calls, arity)` what the gadget is called with; of one of so many shares, a share of it."""
+        """Return the inputs of the gadget, `(calls, arity)`; for a share of the measurement, a share of the inputs.
+
+        Args:
+            measurement: or one of `shares` shares of it.
+            joint: joint randomness.
+            shares: number of shares.
+        """
 
     def output(self, measurement: Elements, joint: Elements, outputs: Elements, shares: int) -> int:
-        """What is to be zero, from `(calls,)` what the gadget gives; of a share, a share of it."""
+        """Return the value that must be zero; for a share, a share of the value.
+
+        Args:
+            measurement: or one of `shares` shares of it.
+            joint: joint randomness.
+            outputs: `(calls,)` outputs of the gadget.
+            shares: number of shares.
+        """
 
 
 class Products:
-    """Sums of products: `ParallelSum(Mul)`, or with one of them `Mul` (draft-irtf-cfrg-vdaf, section 7.3.2).
+    """Sums of products: `ParallelSum(Mul)`, or `Mul` for one product (draft-irtf-cfrg-vdaf, section 7.3.2).
 
     Args:
-        count: of products; inputs are the first factor, the second one, the next product's first, and so on.
+        count: number of products; inputs are the first factor, the second factor, the next product's first, and so on.
     """
 
     def __init__(self, count: int) -> None:
@@ -69,7 +84,7 @@ class Squares:
     """Sums of squares: `ParallelSum(PolyEval(x**2))`.
 
     Args:
-        count: of squares.
+        count: number of squares.
     """
 
     def __init__(self, count: int) -> None:
@@ -80,29 +95,30 @@ class Squares:
 
 
 def points(circuit: Circuit) -> int:
-    """How many a wire's polynomial is interpolated over."""
+    """Return the number of points over which a wire's polynomial is interpolated."""
     return 1 << circuit.calls.bit_length()
 
 
 def prove_rand_length(circuit: Circuit) -> int:
-    """Random elements that a proof takes."""
+    """Return the number of random elements that a proof takes."""
     return circuit.gadget.arity
 
 
 def proof_length(circuit: Circuit) -> int:
-    """Elements of a proof."""
+    """Return the number of elements of a proof."""
     return circuit.gadget.arity + 2 * points(circuit) - 1
 
 
 def verifier_length(circuit: Circuit) -> int:
-    """Elements of what a verifier tells the others."""
+    """Return the number of elements that a verifier sends to the others."""
     return circuit.gadget.arity + 2
 
 
 def prove(circuit: Circuit, measurement: Elements, prove_rand: Elements, joint: Elements) -> Elements:
-    """`(proof_length,)` the proof.
+    """Return the proof, `(proof_length,)`.
 
     Args:
+        circuit: the statement.
         measurement: as the circuit takes it.
         prove_rand: `(prove_rand_length,)` uniform and secret.
         joint: random elements that the circuit takes.
@@ -117,14 +133,18 @@ def prove(circuit: Circuit, measurement: Elements, prove_rand: Elements, joint: 
 def query(
     circuit: Circuit, measurement: Elements, proof: Elements, point: int, joint: Elements, shares: int
 ) -> Elements:
-    """`(verifier_length,)` what a verifier with a share of the measurement and of the proof tells the others.
+    """Return the message of a verifier with one share of measurement and proof, `(verifier_length,)`.
 
     Args:
-        point: the same of all verifiers, which the prover has not known.
-        shares: how many there are.
+        circuit: the statement.
+        measurement: share of the measurement.
+        proof: share of the proof.
+        point: the same for all verifiers, unknown to the prover.
+        joint: random elements that the circuit takes.
+        shares: number of verifiers.
 
     Raises:
-        InvalidProof: the point is one of those that a wire's inputs are at, so that it would show one.
+        InvalidProof: the point is a root of unity, where a wire would reveal an input.
     """
     arity, p = circuit.gadget.arity, points(circuit)
     if pow(point, p, PRIME) == 1:
@@ -141,12 +161,17 @@ def query(
 
 
 def decide(circuit: Circuit, verifier: Elements) -> bool:
-    """Whether the measurement is valid, from `(verifier_length,)` the sum of what all verifiers say."""
+    """Return whether the measurement is valid.
+
+    Args:
+        circuit: the statement.
+        verifier: `(verifier_length,)` sum of all verifiers' messages.
+    """
     return int(verifier[0]) == 0 and int(circuit.gadget(verifier[None, 1:-1])[0]) == int(verifier[-1])
 
 
 def _wires(circuit: Circuit, measurement: Elements, seeds: Elements, joint: Elements, shares: int) -> Elements:
-    """`(p, arity)` the wires' values at the p-th roots of unity."""
+    """Return the wires' values at the p-th roots of unity, `(p, arity)`."""
     wires = np.zeros((points(circuit), circuit.gadget.arity), np.uint64)
     wires[0] = seeds
     wires[1 : circuit.calls + 1] = circuit.inputs(measurement, joint, shares)
@@ -154,7 +179,7 @@ def _wires(circuit: Circuit, measurement: Elements, seeds: Elements, joint: Elem
 
 
 def _lagrange(p: int, point: int) -> Elements:
-    """`(p,)` the Lagrange polynomials of the p-th roots of unity, at a point that is none of them."""
+    """Return the Lagrange polynomials of the p-th roots of unity at another point, `(p,)`."""
     root, scale = field64.root_of_unity(p), (pow(point, p, PRIME) - 1) * pow(p, -1, PRIME)
     found, power = [], 1
     for _ in range(p):

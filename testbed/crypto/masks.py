@@ -1,16 +1,15 @@
-"""The masks of secure aggregation: vectors over the integers modulo 2**bits, expanded from 32-byte seeds.
+"""Masks of secure aggregation: vectors over the integers modulo 2**bits, expanded from 32-byte seeds.
 
 The generator (PRG of Bonawitz et al., CCS 2017, section 3.3) is a key stream under the seed, read as little-endian
-unsigned integers of the smallest word (16, 32 or 64 bits) that holds ``bits``. Arithmetic runs modulo the word's
-range, which 2**bits divides, and the result is cut to ``bits`` at the end. A seed must be fresh for each round and
-purpose: two vectors hidden by one mask are not hidden.
+unsigned integers of the smallest word (16, 32 or 64 bits) that holds ``bits``. Arithmetic runs modulo the word's range,
+which 2**bits divides, and the result is cut to ``bits`` at the end. A seed must be fresh for each round and purpose:
+two vectors under the same mask are not hidden.
 
-There are two generators: ``aes-256-ctr``, from counter 0 (NIST SP 800-38A), and ``aegis-256x4`` (CFRG, The AEGIS Family
-of Authenticated Encryption Algorithms), whose stream is what it encrypts zeros to, 2**18 bytes under each nonce, which
-counts from 0, 32 bytes, little-endian. The second expands several times as fast on CPUs with vectorised AES, and needs
-the package `aeg` (libaegis).
+There are two generators. ``aes-256-ctr`` counts from 0 (NIST SP 800-38A). ``aegis-256x4`` (CFRG, The AEGIS Family of
+Authenticated Encryption Algorithms) encrypts zeros, 2**18 bytes under each nonce; the nonce counts from 0, 32 bytes,
+little-endian. It is several times as fast on CPUs with vectorised AES, and needs the package `aeg` (libaegis).
 
-Safe to call from several threads at once: buffers are per thread, and both run without Python's global lock.
+Safe to call from several threads at once: buffers are per thread, and both generators release Python's global lock.
 """
 
 import importlib.util
@@ -30,24 +29,26 @@ from testbed.crypto import require_length
 SEED_BYTES = 32
 
 Prg = Literal["aes-256-ctr", "aegis-256x4"]
-"""The generators, by name."""
+"""Names of the generators."""
 
 _CHUNK_BYTES = 1 << 18
-"""Long enough that AES runs without the global lock and calls cost nothing; the part of the accumulator, the
-stream and the zeros still fit a core's cache together.
+"""Bytes of key stream computed at once.
+
+Long enough that AES releases the global lock and calls cost little; short enough that a part of the accumulator, the
+stream and the zeros fit a core's cache.
 """
 
 _BLOCK_BYTES = 16
 _AEGIS_NONCE_BYTES = 32
 STREAM_SLACK = _BLOCK_BYTES
-"""Bytes more that a buffer for a stretch of key stream must have than the stretch (the cipher asks for a block)."""
+"""Extra bytes that a buffer for key stream needs (the cipher asks for one more block)."""
 
 _COUNTER_ZERO = CTR(bytes(_BLOCK_BYTES))
 _ZEROS = memoryview(bytes(_CHUNK_BYTES))
 
 
 class _Buffers(threading.local):
-    """Each thread's place for one chunk of key stream."""
+    """A buffer for one chunk of key stream for each thread."""
 
     def __init__(self) -> None:
         self.stream = np.empty(_CHUNK_BYTES + STREAM_SLACK, np.uint8)
@@ -57,13 +58,13 @@ _buffers = _Buffers()
 
 
 def word_dtype(bits: int) -> type[np.uint16] | type[np.uint32] | type[np.uint64]:
-    """The unsigned type that ring elements modulo 2**bits are kept in.
+    """Return the unsigned type that stores ring elements modulo 2**bits.
 
     Returns:
         uint16 up to 16 bits, uint32 up to 32, uint64 up to 64.
 
     Raises:
-        ValueError: if ``bits`` is not between 1 and 64.
+        ValueError: ``bits`` is not between 1 and 64.
     """
     if not 1 <= bits <= 64:
         raise ValueError(f"the ring's bit width must be between 1 and 64, got {bits}")
@@ -73,7 +74,7 @@ def word_dtype(bits: int) -> type[np.uint16] | type[np.uint32] | type[np.uint64]
 
 
 def is_installed(prg: Prg) -> bool:
-    """Whether a generator can be used here."""
+    """Return whether a generator is installed."""
     return prg == "aes-256-ctr" or importlib.util.find_spec("aeg") is not None
 
 
@@ -86,19 +87,17 @@ def add_masks(
 ) -> None:
     """Add masks to a vector, in place: accumulator + sum_k signs[k] * PRG(seeds[k]) modulo 2**bits.
 
-    All seeds' streams are added to one stretch of the vector before the next, so that it stays in the cache.
-
     Args:
-        accumulator: (d,) of ``word_dtype(bits)``, contiguous, writable; on return all is below 2**bits.
+        accumulator: (d,) of ``word_dtype(bits)``, contiguous, writable; on return all elements are below 2**bits.
         seeds: 32 secret bytes each.
         signs: +1 or -1 for each seed.
         bits: the ring is the integers modulo 2**bits, 1 to 64.
         prg: the generator.
 
     Raises:
-        InvalidKey: if a seed is not 32 bytes long.
-        ModuleNotFoundError: if the generator is not installed (`is_installed`).
-        ValueError: if the accumulator, the signs or ``bits`` are not as described; nothing is added then.
+        InvalidKey: a seed is not 32 bytes long.
+        ModuleNotFoundError: the generator is not installed (`is_installed`).
+        ValueError: the accumulator, the signs or ``bits`` are not as described; nothing is added then.
     """
     word = word_dtype(bits)
     if accumulator.ndim != 1 or accumulator.dtype != word:
@@ -129,16 +128,16 @@ def add_masks(
 
 
 NextChunk = Callable[[NDArray[np.uint8], int], None]
-"""Writes the next bytes of a key stream, so many, to the start of a buffer."""
+"""Writes the next bytes of a key stream to the start of a buffer; the second argument is their number."""
 
 
 def key_stream(seed: bytes) -> NextChunk:
-    """AES-256-CTR from counter 0, from the start of the stream on, at most 2**18 bytes at a time.
+    """Return AES-256-CTR from counter 0, at most 2**18 bytes for each call.
 
-    Buffers must have room for `STREAM_SLACK` bytes more.
+    Buffers must have room for `STREAM_SLACK` more bytes.
 
     Raises:
-        InvalidKey: if the seed is not 32 bytes long.
+        InvalidKey: the seed is not 32 bytes long.
     """
     require_length(seed, SEED_BYTES, "a key stream's seed")
     return _aes_256_ctr(seed)
@@ -167,10 +166,10 @@ def _aegis_256x4(seed: bytes) -> NextChunk:
 
 @cache
 def aegis_256x4_writer() -> Callable[[NDArray[np.uint8], int, bytes, bytes], None]:
-    """What writes so many bytes to the start of a buffer, given a nonce and a key of 32 bytes each.
+    """Return a function that writes key stream to the start of a buffer, from a nonce and a key of 32 bytes each.
 
-    libaegis's own function, where the package shows it: around it the package takes half as long again to look at the
-    arguments, and has Python's global lock meanwhile.
+    Calls libaegis directly where the package exposes it: the package's own function takes 1.5 times as long to check
+    arguments, and holds Python's global lock meanwhile.
     """
     from aeg import aegis256x4
 
@@ -188,7 +187,7 @@ def aegis_256x4_writer() -> Callable[[NDArray[np.uint8], int, bytes, bytes], Non
 
 
 def mask(seed: bytes, length: int, bits: int, prg: Prg = "aes-256-ctr") -> NDArray[np.unsignedinteger]:
-    """The mask of one seed.
+    """Return the mask of one seed.
 
     Args:
         seed: 32 secret bytes.
@@ -200,8 +199,8 @@ def mask(seed: bytes, length: int, bits: int, prg: Prg = "aes-256-ctr") -> NDArr
         (d,) of ``word_dtype(bits)``, uniform modulo 2**bits.
 
     Raises:
-        InvalidKey: if the seed is not 32 bytes long.
-        ValueError: if ``bits`` is out of range.
+        InvalidKey: the seed is not 32 bytes long.
+        ValueError: ``bits`` is out of range.
     """
     vector = np.zeros(length, word_dtype(bits))
     add_masks(vector, [seed], [1], bits, prg)

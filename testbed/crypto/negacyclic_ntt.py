@@ -1,13 +1,13 @@
 """Number-theoretic transforms of polynomials modulo X**4096 + 1, for primes below 2**31.
 
 The transform of a polynomial is its value at the 4,096 odd powers of psi, a primitive 8,192nd root of unity modulo the
-prime; a product modulo X**4096 + 1 is one element by element there (e.g. Longa and Naehrig, Speeding up the Number
-Theoretic Transform for Faster Ideal Lattice-Based Cryptography, CANS 2016, section 2). Coefficients are taken as a
-64 x 64 matrix, and both steps of the Cooley-Tukey split are products with 64 x 64 matrices in doubles, which BLAS
-multiplies at the speed of the machine.
+prime. A product modulo X**4096 + 1 becomes a product element by element (e.g. Longa and Naehrig, Speeding up the Number
+Theoretic Transform for Faster Ideal Lattice-Based Cryptography, CANS 2016, section 2). Coefficients form a 64 x 64
+matrix, and both steps of the Cooley-Tukey split are products with 64 x 64 matrices in doubles, which BLAS computes
+fast.
 
-All is exact: residues lie within half the prime of zero (below 2**30), constants are cut into two limbs of 15 bits (the
-upper within 2**15 + 1), so that a sum of 64 products stays within 2**51 + 2**36, in whatever order it is made.
+All results are exact: residues lie within half the prime of zero (below 2**30), constants are cut into two limbs of 15
+bits (the upper within 2**15 + 1), so that a sum of 64 products stays within 2**51 + 2**36 in any order of summation.
 """
 
 import functools
@@ -26,14 +26,14 @@ Residues = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Limbs:
-    """Constants modulo the prime, ready to be multiplied with: ``high * 2**15 + low``."""
+    """Constants modulo the prime, split for exact products: ``high * 2**15 + low``."""
 
     high: Residues
     low: Residues
 
     @classmethod
     def of(cls, constants: Residues) -> "Limbs":
-        """Of residues."""
+        """Split residues."""
         high = np.rint(constants / _LIMB)
         return cls(high, constants - high * _LIMB)
 
@@ -45,7 +45,7 @@ class Transform:
         prime: below 2**31, with a remainder of 1 modulo 8,192.
 
     Raises:
-        ValueError: it has no primitive 8,192nd root of unity, or is too large.
+        ValueError: the prime has no primitive 8,192nd root of unity, or is too large.
     """
 
     def __init__(self, prime: int) -> None:
@@ -65,42 +65,42 @@ class Transform:
         self._outer_back = Limbs.of(np.ascontiguousarray(outer_back))  # (n1, k1)
 
     def _powers(self, exponents: npt.NDArray[np.int64], factor: int = 1) -> Residues:
-        """The root to these powers, times `factor`."""
+        """Return the root to these powers, times `factor`."""
         table = [factor]
         for _ in range(2 * DEGREE - 1):
             table.append(table[-1] * self.root % self.prime)
         return self.centred(np.array(table, np.int64)[exponents % (2 * DEGREE)])
 
     def centred(self, integers: npt.NDArray[np.int64]) -> Residues:
-        """The same modulo the prime, as residues; any shape."""
+        """Return integers of any shape modulo the prime, as residues."""
         found = integers % self.prime
         found -= np.where(found > self.prime // 2, self.prime, 0)
         return found.astype(np.float64)
 
     def canonical(self, residues: Residues) -> npt.NDArray[np.uint32]:
-        """The same from 0 to below the prime."""
+        """Return the representatives from 0 to below the prime."""
         return (residues + np.where(residues < 0, self.prime, 0)).astype(np.uint32)
 
     def forward(self, coefficients: Residues) -> Residues:
-        """`(b, 4096)` the values of `(b, 4096)` polynomials, in an order of this module's own."""
+        """Return the values of polynomials, `(b, 4096)`, in this module's own order."""
         given = coefficients.reshape(-1, _SIDE, _SIDE)
         outer = self._joined(self._outer.high @ given, self._outer.low @ given)
         twisted = self.product(outer, self._twiddles)
         return self._joined(twisted @ self._inner.high, twisted @ self._inner.low).reshape(-1, DEGREE)
 
     def inverse(self, values: Residues) -> Residues:
-        """`(b, 4096)` the coefficients of the polynomials with these values: what `forward` was given."""
+        """Return the coefficients, `(b, 4096)`, of polynomials from the values that `forward` returned."""
         given = values.reshape(-1, _SIDE, _SIDE)
         inner = self._joined(given @ self._inner_back.high, given @ self._inner_back.low)
         twisted = self.product(inner, self._twiddles_back)
         return self._joined(self._outer_back.high @ twisted, self._outer_back.low @ twisted).reshape(-1, DEGREE)
 
     def product(self, residues: Residues, constants: Limbs) -> Residues:
-        """Element by element, stretched as numpy does."""
+        """Multiply element by element, with numpy's broadcasting."""
         return self._joined(residues * constants.high, residues * constants.low)
 
     def _joined(self, high: Residues, low: Residues) -> Residues:
-        """What products with both limbs, within 2**52, say of the product; in the memory of the first."""
+        """Join the products with both limbs (within 2**52) to the product; overwrites the first."""
         self._near_zero(high)
         high *= _LIMB
         high += low
@@ -108,7 +108,7 @@ class Transform:
         return high
 
     def _near_zero(self, values: Residues) -> None:
-        """Integers within 2**52 become the nearest to zero that are the same modulo the prime, in place."""
+        """Replace integers within 2**52 by the nearest to zero that are equal modulo the prime, in place."""
         multiples = values * self._inverse_of_prime
         np.rint(multiples, out=multiples)
         multiples *= self.prime
@@ -117,12 +117,12 @@ class Transform:
 
 @functools.cache
 def transform(prime: int) -> Transform:
-    """The transform of a prime, made once."""
+    """Return the transform of a prime, computed once."""
     return Transform(prime)
 
 
 def _primitive_root(prime: int) -> int:
-    """The least power's root: of order 8,192 modulo the prime."""
+    """Return the smallest base's root of order 8,192 modulo the prime."""
     for base in range(2, prime):
         root = pow(base, (prime - 1) // (2 * DEGREE), prime)
         if pow(root, DEGREE, prime) == prime - 1:

@@ -1,13 +1,13 @@
 """Messages under the masks of `ring_lwe`: several elements in a coefficient, above the errors.
 
-A coefficient is ``(x_1 + x_2 2**w + ... + x_K 2**((K - 1) w)) 2**shift`` (Willow packs its inputs so, too). Sums of n
-such are read back as long as each sum of elements stays below 2**w, and the sum of n errors within 2**(shift - 1): then
-nothing is carried from one to the next, and nothing wraps modulo q, as ``K w + shift`` is a bit less than q has.
+A coefficient is ``(x_1 + x_2 2**w + ... + x_K 2**((K - 1) w)) 2**shift`` (Willow also packs its inputs this way). Sums
+of n coefficients can be decoded if each sum of elements stays below 2**w and the sum of n errors within 2**(shift - 1):
+then no element carries into the next, and nothing wraps modulo q, since ``K w + shift`` is less than the bits of q.
 
 **The noise budget.** A discrete Gaussian is sub-Gaussian with its own sigma (Canonne, Kamath, Steinke, The Discrete
-Gaussian for Differential Privacy, NeurIPS 2020, Fact 19), so is a sum of n with sigma sqrt(n): it is beyond t with
-probability at most 2 exp(-t**2 / (2 n sigma**2)). Over 2**31 coefficients that is 2**-40 for t = sigma sqrt(2 n 72 ln
-2): about 64 sqrt(n).
+Gaussian for Differential Privacy, NeurIPS 2020, Fact 19), so a sum of n is sub-Gaussian with sigma sqrt(n): it exceeds
+t with probability at most 2 exp(-t**2 / (2 n sigma**2)). Over 2**31 coefficients that is 2**-40 for t = sigma sqrt(2 n
+72 ln 2): about 64 sqrt(n).
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ from testbed.crypto.ring_lwe import DEVIATION, MODULUS, PRIMES, gaussian, produc
 
 USABLE_BITS = MODULUS.bit_length() - 1
 LEAST_SHIFT = 11
-"""Room for the errors: of 250 clients (`noise_bound`)."""
+"""Bits for the errors of 250 clients (`noise_bound`)."""
 MOST_WIDTH = 31
 MOST_CLIENTS = 1 << 24
-"""The coefficients of so many keys' sum are within 2**30 of zero, as those of a field's elements must be."""
+"""Limit: the coefficients of the sum of that many keys stay within 2**30 of zero, as `negacyclic_ntt` requires."""
 
 _FAILURE_BITS = 40
 _COEFFICIENT_BITS = 31  # of an update: 2**31 coefficients are more than a message can hold
@@ -36,13 +36,13 @@ _OTHER_KEY = "this key does not open the sum: what is left of it are no errors o
 
 
 def noise_bound(clients: int) -> int:
-    """What no coefficient of the sum of so many clients' errors exceeds, but with probability 2**-40 in all."""
+    """Return a bound on the coefficients of the sum of `clients` errors; exceeded with probability 2**-40 overall."""
     return ceil(_BOUND_OF_ONE * sqrt(clients))
 
 
 @dataclass(frozen=True)
 class Packing:
-    """How elements lie in coefficients.
+    """The layout of elements in coefficients.
 
     Attributes:
         width: w, bits of a sum of elements, 1 to 31.
@@ -51,33 +51,33 @@ class Packing:
     width: int
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for a width that is out of range."""
+        """Raise `ValueError` for a width that is out of range."""
         if not 1 <= self.width <= MOST_WIDTH:
             raise ValueError(f"a sum has 1 to {MOST_WIDTH} bits, not {self.width}")
 
     @property
     def together(self) -> int:
-        """K, elements of a coefficient."""
+        """K, elements in a coefficient."""
         return (USABLE_BITS - LEAST_SHIFT) // self.width
 
     @property
     def shift(self) -> int:
-        """Bits below the elements, for the errors: all that are left."""
+        """Bits below the elements, for the errors: all bits that the elements leave."""
         return USABLE_BITS - self.together * self.width
 
     @property
     def most_clients(self) -> int:
-        """Whose errors have room (`noise_bound`)."""
+        """Largest number of clients whose errors fit (`noise_bound`)."""
         return min(MOST_CLIENTS, int(((2 ** (self.shift - 1) - 1) / _BOUND_OF_ONE) ** 2))
 
     def coefficients(self, elements: int) -> int:
-        """How many hold so many elements."""
+        """Return the number of coefficients that hold this many elements."""
         return -(-elements // self.together)
 
     def masked(
         self, elements: npt.NDArray[np.unsignedinteger], key: npt.NDArray[np.int64], error_seed: bytes, seed: bytes
     ) -> npt.NDArray[np.uint32]:
-        """`(3, C)` the elements under a mask, modulo each of the primes.
+        """Return the masked elements modulo each of the primes, `(3, C)`.
 
         Args:
             elements: `(d,)`, each below 2**width. Coefficient c has the elements c, c + C, c + 2 C, ...
@@ -96,7 +96,13 @@ class Packing:
         elements: npt.NDArray[np.unsignedinteger],
         errors: npt.NDArray[np.int8],
     ) -> None:
-        """Add elements and `(C,)` errors to `(3, C)` masks, modulo each of the primes, in place."""
+        """Add elements and errors to masks, modulo each of the primes, in place.
+
+        Args:
+            masks: `(3, C)`.
+            elements: `(d,)`, each below 2**width.
+            errors: `(C,)`.
+        """
         count = masks.shape[1]
         for prime, row in zip(PRIMES, masks, strict=True):
             factors = [np.uint64(pow(2, self.shift + k * self.width, prime)) for k in range(self.together)]
@@ -112,21 +118,21 @@ class Packing:
     def unmasked(
         self, total: npt.NDArray[np.uint64], key: npt.NDArray[np.int64], seed: bytes, elements: int, clients: int
     ) -> npt.NDArray[np.uint64]:
-        """`(d,)` the sums of elements that `(3, C)` sums of what `masked` has returned stand for.
+        """Return the sums of elements, `(d,)`, from sums of `masked` results.
 
-        Under another key than the sum of the keys coefficients are as good as uniform, and one passes for a sum's with
-        probability ``(2 noise_bound + 1) / 2**shift`` at most. Where there is no room to spare for errors that is near
-        1; there are still the bit above the elements and those that are none.
+        Under another key than the sum of the keys, coefficients are nearly uniform. One of them passes for a
+        coefficient of a sum with probability at most ``(2 noise_bound + 1) / 2**shift``. Without spare room for errors
+        this is near 1; then only the bit above the elements and the unused elements reveal a wrong key.
 
         Args:
-            total: modulo 2**64, of fewer than 2**32 clients.
+            total: `(3, C)` sums modulo 2**64, of fewer than 2**32 clients.
             key: `(4096,)` the sum of the keys.
             seed: of the public polynomials.
             elements: d.
-            clients: n, in the sum.
+            clients: n, clients in the sum.
 
         Raises:
-            OpeningFailed: errors are larger than those of n clients, or something stands where no element does.
+            OpeningFailed: errors are larger than those of n clients, or an unused position is not zero.
         """
         masks = products(key, seed, total.shape[1])
         half = 1 << (self.shift - 1)
@@ -147,7 +153,7 @@ class Packing:
 
 
 def key_of(seed: bytes) -> npt.NDArray[np.int64]:
-    """`(4096,)` the key of 32 secret bytes."""
+    """Return the key of 32 secret bytes, `(4096,)`."""
     return gaussian(seed, DEGREE).astype(np.int64)
 
 
@@ -158,7 +164,7 @@ def _reduced(words: npt.NDArray[np.uint64], prime: int) -> npt.NDArray[np.uint64
 def _joined(
     first: npt.NDArray[np.uint64], second: npt.NDArray[np.uint64], third: npt.NDArray[np.uint64]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """The number below q with these residues, as ``low + high * 2**31`` (Garner's mixed radix)."""
+    """Return the number below q with these residues, as ``low + high * 2**31`` (Garner's mixed radix)."""
     p, q, r = PRIMES
     second = _reduced(_reduced(second + np.uint64(q) - first % np.uint64(q), q) * np.uint64(pow(p, -1, q)), q)
     third = _reduced(_reduced(third + np.uint64(r) - first % np.uint64(r), r) * np.uint64(pow(p, -1, r)), r)
@@ -170,7 +176,7 @@ def _joined(
 
 
 def _field(low: npt.NDArray[np.uint64], high: npt.NDArray[np.uint64], begin: int, width: int) -> npt.NDArray[np.uint64]:
-    """Bits `begin` to ``begin + width`` of ``low + high * 2**31``, at most 31 of them."""
+    """Return bits `begin` to ``begin + width`` of ``low + high * 2**31``, at most 31 of them."""
     if begin >= 31:
         bits = high >> np.uint64(begin - 31)
     else:

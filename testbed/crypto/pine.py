@@ -1,24 +1,25 @@
-"""PINE: sums of vectors whose Euclidean norm is bounded, from shares that neither of two aggregators can read.
+"""PINE: sums of vectors with bounded Euclidean norm, from shares that no single aggregator can read.
 
 Rothblum, Omri, Chen and Talwar, PINE: Efficient Verification of a Euclidean Norm Bound of a Secret-Shared Vector
-(USENIX Security 2024, arXiv 2311.10237), in the form of draft-chen-cfrg-vdaf-pine-01, a Verifiable Distributed
-Aggregation Function as Prio3 of draft-irtf-cfrg-vdaf is, for two aggregators, a leader (0) and a helper (1). It is
-`Pine64HmacSha256Aes128` of the draft's repository (commit 1cd0a0b) in all but two derivations: the seed of the random
-vectors and the seed of the joint randomness bind more (`PineVdaf._wraparound_seed`, `PineVdaf._joint_seed`). So the
-function has an identifier of its own. With the draft's two derivations and the draft's identifier it reproduces the
-draft's eight vectors (tests/crypto/test_pine_draft_vectors.py).
+(USENIX Security 2024, arXiv 2311.10237), in the form of draft-chen-cfrg-vdaf-pine-01: a Verifiable Distributed
+Aggregation Function like Prio3 of draft-irtf-cfrg-vdaf, for two aggregators, a leader (0) and a helper (1).
+
+This is `Pine64HmacSha256Aes128` of the draft's repository (commit 1cd0a0b) except for two derivations: the seed of the
+random vectors and the seed of the joint randomness bind more (`PineVdaf._wraparound_seed`, `PineVdaf._joint_seed`).
+Therefore the function has its own identifier. With the draft's derivations and identifier it reproduces the draft's
+eight vectors (tests/crypto/test_pine_draft_vectors.py).
 
 A client shares its vector of integers, the bits of its squared norm V and of B**2 - V, and for each of 100 random
-vectors of -1, 0 and 1 the bits of its product with the client's. The aggregators check, on their shares, that bits are
-bits, that V is the squared norm modulo the field's prime, that V is at most B**2, and that the products are as small as
-they are for a short vector: the squared norm of a long one, which has wrapped around the prime, is found out by each of
-the products with a probability of one half.
+vectors of -1, 0 and 1 the bits of its product with the client's vector. The aggregators check on their shares that bits
+are bits, that V is the squared norm modulo the field's prime, that V is at most B**2, and that the products are as
+small as for a short vector. If the squared norm of a long vector wraps around the prime, each product reveals that with
+probability one half.
 
-An invalid report is accepted with a probability of at most: 2**-100 for the wraparound; 2 (p - 1) / 2**64 for the norm,
-p of the order of d / chunk (its proof is queried at a point that clients do not know; nothing to try offline); and the
-square of about (2 (p + n)) / 2**64 for the n bits, which two proofs with their own randomness hold. What an aggregator
-sees of a valid report tells nothing of it but with a probability below 200 exp(-alpha**2) = 2**-101: that a product of
-the honest client's is out of range.
+An invalid report is accepted with probability at most: 2**-100 for the wraparound; 2 (p - 1) / 2**64 for the norm, with
+p of the order of d / chunk (its proof is queried at a point that clients do not know, so offline search does not help);
+and the square of about (2 (p + n)) / 2**64 for the n bits, from two proofs with independent randomness. An aggregator
+learns nothing from a valid report, except with probability below 200 exp(-alpha**2) = 2**-101: that a product of the
+honest client is out of range.
 """
 
 import math
@@ -37,13 +38,13 @@ from testbed.crypto.ternary_products import ternary_products
 from testbed.crypto.xof import Xof, XofHmacSha256Aes128, derived_seed, elements
 
 IDENTIFIER = 0xFFFF5354
-"""Of this function, in the range for private use: the draft's 0xFFFF1004 names a function with other bytes."""
+"""Identifier of this function, in the range for private use; the draft's is 0xFFFF1004, with other bytes."""
 CHECKS = 100
-"""Wraparound checks, all of which are to succeed."""
+"""Number of wraparound checks, all of which must succeed."""
 PROOFS = 2
-"""Of all checks but the norm's equality."""
+"""Number of proofs of all checks except the norm's equality."""
 NORM_PROOFS = 1
-"""Of the norm's equality."""
+"""Number of proofs of the norm's equality."""
 ALPHA = 8.7
 NONCE_BYTES = 16
 SHARES = 2
@@ -54,7 +55,7 @@ _WRAPAROUND, _WRAPAROUND_SEED, _WRAPAROUND_PART = range(8, 11)
 
 @dataclass(frozen=True)
 class Report:
-    """What a client says.
+    """A client's report.
 
     Attributes:
         public: four seeds, the parts of the joint randomness; for both aggregators.
@@ -69,12 +70,12 @@ class Report:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A report as one aggregator has it.
+    """A report as prepared by one aggregator.
 
     Attributes:
-        output: `(d,)` its share of the vector.
-        share: what it tells the other aggregator.
-        seeds: what both must have found.
+        output: `(d,)` the aggregator's share of the vector.
+        share: message to the other aggregator.
+        seeds: both aggregators must derive the same.
     """
 
     output: Elements
@@ -89,17 +90,17 @@ class PineVdaf:
     Args:
         dimension: d.
         norm_bound: B, the largest norm, of vectors of integers.
-        chunk: products that a gadget of the checks of bits sums.
-        norm_chunk: squares that one of the norm's sums.
+        chunk: products in one gadget of the bit checks.
+        norm_chunk: squares in one gadget of the norm.
         xof: expands seeds.
-        identifier: of the function, in what seeds are expanded for.
-        proofs: of all checks but the norm's equality. The bounds on errors above are for the default; so they are of
-            the next two. The draft's vectors have others.
-        checks: of wraparound.
-        successes: checks that a valid report passes, exactly so many.
+        identifier: identifier of the function, part of the domain of every expansion.
+        proofs: proofs of all checks except the norm's equality. The error bounds above hold for the default of this and
+            of the next two arguments; the draft's vectors have other values.
+        checks: wraparound checks.
+        successes: checks that a valid report passes, exactly this many.
 
     Raises:
-        ValueError: a size below 1, more successes than checks, or a norm whose wraparound might not be found out
+        ValueError: a size below 1, more successes than checks, or a norm whose wraparound the checks might miss
             (`largest_norm_bound`).
     """
 
@@ -127,7 +128,7 @@ class PineVdaf:
 
     @cached_property
     def circuits(self) -> tuple[NormEquality, RemainingChecks]:
-        """What the one proof of the norm and the others are about."""
+        """The circuit of the norm's proof and the circuit of the other proofs."""
         norm = NormEquality(
             self.dimension, self.norm_bound, self.norm_chunk, self.checks, _wraparound_bound(self.norm_bound),
             self.successes,
@@ -136,18 +137,18 @@ class PineVdaf:
 
     @property
     def proven(self) -> list[Circuit]:
-        """What each of the proofs is about, in order."""
+        """The circuit of each proof, in order."""
         norm, rest = self.circuits
         return [*[norm] * NORM_PROOFS, *[rest] * self.proofs]
 
     @property
     def measurement_length(self) -> int:
-        """Elements of a shared measurement: of the vector, and bits."""
+        """Elements of a shared measurement: the vector and the bits."""
         return self.dimension + self.circuits[0].bits
 
     @property
     def proofs_length(self) -> int:
-        """Elements of the proofs."""
+        """Elements of all proofs."""
         return sum(map(linear_proofs.proof_length, self.proven))
 
     @property
@@ -157,36 +158,36 @@ class PineVdaf:
 
     @property
     def leader_bytes(self) -> int:
-        """How long the leader's share is."""
+        """Length of the leader's share [bytes]."""
         return field64.ELEMENT_BYTES * (self.measurement_length + self.proofs_length) + 2 * self.xof.seed_bytes
 
     @property
     def helper_bytes(self) -> int:
-        """How long the helper's share is, and the public one."""
+        """Length of the helper's share, and of the public share [bytes]."""
         return 4 * self.xof.seed_bytes
 
     @property
     def prepare_bytes(self) -> int:
-        """How long it is what an aggregator tells the other of a report."""
+        """Length of an aggregator's message to the other about a report [bytes]."""
         verifiers = sum(map(linear_proofs.verifier_length, self.proven))
         return field64.ELEMENT_BYTES * verifiers + 2 * self.xof.seed_bytes
 
     @property
     def entries_bytes(self) -> int:
-        """Of the random vectors of a report."""
+        """Length of a report's random vectors [bytes]."""
         return self.checks * -(-self.dimension // 4)
 
     # -- the client (the draft's `shard`) -----------------------------------------------------------------------------
 
     def shard(self, vector: npt.NDArray[np.int64], nonce: bytes, seeds: list[bytes]) -> Report:
-        """The report of a vector.
+        """Return the report of a vector.
 
-        One of a vector that is too long is made, too; it is not valid.
+        A vector that is too long also gives a report, which is not valid.
 
         Args:
             vector: `(d,)` between -2**62 and 2**62.
-            nonce: 16 bytes, of no other report.
-            seeds: `report_seeds` secret ones.
+            nonce: 16 bytes, unique to this report.
+            seeds: `report_seeds` secret seeds.
         """
         helper_seed, helper_proof_seed, *helper_blinds = seeds[:4]
         leader_blinds, prove_seed = seeds[4:6], seeds[6]
@@ -219,15 +220,17 @@ class PineVdaf:
     def prepare(
         self, aggregator: int, verify_key: bytes, nonce: bytes, public: bytes, share: bytes | memoryview
     ) -> Prepared:
-        """What an aggregator makes of a report.
+        """Prepare a report at one aggregator.
 
         Args:
             aggregator: 0 the leader, 1 the helper.
-            verify_key: of both aggregators, which no client knows, and which was chosen before the report was.
-            nonce, public, share: of the report.
+            verify_key: of both aggregators, unknown to clients, chosen before the report was made.
+            nonce: of the report.
+            public: the report's public share.
+            share: the report's share for this aggregator.
 
         Raises:
-            InvalidShares: the shares are none.
+            InvalidShares: the shares are malformed.
         """
         measurement, proofs, blinds = self._expanded(aggregator, share)
         size = self.xof.seed_bytes
@@ -250,11 +253,15 @@ class PineVdaf:
         return Prepared(output, said, b"".join(seeds))
 
     def combined(self, leader: bytes, helper: bytes) -> bytes:
-        """Two seeds, which both must have found, from what the aggregators say of a valid report.
+        """Combine the aggregators' messages about a report; return two seeds that both must have derived.
+
+        Args:
+            leader: the leader's message.
+            helper: the helper's message.
 
         Raises:
             InvalidProof: the report is not valid.
-            InvalidShares: these are no such sayings.
+            InvalidShares: the messages are malformed.
         """
         size, said = self.xof.seed_bytes, []
         for share in (leader, helper):
@@ -274,12 +281,12 @@ class PineVdaf:
         return self._wraparound_seed(parts[:2]) + self._joint_seed(parts)
 
     def helper_output(self, share: bytes) -> Elements:
-        """`(d,)` what `prepare` finds of the vector in the helper's share."""
+        """Return the helper's share of the vector, `(d,)`, as `prepare` derives it."""
         seed = share[: self.xof.seed_bytes]
         return elements(self.xof(seed, self._domain(_MEASUREMENT), b"\x01"), self.dimension)
 
     def _expanded(self, aggregator: int, share: bytes | memoryview) -> tuple[Elements, Elements, list[bytes]]:
-        """Measurement, proofs, and the two seeds that blind the parts."""
+        """Return measurement, proofs, and the two seeds that blind the parts."""
         size = self.xof.seed_bytes
         if len(share) != (self.helper_bytes if aggregator else self.leader_bytes):
             raise InvalidShares(f"a share of {len(share)} bytes")
@@ -302,7 +309,7 @@ class PineVdaf:
         return elements(self.xof(seed, self._domain(_PROOF), self._proof_counts, b"\x01"), self.proofs_length)
 
     def _joint(self, seed: bytes) -> list[Elements]:
-        """Of each proof; those of the norm have none."""
+        """Return the joint randomness of each proof; those of the norm have none."""
         _, rest = self.circuits
         drawn = elements(self.xof(seed, self._domain(_JOINT), bytes([self.proofs])), self.proofs * rest.joint)
         return [*[drawn[:0]] * NORM_PROOFS, *np.split(drawn, self.proofs)]
@@ -322,24 +329,25 @@ class PineVdaf:
         return derived_seed(self.xof, bytes(self.xof.seed_bytes), self._domain(usage), *parts)
 
     def _wraparound_seed(self, parts: list[bytes]) -> bytes:
-        """The seed of the random vectors, from the statement and the first two parts; the draft takes the parts alone.
+        """Return the seed of the random vectors, from the statement and the first two parts.
 
-        Aggregators with other parameters so derive another seed, and reject the report.
+        The draft takes only the parts. Here, aggregators with other parameters derive another seed, and reject the
+        report.
         """
         return self._seed(_WRAPAROUND_SEED, [self._statement, *parts])
 
     def _joint_seed(self, parts: list[bytes]) -> bytes:
-        """The seed of the joint randomness, from the statement and all four parts.
+        """Return the seed of the joint randomness, from the statement and all four parts.
 
-        The draft takes the last two parts alone. A client could then choose the random vectors and the joint randomness
-        independently of each other: with 2**k tries of either there are 2**(2 k) pairs, and a polynomial's roots among
-        2**k tries are looked up.
+        The draft takes only the last two parts. A client could then choose the random vectors and the joint randomness
+        independently: 2**k tries of each give 2**(2 k) pairs, and a polynomial's roots can be looked up among 2**k
+        tries.
         """
         return self._seed(_JOINT_SEED, [self._statement, *parts])
 
     @property
     def _statement(self) -> bytes:
-        """The statement and the numbers of proofs: each number in eight bytes."""
+        """The parameters and the numbers of proofs: each number in eight bytes."""
         numbers = (
             self.dimension, self.norm_bound, self.chunk, self.norm_chunk, NORM_PROOFS, self.proofs, self.checks,
             self.successes,
@@ -355,10 +363,10 @@ class PineVdaf:
 
 
 def largest_norm_bound() -> int:
-    """The largest B for which a norm that wraps around the prime p is found out by each product with probability 1/2.
+    """Return the largest B for which each product reveals a norm that wraps around the prime p with probability 1/2.
 
-    That takes a wraparound bound w with 74 w**2 <= p; a product is in range if it is one of 2 w integers. Let a squared
-    norm be p or more. Of a coordinate that is 2 w or longer, either the 0 of its random entry leaves the product in
+    This requires a wraparound bound w with 74 w**2 <= p; a product is in range if it is one of 2 w integers. Let a
+    squared norm be p or more. If a coordinate is 2 w or longer, either the 0 of its random entry leaves the product in
     range or the -1 and the 1, each with probability 1/2, and not both. If all are shorter, take as many as have a
     squared norm of p: by Berry and Esseen (with Shevtsova's 0.56) their product is in such a range, wherever it begins,
     with a probability below 4.3 w / sqrt(p), and beyond p / 2 with one below 4 / p.
@@ -368,7 +376,7 @@ def largest_norm_bound() -> int:
 
 
 def _wraparound_bound(norm_bound: int) -> int:
-    """The power of two from alpha B + 1 on."""
+    """Return the smallest power of two above alpha B."""
     return 1 << math.ceil(ALPHA * norm_bound).bit_length()
 
 

@@ -1,8 +1,8 @@
-"""What is to hold of a measurement of PINE: draft-chen-cfrg-vdaf-pine-01, section 4; see `testbed.crypto.pine`.
+"""The checks of a PINE measurement: draft-chen-cfrg-vdaf-pine-01, section 4; see `testbed.crypto.pine`.
 
-A measurement is the vector; V, the squared norm, and B**2 - V in bits; for each wraparound check its product less its
-least value in bits, and a bit that says that it has succeeded; and last the products themselves, which the aggregators
-compute from their shares.
+A measurement is the vector; V (the squared norm) and B**2 - V in bits; for each wraparound check the bits of its
+product minus the smallest allowed product, and a bit that marks success; and last the products themselves, which the
+aggregators compute from their shares.
 """
 
 from collections.abc import Iterator
@@ -24,10 +24,10 @@ class NormEquality:
     Attributes:
         dimension: d.
         norm_bound: B.
-        chunk: squares to a gadget.
-        checks: of wraparound.
-        check_bound: what a product is at most; it is above the negative of that. A power of two.
-        successes: checks that a valid measurement says to have passed.
+        chunk: squares in a gadget.
+        checks: wraparound checks.
+        check_bound: upper bound of products, which are also above its negative. A power of two.
+        successes: checks that a valid measurement passes.
     """
 
     dimension: int
@@ -52,7 +52,7 @@ class NormEquality:
 
     @property
     def norm_bits_length(self) -> int:
-        """Of the bits that the norm has."""
+        """Number of bits for V and B**2 - V."""
         return 2 * self.norm_width
 
     @property
@@ -73,16 +73,16 @@ class NormEquality:
         return (integer(measurement[first : first + self.norm_width]) - int(field64.total(outputs))) % PRIME
 
     def norm_bits(self, vector: npt.NDArray[np.int64]) -> Elements:
-        """`(norm_bits_length,)` V, and B**2 - V; of what does not fit, the lowest bits."""
+        """Return the bits of V and of B**2 - V, `(norm_bits_length,)`; only the lowest bits if a value does not fit."""
         residues = field64.from_signed(vector)
         squared = int(field64.total(field64.multiply(residues, residues)))
         both = squared, (self.norm_bound**2 - squared) % PRIME
         return np.concatenate([bits_of(value, self.norm_width) for value in both])
 
     def product_bits(self, products: list[int]) -> Elements:
-        """`(checks (check_width + 1),)` those of each check; of what does not fit, the lowest bits.
+        """Return the bits of each check, `(checks (check_width + 1),)`; only the lowest bits if a product does not fit.
 
-        The last bit of a check says that it has succeeded: of the first `successes` whose product is in range.
+        The last bit of a check marks success: it is set for the first `successes` checks with a product in range.
         """
         in_range = np.array([-self.check_bound < product <= self.check_bound for product in products])
         succeeded = (in_range & (np.cumsum(in_range) <= self.successes)).astype(np.uint64)
@@ -90,18 +90,18 @@ class NormEquality:
         return np.concatenate([np.append(row, bit) for row, bit in zip(rows, succeeded, strict=True)])
 
     def magnitude(self, vector: npt.NDArray[np.int64]) -> int:
-        """Bits of the vector's elements, with their sign."""
+        """Return the bits of the vector's elements, including the sign."""
         return 1 + max(int(vector.max(initial=0)), -int(vector.min(initial=0))).bit_length()
 
 
 @dataclass(frozen=True)
 class RemainingChecks:
-    """Bits are bits, V is at most B**2, products are in range, and as many checks as there must have succeeded.
+    """Bits are bits, V is at most B**2, products are in range, and exactly the required number of checks succeeds.
 
     Attributes:
-        norm: what the measurement consists of.
-        chunk: products to a gadget.
-        joint: random elements that it takes.
+        norm: layout of the measurement.
+        chunk: products in a gadget.
+        joint: number of random elements.
     """
 
     norm: NormEquality
@@ -159,7 +159,12 @@ class RemainingChecks:
 
 
 def chunked(elements: Elements, width: int) -> Elements:
-    """`(n, width)` rows of them, the last one filled up with zeros."""
+    """Return elements as rows, `(n, width)`, the last row padded with zeros.
+
+    Args:
+        elements: `(d,)`.
+        width: of a row.
+    """
     rows = -(-len(elements) // width)
     found = np.zeros((rows, width), np.uint64)
     found.reshape(-1)[: len(elements)] = elements
@@ -167,12 +172,24 @@ def chunked(elements: Elements, width: int) -> Elements:
 
 
 def bits_of(value: int, width: int) -> Elements:
-    """`(width,)` the lowest bits, the lowest first."""
+    """Return the lowest bits of a value, the lowest first.
+
+    Args:
+        value: not negative.
+        width: number of bits.
+
+    Returns:
+        `(width,)` uint64.
+
+    Example:
+        >>> bits_of(6, 4).tolist()
+        [0, 1, 1, 0]
+    """
     return np.array([value >> place & 1 for place in range(width)], np.uint64)
 
 
 def integer(bits: Elements) -> int:
-    """What `bits_of` was given, modulo the prime; of a share of the bits, a share of it."""
+    """Return the integer of bits from `bits_of`, modulo the prime; for a share of the bits, a share of it."""
     found = 0
     for place, bit in enumerate(bits.tolist()):
         found += int(bit) << place

@@ -1,11 +1,11 @@
-"""The integers modulo 2**32 - 5, the largest prime below 2**32: vectors of them, and products of matrices.
+"""Vectors and matrices over the integers modulo 2**32 - 5, the largest prime below 2**32.
 
-Protocols that decode a code over the masks (LightSecAgg: So et al., MLSys 2022, arXiv 2109.14236) need a field, which
-the integers modulo 2**32 are not. An element is a uint32 below the prime.
+Protocols that decode a code over the masks (LightSecAgg: So et al., MLSys 2022, arXiv 2109.14236) need a field; the
+integers modulo 2**32 are none. An element is a uint32 below the prime.
 
-A product of matrices is made of exact ones in doubles, which BLAS multiplies at the speed of the machine: elements are
-taken between -2**31 and 2**31, the left ones cut into two limbs between -2**15 and 2**15, so that a sum of 120 products
-of a limb and an element stays within 2**53 - 2**49, in whatever order it is made.
+A matrix product uses exact double arithmetic, at BLAS speed: elements are centred between -2**31 and 2**31, the left
+ones cut into two limbs between -2**15 and 2**15, so that a sum of 120 products of a limb and an element stays within
+2**53 - 2**49 in any order of summation.
 """
 
 import functools
@@ -30,7 +30,7 @@ _CHUNK_BYTES = 1 << 18
 
 
 def reduced(words: npt.NDArray[np.uint64]) -> Elements:
-    """`words` modulo the prime; any shape."""
+    """Return `words` modulo the prime; any shape."""
     flat = words.reshape(-1)
     found = np.empty(len(flat), np.uint32)
     for begin in range(0, len(flat), _AT_ONCE):
@@ -45,7 +45,7 @@ def _reduced(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def total(vectors: Sequence[Elements]) -> Elements:
-    """`(d,)` sum of `(d,)` vectors; at most 2**32 of them."""
+    """Return the sum of `(d,)` vectors; at most 2**32 of them."""
     found = np.empty(len(vectors[0]), np.uint32)
     for begin in range(0, len(found), _AT_ONCE):
         summed = vectors[0][begin : begin + _AT_ONCE].astype(np.uint64)
@@ -56,12 +56,22 @@ def total(vectors: Sequence[Elements]) -> Elements:
 
 
 def difference(left: Elements, right: Elements) -> Elements:
-    """`left - right`."""
+    """Return `left - right`.
+
+    Args:
+        left: `(d,)` elements.
+        right: `(d,)` elements.
+    """
     return total([left, np.uint32(PRIME) - right])
 
 
 def product(left: Elements, right: Elements) -> Elements:
-    """`(m, n)` the matrix product of `(m, k)` and `(k, n)`."""
+    """Return the matrix product, `(m, n)`.
+
+    Args:
+        left: `(m, k)` elements.
+        right: `(k, n)` elements.
+    """
     rows, columns = len(left), right.shape[1]
     centred = _centred(left)
     high = np.rint(centred / 2**_LIMB)
@@ -88,14 +98,14 @@ def product(left: Elements, right: Elements) -> Elements:
 
 
 def _centred(elements: Elements) -> npt.NDArray[np.float64]:
-    """The same modulo the prime, between -2**31 and 2**31."""
+    """Return the representatives between -2**31 and 2**31."""
     found = elements.view(np.int32).astype(np.float64)  # 2**32 less from 2**31 on: 5 more is the prime less
     found += (elements >> np.uint32(31)) * np.uint32(2**32 - PRIME)
     return found
 
 
 def _near_zero(values: npt.NDArray[np.float64]) -> None:
-    """Integers within 2**53 become the nearest to zero that are the same modulo the prime, in place."""
+    """Replace integers within 2**53 by the nearest to zero that are equal modulo the prime, in place."""
     multiples = values * (1 / PRIME)
     np.rint(multiples, out=multiples)
     multiples *= PRIME
@@ -103,7 +113,14 @@ def _near_zero(values: npt.NDArray[np.float64]) -> None:
 
 
 def uniform(seed: bytes, count: int) -> Elements:
-    """`(count,)` uniform elements: the words of an AES-256-CTR key stream, little-endian, those below the prime.
+    """Return uniform elements: little-endian words of an AES-256-CTR key stream, rejecting those not below the prime.
+
+    Args:
+        seed: 32 bytes.
+        count: number of elements.
+
+    Returns:
+        `(count,)` uint32.
 
     Raises:
         InvalidKey: the seed is not 32 bytes long.
@@ -122,13 +139,25 @@ def uniform(seed: bytes, count: int) -> Elements:
 
 
 def inverse(element: int) -> int:
-    """What times `element` is 1; raises `ValueError` for 0."""
+    """Return the multiplicative inverse; raises `ValueError` for 0."""
     return pow(element, -1, PRIME)
 
 
 @functools.lru_cache(maxsize=8)
 def vandermonde(points: tuple[int, ...], rows: int) -> Elements:
-    """`(rows, n)` the powers of n points, from 0 on."""
+    """Return the powers of n points from exponent 0 on.
+
+    Args:
+        points: n integers.
+        rows: number of powers.
+
+    Returns:
+        `(rows, n)` uint32, read-only.
+
+    Example:
+        >>> vandermonde((1, 2), 3).tolist()
+        [[1, 1], [1, 2], [1, 4]]
+    """
     powers = np.ones((rows, len(points)), np.uint64)
     bases = np.array(points, np.uint64)
     for row in range(1, rows):
@@ -139,13 +168,20 @@ def vandermonde(points: tuple[int, ...], rows: int) -> Elements:
 
 
 def interpolation(points: Sequence[int], rows: int) -> Elements:
-    """`(n, rows)` what gives the lowest coefficients of a polynomial of degree below n from its values at n points.
+    """Return the matrix that maps values at n points to the lowest coefficients of a polynomial of degree below n.
 
     Column c holds the c-th coefficients of the Lagrange polynomials of the points: ``values @ interpolation`` are the
-    coefficients. In O(n**2) steps.
+    coefficients. Takes O(n**2) steps.
+
+    Args:
+        points: n distinct integers modulo the prime.
+        rows: number of coefficients.
+
+    Returns:
+        `(n, rows)` uint32.
 
     Raises:
-        ValueError: a point twice, modulo the prime.
+        ValueError: two points are equal modulo the prime.
     """
     n = len(points)
     whole = [1]  # the product of all (x - point), lowest coefficient first
@@ -168,12 +204,12 @@ def interpolation(points: Sequence[int], rows: int) -> Elements:
 
 
 def elements_to_bytes(elements: Elements) -> bytes:
-    """Four bytes each, little-endian."""
+    """Return four bytes for each element, little-endian."""
     return elements.astype("<u4", copy=False).tobytes()
 
 
 def elements_from_bytes(data: bytes) -> Elements | None:
-    """Inverse of `elements_to_bytes`; None: these are no elements of the field."""
+    """Return the elements that `elements_to_bytes` encoded; None if the data encodes no elements."""
     if len(data) % ELEMENT_BYTES:
         return None
     elements = np.frombuffer(data, "<u4").astype(np.uint32, copy=False)

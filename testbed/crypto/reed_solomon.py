@@ -1,10 +1,9 @@
-"""Which values of a polynomial over `prime_field` are wrong: Reed-Solomon codes, decoded as by Welch and Berlekamp.
+"""Finding the wrong values of a polynomial over `prime_field`: Reed-Solomon codes, decoded by Welch-Berlekamp.
 
 Welch and Berlekamp, Error Correction for Algebraic Block Codes, US patent 4,633,470, 1986, as in Gemmell and Sudan,
-Highly Resilient Correctors for Polynomials, 1992, section 2: for a polynomial P of fewer than t coefficients and at
+Highly Resilient Correctors for Polynomials, 1992, section 2. For a polynomial P of fewer than t coefficients and at
 most e wrong values y_j there are E of degree e, zero at the wrong points, and Q = P E with Q(x_j) = y_j E(x_j) at all
-of them. Any such pair but zero has Q / E = P. Finding one is a system of linear equations, solved here in O(m**3)
-steps.
+points. Every such nonzero pair has Q / E = P. Finding a pair is a system of linear equations, solved in O(m**3) steps.
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from testbed.crypto.prime_field import PRIME, inverse, reduced
 
 
 def wrong_values(points: Sequence[int], values: Sequence[int], threshold: int) -> list[int]:
-    """The places of the wrong values: at most (m - t) / 2 of them.
+    """Return the indices of the wrong values: at most (m - t) / 2 of them.
 
     Args:
         points: `(m,)` distinct, modulo the prime.
@@ -25,7 +24,7 @@ def wrong_values(points: Sequence[int], values: Sequence[int], threshold: int) -
         threshold: t, coefficients of the polynomial.
 
     Raises:
-        InvalidShares: no polynomial of so few coefficients has all but so few of the values.
+        InvalidShares: no polynomial with t coefficients fits all but (m - t) / 2 of the values.
     """
     count = len(points)
     errors = (count - threshold) // 2
@@ -49,15 +48,20 @@ def wrong_values(points: Sequence[int], values: Sequence[int], threshold: int) -
 
 
 def elimination_steps(count: int, threshold: int) -> int:
-    """Multiplications and additions of `wrong_values`, but for a few of lower order: those of the elimination, of all
-    rows by each column.
+    """Return the multiplications and additions of `wrong_values`, up to terms of lower order.
+
+    They are those of the elimination, of all rows by each column.
+
+    Args:
+        count: m, number of values.
+        threshold: t, coefficients of the polynomial.
     """
     columns = threshold + 2 * ((count - threshold) // 2) + 1
     return count * columns * min(count, columns)
 
 
 def _kernel(matrix: npt.NDArray[np.uint64]) -> list[int]:
-    """Some solution of ``matrix @ x = 0`` but zero; zero, where it is the only one."""
+    """Return a nonzero solution of ``matrix @ x = 0``; zero if there is no other."""
     rows = matrix.copy()
     pivots: list[int] = []
     for column in range(matrix.shape[1]):
@@ -80,7 +84,7 @@ def _kernel(matrix: npt.NDArray[np.uint64]) -> list[int]:
 
 
 def _quotient(dividend: list[int], divisor: list[int]) -> list[int] | None:
-    """Coefficients from the lowest on, no leading zero; None: there is a remainder."""
+    """Return the quotient's coefficients, lowest first, without leading zeros; None if there is a remainder."""
     dividend, divisor = _trimmed(dividend), _trimmed(divisor)
     if not divisor:
         return None

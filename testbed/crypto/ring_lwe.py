@@ -1,23 +1,22 @@
-"""Seed-homomorphic masks from Ring-LWE: a key of 4,096 small numbers, and a mask as long as one likes.
+"""Seed-homomorphic masks from Ring-LWE: a key of 4,096 small numbers gives a mask of any length.
 
 R_q is Z_q[X] / (X**4096 + 1), q the product of three primes just below 2**31 (93 bits). Polynomials a_1, a_2, ... of
-R_q are public and uniform; a key s and the errors e_j have discrete Gaussian coefficients. The mask is a_j s + e_j.
-Sums of masks are masks of the sums of keys, but for the sum of the errors: whoever knows the sum of keys alone can
-remove a sum of masks. This is the LWE-based seed-homomorphic PRG of Karthikeyan and Polychroniadou, OPA: One-shot
-Private Aggregation with Single Client Interaction (arXiv 2410.22303), in the ring that Willow (Bell-Clark et al.,
-CRYPTO 2025) takes.
+R_q are public and uniform; a key s and the errors e_j have discrete Gaussian coefficients. The mask is a_j s + e_j. A
+sum of masks is the mask of the sum of keys, up to the sum of the errors: the sum of keys alone suffices to remove a sum
+of masks. This is the LWE-based seed-homomorphic PRG of Karthikeyan and Polychroniadou, OPA: One-shot Private
+Aggregation with Single Client Interaction (arXiv 2410.22303), in the ring of Willow (Bell-Clark et al., CRYPTO 2025).
 
-**Hardness.** Who sums learns the sum of keys and, with the messages, the sum of errors: one linear hint on each key and
-error, hidden by those of all other honest clients. That is Hint-Ring-LWE: it is no easier than Ring-LWE with deviation
-sigma_0, 1 / sigma_0**2 = 2 (1 / sigma**2 + 1 / sigma**2), where the hint's noise is that of one other honest client
-(Kim, Lee, Seo, Song, Toward Practical Lattice-Based Proof of Knowledge from Hint-MLWE, CRYPTO 2023, Theorem 1, with B =
-1). So sigma is 6.4, for sigma_0 = 3.2, and two honest clients in a sum are assumed. For degree 4,096 and that error the
-Homomorphic Encryption Security Standard (Albrecht et al., version 1.1, Table 1) allows 109 bits of q at 128 bits of
-classical security and 75 bits at 192, with ternary keys; ours are wider. 93 bits are between the two;
-our own estimate of the primal attack is in tests/crypto/test_ring_lwe_hardness.py. The theorem asks
-for a sigma_0 that smooths the integers: the advantage that it loses is about 2**-100 here.
+**Hardness.** The party that sums learns the sum of keys and, with the messages, the sum of errors: one linear hint on
+each key and error, hidden by those of all other honest clients. This is Hint-Ring-LWE. It is no easier than Ring-LWE
+with deviation sigma_0, 1 / sigma_0**2 = 2 (1 / sigma**2 + 1 / sigma**2), where the hint's noise is that of one other
+honest client (Kim, Lee, Seo, Song, Toward Practical Lattice-Based Proof of Knowledge from Hint-MLWE, CRYPTO 2023,
+Theorem 1, with B = 1). So sigma is 6.4, for sigma_0 = 3.2, and two honest clients in a sum are assumed. For degree
+4,096 and that error the Homomorphic Encryption Security Standard (Albrecht et al., version 1.1, Table 1) allows 109
+bits of q at 128 bits of classical security and 75 bits at 192, with ternary keys; the keys here are wider. 93 bits are
+between the two; an estimate of the primal attack is in tests/crypto/test_ring_lwe_hardness.py. The theorem asks for a
+sigma_0 that smooths the integers: the advantage that it loses is about 2**-100 here.
 
-**What is not claimed.** Nothing here runs in constant time, and nobody proves that a key or an error is small.
+**Not claimed.** Nothing here runs in constant time, and no party proves that a key or an error is small.
 """
 
 import functools
@@ -43,7 +42,7 @@ _AT_ONCE = 4  # polynomials that are transformed together: they stay in a core's
 
 
 def _distribution() -> tuple[int, npt.NDArray[np.uint64]]:
-    """The largest value, and `(2 * largest,)` ascending bounds, parts of 2**64, between the numbers of each value."""
+    """Return the largest value, and the `(2 * largest,)` ascending bounds, in units of 2**-64, between the values."""
     with localcontext() as context:
         context.prec = 60
         variance = Decimal(repr(DEVIATION)) ** 2
@@ -62,7 +61,7 @@ LARGEST, _BOUNDS = _distribution()
 
 @functools.cache
 def _cells() -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
-    """By the uppermost bits of a number: the value that it stands for, and whether its other bits may change that."""
+    """Return, by the upper bits of a number, its value and whether its other bits may change the value."""
     first = np.arange(1 << _CELL_BITS, dtype=np.uint64) << np.uint64(64 - _CELL_BITS)
     last = first | np.uint64((1 << 64 - _CELL_BITS) - 1)
     lowest, highest = (np.searchsorted(_BOUNDS, ends, side="right") for ends in (first, last))
@@ -70,7 +69,14 @@ def _cells() -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
 
 
 def gaussian(seed: bytes, count: int) -> npt.NDArray[np.int8]:
-    """`(count,)` discrete Gaussian integers, each of 64 bits of the seed's AES-256-CTR stream: right to 2**-64.
+    """Return discrete Gaussian integers, each from 64 bits of the seed's AES-256-CTR stream: exact up to 2**-64.
+
+    Args:
+        seed: 32 bytes.
+        count: number of integers.
+
+    Returns:
+        `(count,)` int8.
 
     Raises:
         InvalidKey: the seed is not 32 bytes long.
@@ -92,7 +98,16 @@ def gaussian(seed: bytes, count: int) -> npt.NDArray[np.int8]:
 
 
 def uniform(seed: bytes, count: int, prime: int) -> npt.NDArray[np.uint32]:
-    """`(count,)` uniform numbers below a prime of 31 bits: upper bits of an AES-256-CTR stream's words, if below it."""
+    """Return uniform numbers below a prime of 31 bits: upper bits of AES-256-CTR words, rejecting larger ones.
+
+    Args:
+        seed: 32 bytes.
+        count: number of integers.
+        prime: of 31 bits.
+
+    Returns:
+        `(count,)` uint32.
+    """
     next_chunk = key_stream(seed)
     stream = np.empty(_CHUNK_BYTES + STREAM_SLACK, np.uint8)
     words = stream[:_CHUNK_BYTES].view("<u4")
@@ -108,11 +123,11 @@ def uniform(seed: bytes, count: int, prime: int) -> npt.NDArray[np.uint32]:
 
 @functools.lru_cache(maxsize=2)
 def public_polynomials(seed: bytes, count: int) -> tuple[Residues, ...]:
-    """a_1 to a_count, by prime `(count, 4096)`: their values, drawn as such. All parties of a round have the same.
+    """Return the values of a_1 to a_count by prime, `(count, 4096)` each; all parties of a round have the same.
 
     Args:
         seed: 32 public bytes, of one round.
-        count: of polynomials.
+        count: number of polynomials.
     """
     found = []
     for number, prime in enumerate(PRIMES):
@@ -124,12 +139,12 @@ def public_polynomials(seed: bytes, count: int) -> tuple[Residues, ...]:
 
 
 def products(key: npt.NDArray[np.int64], seed: bytes, length: int) -> npt.NDArray[np.uint32]:
-    """`(3, length)` the first coefficients of a_1 s, a_2 s, ..., modulo each of the primes.
+    """Return the first coefficients of a_1 s, a_2 s, ..., modulo each of the primes: `(3, length)`.
 
     Args:
-        key: s, `(4096,)`; or a sum of such.
+        key: s, `(4096,)`; or a sum of keys.
         seed: of the public polynomials.
-        length: how many are needed.
+        length: number of coefficients.
     """
     public = public_polynomials(seed, -(-length // DEGREE))
     found = np.empty((len(PRIMES), length), np.uint32)

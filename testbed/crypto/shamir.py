@@ -1,9 +1,8 @@
 """Shamir's secret sharing (Communications of the ACM 22(11), 1979): t of n, secrets of 32 bytes.
 
-Over the integers modulo the smallest prime above 2**256, so that every 32-byte secret is one field element.
-The arithmetic is GMP's, in variable time: in an emulation nobody else's clock is near the secrets. Shares
-carry no proof: a wrong share gives a wrong secret, which the protocol must notice (SecAgg's masks do not
-cancel, a public key does not match).
+Over the integers modulo the smallest prime above 2**256, so that every 32-byte secret is one field element. The
+arithmetic is GMP's, in variable time: in an emulation no adversary can time it. Shares carry no proof: a wrong share
+gives a wrong secret, which the protocol must detect (SecAgg's masks do not cancel, a public key does not match).
 """
 
 import hmac
@@ -32,23 +31,27 @@ _COEFFICIENT_BYTES = 64  # reduced modulo a 257-bit prime: no bias above 2**-255
 
 
 def share(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) -> list[bytes]:
-    """Split a secret so that any ``threshold`` of the shares give it back, and fewer say nothing about it.
+    """Split a secret: any ``threshold`` of the shares determine it, fewer reveal nothing.
 
-    The polynomial's coefficients are an AES-256-CTR key stream, 64 bytes each, reduced. Its key is derived
-    from the entropy, the threshold **and** the secret, so entropy that is used twice does not relate two
-    secrets.
+    The polynomial's coefficients are an AES-256-CTR key stream, 64 bytes each, reduced. Its key is derived from the
+    entropy, the threshold **and** the secret, so entropy used twice does not relate two secrets.
 
     Args:
         secret: 32 bytes.
         threshold: t, from 1 to the number of points.
-        points: n distinct integers from 1 to 2**32, who gets which share.
+        points: n distinct integers from 1 to 2**32, one for each holder.
         entropy: 32 secret bytes.
 
     Returns:
         n shares of 33 bytes, big-endian, in the order of the points.
 
     Raises:
-        InvalidShares: if an argument is out of these ranges.
+        InvalidShares: an argument is out of these ranges.
+
+    Example:
+        >>> shares = share(bytes(32), 2, [1, 2, 3], entropy=bytes(32))
+        >>> reconstruct([1, 3], [shares[0], shares[2]], threshold=2) == bytes(32)
+        True
     """
     check_dealing(secret, threshold, points, entropy)
     leading, *lower = coefficients(secret, threshold, entropy)[::-1]
@@ -62,7 +65,17 @@ def share(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) 
 
 
 def check_dealing(secret: bytes, threshold: int, points: Sequence[int], entropy: bytes) -> None:
-    """Raise `InvalidShares` where :func:`share` does."""
+    """Check the arguments of :func:`share`.
+
+    Args:
+        secret: as for :func:`share`.
+        threshold: as for :func:`share`.
+        points: as for :func:`share`.
+        entropy: as for :func:`share`.
+
+    Raises:
+        InvalidShares: an argument is out of range.
+    """
     if len(secret) != SECRET_BYTES or len(entropy) != ENTROPY_BYTES:
         raise InvalidShares(
             f"a secret has {SECRET_BYTES} bytes and its entropy {ENTROPY_BYTES}, got {len(secret)} and {len(entropy)}"
@@ -73,10 +86,15 @@ def check_dealing(secret: bytes, threshold: int, points: Sequence[int], entropy:
 
 
 def reconstruct(points: Sequence[int], shares: Sequence[bytes], threshold: int) -> bytes:
-    """The secret, 32 bytes, from at least ``threshold`` shares; the first ``threshold`` are used.
+    """Return the secret, 32 bytes, from the first ``threshold`` shares.
+
+    Args:
+        points: of the holders.
+        shares: 33 bytes each, in the order of the points.
+        threshold: t.
 
     Raises:
-        InvalidShares: if there are too few shares or not one per point, or they do not give a 32-byte secret.
+        InvalidShares: there are too few shares or not one for each point, or they do not give a 32-byte secret.
     """
     if len(points) != len(shares):
         raise InvalidShares(f"{len(points)} points for {len(shares)} shares")
@@ -87,22 +105,22 @@ def reconstruct(points: Sequence[int], shares: Sequence[bytes], threshold: int) 
 
 
 class LagrangeWeights:
-    """What turns shares into the secret: computed once for many secrets shared to the same points.
+    """Weights that turn shares into the secret, computed once for many secrets shared to the same points.
 
     Attributes:
-        points: the t points, in the order in which shares are given to :meth:`reconstruct`.
+        points: the t points, in the order of the shares passed to :meth:`reconstruct`.
     """
 
     __slots__ = ("_weights", "points")
 
     def __init__(self, points: Sequence[int]) -> None:
-        """Weights for interpolation at 0: the product over the other points x_j of x_j / (x_j - x_i).
+        """Compute weights for interpolation at 0: the product over the other points x_j of x_j / (x_j - x_i).
 
         Args:
             points: exactly as many points as the threshold: t distinct integers from 1 to 2**32.
 
         Raises:
-            InvalidShares: if there is none, two are equal, or one is out of range.
+            InvalidShares: there is no point, two are equal, or one is out of range.
         """
         _check_points(points)
         self.points = tuple(points)
@@ -115,14 +133,14 @@ class LagrangeWeights:
         self._weights = [sign * product * inverse % PRIME for inverse in inverses(below)]
 
     def reconstruct(self, shares: Sequence[bytes]) -> bytes:
-        """The secret, 32 bytes, from one share for each point.
+        """Return the secret, 32 bytes, from one share for each point.
 
         Args:
             shares: t shares of 33 bytes, in the order of the points.
 
         Raises:
-            InvalidShares: if there are more or fewer shares than points, one has the wrong length or is not
-                below the prime, or what they give is not a 32-byte value (then they belong to no secret).
+            InvalidShares: the numbers of shares and points differ, a share has the wrong length or is not below the
+                prime, or the result is not a 32-byte value (then the shares belong to no secret).
         """
         if len(shares) != len(self._weights):
             raise InvalidShares(f"{len(self._weights)} shares are needed, one per point, got {len(shares)}")
@@ -139,7 +157,7 @@ class LagrangeWeights:
 
 
 def products_of_distances(points: Sequence[int]) -> list[int]:
-    """`(m,)` the product of each point's distances to the others, own - other: distinct points, not reduced."""
+    """Return `(m,)` products of each point's distances to the other points (own - other), not reduced."""
     exact = np.array([int(point) for point in points], np.int64)
     away = exact[:, None] - exact
     np.fill_diagonal(away, 1)
@@ -150,7 +168,7 @@ def products_of_distances(points: Sequence[int]) -> list[int]:
 
 
 def inverses(numbers: Sequence[int]) -> list[int]:
-    """`(m,)` the inverses modulo the prime, for the price of one and three products each (Montgomery's trick)."""
+    """Return the inverses modulo the prime, `(m,)`, at the cost of one inversion (Montgomery's trick)."""
     before = [gmpy2.mpz(1)]
     for number in numbers:
         before.append(before[-1] * number % PRIME)
@@ -163,7 +181,13 @@ def inverses(numbers: Sequence[int]) -> list[int]:
 
 
 def coefficients(secret: bytes, threshold: int, entropy: bytes) -> list[int]:
-    """The coefficients of 1, x, x^2, ...: the secret, then t-1 uniform ones (modulo PRIME, up to 2**-255)."""
+    """Return the coefficients of 1, x, x^2, ...: the secret, then t-1 uniform ones (modulo PRIME, up to 2**-255).
+
+    Args:
+        secret: 32 bytes.
+        threshold: t.
+        entropy: 32 secret bytes.
+    """
     key = hmac.digest(entropy, b"testbed/shamir/v1" + threshold.to_bytes(8, "big") + secret, "sha256")
     stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(_COEFFICIENT_BYTES * (threshold - 1)))
     random = [

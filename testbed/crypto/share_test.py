@@ -1,24 +1,24 @@
-"""A test that dealt shares belong together: that all columns of all holders' rows lie on polynomials of degree below U.
+"""A test that dealt shares are consistent: all columns of all holders' rows lie on polynomials of degree below U.
 
 SCRAPE (Cascudo and David, SCRAPE: Scalable Randomness Attested by Public Entities, ACNS 2017) multiplies commitments to
 the shares by a random word of the dual code, in a group of the field's order. Shares here are rows of a hundred and
-more elements of a field of 32 bits, so hashes commit to them, and random combinations of the columns are tested against
-polynomials that the dealer shows: the interleaved test of Ligero (Ames, Hazay, Ishai, Venkitasubramaniam, CCS 2017),
-with a random polynomial added to each combination, which hides all else.
+more elements of a 32-bit field. So hashes commit to the shares, and random combinations of the columns are tested
+against polynomials that the dealer reveals: the interleaved test of Ligero (Ames, Hazay, Ishai, Venkitasubramaniam, CCS
+2017), with a random polynomial added to each combination, which hides everything else.
 
-1. The dealer adds k uniform polynomials to those that it shares, so that a row has k elements more, the *blinds*.
+1. The dealer adds k uniform polynomials to the shared ones, so that a row has k more elements, the *blinds*.
 2. It commits to each row. The root of the commitments gives the *challenge*, k rows of random elements.
-3. It shows k *responses*: the combinations of its polynomials by the rows of the challenge, each plus one of the k.
+3. It reveals k *responses*: the combinations of its polynomials by the rows of the challenge, each plus one of the k.
 4. A holder's row passes if its combinations, plus its blinds, are the values of the responses at its point.
 
-**Soundness.** Let U + 1 rows that were committed to lie on no such polynomials. One word of the dual code shows it in
-some column, so that all k combinations of these rows lie on polynomials with probability p**-k. Of M holders there are
-binomial(M, U + 1) such sets. k is such that rows which do not belong together pass for all of a set with a probability
-of at most 2**-100 for each root. A dealer can try roots offline: 2**60 of them leave 2**-40.
+**Soundness.** Let U + 1 committed rows lie on no such polynomials. One word of the dual code shows it in some column,
+so that all k combinations of these rows lie on polynomials with probability p**-k. Of M holders there are binomial(M, U
++ 1) such sets. k is chosen so that, for each root, inconsistent rows pass for all of a set with probability at most
+2**-100. A dealer can try roots offline: 2**60 of them leave 2**-40.
 
-**Zero knowledge.** The responses are uniform among the polynomials that fit what T holders have of the blinds, so that
-T holders and whoever sees the responses learn nothing but the T rows. That needs a challenge that follows from the
-root: whoever chose another could have a holder test a combination of its choice.
+**Zero knowledge.** The responses are uniform among the polynomials that fit the blinds of T holders, so that T holders
+together with all observers of the responses learn only the T rows. This requires that the challenge follows from the
+root: a party that chose another challenge could make a holder test a combination of its choice.
 """
 
 import functools
@@ -34,7 +34,7 @@ from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.prime_field import PRIME, Elements, product, reduced, uniform, vandermonde
 
 SECURITY_BITS = 100
-"""Of one root."""
+"""Security of one root [bits]."""
 ROOT_BYTES = 32
 
 _CHALLENGE_DOMAIN = b"testbed/share-test/challenge/v1"
@@ -46,8 +46,8 @@ class ShareTest:
     """The test of shares by one code to one number of holders.
 
     Attributes:
-        code: how elements are shared.
-        holders: M, how many shares there are.
+        code: of the shares.
+        holders: M, number of shares.
     """
 
     code: MaskCode
@@ -55,7 +55,7 @@ class ShareTest:
 
     @property
     def combinations(self) -> int:
-        """k, combinations that are tested, and blinds of a row."""
+        """k, number of tested combinations, and of blinds in a row."""
         return _combinations(self.holders, self.code.needed)
 
     @property
@@ -69,10 +69,10 @@ class ShareTest:
         return self.combinations * self.code.needed
 
     def polynomials(self, elements: Elements, seed: bytes, blinding_seed: bytes) -> Elements:
-        """`(U, row_length)` the coefficients of what is shared, and of the blinding polynomials.
+        """Return the coefficients of the shared and of the blinding polynomials, `(U, row_length)`.
 
         Args:
-            elements: `(d,)` what is shared.
+            elements: `(d,)` elements to share.
             seed: 32 secret bytes, for these elements alone, as in `MaskCode.shared`.
             blinding_seed: 32 secret bytes, for this test alone.
         """
@@ -80,11 +80,11 @@ class ShareTest:
         return np.concatenate([self.code.polynomials(elements, seed), blinding], axis=1)
 
     def challenge(self, root: bytes, context: bytes) -> Elements:
-        """`(k, piece_length)` the factors of each column in each combination.
+        """Return the factors of each column in each combination, `(k, piece_length)`.
 
         Args:
             root: of the commitments to the rows (`root_of`).
-            context: all else that the dealer could vary, of one length.
+            context: everything else that the dealer could vary, of fixed length.
         """
         code = self.code
         statement = (code.length, code.needed, code.private, self.holders, self.combinations)
@@ -93,7 +93,7 @@ class ShareTest:
         return uniform(seed, self.combinations * self.code.piece_length).reshape(self.combinations, -1)
 
     def response(self, polynomials: Elements, challenge: Elements) -> Elements:
-        """`(k, U)` the coefficients of the combined polynomials.
+        """Return the coefficients of the combined polynomials, `(k, U)`.
 
         Args:
             polynomials: `(U, row_length)`, as `polynomials` returns them.
@@ -103,7 +103,7 @@ class ShareTest:
         return reduced(product(challenge, shared.T).astype(np.uint64) + blinding.T)
 
     def values(self, responses: Elements, points: tuple[int, ...]) -> Elements:
-        """`(n, k, M)` the values of n dealers' responses at the holders' points, which a passing row has.
+        """Return the values that rows of n dealers must have at the holders' points, `(n, k, M)`.
 
         Args:
             responses: `(n, k, U)`.
@@ -114,12 +114,12 @@ class ShareTest:
         return flat.reshape(dealers, combinations, len(points))
 
     def passes(self, rows: Elements, challenges: Sequence[Elements], values: Elements) -> npt.NDArray[np.bool_]:
-        """`(n,)` whether one holder's rows pass, of n dealers.
+        """Return for each of n dealers whether one holder's row passes, `(n,)` bool.
 
         Args:
             rows: `(n, row_length)`.
             challenges: of each dealer, `(k, piece_length)`.
-            values: `(n, k)` of each dealer's responses, at the holder's point.
+            values: `(n, k)` values of each dealer's responses at the holder's point.
         """
         length = self.code.piece_length
         passed = np.empty(len(rows), np.bool_)
@@ -131,7 +131,7 @@ class ShareTest:
 
 
 def root_of(commitments: Sequence[bytes]) -> bytes:
-    """32 bytes that commit to all of these commitments, in their order."""
+    """Return 32 bytes that commit to these commitments, in their order."""
     return hashlib.sha256(_ROOT_DOMAIN + b"".join(commitments)).digest()
 
 

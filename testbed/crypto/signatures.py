@@ -1,7 +1,7 @@
-"""Signatures: Ed25519 (RFC 8032 section 5.1), over domain-separated content.
+"""Signatures: Ed25519 (RFC 8032 section 5.1) over domain-separated content.
 
-libsodium signs and verifies: it refuses public keys that are not canonical or of small order, and signatures
-that are not canonical, which the RFC leaves open, and it takes half of OpenSSL's time.
+libsodium signs and verifies. It refuses public keys that are not canonical or of small order, and signatures that are
+not canonical (the RFC leaves these cases open), and takes half of OpenSSL's time.
 """
 
 import hashlib
@@ -19,9 +19,13 @@ _ONCE_DOMAIN = b"testbed/signatures/scalar/v1"
 
 
 def signed_bytes(domain: bytes, content: bytes) -> bytes:
-    """What is signed: the domain's length (4 bytes, big-endian), the domain, the content.
+    """Return the bytes to sign: the domain's length (4 bytes, big-endian), the domain, the content.
 
-    No two pairs give the same bytes, so a signature made for one purpose never holds for another.
+    The encoding is injective, so a signature made for one purpose never verifies for another.
+
+    Args:
+        domain: the purpose.
+        content: any length.
     """
     return len(domain).to_bytes(4, "big") + domain + content
 
@@ -49,10 +53,10 @@ class SigningKey:
 
     @classmethod
     def from_seed(cls, seed: bytes) -> "SigningKey":
-        """The key pair of a 32-byte secret key of RFC 8032.
+        """Return the key pair of a 32-byte secret key of RFC 8032.
 
         Raises:
-            InvalidKey: if the seed is not 32 bytes long.
+            InvalidKey: the seed is not 32 bytes long.
         """
         require_length(seed, SEED_BYTES, "an Ed25519 secret key")
         return cls(*bindings.crypto_sign_seed_keypair(seed))
@@ -61,7 +65,12 @@ class SigningKey:
         return f"SigningKey(public={self.public.hex()})"
 
     def sign(self, domain: bytes, content: bytes) -> bytes:
-        """The signature of ``content`` for the purpose ``domain``: 64 bytes, deterministic."""
+        """Sign ``content`` for the purpose ``domain``: 64 bytes, deterministic.
+
+        Args:
+            domain: the purpose.
+            content: any length.
+        """
         return self._sign_message(signed_bytes(domain, content))
 
     def _sign_message(self, message: bytes) -> bytes:
@@ -70,10 +79,10 @@ class SigningKey:
 
 
 def sign_with_scalar(scalar: bytes, domain: bytes, content: bytes) -> bytes:
-    """The signature of ``content`` under the public key scalar * B, by who knows no seed of it: 64 bytes.
+    """Sign ``content`` under the public key scalar * B, without a seed of the key: 64 bytes.
 
-    As RFC 8032 section 5.1.6 from its step 2 on, whose r any secret function of key and message may be. It is a proof
-    of Schnorr (J. Cryptology 1991) that its maker knows the scalar; `verify` verifies it.
+    As RFC 8032 section 5.1.6 from its step 2 on, where r may be any secret function of key and message. The result is
+    also a Schnorr proof (J. Cryptology 1991) that the signer knows the scalar; `verify` verifies it.
 
     Args:
         scalar: 32 secret bytes, not 0.
@@ -90,16 +99,16 @@ def sign_with_scalar(scalar: bytes, domain: bytes, content: bytes) -> bytes:
 
 
 def verify(public: bytes, domain: bytes, content: bytes, signature: bytes) -> None:
-    """Return if ``signature`` is one by ``public`` of ``content`` for the purpose ``domain``.
+    """Verify a signature by ``public`` of ``content`` for the purpose ``domain``.
 
     Args:
         public: 32 bytes; validated at registration by :func:`validate_public_key`.
         domain: the purpose, e.g. ``b"testbed/lotto/participant-list/v1"``.
-        content: the canonical encoding of what was signed.
+        content: canonical encoding of the signed content.
         signature: 64 bytes.
 
     Raises:
-        InvalidSignature: if anything is wrong, the key's or the signature's length included.
+        InvalidSignature: anything is wrong, including the length of the key or the signature.
     """
     _verify_message(public, signed_bytes(domain, content), signature)
 
@@ -120,6 +129,6 @@ def validate_public_key(public: bytes) -> None:
     """Accept a public key only if it is canonical, on the curve and of prime order.
 
     Raises:
-        InvalidKey: otherwise. Under a key of small order one signature holds for many messages.
+        InvalidKey: the key is anything else. Under a key of small order one signature verifies for many messages.
     """
     edwards25519.validate_key(public)

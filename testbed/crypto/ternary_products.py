@@ -1,11 +1,13 @@
-"""Dot products of a long vector with random vectors of -1, 0 and 1: Rothblum, Omri, Chen and Talwar, PINE: Efficient
-Verification of a Euclidean Norm Bound of a Secret-Shared Vector (USENIX Security 2024, arXiv 2311.10237), figure 2.
+"""Dot products of a long vector with random vectors of -1, 0 and 1.
 
-An entry is two bits of a stream, a byte's lowest first: 00 is -1, 11 is 1, 01 and 10 are 0. So it is one less than how
-many of them are set, and a product is that of the counts less the sum of the vector.
+Rothblum, Omri, Chen and Talwar, PINE: Efficient Verification of a Euclidean Norm Bound of a Secret-Shared Vector
+(USENIX Security 2024, arXiv 2311.10237), figure 2.
 
-Products are made in float32, which BLAS multiplies at the speed of the machine: the vector is cut into limbs of 11
-bits, so that a sum of 4,096 of them, each at most twice, is below 2**24 and exact in whatever order it is made.
+An entry is two bits of a stream, a byte's lowest first: 00 is -1, 11 is 1, 01 and 10 are 0. So an entry is the number
+of set bits minus one, and a product is that of the counts minus the sum of the vector.
+
+Products are computed in float32, at BLAS speed: the vector is cut into limbs of 11 bits, so that a sum of 4,096 of
+them, each at most doubled, is below 2**24 and exact in any order of summation.
 """
 
 from typing import Any
@@ -20,13 +22,16 @@ _SCALES = np.array([1, 1 / 4, 1 / 16, 1 / 64], np.float32)[:, None]
 
 
 def ternary_products(vector: npt.NDArray[Any], bits: int, entries: bytes | bytearray, count: int) -> list[int]:
-    """The `count` products, as integers.
+    """Return the products of a vector with random vectors, as integers.
 
     Args:
-        vector: `(d,)` int64, or uint64.
-        bits: of its elements, with the sign of int64.
+        vector: `(d,)` int64 or uint64.
+        bits: bits of its elements, including the sign of int64.
         entries: of the random vectors, one after the other, each of ceil(d / 4) bytes.
-        count: of them.
+        count: number of random vectors.
+
+    Source:
+        PINE, figure 2.
     """
     length = -(-len(vector) // 4)
     rows = np.frombuffer(entries, np.uint8, count * length).reshape(count, length)

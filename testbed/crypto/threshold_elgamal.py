@@ -1,16 +1,18 @@
-"""Encryption to a key that t of n holders have together: hashed ElGamal on the prime-order group of edwards25519, as in
-DHIES (Abdalla, Bellare, Rogaway, CT-RSA 2001), decrypted by shares (Desmedt, Frankel, CRYPTO 1989).
+"""Threshold encryption: hashed ElGamal on edwards25519, to a key that t of n holders share.
 
-To the public key s B, a message is encrypted as (w B, AES-256-GCM under a key derived from w B and w s B). A holder of
-a share s_u answers with s_u (w B), its partial decryption; t of them give s (w B) by Lagrange interpolation in the
-exponent, and nobody learns s. A wrong partial decryption gives a key that opens nothing. That does not tell whose it
-was, nor whether the ciphertext opens at all: whoever has sealed it may have done so under the key that comes of an
-accomplice's wrong answer and of some holders' right ones. So each holder proves its answers (`equal_logarithms`), and
-a ciphertext that does not open with proven answers was never encrypted to the key.
+As in DHIES (Abdalla, Bellare, Rogaway, CT-RSA 2001), decrypted by shares (Desmedt, Frankel, CRYPTO 1989). To the public
+key s B, a message is encrypted as (w B, AES-256-GCM under a key derived from w B and w s B). A holder of a share s_u
+answers with s_u (w B), its partial decryption. t of these give s (w B) by Lagrange interpolation in the exponent, and
+no party learns s.
 
-A holder that is asked for the product of any point has no way to see what it decrypts: somebody may have taken the
-first half of another's ciphertext for its own, or that and a multiple of B. Whoever uses this must let holders check
-whose a first half is, and that this one knows w (as in the signed ElGamal of Schnorr, Jakobsson, ASIACRYPT 2000).
+A wrong partial decryption gives a key that opens nothing. This reveals neither the wrong holder nor whether the
+ciphertext can be opened at all: its sender may have sealed it under the key that results from a colluding holder's
+wrong answer and other holders' right answers. So each holder proves its answers (`equal_logarithms`), and a ciphertext
+that does not open with proven answers was never encrypted to the key.
+
+A holder cannot see what it decrypts, since it only multiplies a point: a malicious sender may copy the first half of
+another ciphertext, or add a multiple of B to it. Protocols must let holders check the sender of a first half and that
+this sender knows w (as in the signed ElGamal of Schnorr, Jakobsson, ASIACRYPT 2000).
 """
 
 import hmac
@@ -30,32 +32,42 @@ from testbed.crypto.edwards25519 import POINT_BYTES
 from testbed.crypto.feldman import lagrange_weights
 
 OVERHEAD_BYTES = encryption.SEAL_OVERHEAD_BYTES
-"""How much longer than its plaintext the second half of a ciphertext is."""
+"""Bytes that the second half of a ciphertext adds to its plaintext."""
 
 KNOWN_DOMAIN = b"testbed/threshold-elgamal/known/v1"
-"""Of the proof, which is a signature of what is associated, under w B for a public key."""
+"""Domain of the proof of knowledge of w: a signature of the associated data under the public key w B."""
 
 _DOMAIN = b"testbed/threshold-elgamal/v1"
 _NONCE = bytes(encryption.NONCE_BYTES)  # each key seals once
 
 
 def encrypt(public: bytes, plaintext: bytes, associated: bytes, entropy: bytes) -> tuple[bytes, bytes]:
-    """The ciphertext's halves: see `encrypt_and_prove`."""
-    return encrypt_and_prove(public, plaintext, associated, entropy)[:2]
-
-
-def encrypt_and_prove(public: bytes, plaintext: bytes, associated: bytes, entropy: bytes) -> tuple[bytes, bytes, bytes]:
-    """The ciphertext's halves, and the proof that its maker knows w: a point, 32 bytes; what is sealed, 16 bytes longer
-    than the plaintext; 64 bytes, for `verify_known`.
-
-    The scalar w follows from the entropy and all else that is given here, so that entropy that is used twice does not
-    seal two messages under one key.
+    """Return the ciphertext's halves; see `encrypt_and_prove`.
 
     Args:
         public: the holders' public key, 32 bytes.
         plaintext: any length.
         associated: authenticated, not sent.
         entropy: 32 secret bytes.
+    """
+    return encrypt_and_prove(public, plaintext, associated, entropy)[:2]
+
+
+def encrypt_and_prove(public: bytes, plaintext: bytes, associated: bytes, entropy: bytes) -> tuple[bytes, bytes, bytes]:
+    """Encrypt, and prove knowledge of w.
+
+    The scalar w follows from the entropy and all other arguments, so entropy used twice does not seal two messages
+    under one key.
+
+    Args:
+        public: the holders' public key, 32 bytes.
+        plaintext: any length.
+        associated: authenticated, not sent.
+        entropy: 32 secret bytes.
+
+    Returns:
+        The ciphertext's halves (a point, 32 bytes; the sealed message, 16 bytes longer than the plaintext) and the
+        proof, 64 bytes, for `verify_known`.
 
     Raises:
         InvalidKey: the public key is no point of prime order.
@@ -72,7 +84,7 @@ def encrypt_and_prove(public: bytes, plaintext: bytes, associated: bytes, entrop
 
 
 def seal_with(point: bytes, shared: bytes, plaintext: bytes, associated: bytes) -> bytes:
-    """A ciphertext's second half, 16 bytes longer than the plaintext.
+    """Return a ciphertext's second half, 16 bytes longer than the plaintext.
 
     Args:
         point: the first half, w B; each is used once.
@@ -84,10 +96,14 @@ def seal_with(point: bytes, shared: bytes, plaintext: bytes, associated: bytes) 
 
 
 def partial_decryption(share: bytes, point: bytes) -> bytes:
-    """A holder's answer for a ciphertext's first half, 32 bytes, in constant time.
+    """Return a holder's partial decryption, 32 bytes, in constant time.
+
+    Args:
+        share: the holder's share of the secret key, 32 bytes.
+        point: a ciphertext's first half.
 
     Raises:
-        InvalidKey: that half is no point of prime order.
+        InvalidKey: the first half is no point of prime order.
     """
     try:
         return edwards25519.multiply(share, point)
@@ -96,10 +112,16 @@ def partial_decryption(share: bytes, point: bytes) -> bytes:
 
 
 def decrypt(point: bytes, sealed: bytes, associated: bytes, partial: Mapping[int, bytes]) -> bytes:
-    """The plaintext, from partial decryptions by the holders' points: exactly as many as the threshold.
+    """Decrypt with exactly as many partial decryptions as the threshold.
+
+    Args:
+        point: the first half.
+        sealed: the second half.
+        associated: as for `encrypt`.
+        partial: partial decryptions by the holders' points.
 
     Raises:
-        OpeningFailed: one of all that is given is not what it should be.
+        OpeningFailed: one of the arguments is wrong.
     """
     return decrypt_with(point, sealed, associated, partial, lagrange_weights(list(partial)))
 
@@ -107,7 +129,18 @@ def decrypt(point: bytes, sealed: bytes, associated: bytes, partial: Mapping[int
 def decrypt_with(
     point: bytes, sealed: bytes, associated: bytes, partial: Mapping[int, bytes], weights: list[int]
 ) -> bytes:
-    """What `decrypt` does, given the holders' Lagrange weights: computed once for many ciphertexts."""
+    """Decrypt with given Lagrange weights, computed once for many ciphertexts.
+
+    Args:
+        point: the first half.
+        sealed: the second half.
+        associated: as for `encrypt`.
+        partial: partial decryptions by the holders' points.
+        weights: of the holders, in the same order.
+
+    Raises:
+        OpeningFailed: one of the arguments is wrong.
+    """
     if len(point) != POINT_BYTES:
         raise OpeningFailed(f"a ciphertext's point of {len(point)} bytes")
     try:
@@ -118,5 +151,5 @@ def decrypt_with(
 
 
 def _key(point: bytes, shared: bytes) -> bytes:
-    """32 bytes, of the two points w B and w s B."""
+    """Return the key, 32 bytes, of the two points w B and w s B."""
     return hmac.digest(shared, _DOMAIN + b"/key" + point, "sha256")

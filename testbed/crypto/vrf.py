@@ -1,14 +1,12 @@
 """A verifiable random function: ECVRF of RFC 9381 on edwards25519.
 
-The holder of a secret key turns an input ``alpha`` into 64 pseudorandom bytes ``beta`` and a proof ``pi``
-that ``beta`` is the only output that its public key allows for ``alpha``. Suites:
-ECVRF-EDWARDS25519-SHA512-TAI (0x03) and ECVRF-EDWARDS25519-SHA512-ELL2 (0x04, the default). Names of steps
-and values are the RFC's.
+The holder of a secret key turns an input ``alpha`` into 64 pseudorandom bytes ``beta`` and a proof ``pi`` that ``beta``
+is the only output that its public key allows for ``alpha``. Suites: ECVRF-EDWARDS25519-SHA512-TAI (0x03) and
+ECVRF-EDWARDS25519-SHA512-ELL2 (0x04, the default). Names of steps and values are the RFC's.
 
-Where this is stricter than the RFC: public keys and proofs in which a point of small order hides (Gamma or Y
-with a component outside the prime-order subgroup) are refused. The RFC lets a key's holder make several such
-proofs of the same ``beta``; it does not gain another ``beta`` by them, so nothing that an honest party makes
-is refused.
+This module is stricter than the RFC: it refuses public keys and proofs with a small-order component (Gamma or Y outside
+the prime-order subgroup). The RFC lets a key's holder make several such proofs of the same ``beta``, but none of
+another ``beta``. So no honest key or proof is refused.
 """
 
 from enum import Enum
@@ -30,7 +28,7 @@ _ELLIGATOR_DOMAIN = b"ECVRF_edwards25519_XMD:SHA-512_ELL2_NU_\x04"
 
 
 class Suite(Enum):
-    """How the input is hashed to the curve (RFC 9381 section 5.5)."""
+    """Methods to hash the input to the curve (RFC 9381 section 5.5)."""
 
     TAI = 0x03
     ELL2 = 0x04
@@ -66,10 +64,10 @@ class SecretKey:
 
     @classmethod
     def from_seed(cls, seed: bytes) -> "SecretKey":
-        """The key of a 32-byte SK, expanded as in RFC 8032 section 5.1.5 (RFC 9381 section 5.5).
+        """Return the key of a 32-byte SK, expanded as in RFC 8032 section 5.1.5 (RFC 9381 section 5.5).
 
         Raises:
-            InvalidKey: if the seed is not 32 bytes long.
+            InvalidKey: the seed is not 32 bytes long.
         """
         return cls(*_expanded(seed))
 
@@ -77,15 +75,22 @@ class SecretKey:
         return f"SecretKey(public={self.public.hex()})"
 
     def output(self, alpha: bytes, suite: Suite = Suite.ELL2) -> bytes:
-        """beta for ``alpha``, 64 bytes, without its proof: less than half the work of :meth:`prove`.
+        """Return beta for ``alpha``, 64 bytes, without its proof: less than half the work of :meth:`prove`.
 
-        8 Gamma, which is all that beta depends on, is (8 x mod q) H.
+        Args:
+            alpha: the input, any length.
+            suite: hash to the curve.
         """
         h = encode_to_curve(self.public, alpha, suite)
         return _hash_cofactor_gamma(edwards25519.multiply(self._cofactor_scalar, h), suite)
 
     def prove(self, alpha: bytes, suite: Suite = Suite.ELL2) -> tuple[bytes, bytes]:
-        """(beta, pi) for ``alpha``: the output, 64 bytes, and its proof, 80 bytes (RFC 9381 section 5.1)."""
+        """Return (beta, pi) for ``alpha``: the output, 64 bytes, and its proof, 80 bytes (RFC 9381 section 5.1).
+
+        Args:
+            alpha: the input, any length.
+            suite: hash to the curve.
+        """
         h = encode_to_curve(self.public, alpha, suite)
         gamma = edwards25519.multiply(self._scalar, h)
         k = nonce(self._nonce_key, h)
@@ -96,17 +101,17 @@ class SecretKey:
 
 
 def _expanded(seed: bytes) -> tuple[bytes, bytes]:
-    """(scalar, nonce key) of a seed; raises `InvalidKey`."""
+    """Return scalar and nonce key of a seed; raises `InvalidKey`."""
     require_length(seed, SEED_BYTES, "a VRF secret key")
     hashed = sha512(seed).digest()
     return bytes([hashed[0] & 248]) + hashed[1:31] + bytes([hashed[31] & 127 | 64]), hashed[32:]
 
 
 def public_key(seed: bytes) -> bytes:
-    """The public key of `SecretKey.from_seed`, and no more: it is the seed's Ed25519 key.
+    """Return the public key of `SecretKey.from_seed` without the other parts: the seed's Ed25519 key.
 
     Raises:
-        InvalidKey: if the seed is not 32 bytes long.
+        InvalidKey: the seed is not 32 bytes long.
     """
     require_length(seed, SEED_BYTES, "a VRF secret key")
     public: bytes = bindings.crypto_sign_seed_keypair(seed)[0]
@@ -114,11 +119,11 @@ def public_key(seed: bytes) -> bytes:
 
 
 def either_output(seed: bytes, public: bytes, alpha: bytes) -> tuple[bytes, bytes] | None:
-    """Two values of 64 bytes one of which is `SecretKey.output`; which one, takes twice the time to say.
+    """Return two values of 64 bytes of which one is `SecretKey.output`, in half the time.
 
-    Whoever asks only whether a number is below a threshold has his answer when neither is. On curve25519 the mapping to
-    the curve needs no square root, and X25519 does not have to look whether a point that was made here has prime order.
-    It gives one coordinate of 8 Gamma = x (64 P), P being what the input is mapped to; 8 Gamma is one of two points.
+    For threshold tests: a number is not below the threshold if neither value is. On curve25519 the mapping to the curve
+    needs no square root, and X25519 need not check that a point computed here has prime order. X25519 gives one
+    coordinate of 8 Gamma = x (64 P), where P is the point of the input; 8 Gamma is one of two points.
 
     Args:
         seed: of the secret key, 32 bytes.
@@ -126,7 +131,7 @@ def either_output(seed: bytes, public: bytes, alpha: bytes) -> tuple[bytes, byte
         alpha: the input.
 
     Returns:
-        Both, in no order that means anything; None for one of the few inputs that are mapped to no such pair.
+        Both values, in no meaningful order; None for the few inputs without such a pair.
     """
     scalar, _ = _expanded(seed)
     point = edwards25519.montgomery_u(edwards25519.hash_to_field(public + alpha, _ELLIGATOR_DOMAIN))
@@ -139,7 +144,7 @@ def either_output(seed: bytes, public: bytes, alpha: bytes) -> tuple[bytes, byte
 
 
 def verify(public: bytes, alpha: bytes, proof: bytes, suite: Suite = Suite.ELL2) -> bytes:
-    """beta, 64 bytes, if ``proof`` proves it for ``alpha`` under ``public`` (RFC 9381 section 5.3).
+    """Verify a proof and return beta, 64 bytes (RFC 9381 section 5.3).
 
     The key is validated, as the RFC's validate_key asks.
 
@@ -147,10 +152,11 @@ def verify(public: bytes, alpha: bytes, proof: bytes, suite: Suite = Suite.ELL2)
         public: Y, 32 bytes.
         alpha: the input, any length.
         proof: pi, 80 bytes.
+        suite: hash to the curve.
 
     Raises:
-        InvalidProof: if anything is wrong: a length, an encoding that is not canonical, a point that is not
-            of prime order, s not below the group's order, or a challenge that does not match.
+        InvalidProof: a length is wrong, an encoding is not canonical, a point is not of prime order, s is not below the
+            group's order, or the challenge does not match.
     """
     if len(public) != PUBLIC_KEY_BYTES:
         raise InvalidProof(f"a VRF public key is {PUBLIC_KEY_BYTES} bytes long, got {len(public)}")
@@ -169,13 +175,19 @@ def validate_public_key(public: bytes) -> None:
     """Accept a public key only if the VRF under it is unique and unpredictable (RFC 9381 section 5.4.5).
 
     Raises:
-        InvalidKey: if it is not the canonical encoding of a point of prime order.
+        InvalidKey: it is not the canonical encoding of a point of prime order.
     """
     edwards25519.validate_key(public)
 
 
 def encode_to_curve(public: bytes, alpha: bytes, suite: Suite) -> bytes:
-    """H, 32 bytes: the point of prime order that ``alpha`` is hashed to (RFC 9381 section 5.4.1)."""
+    """Hash ``alpha`` to the point H of prime order, 32 bytes (RFC 9381 section 5.4.1).
+
+    Args:
+        public: Y, 32 bytes.
+        alpha: the input, any length.
+        suite: hash to the curve.
+    """
     if suite is Suite.ELL2:
         return edwards25519.encode_to_curve(public + alpha, _ELLIGATOR_DOMAIN)
     prefix = sha512(suite.string + b"\x01" + public + alpha)
@@ -191,7 +203,7 @@ def encode_to_curve(public: bytes, alpha: bytes, suite: Suite) -> bytes:
 
 
 def nonce(nonce_key: bytes, h: bytes) -> bytes:
-    """k, the secret nonce, as in EdDSA (RFC 9381 section 5.4.2.2): 32 bytes, a scalar.
+    """Return the secret nonce k, as in EdDSA (RFC 9381 section 5.4.2.2): a scalar, 32 bytes.
 
     Args:
         nonce_key: the second half of the hashed secret key, 32 bytes.
@@ -201,15 +213,31 @@ def nonce(nonce_key: bytes, h: bytes) -> bytes:
 
 
 def challenge(public: bytes, h: bytes, gamma: bytes, u: bytes, v: bytes, suite: Suite) -> bytes:
-    """c for the five encoded points (RFC 9381 section 5.4.3): 16 bytes, little-endian."""
+    """Return c for the five encoded points (RFC 9381 section 5.4.3): 16 bytes, little-endian.
+
+    Args:
+        public: Y.
+        h: H.
+        gamma: Gamma.
+        u: U.
+        v: V.
+        suite: hash to the curve.
+    """
     return sha512(suite.string + b"\x02" + public + h + gamma + u + v + b"\x00").digest()[:_CHALLENGE_BYTES]
 
 
 def recompute(public: bytes, h: bytes, gamma: bytes, c: bytes, s: bytes) -> tuple[bytes, bytes]:
-    """(U, V) = (s B - c Y, s H - c Gamma), which the prover must have hashed (RFC 9381 section 5.3).
+    """Return (U, V) = (s B - c Y, s H - c Gamma), which the prover must have hashed (RFC 9381 section 5.3).
+
+    Args:
+        public: Y.
+        h: H.
+        gamma: Gamma.
+        c: challenge, 16 bytes.
+        s: response, 32 bytes.
 
     Raises:
-        ValueError: if Y or Gamma is not of prime order (or c or s is 0, which no prover can bring about).
+        ValueError: Y or Gamma is not of prime order (or c or s is 0, which no prover can achieve).
     """
     c = c + _PADDING
     u = edwards25519.subtract(edwards25519.multiply_base(s), edwards25519.multiply(c, public))
@@ -218,10 +246,10 @@ def recompute(public: bytes, h: bytes, gamma: bytes, c: bytes, s: bytes) -> tupl
 
 
 def decode_proof(proof: bytes) -> tuple[bytes, bytes, bytes]:
-    """(Gamma, c, s) of an 80-byte proof (RFC 9381 section 5.4.4); Gamma is not yet known to be a point.
+    """Return (Gamma, c, s) of an 80-byte proof (RFC 9381 section 5.4.4); Gamma is not yet checked.
 
     Raises:
-        InvalidProof: if the length is wrong or s is not below the group's order.
+        InvalidProof: the length is wrong or s is not below the group's order.
     """
     if len(proof) != PROOF_BYTES:
         raise InvalidProof(f"a VRF proof is {PROOF_BYTES} bytes long, got {len(proof)}")
@@ -232,10 +260,14 @@ def decode_proof(proof: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def proof_to_hash(gamma: bytes, suite: Suite) -> bytes:
-    """beta, 64 bytes, of a verified proof's Gamma (RFC 9381 section 5.2).
+    """Return beta, 64 bytes, of a verified proof's Gamma (RFC 9381 section 5.2).
+
+    Args:
+        gamma: encoded point.
+        suite: hash to the curve.
 
     Raises:
-        InvalidProof: if Gamma is not a point.
+        InvalidProof: Gamma is not a point.
     """
     point = edwards25519.decode(gamma)
     if point is None:

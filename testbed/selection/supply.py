@@ -49,7 +49,7 @@ def at_least(count: int, trials: int, chance: float) -> float:
         chance: probability of success in each trial.
 
     Example:
-        >>> at_least(1, 2, 0.5)
+        >>> round(at_least(1, 2, 0.5), 3)
         0.75
     """
     if count <= 0:
