@@ -181,8 +181,8 @@ def _wires(circuit: Circuit, measurement: Elements, seeds: Elements, joint: Elem
 def _lagrange(p: int, point: int) -> Elements:
     """Return the Lagrange polynomials of the p-th roots of unity at another point, `(p,)`."""
     root, scale = field64.root_of_unity(p), (pow(point, p, PRIME) - 1) * pow(p, -1, PRIME)
-    found, power = [], 1
+    values, power = [], 1
     for _ in range(p):
-        found.append(power * scale * pow(point - power, -1, PRIME) % PRIME)
+        values.append(power * scale * pow(point - power, -1, PRIME) % PRIME)
         power = power * root % PRIME
-    return np.array(found, np.uint64)
+    return np.array(values, np.uint64)

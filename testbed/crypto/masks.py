@@ -117,7 +117,7 @@ def add_masks(
     largest = word(2**bits - 1) if bits < 8 * itemsize else None
     start = _aes_256_ctr if prg == "aes-256-ctr" else _aegis_256x4
     masks = [(start(seed), np.add if sign == 1 else np.subtract) for seed, sign in zip(seeds, signs, strict=True)]
-    for begin in range(0, len(accumulator), elements):
+    for begin in range(0, len(accumulator), elements):  # all streams for one stretch, so that it stays in the cache
         part = accumulator[begin : begin + elements]
         values = words[: len(part)]
         for next_chunk, combine in masks:

@@ -73,9 +73,9 @@ class Transform:
 
     def centred(self, integers: npt.NDArray[np.int64]) -> Residues:
         """Return integers of any shape modulo the prime, as residues."""
-        found = integers % self.prime
-        found -= np.where(found > self.prime // 2, self.prime, 0)
-        return found.astype(np.float64)
+        reduced = integers % self.prime
+        reduced -= np.where(reduced > self.prime // 2, self.prime, 0)
+        return reduced.astype(np.float64)
 
     def canonical(self, residues: Residues) -> npt.NDArray[np.uint32]:
         """Return the representatives from 0 to below the prime."""
@@ -83,15 +83,15 @@ class Transform:
 
     def forward(self, coefficients: Residues) -> Residues:
         """Return the values of polynomials, `(b, 4096)`, in this module's own order."""
-        given = coefficients.reshape(-1, _SIDE, _SIDE)
-        outer = self._joined(self._outer.high @ given, self._outer.low @ given)
+        matrices = coefficients.reshape(-1, _SIDE, _SIDE)
+        outer = self._joined(self._outer.high @ matrices, self._outer.low @ matrices)
         twisted = self.product(outer, self._twiddles)
         return self._joined(twisted @ self._inner.high, twisted @ self._inner.low).reshape(-1, DEGREE)
 
     def inverse(self, values: Residues) -> Residues:
         """Return the coefficients, `(b, 4096)`, of polynomials from the values that `forward` returned."""
-        given = values.reshape(-1, _SIDE, _SIDE)
-        inner = self._joined(given @ self._inner_back.high, given @ self._inner_back.low)
+        matrices = values.reshape(-1, _SIDE, _SIDE)
+        inner = self._joined(matrices @ self._inner_back.high, matrices @ self._inner_back.low)
         twisted = self.product(inner, self._twiddles_back)
         return self._joined(self._outer_back.high @ twisted, self._outer_back.low @ twisted).reshape(-1, DEGREE)
 

@@ -28,9 +28,9 @@ MOST_CLIENTS = 1 << 24
 """Limit: the coefficients of the sum of that many keys stay within 2**30 of zero, as `negacyclic_ntt` requires."""
 
 _FAILURE_BITS = 40
-_COEFFICIENT_BITS = 31  # of an update: 2**31 coefficients are more than a message can hold
+_COEFFICIENT_BITS = 31  # 2**31 coefficients are more than the message of an update can hold
 _BOUND_OF_ONE = DEVIATION * sqrt(2 * (_FAILURE_BITS + _COEFFICIENT_BITS + 1) * log(2))
-_CHUNK = 1 << 14  # coefficients that are made at once: they stay in a core's cache
+_CHUNK = 1 << 14  # coefficients computed at once: they fit a core's cache
 _FIELD = np.uint64(31)
 _OTHER_KEY = "this key does not open the sum: what is left of it are no errors of so many clients"
 
@@ -86,9 +86,9 @@ class Packing:
             seed: of the public polynomials.
         """
         count = self.coefficients(len(elements))
-        found = products(key, seed, count)
-        self.add(found, elements, gaussian(error_seed, count))
-        return found
+        masked = products(key, seed, count)
+        self.add(masked, elements, gaussian(error_seed, count))
+        return masked
 
     def add(
         self,
@@ -144,12 +144,12 @@ class Packing:
         errors = _field(low, high, 0, self.shift).astype(np.int64) - half
         if int(np.abs(errors).max(initial=0)) > noise_bound(clients) or (high >> np.uint64(USABLE_BITS - 31)).any():
             raise OpeningFailed(_OTHER_KEY)
-        found = np.empty((self.together, total.shape[1]), np.uint64)
+        sums = np.empty((self.together, total.shape[1]), np.uint64)
         for k in range(self.together):
-            found[k] = _field(low, high, self.shift + k * self.width, self.width)
-        if found.reshape(-1)[elements:].any():
+            sums[k] = _field(low, high, self.shift + k * self.width, self.width)
+        if sums.reshape(-1)[elements:].any():
             raise OpeningFailed(_OTHER_KEY)
-        return found.reshape(-1)[:elements]
+        return sums.reshape(-1)[:elements]
 
 
 def key_of(seed: bytes) -> npt.NDArray[np.int64]:
@@ -158,7 +158,7 @@ def key_of(seed: bytes) -> npt.NDArray[np.int64]:
 
 
 def _reduced(words: npt.NDArray[np.uint64], prime: int) -> npt.NDArray[np.uint64]:
-    return words - words // np.uint64(prime) * np.uint64(prime)  # by a constant: faster than the remainder
+    return words - words // np.uint64(prime) * np.uint64(prime)  # division by a constant: faster than the remainder
 
 
 def _joined(

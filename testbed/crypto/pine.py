@@ -249,8 +249,8 @@ class PineVdaf:
         for circuit, point, joint in zip(self.proven, points.tolist(), self._joint(seeds[1]), strict=True):
             proof, proofs = np.split(proofs, [linear_proofs.proof_length(circuit)])
             verifiers.append(linear_proofs.query(circuit, shared, proof, point, joint, SHARES))
-        said = field64.to_bytes(np.concatenate(verifiers)) + parts[aggregator] + parts[2 + aggregator]
-        return Prepared(output, said, b"".join(seeds))
+        message = field64.to_bytes(np.concatenate(verifiers)) + parts[aggregator] + parts[2 + aggregator]
+        return Prepared(output, message, b"".join(seeds))
 
     def combined(self, leader: bytes, helper: bytes) -> bytes:
         """Combine the aggregators' messages about a report; return two seeds that both must have derived.
@@ -263,19 +263,19 @@ class PineVdaf:
             InvalidProof: the report is not valid.
             InvalidShares: the messages are malformed.
         """
-        size, said = self.xof.seed_bytes, []
+        size, shares = self.xof.seed_bytes, []
         for share in (leader, helper):
             verifiers = field64.from_bytes(share[: -2 * size]) if len(share) == self.prepare_bytes else None
             if verifiers is None:
                 raise InvalidShares("not what an aggregator says of a report")
-            said.append(verifiers)
-        verifiers = field64.add(*said)
+            shares.append(verifiers)
+        verifiers = field64.add(*shares)
         for number, circuit in enumerate(self.proven):
             verifier, verifiers = np.split(verifiers, [linear_proofs.verifier_length(circuit)])
             if not linear_proofs.decide(circuit, verifier):
                 of_norm = number < NORM_PROOFS
-                what = "its norm is not what it says" if of_norm else "a bit, its norm or a wraparound check"
-                raise InvalidProof(f"not valid: {what}")
+                reason = "its norm is not what it says" if of_norm else "a bit, its norm or a wraparound check"
+                raise InvalidProof(f"not valid: {reason}")
         both = [share[len(share) - 2 * size :] for share in (leader, helper)]
         parts = [part[:size] for part in both] + [part[size:] for part in both]
         return self._wraparound_seed(parts[:2]) + self._joint_seed(parts)
@@ -300,7 +300,7 @@ class PineVdaf:
         measurement, proofs = np.split(shared, [self.measurement_length])
         return measurement, proofs, blinds
 
-    # -- what is expanded from seeds ----------------------------------------------------------------------------------
+    # -- expansion of seeds -------------------------------------------------------------------------------------------
 
     def _helper_measurement(self, seed: bytes) -> Elements:
         return elements(self.xof(seed, self._domain(_MEASUREMENT), b"\x01"), self.measurement_length)
@@ -311,8 +311,8 @@ class PineVdaf:
     def _joint(self, seed: bytes) -> list[Elements]:
         """Return the joint randomness of each proof; those of the norm have none."""
         _, rest = self.circuits
-        drawn = elements(self.xof(seed, self._domain(_JOINT), bytes([self.proofs])), self.proofs * rest.joint)
-        return [*[drawn[:0]] * NORM_PROOFS, *np.split(drawn, self.proofs)]
+        randomness = elements(self.xof(seed, self._domain(_JOINT), bytes([self.proofs])), self.proofs * rest.joint)
+        return [*[randomness[:0]] * NORM_PROOFS, *np.split(randomness, self.proofs)]
 
     def _products(self, vector: npt.NDArray[np.int64] | Elements, bits: int, seed: bytes) -> list[int]:
         entries = self.xof(seed, self._domain(_WRAPAROUND)).read(self.entries_bytes)

@@ -166,9 +166,9 @@ def chunked(elements: Elements, width: int) -> Elements:
         width: of a row.
     """
     rows = -(-len(elements) // width)
-    found = np.zeros((rows, width), np.uint64)
-    found.reshape(-1)[: len(elements)] = elements
-    return found
+    padded = np.zeros((rows, width), np.uint64)
+    padded.reshape(-1)[: len(elements)] = elements
+    return padded
 
 
 def bits_of(value: int, width: int) -> Elements:
@@ -190,7 +190,7 @@ def bits_of(value: int, width: int) -> Elements:
 
 def integer(bits: Elements) -> int:
     """Return the integer of bits from `bits_of`, modulo the prime; for a share of the bits, a share of it."""
-    found = 0
+    value = 0
     for place, bit in enumerate(bits.tolist()):
-        found += int(bit) << place
-    return found % PRIME
+        value += int(bit) << place
+    return value % PRIME

@@ -24,35 +24,37 @@ Elements = npt.NDArray[np.uint32]
 
 _LIMB = 16  # bits
 _EXACT = 120  # products of a limb and an element, each within 2**46, that a double sums exactly with 2**49 to spare
-_AT_ONCE = 1 << 15  # elements that are summed or reduced at once: they then stay in a core's cache
-_TOGETHER = 1 << 16  # elements of a product that are made at once, likewise
+_AT_ONCE = 1 << 15  # elements summed or reduced at once: they fit a core's cache
+_TOGETHER = 1 << 16  # elements of a product computed at once, likewise
 _CHUNK_BYTES = 1 << 18
 
 
 def reduced(words: npt.NDArray[np.uint64]) -> Elements:
     """Return `words` modulo the prime; any shape."""
     flat = words.reshape(-1)
-    found = np.empty(len(flat), np.uint32)
+    result = np.empty(len(flat), np.uint32)
     for begin in range(0, len(flat), _AT_ONCE):
-        found[begin : begin + _AT_ONCE] = _reduced(flat[begin : begin + _AT_ONCE])
-    return found.reshape(words.shape)
+        result[begin : begin + _AT_ONCE] = _reduced(flat[begin : begin + _AT_ONCE])
+    return result.reshape(words.shape)
 
 
 def _reduced(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    multiples = words // np.uint64(PRIME)  # by a constant: faster than the remainder, and than folding what is above
+    multiples = words // np.uint64(
+        PRIME
+    )  # division by a constant: faster than the remainder, and than folding the high bits
     multiples *= np.uint64(PRIME)
     return words - multiples
 
 
 def total(vectors: Sequence[Elements]) -> Elements:
     """Return the sum of `(d,)` vectors; at most 2**32 of them."""
-    found = np.empty(len(vectors[0]), np.uint32)
-    for begin in range(0, len(found), _AT_ONCE):
+    result = np.empty(len(vectors[0]), np.uint32)
+    for begin in range(0, len(result), _AT_ONCE):
         summed = vectors[0][begin : begin + _AT_ONCE].astype(np.uint64)
         for vector in vectors[1:]:
             summed += vector[begin : begin + _AT_ONCE]
-        found[begin : begin + _AT_ONCE] = _reduced(summed)
-    return found
+        result[begin : begin + _AT_ONCE] = _reduced(summed)
+    return result
 
 
 def difference(left: Elements, right: Elements) -> Elements:
@@ -76,7 +78,7 @@ def product(left: Elements, right: Elements) -> Elements:
     centred = _centred(left)
     high = np.rint(centred / 2**_LIMB)
     limbs = np.concatenate([high, centred - high * 2**_LIMB])
-    found = np.empty((rows, columns), np.uint32)
+    result = np.empty((rows, columns), np.uint32)
     at_once = max(1, _TOGETHER // rows)
     for first in range(0, columns, at_once):
         stretch = slice(first, first + at_once)
@@ -93,15 +95,15 @@ def product(left: Elements, right: Elements) -> Elements:
             _near_zero(lower)
             summed = lower
         summed += np.where(summed < 0, PRIME, 0)
-        found[:, stretch] = summed
-    return found
+        result[:, stretch] = summed
+    return result
 
 
 def _centred(elements: Elements) -> npt.NDArray[np.float64]:
     """Return the representatives between -2**31 and 2**31."""
-    found = elements.view(np.int32).astype(np.float64)  # 2**32 less from 2**31 on: 5 more is the prime less
-    found += (elements >> np.uint32(31)) * np.uint32(2**32 - PRIME)
-    return found
+    centred = elements.view(np.int32).astype(np.float64)  # 2**32 less from 2**31 on: 5 more is the prime less
+    centred += (elements >> np.uint32(31)) * np.uint32(2**32 - PRIME)
+    return centred
 
 
 def _near_zero(values: npt.NDArray[np.float64]) -> None:
@@ -128,14 +130,14 @@ def uniform(seed: bytes, count: int) -> Elements:
     next_chunk = key_stream(seed)
     stream = np.empty(_CHUNK_BYTES + STREAM_SLACK, np.uint8)
     words = stream[:_CHUNK_BYTES].view("<u4")
-    found, filled = np.empty(count, np.uint32), 0
+    elements, filled = np.empty(count, np.uint32), 0
     while filled < count:
         next_chunk(stream, _CHUNK_BYTES)
         fitting = words if int(words.max()) < PRIME else words[words < PRIME]
         some = fitting[: count - filled]
-        found[filled : filled + len(some)] = some
+        elements[filled : filled + len(some)] = some
         filled += len(some)
-    return found
+    return elements
 
 
 def inverse(element: int) -> int:
@@ -162,9 +164,9 @@ def vandermonde(points: tuple[int, ...], rows: int) -> Elements:
     bases = np.array(points, np.uint64)
     for row in range(1, rows):
         powers[row] = reduced(powers[row - 1] * bases)
-    found: Any = reduced(powers)
-    found.setflags(write=False)
-    return found  # type: ignore[no-any-return]
+    matrix: Any = reduced(powers)
+    matrix.setflags(write=False)
+    return matrix  # type: ignore[no-any-return]
 
 
 def interpolation(points: Sequence[int], rows: int) -> Elements:
@@ -187,7 +189,7 @@ def interpolation(points: Sequence[int], rows: int) -> Elements:
     whole = [1]  # the product of all (x - point), lowest coefficient first
     for point in points:
         whole = [(low - point * high) % PRIME for low, high in zip([0, *whole], [*whole, 0], strict=True)]
-    found = np.empty((n, rows), np.uint32)
+    matrix = np.empty((n, rows), np.uint32)
     for i, point in enumerate(points):
         quotient, carry = [0] * n, 0
         for degree in range(n, 0, -1):  # synthetic division by (x - point)
@@ -199,8 +201,8 @@ def interpolation(points: Sequence[int], rows: int) -> Elements:
         if at_point == 0:
             raise ValueError(f"the point {point} is there twice")
         scale = inverse(at_point)
-        found[i] = [coefficient * scale % PRIME for coefficient in quotient[:rows]]
-    return found
+        matrix[i] = [coefficient * scale % PRIME for coefficient in quotient[:rows]]
+    return matrix
 
 
 def elements_to_bytes(elements: Elements) -> bytes:

@@ -40,8 +40,8 @@ def wrong_values(points: Sequence[int], values: Sequence[int], threshold: int) -
     polynomial, too_many = _quotient(dividend, locator), f"more than {errors} of {count} values are wrong"
     if polynomial is None or len(polynomial) > threshold:
         raise InvalidShares(too_many)
-    told = zip(points, values, strict=True)
-    wrong = [place for place, (point, value) in enumerate(told) if _at(polynomial, point) != value]
+    pairs = zip(points, values, strict=True)
+    wrong = [place for place, (point, value) in enumerate(pairs) if _at(polynomial, point) != value]
     if len(wrong) > errors:
         raise InvalidShares(too_many)
     return wrong
@@ -66,14 +66,14 @@ def _kernel(matrix: npt.NDArray[np.uint64]) -> list[int]:
     pivots: list[int] = []
     for column in range(matrix.shape[1]):
         place = len(pivots)
-        found = np.flatnonzero(rows[place:, column])
-        if not len(found):
+        nonzero = np.flatnonzero(rows[place:, column])
+        if not len(nonzero):
             solution = [0] * matrix.shape[1]
             solution[column] = 1
             for row, pivot in enumerate(pivots):
                 solution[pivot] = -int(rows[row, column]) % PRIME
             return solution
-        rows[[place, place + found[0]]] = rows[[place + found[0], place]]
+        rows[[place, place + nonzero[0]]] = rows[[place + nonzero[0], place]]
         rows[place] = reduced(rows[place] * np.uint64(inverse(int(rows[place, column]))))
         factors = np.uint64(PRIME) - rows[:, column]
         factors[place] = 0
@@ -88,19 +88,19 @@ def _quotient(dividend: list[int], divisor: list[int]) -> list[int] | None:
     dividend, divisor = _trimmed(dividend), _trimmed(divisor)
     if not divisor:
         return None
-    found, scale = [0] * max(0, len(dividend) - len(divisor) + 1), inverse(divisor[-1])
-    for shift in range(len(found) - 1, -1, -1):
-        factor = found[shift] = dividend[shift + len(divisor) - 1] * scale % PRIME
+    quotient, scale = [0] * max(0, len(dividend) - len(divisor) + 1), inverse(divisor[-1])
+    for shift in range(len(quotient) - 1, -1, -1):
+        factor = quotient[shift] = dividend[shift + len(divisor) - 1] * scale % PRIME
         for place, coefficient in enumerate(divisor):
             dividend[shift + place] = (dividend[shift + place] - factor * coefficient) % PRIME
-    return None if any(dividend) else _trimmed(found)
+    return None if any(dividend) else _trimmed(quotient)
 
 
 def _trimmed(polynomial: list[int]) -> list[int]:
-    kept = list(polynomial)
-    while kept and not kept[-1]:
-        kept.pop()
-    return kept
+    trimmed = list(polynomial)
+    while trimmed and not trimmed[-1]:
+        trimmed.pop()
+    return trimmed
 
 
 def _at(polynomial: list[int], point: int) -> int:

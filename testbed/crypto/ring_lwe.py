@@ -38,7 +38,7 @@ STANDARD_LOG_MODULUS = 109
 
 _CELL_BITS = 14
 _CHUNK_BYTES = 1 << 17
-_AT_ONCE = 4  # polynomials that are transformed together: they stay in a core's cache
+_AT_ONCE = 4  # polynomials transformed together: they fit a core's cache
 
 
 def _distribution() -> tuple[int, npt.NDArray[np.uint64]]:
@@ -85,16 +85,16 @@ def gaussian(seed: bytes, count: int) -> npt.NDArray[np.int8]:
     stream = np.empty(_CHUNK_BYTES + STREAM_SLACK, np.uint8)
     numbers = stream[:_CHUNK_BYTES].view("<u8")
     values, undecided = _cells()
-    found = np.empty(count, np.int8)
+    integers = np.empty(count, np.int8)
     for begin in range(0, count, len(numbers)):
-        target = found[begin : begin + len(numbers)]
+        target = integers[begin : begin + len(numbers)]
         next_chunk(stream, 8 * len(target))
         some = numbers[: len(target)]
         cells = (some >> np.uint64(64 - _CELL_BITS)).astype(np.intp)
         target[:] = values[cells]
         at = np.flatnonzero(undecided[cells])
         target[at] = np.searchsorted(_BOUNDS, some[at], side="right") - LARGEST
-    return found
+    return integers
 
 
 def uniform(seed: bytes, count: int, prime: int) -> npt.NDArray[np.uint32]:
@@ -111,14 +111,14 @@ def uniform(seed: bytes, count: int, prime: int) -> npt.NDArray[np.uint32]:
     next_chunk = key_stream(seed)
     stream = np.empty(_CHUNK_BYTES + STREAM_SLACK, np.uint8)
     words = stream[:_CHUNK_BYTES].view("<u4")
-    found, filled = np.empty(count, np.uint32), 0
+    integers, filled = np.empty(count, np.uint32), 0
     while filled < count:
         next_chunk(stream, _CHUNK_BYTES)
         halves = words >> np.uint32(1)
         fitting = halves[halves < prime][: count - filled]
-        found[filled : filled + len(fitting)] = fitting
+        integers[filled : filled + len(fitting)] = fitting
         filled += len(fitting)
-    return found
+    return integers
 
 
 @functools.lru_cache(maxsize=2)
@@ -129,13 +129,13 @@ def public_polynomials(seed: bytes, count: int) -> tuple[Residues, ...]:
         seed: 32 public bytes, of one round.
         count: number of polynomials.
     """
-    found = []
+    by_prime = []
     for number, prime in enumerate(PRIMES):
-        drawn = uniform(prf.evaluate(seed, number.to_bytes(8, "big")), count * DEGREE, prime)
-        values = transform(prime).centred(drawn.astype(np.int64)).reshape(count, DEGREE)
+        integers = uniform(prf.evaluate(seed, number.to_bytes(8, "big")), count * DEGREE, prime)
+        values = transform(prime).centred(integers.astype(np.int64)).reshape(count, DEGREE)
         values.setflags(write=False)
-        found.append(values)
-    return tuple(found)
+        by_prime.append(values)
+    return tuple(by_prime)
 
 
 def products(key: npt.NDArray[np.int64], seed: bytes, length: int) -> npt.NDArray[np.uint32]:
@@ -147,12 +147,12 @@ def products(key: npt.NDArray[np.int64], seed: bytes, length: int) -> npt.NDArra
         length: number of coefficients.
     """
     public = public_polynomials(seed, -(-length // DEGREE))
-    found = np.empty((len(PRIMES), length), np.uint32)
+    coefficients = np.empty((len(PRIMES), length), np.uint32)
     for row, (prime, values) in enumerate(zip(PRIMES, public, strict=True)):
         of_prime = transform(prime)
         limbs = Limbs.of(of_prime.forward(of_prime.centred(key)[None]))
         for first in range(0, len(values), _AT_ONCE):
             made = of_prime.inverse(of_prime.product(values[first : first + _AT_ONCE], limbs))
-            target = found[row, first * DEGREE : first * DEGREE + made.size]
+            target = coefficients[row, first * DEGREE : first * DEGREE + made.size]
             target[:] = of_prime.canonical(made.reshape(-1)[: len(target)])
-    return found
+    return coefficients

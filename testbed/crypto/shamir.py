@@ -147,7 +147,7 @@ class LagrangeWeights:
         lengths = set(map(len, shares))
         if lengths != {SHARE_BYTES}:
             raise InvalidShares(f"a share is {SHARE_BYTES} bytes long, got {sorted(lengths)}")
-        values = [gmpy2.mpz.from_bytes(one, "big") for one in shares]
+        values = [gmpy2.mpz.from_bytes(encoding, "big") for encoding in shares]
         if max(values) >= PRIME:
             raise InvalidShares("a share is not below the prime")
         secret: int = sum(map(mul, self._weights, values)) % PRIME
@@ -161,7 +161,7 @@ def products_of_distances(points: Sequence[int]) -> list[int]:
     exact = np.array([int(point) for point in points], np.int64)
     away = exact[:, None] - exact
     np.fill_diagonal(away, 1)
-    together = max(1, 63 // int(np.abs(away).max()).bit_length())  # so many are multiplied in one word
+    together = max(1, 63 // int(np.abs(away).max()).bit_length())  # factors whose product fits one word
     factors = np.ones((len(exact), -(-len(exact) // together) * together), np.int64)
     factors[:, : len(exact)] = away
     return [prod(row) for row in factors.reshape(len(exact), -1, together).prod(axis=2).tolist()]
@@ -172,12 +172,12 @@ def inverses(numbers: Sequence[int]) -> list[int]:
     before = [gmpy2.mpz(1)]
     for number in numbers:
         before.append(before[-1] * number % PRIME)
-    found = []
+    result = []
     inverse = gmpy2.invert(before.pop(), PRIME)
     for number in reversed(numbers):
-        found.append(inverse * before.pop() % PRIME)
+        result.append(inverse * before.pop() % PRIME)
         inverse = inverse * number % PRIME
-    return found[::-1]
+    return result[::-1]
 
 
 def coefficients(secret: bytes, threshold: int, entropy: bytes) -> list[int]:

@@ -92,10 +92,10 @@ def sign_with_scalar(scalar: bytes, domain: bytes, content: bytes) -> bytes:
     require_length(scalar, edwards25519.SCALAR_BYTES, "a scalar")
     message = signed_bytes(domain, content)
     public = edwards25519.multiply_base(scalar)
-    once = edwards25519.reduce_scalar(hmac.digest(scalar, _ONCE_DOMAIN + message, "sha512"))
-    point = edwards25519.multiply_base(once)
+    nonce = edwards25519.reduce_scalar(hmac.digest(scalar, _ONCE_DOMAIN + message, "sha512"))
+    point = edwards25519.multiply_base(nonce)
     challenge = edwards25519.reduce_scalar(hashlib.sha512(point + public + message).digest())
-    return point + edwards25519.add_scalars(once, edwards25519.multiply_scalars(challenge, scalar))
+    return point + edwards25519.add_scalars(nonce, edwards25519.multiply_scalars(challenge, scalar))
 
 
 def verify(public: bytes, domain: bytes, content: bytes, signature: bytes) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 _LIMB = 11  # bits
-_TOGETHER = 256  # bytes of each random vector at once, four entries to a byte: they stay in a core's cache
+_TOGETHER = 256  # bytes of each random vector at once, four entries to a byte: they fit a core's cache
 _MASKS = (0x03, 0x0C, 0x30, 0xC0)
 _SCALES = np.array([1, 1 / 4, 1 / 16, 1 / 64], np.float32)[:, None]
 

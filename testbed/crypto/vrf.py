@@ -81,6 +81,7 @@ class SecretKey:
             alpha: the input, any length.
             suite: hash to the curve.
         """
+        # beta depends only on 8 Gamma, which is (8 x mod q) H.
         h = encode_to_curve(self.public, alpha, suite)
         return _hash_cofactor_gamma(edwards25519.multiply(self._cofactor_scalar, h), suite)
 
