@@ -1,7 +1,7 @@
-"""Every built-in misbehaviour, by party: the classes with a name of their own in the modules below, in this order.
+"""All built-in misbehaviours, by party: the classes of the modules below that have a name, in this order.
 
-One more in one of these modules is a class and nothing else; a new module is one more line. Classes of one name
-override the same decision in different protocols.
+A class added to one of these modules is found automatically; a new module needs one line here. Classes with the same
+name override the same decision in different protocols.
 """
 
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ _MODULES: tuple[ModuleType, ...] = (
 
 
 def _declared(base: type[Misbehaviour]) -> tuple[type[Misbehaviour], ...]:
-    """The classes that derive from `base` and say their name, in the order in which they are written down."""
+    """Return the classes derived from `base` that define a name, in source order."""
     return tuple(
         kind
         for module in _MODULES
@@ -74,7 +74,12 @@ OF_PARTY: dict[str, tuple[type[Misbehaviour], ...]] = {"server": SERVER, "client
 
 
 def names(party: str, protocols: Iterable[str] | None = None) -> list[str]:
-    """The misbehaviours of "server" or "clients", in the order above; only those that apply to one of `protocols`."""
+    """Return the names of misbehaviours, in the order above.
+
+    Args:
+        party: "server" or "clients".
+        protocols: only misbehaviours that apply to one of these; None: all.
+    """
     wanted = None if protocols is None else set(protocols)
     found = [
         kind.name
@@ -85,12 +90,17 @@ def names(party: str, protocols: Iterable[str] | None = None) -> list[str]:
 
 
 def kinds_of(party: str, name: str) -> list[type[Misbehaviour]]:
-    """The classes of one name."""
+    """Return the classes with this name.
+
+    Args:
+        party: "server" or "clients".
+        name: of a misbehaviour.
+    """
     return [kind for kind in OF_PARTY[party] if kind.name == name]
 
 
 def update_recovered(detail: str) -> bool:
-    """Whether the detail of an `attack` event says, as its misbehaviour does, that a single client's update was had."""
+    """Return whether the detail of an `attack` event reports that a single client's update was recovered."""
     name, _, said = detail.partition(": ")
     declared = [kind.update_recovered for kind in kinds_of("server", name) if kind.update_recovered is not None]
     return any(pattern.search(said) for pattern in declared)

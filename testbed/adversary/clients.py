@@ -1,4 +1,4 @@
-"""Dishonest clients: roles with some handlers overridden, whatever the server does."""
+"""Dishonest clients that act by themselves: roles with some handlers overridden."""
 
 from typing import ClassVar, Literal
 
@@ -18,13 +18,13 @@ from testbed.training import Train, Trainer, TrainingReport
 
 
 class InflateOptions(MisbehaviourOptions):
-    """By how much."""
+    """Options of `inflate-utility`."""
 
     factor: float = Field(100.0, gt=0, description="The reported training loss is so many times the true one")
 
 
 class InflateUtility(ClientMisbehaviour, Trainer):
-    """Reports a larger loss than it has, to be worth more to a server that selects by utility (Oort)."""
+    """Reports a larger loss than the true one, to be preferred by a server that selects by utility (Oort)."""
 
     name: ClassVar[str] = "inflate-utility"
     applies_to: ClassVar[tuple[str, ...]] = ("train",)
@@ -33,7 +33,7 @@ class InflateUtility(ClientMisbehaviour, Trainer):
 
     @handles(Train)
     def on_train(self, message: Train) -> TrainingReport:
-        """Train as everybody does, and lie about it."""
+        """Train honestly and report a larger loss."""
         trained = super().on_train(message)
         if not self.attacks(message.round):
             return trained
@@ -46,7 +46,7 @@ class InflateUtility(ClientMisbehaviour, Trainer):
 
 
 class ClaimOptions(MisbehaviourOptions):
-    """With what."""
+    """Options of `claim-candidacy`."""
 
     proof: Literal["genuine", "made-up"] = Field(
         "genuine",
@@ -64,7 +64,7 @@ class ClaimCandidacy(ClientMisbehaviour, ClientCentricClient):
 
     @handles(Announce)
     def on_announce(self, message: Announce) -> Candidacy | None:
-        """Answer with a number in any case."""
+        """Always answer with a number."""
         answer = super().on_announce(message)
         if not self.attacks(message.round) or (answer is not None and answer.output is not None):
             return answer
@@ -77,7 +77,7 @@ class ClaimCandidacy(ClientMisbehaviour, ClientCentricClient):
 
 
 class ClaimFalseNumber(ClientMisbehaviour, VerifiableBatchClient):
-    """Gives another number than its own, so that its batch may stand when it should not: nothing that it can prove."""
+    """Sends a forged number to make its batch a candidate; it cannot prove that number."""
 
     name: ClassVar[str] = "claim-candidacy"
     applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
@@ -86,7 +86,7 @@ class ClaimFalseNumber(ClientMisbehaviour, VerifiableBatchClient):
 
     @handles(Announce)
     def on_announce(self, message: Announce) -> Candidacy:
-        """A number that is nobody's."""
+        """Answer with a forged number."""
         answer = super().on_announce(message)
         if not self.attacks(message.round):
             return answer
@@ -95,14 +95,14 @@ class ClaimFalseNumber(ClientMisbehaviour, VerifiableBatchClient):
 
     @handles(Prove)
     def on_prove(self, message: Prove) -> Candidacy:
-        """The valid proof of its own number, or none that is valid."""
+        """Answer with the valid proof of its own number, or with an invalid proof."""
         answer = super().on_prove(message)
         made_up = self.context.options_of(ClaimFalseNumber).proof == "made-up" and self.attacks(message.round)
         return Candidacy(proof=bytes([1]) * 80) if made_up else answer
 
 
 class WithholdNumber(ClientMisbehaviour, VerifiableBatchClient):
-    """Does not answer, so that its batch is no candidate: that denies its honest members the round, and no more."""
+    """Does not answer, so that its batch is no candidate: denies the round to the batch's honest members."""
 
     name: ClassVar[str] = "withhold-number"
     applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
@@ -110,7 +110,7 @@ class WithholdNumber(ClientMisbehaviour, VerifiableBatchClient):
 
     @handles(Announce)
     def on_announce(self, message: Announce) -> Candidacy | None:  # type: ignore[override]  # honest clients answer
-        """Silence."""
+        """Do not answer."""
         answer = super().on_announce(message)
         if not self.attacks(message.round):
             return answer
@@ -119,7 +119,7 @@ class WithholdNumber(ClientMisbehaviour, VerifiableBatchClient):
 
 
 class WrongSignature(ClientMisbehaviour, LottoClient):
-    """Signs something else than the participant list: where all must sign, that ends everybody's round."""
+    """Signs other content than the participant list; if all must sign, this ends the round."""
 
     name: ClassVar[str] = "wrong-signature"
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
@@ -127,7 +127,7 @@ class WrongSignature(ClientMisbehaviour, LottoClient):
 
     @handles(ParticipantList)
     def on_list(self, message: ParticipantList) -> ListSignature:
-        """Sign, but not this list."""
+        """Sign another list."""
         answer = super().on_list(message)
         if not self.attacks(message.round):
             return answer
@@ -137,7 +137,7 @@ class WrongSignature(ClientMisbehaviour, LottoClient):
 
 
 class SkipNoise(ClientMisbehaviour, NoisyRole):
-    """Adds no noise: the sum protects the others less, and nobody can tell by looking at it (Lotto, section 2.3)."""
+    """Adds no noise: the sum protects other clients less, which the sum does not reveal (Lotto, section 2.3)."""
 
     name: ClassVar[str] = "skip-noise"
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus", "plain")
@@ -145,11 +145,11 @@ class SkipNoise(ClientMisbehaviour, NoisyRole):
 
     @classmethod
     def concerns(cls, spec: RoleSpec) -> bool:
-        """Where participants add noise at all."""
+        """Return whether participants add noise in this role."""
         return super().concerns(spec) and isinstance(noise_of(spec.parameters), Noise)
 
     def noise_to_add(self, participants: int, dimension: int, round_number: int) -> list[NoiseShare]:
-        """None."""
+        """Return no noise."""
         if not self.attacks(round_number):
             return super().noise_to_add(participants, dimension, round_number)
         self.record_attack(SkipNoise, "sent its update without its share of the noise")

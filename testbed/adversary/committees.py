@@ -1,7 +1,7 @@
 """A malicious server, and dishonest clients, where a committee serves an aggregation (`testbed.committee`).
 
-The server may choose among those that are drawn for the committee, and says who was chosen; whichever protocol it
-serves, both go through the network. So what is overridden here is what the server asks, and what it sends.
+The server chooses among the clients drawn for the committee and tells the clients who was chosen. In every protocol
+both steps go through the network, so the misbehaviours override the server's questions.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ WITH_COMMITTEES = ("flamingo", "one-shot")
 
 
 class _Between(Network):
-    """A network whose questions the malicious server asks otherwise."""
+    """A network that passes questions to the malicious server."""
 
     def __init__(self, network: Network, server: "_CommitteeMisbehaviour") -> None:
         self._network, self._server = network, server
@@ -45,22 +45,27 @@ class _Between(Network):
 
 
 class _CommitteeMisbehaviour(AggregationMisbehaviour, AggregationProtocol):
-    """Of a protocol whose parameters have a `committee`.
+    """Base class for protocols whose parameters have a `committee`.
 
     Attributes:
-        round_: the one under way, where it is attacked.
+        round_: the current round, if it is attacked.
     """
 
     round_: AggregationRound
 
     @property
     def section(self) -> CommitteeSection:
-        """The committee's."""
+        """Parameters of the committee."""
         section: CommitteeSection = self.parameters.committee
         return section
 
     async def ask_otherwise(self, network: Network, asked: Ask) -> Replies:
-        """Ask a question of the protocol in a round that is attacked."""
+        """Ask a question of the protocol in an attacked round.
+
+        Args:
+            network: the real network.
+            asked: the honest question.
+        """
         raise NotImplementedError
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
@@ -75,16 +80,17 @@ class _CommitteeMisbehaviour(AggregationMisbehaviour, AggregationProtocol):
 
 
 class KeepDishonestMembers(_CommitteeMisbehaviour):
-    """Takes all of its own clients that are drawn, and honest ones only for the places that are left.
+    """Chooses all of its own drawn clients, and honest clients only for the remaining places.
 
-    It asks everybody, and then once more those alone whom it takes. Where everybody knows the members it has no choice.
+    The server asks all clients, and then asks only the chosen clients again. If the members are public, it has no
+    choice.
     """
 
     name: ClassVar[str] = "keep-dishonest-members"
     applies_to: ClassVar[tuple[str, ...]] = WITH_COMMITTEES
 
     async def ask_otherwise(self, network: Network, asked: Ask) -> Replies:
-        """Ask everybody for the sortition, and once more the clients that are taken."""
+        """Ask all clients for the sortition, then ask only the chosen clients again."""
         replies = await network._ask(asked)
         if not isinstance(asked.message, Sortition):
             return replies
@@ -94,7 +100,11 @@ class KeepDishonestMembers(_CommitteeMisbehaviour):
         return await network._ask(replace(asked, recipients=self.taken(drawn)))
 
     def taken(self, drawn: Ids) -> Ids:
-        """Return the clients that are asked again, of those that are drawn (by number)."""
+        """Return the clients to ask again.
+
+        Args:
+            drawn: numbers of the drawn clients.
+        """
         ours = np.isin(drawn, sorted(self.dishonest))
         places = max(0, self.section.members_planned - int(ours.sum()))
         kept, hidden = drawn[~ours][:places], drawn[~ours][places:]
@@ -109,7 +119,7 @@ class KeepDishonestMembers(_CommitteeMisbehaviour):
 
 
 class ForgeOptions(MisbehaviourOptions):
-    """What is wrong with the list."""
+    """Options of `forge-committee`."""
 
     how: Literal["undrawn-member", "member-twice", "other-service"] = Field(
         "undrawn-member",
@@ -120,18 +130,18 @@ class ForgeOptions(MisbehaviourOptions):
 
 
 class ForgeCommittee(_CommitteeMisbehaviour):
-    """Says that the committee is another one than was drawn, to everybody and in every message that holds it."""
+    """Claims another committee than the drawn one, to all clients and in every message that contains the committee."""
 
     name: ClassVar[str] = "forge-committee"
     applies_to: ClassVar[tuple[str, ...]] = WITH_COMMITTEES
     Options: ClassVar[type[MisbehaviourOptions]] = ForgeOptions
 
     async def ask_otherwise(self, network: Network, asked: Ask) -> Replies:
-        """Ask with another list in the message."""
+        """Ask with a forged list in the message."""
         return await network._ask(replace(asked, message=self._changed(asked.message)))
 
     def _changed(self, message: Any) -> Any:
-        """Return the message with another list in the place of each list among its fields, or their fields."""
+        """Return the message with each list among its fields, or their fields, replaced by the forged list."""
         if isinstance(message, CommitteeList):
             return self.forged(message)
         if not isinstance(message, Message):
@@ -142,7 +152,7 @@ class ForgeCommittee(_CommitteeMisbehaviour):
         return msgspec.structs.replace(message, **different) if different else message
 
     def forged(self, honest: CommitteeList) -> CommitteeList:
-        """The list as it is sent."""
+        """Return the forged list."""
         options: ForgeOptions = self.context.options_of(ForgeCommittee)
         first, members = honest.first_round, list(honest.members)
         if options.how == "other-service":
@@ -158,7 +168,7 @@ class ForgeCommittee(_CommitteeMisbehaviour):
         return CommitteeList(first, members)
 
     def _is_drawn(self, client: int) -> bool:
-        """As far as the server knows by itself."""
+        """Return whether a client is drawn, as far as the server can compute this itself."""
         if self.section.selection != "lotto-server-centric":
             return False
         assert self.round_.experiment_id is not None
@@ -171,7 +181,7 @@ class ForgeCommittee(_CommitteeMisbehaviour):
 
 
 class ClaimMembership(ClientMisbehaviour, SortitionRole):
-    """Says that it is drawn for the committee when it is not, with the valid proof of its own number."""
+    """Claims to be drawn for the committee when it is not, with the valid proof of its own number."""
 
     name: ClassVar[str] = "claim-membership"
     applies_to: ClassVar[tuple[str, ...]] = WITH_COMMITTEES
@@ -179,7 +189,7 @@ class ClaimMembership(ClientMisbehaviour, SortitionRole):
 
     @handles(Sortition)
     def on_sortition(self, message: Sortition) -> MembershipClaim:
-        """A proof in any case."""
+        """Always attach a proof."""
         answer = super().on_sortition(message)
         if not self.attacks(message.round) or answer.proof is not None:
             return answer
@@ -194,7 +204,7 @@ class ClaimMembership(ClientMisbehaviour, SortitionRole):
 
 
 class WithholdMembership(ClientMisbehaviour, SortitionRole):
-    """Does not say that it is drawn: somebody else serves."""
+    """Does not report that it is drawn, so that another client serves."""
 
     name: ClassVar[str] = "withhold-membership"
     applies_to: ClassVar[tuple[str, ...]] = WITH_COMMITTEES
@@ -202,7 +212,7 @@ class WithholdMembership(ClientMisbehaviour, SortitionRole):
 
     @handles(Sortition)
     def on_sortition(self, message: Sortition) -> MembershipClaim | None:  # type: ignore[override]  # honest clients answer
-        """Silence."""
+        """Do not answer."""
         answer = super().on_sortition(message)
         if not self.attacks(message.round):
             return answer

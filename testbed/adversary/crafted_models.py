@@ -1,14 +1,14 @@
-"""A malicious server that sends clients other models than the one that is to be trained, made from the architecture.
+"""A malicious server that sends clients other models than the trained one, built from the architecture.
 
-`send-different-models`: all but one victim are sent a model whose update the server knows before it is trained,
+`send-different-models`: all clients except one victim receive a model whose update the server knows in advance,
 whatever the data (`silent`; Pasquini, Francati, Ateniese, Eluding Secure Aggregation in Federated Learning via Model
-Inconsistency, CCS 2022, arXiv 2111.07380), so that the sum is the victim's update. Secure aggregation hides the
-summands of what it is given; no accomplice is needed. Clients that sign what they were sent
-(``aggregation.model_binding: signed``) refuse one another's keys.
+Inconsistency, CCS 2022, arXiv 2111.07380). So the sum is the victim's update. Secure aggregation hides the summands it
+receives; the attack needs no accomplice. Clients that sign the received model (``aggregation.model_binding: signed``)
+refuse each other's keys.
 
-`send-crafted-model`: everybody is sent the same model, from whose updates single samples can be read: that of its first
-layer holds them (`imprint`; Fowl, Geiping, Czaja, Goldblum, Goldstein, Robbing the Fed, ICLR 2022, arXiv 2110.13057).
-Nothing is inconsistent, so no binding helps; noise does.
+`send-crafted-model`: all clients receive the same model, whose updates reveal single samples in the first layer
+(`imprint`; Fowl, Geiping, Czaja, Goldblum, Goldstein, Robbing the Fed, ICLR 2022, arXiv 2110.13057). The models are
+consistent, so no binding helps; noise does.
 """
 
 import math
@@ -38,24 +38,25 @@ from testbed.workload.section import WorkloadSection
 Shapes = Sequence[tuple[int, ...]]
 
 _FAR = 2.0**40
-"""A float32 this far from zero is 2**17 from the next one: it does not change by a step of ordinary length."""
+"""Adjacent float32 values at this magnitude are 2**17 apart: a step of ordinary length does not change it."""
 _QUIET = 1e-2  # the most that the imprint changes a logit
 
 
 def silent(dimension: int, shapes: Shapes | None) -> npt.NDArray[np.float32]:
-    """`(d,)` a model whose update is 0 whatever it is trained on.
+    """Return a model whose update is 0 for any data, `(d,)` float32.
 
-    With hidden layers all is 0: no sample activates a unit, and no error passes the last layer's weights. What would
-    still move, the last layer's biases, is so large that a step is lost in rounding; all are the same, so the
-    classes are equally likely. Without hidden layers (``logistic``) all parameters are so large. Factors of adapters
-    are all 0: neither moves while the other is.
+    With hidden layers all parameters are 0: no sample activates a unit, and no error passes the last layer's weights.
+    The last layer's biases would still move, so they are large enough that a step is lost in rounding; all are equal,
+    so the classes are equally likely. Without hidden layers (``logistic``) all parameters are large. Factors of
+    adapters are all 0: neither moves while the other is 0.
 
-    It holds for units with f(0) = 0 (ReLU, GELU, tanh), weight decay 0 (else the large ones shrink) and steps far below
-    2**16.
+    Holds for units with f(0) = 0 (ReLU, GELU, tanh), weight decay 0 (otherwise the large parameters shrink) and steps
+    far below 2**16.
 
     Args:
         dimension: d.
-        shapes: of the parameters in the model's order; None: unknown, then all is 0, and biases of the last layer move.
+        shapes: of the parameters in the model's order; None: unknown, then all parameters are 0, and biases of the last
+            layer move.
     """
     model = np.zeros(dimension, np.float32)
     if shapes is None:
@@ -70,16 +71,17 @@ def silent(dimension: int, shapes: Shapes | None) -> npt.NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class Imprint:
-    """A multilayer perceptron whose first layer sorts samples into bins by a number that it computes of each.
+    """A multilayer perceptron whose first layer sorts samples into bins by a linear measurement.
 
-    Row i of the first layer is active for samples whose number is above its threshold i. Each sample moves all rows
-    that it activates alike, by a multiple of itself, and their biases by the same multiple. So the difference of two
-    adjacent rows' updates, divided by that of their biases, is the sample between their thresholds, if there is one
-    alone: in one client's update as in a sum over many.
+    Row i of the first layer is active for samples with a measurement above threshold i. Each sample moves all rows that
+    it activates equally, by a multiple of itself, and their biases by the same multiple. So the difference of two
+    adjacent rows' updates, divided by the difference of their biases' updates, is the sample between their thresholds,
+    if there is exactly one: in one client's update as well as in a sum over many.
 
     Attributes:
         model: `(d,)` float32.
-        rows, pixels: of the first layer.
+        rows: rows of the first layer.
+        pixels: inputs of the first layer.
     """
 
     model: npt.NDArray[np.float32]
@@ -87,7 +89,7 @@ class Imprint:
     pixels: int
 
     def samples_in(self, total: Floats) -> Floats:
-        """`(b, pixels)` what each bin holds, of b at most `rows` - 1 that are not empty: a sample, or a mixture.
+        """Return the content of each nonempty bin, `(b, pixels)`: a sample, or a mixture; b is at most `rows` - 1.
 
         Args:
             total: `(d,)` a sum of updates, each of one step on all samples of a client, times any weights.
@@ -101,17 +103,18 @@ class Imprint:
 
 
 def imprint(shapes: Shapes, known: npt.NDArray[Any], samples: int, gain: float, number: int) -> Imprint:
-    """The model for a sum over so many samples.
+    """Return the imprint model for a sum over `samples` samples.
 
     Args:
         shapes: (out, in), (out,) of each of two or more dense layers with ReLU between them.
         known: `(m, pixels)` samples of the same distribution that the server has.
-        samples: in the sum: a bin is to hold one of them. With more samples than bins the bins lie around the median.
-        gain: a step of length 1 moves the first layer by so many times a sample.
-        number: of the round; in each one samples are sorted otherwise, and others are alone in a bin.
+        samples: number of samples in the sum; each bin should hold one. With more samples than bins the bins lie around
+            the median.
+        gain: a step of length 1 moves the first layer by this multiple of a sample.
+        number: of the round; each round sorts samples differently, and isolates others.
 
     Raises:
-        ValueError: one line: not such layers, or no samples to place the thresholds by.
+        ValueError: the layers do not fit, or there are no samples to place the thresholds (one line).
     """
     _check(shapes, known)
     layers = list(zip(shapes[::2], shapes[1::2], strict=True))
@@ -152,7 +155,10 @@ def _check(shapes: Shapes, known: npt.NDArray[Any]) -> None:
 
 
 class SendDifferentModels(TrainingMisbehaviour, Broadcast):
-    """Sends the model to the victim and to accomplices, whose updates it is told, and a silent one to the others."""
+    """Sends the true model to the victim and to accomplices, and a silent model to all others.
+
+    Accomplices reveal their updates to the server.
+    """
 
     name: ClassVar[str] = "send-different-models"
     applies_to: ClassVar[tuple[str, ...]] = ("train",)
@@ -160,11 +166,11 @@ class SendDifferentModels(TrainingMisbehaviour, Broadcast):
 
     @classmethod
     def check_learning(cls, section: WorkloadSection) -> None:
-        """See `Misbehaviour.check_learning`."""
+        """Check that the workload computes gradients."""
         _check_gradients(cls.name, section)
 
     def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
-        """The victim's group first; where there is no honest client to attack, as the honest server."""
+        """Ask the victim's group first; if no honest client can be attacked, ask as the honest server does."""
         asked = super().questions_for(round_, question)
         victim = drawn_victim(self, SendDifferentModels, round_.trainers, round_)
         if victim is None:
@@ -181,7 +187,7 @@ class SendDifferentModels(TrainingMisbehaviour, Broadcast):
 
 
 class _PassesOnAllKeys(AggregationMisbehaviour):
-    """Passes on the keys of clients that were sent other models as well: the honest server would leave them out."""
+    """Passes on the keys of clients that received other models, which an honest server would leave out."""
 
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
@@ -194,21 +200,21 @@ class _PassesOnAllKeys(AggregationMisbehaviour):
 
 
 class PassOnAllKeys(_PassesOnAllKeys, SecAgg):
-    """A SecAgg server."""
+    """The attack on SecAgg servers."""
 
     name: ClassVar[str] = "send-different-models"
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
 
 
 class PassOnAllCodingKeys(_PassesOnAllKeys, LightSecAgg):
-    """A LightSecAgg server."""
+    """The attack on LightSecAgg servers."""
 
     name: ClassVar[str] = "send-different-models"
     applies_to: ClassVar[tuple[str, ...]] = ("lightsecagg",)
 
 
 class ImprintOptions(MisbehaviourOptions):
-    """How strongly."""
+    """Options of `send-crafted-model`."""
 
     gain: float = Field(
         4.0,
@@ -219,7 +225,7 @@ class ImprintOptions(MisbehaviourOptions):
 
 
 class SendCraftedModel(TrainingMisbehaviour, Broadcast):
-    """Sends everybody a model that its first layer's update gives samples away of."""
+    """Sends all clients a model whose first layer reveals samples in its update."""
 
     name: ClassVar[str] = "send-crafted-model"
     applies_to: ClassVar[tuple[str, ...]] = ("train",)
@@ -227,7 +233,7 @@ class SendCraftedModel(TrainingMisbehaviour, Broadcast):
 
     @classmethod
     def check_learning(cls, section: WorkloadSection) -> None:
-        """See `Misbehaviour.check_learning`."""
+        """Check that the workload computes gradients of a multilayer perceptron."""
         _check_gradients(cls.name, section)
         if section.adapters is not None:
             raise ExperimentError(f"adversary.server: {cls.name} sets whole layers; leave out workload.adapters")
@@ -240,12 +246,12 @@ class SendCraftedModel(TrainingMisbehaviour, Broadcast):
 
     @classmethod
     def check_workload(cls, workload: Workload, options: MisbehaviourOptions) -> None:
-        """See `Misbehaviour.check_workload`."""
+        """Check that an imprint can be built for the workload."""
         assert isinstance(options, ImprintOptions)
         imprint_of(inspectable(workload), 1, options.gain, 1)
 
     def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
-        """Everybody is asked to train the imprint."""
+        """Ask all clients to train the imprint."""
         if not self.attacking:
             return super().questions_for(round_, question)
         workload = round_.workload
@@ -265,7 +271,7 @@ def _check_gradients(name: str, section: WorkloadSection) -> None:
 
 
 def inspectable(workload: Workload | None) -> InspectableWorkload:
-    """`workload`; raises `ExperimentError` for one of which nothing is known."""
+    """Return `workload` if its parameters and samples can be inspected; otherwise raise `ExperimentError`."""
     if not isinstance(workload, InspectableWorkload):
         raise ExperimentError(
             "adversary.server: send-crafted-model needs a workload with parameter_shapes() and known_samples()"
@@ -274,7 +280,17 @@ def inspectable(workload: Workload | None) -> InspectableWorkload:
 
 
 def imprint_of(workload: InspectableWorkload, samples: int, gain: float, number: int) -> Imprint:
-    """The imprint of a round for a sum over so many samples; raises `ExperimentError` where none can be made."""
+    """Return the imprint of a round.
+
+    Args:
+        workload: with shapes of the parameters and samples.
+        samples: number of samples in the sum.
+        gain: see `imprint`.
+        number: of the round.
+
+    Raises:
+        ExperimentError: no imprint can be built.
+    """
     known = workload.known_samples()
     try:
         return imprint(

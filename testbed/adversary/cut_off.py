@@ -14,7 +14,7 @@ _PAIRS = 64  # pairs and groups of one size that are offered to the check before
 
 @dataclass(frozen=True)
 class CutOff:
-    """Honest clients whose sum the server can have, by their places in the list of participants.
+    """Honest clients whose sum the server can recover, as indices into the list of participants.
 
     Attributes:
         group: the clients.
@@ -37,8 +37,8 @@ def smallest_cut_off(
 ) -> CutOff | None:
     """Find a small group of honest clients that labels cut off from all other honest clients.
 
-    Single clients and pairs are tried exhaustively; larger groups are grown greedily from each client by the one that
-    adds the fewest neighbours outside.
+    Single clients and pairs are tried exhaustively; larger groups are grown greedily from each client by the client
+    that adds the fewest neighbours outside.
 
     Args:
         adjacency: `(n, n)` the graph of masks, symmetric.
@@ -46,11 +46,11 @@ def smallest_cut_off(
         present: `(n,)` clients that have sent their input; only these can be labelled online.
         budget: the most clients that are present and may be labelled offline.
         is_accepted: whether honest parties accept these `(n,)` clients as online.
-        largest: of the groups that are tried.
+        largest: largest size of groups that are tried.
         member: an honest client that the group must contain; None: any.
 
     Returns:
-        A group of the least size that was found, with the fewest labels; None if there is none.
+        The group of the smallest size, with the fewest labels; None if there is none.
     """
     honest = present & ~dishonest
     inside = adjacency[np.ix_(honest, honest)]
@@ -89,7 +89,7 @@ def _pairs(inside: Flags, budget: int) -> Iterator[tuple[Any, Any]]:
 
 
 def _grown(inside: Flags, budget: int, largest: int) -> Iterator[tuple[Any, Any]]:
-    """Groups of three and more, by size: each is one of the size below with the best further client."""
+    """Yield groups of three and more, by size: each extends a smaller group by the best further client."""
     clients = len(inside)
     members = np.eye(clients, dtype=np.bool_)  # a row a group
     reached = inside.copy()  # a row a group: clients with a neighbour in it

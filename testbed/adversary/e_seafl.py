@@ -1,8 +1,8 @@
 """Misbehaviours of the server and the assisting nodes of `e-seafl`.
 
-The masks of an update are known to its client and, one each, to the assisting nodes. A server that colludes with all
-nodes has every update. With one honest node it has one sum per round, over clients that have signed the round and at
-least `min_survivors` of them. An assisting node that adds to its sum of masks moves the model by as much.
+A client knows all masks of its update, and each assisting node one of them. A server that colludes with all nodes
+recovers every update. With one honest node it recovers one sum per round, over clients that have signed the round and
+at least `min_survivors` of them. An assisting node that adds a value to its sum of masks moves the model by that value.
 """
 
 from collections.abc import Sequence
@@ -88,7 +88,7 @@ class ContradictNodes(AggregationMisbehaviour, ESeafl):
     accomplice_roles = (NodeAccomplice,)
 
     async def summed_masks(self, state: ESeaflRound, survivors: Ids) -> npt.NDArray[np.unsignedinteger]:
-        """See `ESeafl.summed_masks`; the difference of two sums is the victim's masks."""
+        """Ask for a second sum without the victim; the difference of the two sums is the victim's masks."""
         masks = await super().summed_masks(state, survivors)
         victim = drawn_victim(self, ContradictNodes, survivors, state.start)
         if victim is not None:

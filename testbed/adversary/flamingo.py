@@ -1,16 +1,20 @@
-"""Misbehaviours in Flamingo: a server that tells its committee two stories, shows a client another committee key, or
-hands back old shares; a member that decrypts wrongly, and a client that encrypts other seeds than it masks with.
+"""Misbehaviours in Flamingo, of the server, of committee members and of clients.
 
-Two stories: some members are told that the victim is online, and open its self-mask; the others that it is offline, and
-decrypt its masks in common. Each story needs the signatures of t members, and t that open. An honest member signs one
-story in a round; x accomplices on the committee sign and open both. So it takes 2 (t - x) honest members that answer;
-of L members that all do, x >= 2t - L. With fewer the cross-check leaves one story with too few signatures.
+The server tells its committee contradictory labels, shows a client another committee key, or returns old shares. A
+member decrypts wrongly. A client encrypts other seeds than those of its masks.
 
-A copied ciphertext: a client signs the first half of another's, and members are asked to decrypt it as its own. Whoever
-signs one has to prove that it has made it itself, so that members refuse, however many clients the server has.
+Contradictory labels: some members are told that the victim is online, and open its self-mask; the others are told that
+it is offline, and decrypt its pairwise masks. Each label needs the signatures of t members, and t members that open. An
+honest member signs one set of labels in a round; x accomplices on the committee sign and open both. So the attack needs
+2 (t - x) honest members that answer; if all L members answer, x >= 2t - L. With fewer accomplices the cross-check
+leaves one set of labels with too few signatures.
 
-Another key: the victim encrypts its seeds to a key that the server has made. It takes one that t members have signed,
-so x >= t; who has so many has the committee's own key, too.
+Copied ciphertext: a client signs the first half of another client's ciphertext, and members are asked to decrypt it as
+that client's own. A signer must prove that it made the ciphertext, so members refuse, however many clients the server
+controls.
+
+Another key: the victim encrypts its seeds to a key that the server has made. The key needs the signatures of t members,
+so x >= t; with that many accomplices the server has the committee's own key, too.
 """
 
 import hashlib
@@ -64,7 +68,7 @@ _EARLIER = MessageName("adversary/flamingo service", KeptService)
 
 
 class SignService(Message, frozen=True):
-    """Sign what was never set up."""
+    """Ask an accomplice to sign a service that was never set up."""
 
     stage: ClassVar[str] = "adversary/sign-service"
     Answer: ClassVar[type[Message] | None] = LabelsSignature
@@ -74,7 +78,7 @@ class SignService(Message, frozen=True):
 
 
 class SignSeed(Message, frozen=True):
-    """Sign this first half of a ciphertext as one of your own, for a neighbour."""
+    """Ask an accomplice to sign a first half of a ciphertext as its own, for a neighbour."""
 
     stage: ClassVar[str] = "adversary/sign-seed"
     Answer: ClassVar[type[Message] | None] = LabelsSignature
@@ -86,7 +90,7 @@ class SignSeed(Message, frozen=True):
 
 
 class FlamingoAccomplice(Decryptor, answers=(*Decryptor.questions, SignService, SignSeed)):
-    """An honest member in everything that others can see; but it signs and opens as often as it is asked to."""
+    """A member that appears honest to others, but signs and opens as often as the server asks."""
 
     STAGES: ClassVar[StageTable] = Decryptor.STAGES.extended(
         {
@@ -99,22 +103,22 @@ class FlamingoAccomplice(Decryptor, answers=(*Decryptor.questions, SignService, 
 
     @handles(SignService)
     def on_sign_service(self, message: SignService) -> LabelsSignature:
-        """Whatever it is."""
+        """Sign any service."""
         return LabelsSignature(self.sign(SERVICE_DOMAIN, service_content(message.service.digest)))
 
     @handles(SignSeed)
     def on_sign_seed(self, message: SignSeed) -> LabelsSignature:
-        """Whosever it is."""
+        """Sign any ciphertext as its own."""
         content = seed_content(message.digest, self.number, message.neighbour, message.point)
         return LabelsSignature(self.sign(SEEDS_DOMAIN, content))
 
     def own_share(self, service: bytes, sealed: bytes) -> bytes:
-        """None that is of any use, where the service is not its own."""
+        """Return no share for a service that is not its own."""
         return b"" if not sealed else super().own_share(service, sealed)
 
 
 class AgainstOneVictim(AggregationMisbehaviour, Flamingo):
-    """What the two attacks on one client's update have in common."""
+    """Base class of the attacks on one client's update."""
 
     applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
@@ -122,11 +126,19 @@ class AgainstOneVictim(AggregationMisbehaviour, Flamingo):
     accomplice_roles: ClassVar[tuple[type[Role], ...]] = (FlamingoAccomplice,)
 
     def accomplices(self, state: FlamingoRound) -> list[int]:
-        """The accomplices on the committee."""
+        """Return the accomplices on the committee."""
         return [member for member in state.members if member in self.dishonest]
 
     async def told(self, reports: Replies, victim: int, own: bytes, common: Mapping[int, bytes], counted: str) -> str:
-        """The victim's input without its masks, in one line: the seed of its own, and by peer those in common."""
+        """Remove the masks from the victim's input, and describe the result in one line.
+
+        Args:
+            reports: of the round.
+            victim: the client.
+            own: seed of its self-mask.
+            common: seeds of its pairwise masks, by peer.
+            counted: the beginning of the line.
+        """
         pairs = {(victim, peer): seed for peer, seed in common.items()}
         return await self.told_of_group(reports, [victim], {victim: own}, pairs, counted)
 
@@ -138,13 +150,13 @@ class AgainstOneVictim(AggregationMisbehaviour, Flamingo):
         common: Mapping[tuple[int, int], bytes],
         counted: str,
     ) -> str:
-        """Take the masks off the sum over a group's inputs, and tell in one line what came of it.
+        """Remove the masks from the sum of a group's inputs, and describe the result in one line.
 
         Args:
             reports: of the round.
             group: the clients.
-            own: the seeds of their own masks, by client.
-            common: the seeds of their masks in common with clients outside the group, by client and peer.
+            own: seeds of their self-masks, by client.
+            common: seeds of their pairwise masks with clients outside the group, by client and peer.
             counted: the beginning of the line.
         """
         signs = [-1] * len(own) + [-1 if peer > client else 1 for client, peer in common]
@@ -155,13 +167,13 @@ class AgainstOneVictim(AggregationMisbehaviour, Flamingo):
 
 
 class ContradictLabels(AgainstOneVictim):
-    """Some members are told that the victim is online, the others that it is offline; the round is completed."""
+    """Tells some members that the victim is online, the others that it is offline; completes the round."""
 
     name: ClassVar[str] = "contradict-dropouts"
     _victim: int | None = None
 
     async def cross_check(self, state: FlamingoRound) -> None:
-        """See `Flamingo.cross_check`; only as many are told of the victim as it takes."""
+        """Label the victim online to only as many members as the threshold needs."""
         self._victim = drawn_victim(self, ContradictLabels, state.online, state.start)
         if self._victim is None:
             await super().cross_check(state)
@@ -176,14 +188,14 @@ class ContradictLabels(AgainstOneVictim):
             raise RoundAborted("below-threshold", counted)
 
     async def unmasked_sum(self, state: FlamingoRound) -> npt.NDArray[Any]:
-        """See `Flamingo.unmasked_sum`; beside it the victim's update, where the second story is believed, too."""
+        """Return the honest sum; also recover the victim's update if the contradictory labels are accepted."""
         total = await super().unmasked_sum(state)
         if self._victim is not None:
             self.record_attack(ContradictLabels, await self._second_story(state, self._victim))
         return total
 
     async def _second_story(self, state: FlamingoRound, victim: int) -> str:
-        """What came of it, in one line."""
+        """Show the second set of labels, and describe the result in one line."""
         accomplices, _, others = self._groups(state)
         states = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
         online, needed = state.online[state.online != victim], self.threshold(state)
@@ -202,7 +214,7 @@ class ContradictLabels(AgainstOneVictim):
         return await self._update(state, told, victim, counted)
 
     async def _update(self, state: FlamingoRound, told: FlamingoRound, victim: int, counted: str) -> str:
-        """The victim's input without its masks: its own from the one story, those in common from both."""
+        """Remove the victim's masks: its self-mask from the first labels, pairwise masks from both."""
         needed = self.threshold(state)
         own = recovered_self_masks(state, needed)[victim]
         common = {edge[1]: seed for edge, seed in recovered_pair_seeds(state, needed).items() if edge[0] == victim}
@@ -210,7 +222,7 @@ class ContradictLabels(AgainstOneVictim):
         return await self.told(state.reports, victim, own, common, counted)
 
     def _groups(self, state: FlamingoRound) -> tuple[list[int], list[int], list[int]]:
-        """The accomplices on the committee, the honest members that are told of the victim, and the other ones."""
+        """Return accomplices on the committee, honest members for the first labels, and for the second labels."""
         members = [row.member for row in state.kept.states]
         accomplices = [member for member in members if member in self.dishonest]
         honest = [member for member in members if member not in self.dishonest]
@@ -219,13 +231,13 @@ class ContradictLabels(AgainstOneVictim):
 
 
 class FalseKey(AgainstOneVictim):
-    """One client is shown a committee key of the server's own, as far as accomplices have signed it."""
+    """Shows one client a committee key of the server, signed by accomplices."""
 
     name: ClassVar[str] = "false-committee-key"
     added_stages: ClassVar[tuple[str, ...]] = (SignService.stage,)
 
     async def report(self, state: FlamingoRound) -> None:
-        """See `Flamingo.report`; the victim is asked first, and left out of what the others are asked."""
+        """Ask the victim first with the false key, then the others without the victim."""
         victim = drawn_victim(self, FalseKey, state.start.trained, state.start)
         if victim is None:
             await super().report(state)
@@ -235,7 +247,7 @@ class FalseKey(AgainstOneVictim):
         await super().report(state)
 
     async def _attempt(self, state: FlamingoRound, victim: int) -> str:
-        """What came of it, in one line."""
+        """Attack the victim, and describe the result in one line."""
         start, needed, accomplices = state.start, self.threshold(state), self.accomplices(state)
         secret = feldman.random_scalar(hashlib.sha256(signed_content("false key", start.number)).digest())
         honest = state.kept.certificate.service
@@ -260,7 +272,7 @@ class FalseKey(AgainstOneVictim):
         return await self.told(reports, victim, own, common, counted)
 
     async def _own_mask(self, false: FlamingoRound, needed: int) -> bytes:
-        """The seed of the victim's own mask, whose shares are the accomplices'; nobody counts as offline."""
+        """Return the seed of the victim's self-mask from the accomplices' shares; no client counts as offline."""
         (victim,), listed = false.online.tolist(), false.graph.listed
         asked = {row.member: SealedMemberState(row.sealed) for row in false.kept.states}
         _, signed = await self.signed_labels(false, asked, ids(listed))
@@ -277,15 +289,17 @@ class FalseKey(AgainstOneVictim):
 
 
 class CopyCiphertext(AgainstOneVictim):
-    """A client of the server's signs, as its own for a neighbour that is offline, the first half of what the victim has
-    encrypted for one that is online: decrypted, that would be the seed of a mask which nobody is to take off.
+    """Has a victim's seed decrypted as if it belonged to a colluding client.
+
+    The colluding client signs, as its own for an offline neighbour, the first half of the victim's ciphertext for an
+    online neighbour. Decryption would give the seed of a mask that must stay secret.
     """
 
     name: ClassVar[str] = "copy-ciphertext"
     added_stages: ClassVar[tuple[str, ...]] = (SignSeed.stage,)
 
     async def reconstruct(self, state: FlamingoRound) -> None:
-        """See `Flamingo.reconstruct`; where no client of the server's has such a neighbour, as an honest server."""
+        """Ask for decryption of the copied ciphertext; act honestly if no colluding client has an offline neighbour."""
         edges = self.cut_edges(state, state.online)
         at = next((at for at, edge in enumerate(edges) if edge.online in self.dishonest), None)
         victim = drawn_victim(self, CopyCiphertext, state.online, state.start)
@@ -318,15 +332,16 @@ class CopyCiphertext(AgainstOneVictim):
 
 
 class ReplayStates(AggregationMisbehaviour, Flamingo):
-    """Members of a committee that have served before are handed back what they sealed then, and not what they sealed
-    last: the shares of two polynomials would be mixed. Nobody is, and each of them is one member fewer.
+    """Returns to members of an earlier committee their old sealed shares instead of the latest.
+
+    Shares of two polynomials would be mixed. Members refuse, and each of them is missing.
     """
 
     name: ClassVar[str] = "replay-committee-state"
     applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
 
     async def begin(self, round_: AggregationRound) -> FlamingoRound:
-        """See `Flamingo.begin`; what was kept of the first service that ended is kept for good."""
+        """Keep the first service that ended, and return its shares in later services."""
         before = kept_service(round_)
         state = await super().begin(round_)
         stored = _EARLIER.load(round_.memory)
@@ -346,14 +361,14 @@ class ReplayStates(AggregationMisbehaviour, Flamingo):
 
 
 class WrongDecryption(ClientMisbehaviour, Decryptor):
-    """Answers with points that are not its partial decryptions: found out while others have answered, and left out."""
+    """Answers with points that are not its partial decryptions; the server detects and leaves out this member."""
 
     name: ClassVar[str] = "decrypt-wrongly"
     applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
     extends: ClassVar[type[Role]] = Decryptor
 
     def partial_decryptions(self, edges: Sequence[CutEdge]) -> list[bytes]:
-        """Points that look like any."""
+        """Return valid points that are no partial decryptions."""
         right = super().partial_decryptions(edges)
         if not self.attacks(self.round) or not right:
             return right
@@ -363,14 +378,14 @@ class WrongDecryption(ClientMisbehaviour, Decryptor):
 
 
 class WrongSeeds(ClientMisbehaviour, FlamingoClient):
-    """Encrypts other seeds than it masks with: with a neighbour that drops out, the round is lost."""
+    """Encrypts other seeds than those of its masks: if a neighbour drops out, the round is lost."""
 
     name: ClassVar[str] = "encrypt-wrong-seeds"
     applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
     extends: ClassVar[type[Role]] = FlamingoClient
 
     def encrypted(self, public_key: bytes, neighbour: int, seed: bytes) -> EncryptedSeed:
-        """Decrypts well, to no mask."""
+        """Encrypt a seed that belongs to no mask."""
         if not self.attacks(self.round):
             return super().encrypted(public_key, neighbour, seed)
         self.record_attack(WrongSeeds, f"a seed for client {neighbour} with which it has not masked")

@@ -1,13 +1,13 @@
-"""A client and a committee member of Flamingo that want an honest member recorded for wrong decryptions.
+"""A client and a committee member of Flamingo that collude to have an honest member recorded for wrong decryptions.
 
-The client seals a seed under the key that comes of the accomplice's wrong answer and of all other members' right ones
-but the victim's. A server that looks for the wrong answer by leaving out one member after the other finds that the
-seed opens without the victim, and blames it. The accomplice answers with its right answer plus a point X that both
-know. Let w be the client's secret, S the members without the victim, and b the accomplice's Lagrange weight in S. Then
-the members in S give w times the public key, plus b X: the client needs no commitments, and no message of its
-accomplice.
+The client seals a seed under the key that follows from the accomplice's wrong answer and the right answers of all other
+members except the victim. A server that searches for the wrong answer by leaving out one member at a time finds that
+the seed opens without the victim, and blames the victim. The accomplice answers with its right answer plus a point X
+that both know. Let w be the client's secret, S the members without the victim, and b the accomplice's Lagrange weight
+in S. Then the members in S give w times the public key, plus b X: the client needs neither commitments nor a message
+from its accomplice.
 
-Members prove their answers, so that the server finds the accomplice, and then the client
+Members prove their answers, so the server finds the accomplice, and then the client
 (`testbed.aggregation.flamingo.seeds`).
 """
 
@@ -33,11 +33,11 @@ from testbed.parties.client import Role, handles
 
 @dataclass(frozen=True)
 class Frame:
-    """A plan that client and member derive each for itself.
+    """A plan that client and member derive independently.
 
     Attributes:
         accomplice: the member that answers wrongly.
-        victim: the honest member that is to be blamed.
+        victim: the honest member to be blamed.
         weight: b, the accomplice's Lagrange weight among t members without the victim.
     """
 
@@ -47,12 +47,12 @@ class Frame:
 
 
 def planned_frame(members: Sequence[int], threshold: int, dishonest: Collection[int]) -> Frame | None:
-    """The plan against a server that takes the answers of the first t members; None: nobody can be blamed.
+    """Return the plan against a server that uses the answers of the first t members; None if it cannot work.
 
     Args:
         members: of the committee, in their order.
         threshold: t.
-        dishonest: clients that work together.
+        dishonest: colluding clients.
     """
     used, spare = members[:threshold], members[threshold : threshold + 1]
     accomplice = next((member for member in used if member in dishonest), None)
@@ -65,12 +65,12 @@ def planned_frame(members: Sequence[int], threshold: int, dishonest: Collection[
 
 
 def shift(digest: bytes) -> bytes:
-    """X of the round with this digest: a point that both know."""
+    """Return the point X of the round with this digest; both colluders can compute it."""
     return edwards25519.multiply_base(edwards25519.reduce_scalar(2 * prf.evaluate(digest, b"shift")))
 
 
 class FramingClient(ClientMisbehaviour, FlamingoClient):
-    """The client: it seals its seeds so that they open with the accomplice's wrong answer, without the victim's."""
+    """The client: seals its seeds so that they open with the accomplice's wrong answer, without the victim's."""
 
     name: ClassVar[str] = "frame-member"
     applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
@@ -79,14 +79,14 @@ class FramingClient(ClientMisbehaviour, FlamingoClient):
 
     @handles(MaskedReport)
     def on_report(self, message: MaskedReport) -> Reported:
-        """Report as everybody does, once there is a plan."""
+        """Plan the attack, then report honestly."""
         members = message.certificate.service.committee.clients
         threshold = self.parameters.committee.threshold_for(len(members))
         self.frame = planned_frame(members, threshold, self.dishonest) if self.attacks(message.round) else None
         return super().on_report(message)
 
     def encrypted(self, public_key: bytes, neighbour: int, seed: bytes) -> EncryptedSeed:
-        """A ciphertext whose first half is the client's own, as it has to prove, and whose second half is not."""
+        """Return a ciphertext with an honest first half (as the client must prove) and a forged second half."""
         if self.frame is None:
             return super().encrypted(public_key, neighbour, seed)
         associated = seed_associated(self.digest, self.number, neighbour)
@@ -101,14 +101,14 @@ class FramingClient(ClientMisbehaviour, FlamingoClient):
 
 
 class FramingMember(ClientMisbehaviour, Decryptor):
-    """The member: it answers wrongly for the clients' ciphertexts, and rightly for all others."""
+    """The member: answers wrongly for the colluding clients' ciphertexts, and honestly for all others."""
 
     name: ClassVar[str] = "frame-member"
     applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
     extends: ClassVar[type[Role]] = Decryptor
 
     def partial_decryptions(self, edges: Sequence[CutEdge]) -> list[bytes]:
-        """X more than is right, where a client of the same adversary has encrypted."""
+        """Add X to the answers for ciphertexts of colluding clients."""
         right = super().partial_decryptions(edges)
         threshold = self.parameters.committee.threshold_for(len(self.members))
         frame = planned_frame(self.members, threshold, self.dishonest) if self.attacks(self.round) else None

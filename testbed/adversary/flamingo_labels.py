@@ -1,10 +1,10 @@
 """A Flamingo server that labels the honest neighbours of a few clients offline, after it has seen the graph.
 
-Masks between clients online and offline are decrypted, and the server's accomplices know the masks that they have in
-common with honest clients. So the server has the sum over a group of honest clients if all other honest clients online
-are no neighbours of the group. Nothing in the messages is out of order: the committee refuses the labels only if they
-leave too few clients online, a client with too few neighbours, or the graph in parts (section 4.4 of the paper). Denser
-graphs leave no such group (`testbed.aggregation.flamingo.bound`).
+Masks between online and offline clients are decrypted, and the server's accomplices know their masks with honest
+clients. So the server recovers the sum over a group of honest clients if no other honest online client is a neighbour
+of the group. No message is out of order: the committee refuses the labels only if they leave too few clients online, a
+client with too few neighbours, or a disconnected graph (section 4.4 of the paper). Denser graphs contain no such group
+(`testbed.aggregation.flamingo.bound`).
 """
 
 from typing import ClassVar
@@ -29,7 +29,7 @@ class PairSeed(Message, frozen=True):
 
 
 class TellPairSeed(Message, frozen=True):
-    """Tell the server the seed of the mask that you have in common with a neighbour."""
+    """Ask a client for the seed of its pairwise mask with a neighbour."""
 
     stage: ClassVar[str] = "adversary/tell-pair-seed"
     Answer: ClassVar[type[Message] | None] = PairSeed
@@ -39,7 +39,7 @@ class TellPairSeed(Message, frozen=True):
 
 
 class TellingClient(FlamingoClient, answers=(*FlamingoClient.questions, TellPairSeed)):
-    """An honest participant in its messages, which tells the server the seeds that it shares with others."""
+    """A participant with honest messages that reveals its pairwise seeds to the server."""
 
     STAGES: ClassVar[StageTable] = FlamingoClient.STAGES.extended(
         {TellPairSeed: Transition(sources={"reported"}, target=None, refusal="flamingo.out-of-order")}
@@ -47,14 +47,15 @@ class TellingClient(FlamingoClient, answers=(*FlamingoClient.questions, TellPair
 
     @handles(TellPairSeed)
     def on_tell_pair_seed(self, message: TellPairSeed) -> PairSeed:
+        """Reveal the seed of the pairwise mask."""
         return PairSeed(self.pair_seed(message.neighbour))
 
 
 class LabelNeighboursOffline(AgainstOneVictim):
-    """Looks for honest clients that labels cut off from the other honest clients, and takes their sum.
+    """Finds honest clients that labels can cut off from the other honest clients, and recovers their sum.
 
-    The smallest group that `smallest_cut_off` finds is taken; with `victim`, one that has the victim in it. Where there
-    is none, the labels are honest, and the record says so.
+    Uses the smallest group that `smallest_cut_off` finds; with `victim`, a group that contains the victim. If there is
+    none, the labels are honest, and the record says so.
     """
 
     name: ClassVar[str] = "label-neighbours-offline"
@@ -64,7 +65,7 @@ class LabelNeighboursOffline(AgainstOneVictim):
     _counted: str = ""
 
     def choose_online(self, state: FlamingoRound, arrived: Ids) -> Ids:
-        """See `Flamingo.choose_online`; without the honest neighbours of the group."""
+        """Leave out the honest neighbours of the group."""
         self._group = ()
         honest_choice = super().choose_online(state, arrived)
         if not self.attacking:
@@ -101,14 +102,14 @@ class LabelNeighboursOffline(AgainstOneVictim):
         )
 
     async def unmasked_sum(self, state: FlamingoRound) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-        """See `Flamingo.unmasked_sum`; beside it the sum over the group."""
+        """Return the honest sum; also recover the sum over the group."""
         total = await super().unmasked_sum(state)
         if self._group:
             self.record_attack(LabelNeighboursOffline, await self._sum_of_group(state))
         return total
 
     async def _sum_of_group(self, state: FlamingoRound) -> str:
-        """Take the masks off the group's inputs, and tell what came of it in one line."""
+        """Remove the masks from the group's inputs, and describe the result in one line."""
         group, threshold = set(self._group), self.threshold(state)
         own = {client: seed for client, seed in recovered_self_masks(state, threshold).items() if client in group}
         common = {edge: seed for edge, seed in recovered_pair_seeds(state, threshold).items() if edge[0] in group}

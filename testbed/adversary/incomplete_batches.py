@@ -1,8 +1,8 @@
-"""A malicious server that sums a batch without one of its members, under the aggregations that are no SecAgg.
+"""A malicious server that sums a batch without one of its members, under aggregations other than SecAgg.
 
 In the next round with the whole batch, the difference of the two sums would be that member's update: multi-round
 privacy would end (`testbed.aggregation.batch_policy`). A client that holds shares of the others' masks sees the
-survivors, and refuses: `secagg.partial-batch`. With ``batches: ignored`` nobody does.
+survivors and refuses with `secagg.partial-batch`. With ``batches: ignored`` no client refuses.
 """
 
 from typing import ClassVar
@@ -25,7 +25,13 @@ class _LeavesOneOut(AggregationMisbehaviour):
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     def without_victim(self, kind: type[AggregationMisbehaviour], survivors: Ids, round_: AggregationRound) -> Ids:
-        """Return the survivors without an honest client that is in a batch with others, if there is such a client."""
+        """Return the survivors without one honest client whose batch-mates survive; all survivors if there is none.
+
+        Args:
+            kind: the calling class.
+            survivors: sorted clients.
+            round_: the round.
+        """
         if round_.batches is None:
             return survivors
         sizes = round_.batches.sizes[round_.batches.of]
@@ -38,13 +44,13 @@ class _LeavesOneOut(AggregationMisbehaviour):
 
 
 class BreakBatchOfLightSecAgg(_LeavesOneOut, LightSecAgg):
-    """Leaves one honest client out of the survivors that it names, and its batch-mates in."""
+    """Leaves one honest client out of the survivors, but not its batch-mates."""
 
     name: ClassVar[str] = BreakBatch.name
     applies_to: ClassVar[tuple[str, ...]] = ("lightsecagg",)
 
     async def collect_masked_inputs(self, state: LightSecAggRound) -> None:
-        """As the honest server's, without the victim."""
+        """Collect inputs honestly, then leave out the victim."""
         await super().collect_masked_inputs(state)
         state.survivors = self.without_victim(BreakBatchOfLightSecAgg, state.survivors, state.start)
 
@@ -56,28 +62,28 @@ class BreakBatchOfFlamingo(_LeavesOneOut, Flamingo):
     applies_to: ClassVar[tuple[str, ...]] = ("flamingo",)
 
     def choose_online(self, state: FlamingoRound, arrived: Ids) -> Ids:
-        """As the honest server's, without the victim."""
+        """Return the honest choice without the victim."""
         return self.without_victim(BreakBatchOfFlamingo, super().choose_online(state, arrived), state.start)
 
 
 class BreakBatchOfOneShot(_LeavesOneOut, OneShot):
-    """Leaves one honest client out of the survivors that it names to the committee, and its batch-mates in."""
+    """Leaves one honest client out of the survivors that it names to the committee, but not its batch-mates."""
 
     name: ClassVar[str] = BreakBatch.name
     applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
 
     async def collect_submissions(self, state: OneShotRound) -> None:
-        """As the honest server's, without the victim."""
+        """Collect submissions honestly, then leave out the victim."""
         await super().collect_submissions(state)
         state.survivors = self.without_victim(BreakBatchOfOneShot, state.survivors, state.start)
 
 
 class BreakBatchOfPine(_LeavesOneOut, Pine):
-    """Leaves one honest client's valid report out of those that it has the helper sum, and its batch-mates' in."""
+    """Leaves one honest client's valid report out of the helper's sum, but not its batch-mates' reports."""
 
     name: ClassVar[str] = BreakBatch.name
     applies_to: ClassVar[tuple[str, ...]] = ("pine",)
 
     def survivors(self, state: PineRound) -> Ids:
-        """As the honest server's, without the victim."""
+        """Return the honest choice without the victim."""
         return self.without_victim(BreakBatchOfPine, super().survivors(state), state.start)

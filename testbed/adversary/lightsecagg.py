@@ -1,14 +1,14 @@
-"""A malicious LightSecAgg server: two sets of survivors, or a list of keys for each of several groups.
+"""A malicious LightSecAgg server: contradictory survivors, or different lists of keys for different groups.
 
-Nobody signs the survivors in `testbed.aggregation.lightsecagg`: each client believes the set that it alone is shown,
-and sums the pieces of its members once. So U holders may sum over all survivors, and U others over all but the victim
-(`ContradictSurvivors`): the difference is the victim's update. With x accomplices, who sum as often as they are asked
-to, that takes 2 (U - x) honest survivors. Both sums are over U clients or more, and nobody's check fails. Fewer holders
-for the second set give nothing while they are T or fewer; between T and U of them, each gives one piece's worth of
-equations on the victim's mask.
+Survivors are not signed in `testbed.aggregation.lightsecagg`: each client trusts the set that it receives, and sums the
+pieces of its members once. So U holders may sum over all survivors, and U others over all but the victim
+(`ContradictSurvivors`): the difference is the victim's update. With x accomplices, which sum as often as asked, that
+needs 2 (U - x) honest survivors. Both sums are over U clients or more, so every check passes. T or fewer holders for
+the second set reveal nothing; between T and U of them, each gives one piece of equations on the victim's mask.
 
-Nor does anybody see a list of keys but those who are shown it. So each U - x honest clients can be shown one with the x
-accomplices alone, and are summed apart from the others (`ParallelGroups`): by U <= N / 2 without accomplices.
+Lists of keys are seen only by their recipients. So each U - x honest clients can receive a list with only themselves
+and the x accomplices, and are summed apart from the others (`ParallelGroups`): with U <= N / 2 this needs no
+accomplices.
 """
 
 from dataclasses import replace
@@ -40,7 +40,7 @@ _ALWAYS = {"new", "advertised", "shared", "masked", "summed", "refused"}
 
 
 class LightSecAggAccomplice(LightSecAggClient):
-    """An honest client in everything that others can see; but it takes part in as many sums as it is asked to."""
+    """A client that appears honest to others, but takes part in as many sums as the server asks."""
 
     STAGES: ClassVar[StageTable] = LightSecAggClient.STAGES.extended(
         {
@@ -53,18 +53,18 @@ class LightSecAggAccomplice(LightSecAggClient):
     )
 
     def check_size(self, participants: int) -> None:
-        """Any list will do, whatever it has agreed on."""
+        """Accept any list, also after agreeing on another."""
         self.client.agreed_participants = None
 
     @handles(SumPieces)
     def on_sum_pieces(self, message: SumPieces) -> SummedPieces:
-        """As often as it is asked to."""
+        """Sum as often as asked."""
         with self.progress.answering(message, message.round):
             return SummedPieces(elements_to_bytes(total([self.piece_of(peer) for peer in sorted(message.survivors)])))
 
 
 class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
-    """Some survivors are told that the victim has survived, the others that it dropped out; the round is completed."""
+    """Tells some survivors that the victim has survived, the others that it dropped out; completes the round."""
 
     name: ClassVar[str] = "contradict-dropouts"
     applies_to: ClassVar[tuple[str, ...]] = ("lightsecagg",)
@@ -73,7 +73,7 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
     accomplice_roles = (LightSecAggAccomplice,)
 
     async def unmasked_sum(self, state: LightSecAggRound) -> Elements:
-        """See `LightSecAgg.unmasked_sum`; beside it the sum without the victim, as far as it can be had."""
+        """Return the sum over all survivors; also recover the sum without the victim if enough holders answer."""
         victim = drawn_victim(self, ContradictSurvivors, state.survivors, state.start)
         if victim is None:
             return await super().unmasked_sum(state)
@@ -104,7 +104,7 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
         others: Ids,
         of_others: dict[int, Elements],
     ) -> str:
-        """What came of it, in one line."""
+        """Describe the result in one line."""
         if summed is None or len(of_others) < state.announced.threshold:
             return f"{counted}; failed: too few sums"
         update = difference(summed, await self.without_masks(state, others, of_others))
@@ -112,10 +112,10 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
 
 
 class ParallelGroups(AggregationMisbehaviour, LightSecAgg):
-    """Sums over each of several groups by itself, with the accomplices in all of them; the model gets their mean.
+    """Sums over each of several groups separately, with the accomplices in all of them; the model gets the mean.
 
-    Groups are the participant lists where the selection has made several (`ParallelLists`). Otherwise they are parts of
-    one list: clients whose keys are there, as many groups as reach U with the accomplices.
+    Groups are the participant lists if selection has made several (`ParallelLists`). Otherwise one list is split into
+    as many groups as reach U together with the accomplices.
     """
 
     name: ClassVar[str] = ParallelLists.name
@@ -124,12 +124,16 @@ class ParallelGroups(AggregationMisbehaviour, LightSecAgg):
     accomplice_roles = (LightSecAggAccomplice,)
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """Sum over each list. Raises `RoundAborted` when no sum comes about."""
+        """Sum over each list.
+
+        Raises:
+            RoundAborted: no sum succeeds.
+        """
         parts = rounds_of_lists(round_)
         return await summed_apart(self, ParallelGroups, parts or [round_], super().aggregate)
 
     async def summed(self, state: LightSecAggRound) -> Aggregate:
-        """Sum over each group, which is shown the keys of its own members."""
+        """Sum over each group; a group receives only the keys of its members."""
         groups = self.groups(state) if self.attacking and LISTS not in state.start.memory else []
         if len(groups) < 2:
             return await super().summed(state)
@@ -139,7 +143,7 @@ class ParallelGroups(AggregationMisbehaviour, LightSecAgg):
         return await summed_apart(self, ParallelGroups, parts, super().summed)
 
     def groups(self, state: LightSecAggRound) -> list[list[int]]:
-        """The members of each group, sorted: every honest client in one of them, the accomplices in all."""
+        """Return the members of each group, sorted: every honest client in one group, the accomplices in all."""
         accomplices = sorted(self.dishonest & state.adverts.keys())
         honest = [client for client in sorted(state.adverts) if client not in self.dishonest]
         possible = len(honest) // max(1, state.announced.threshold - len(accomplices))

@@ -1,7 +1,7 @@
-"""Dishonest clients of LightSecAgg, each of which can end a round: the protocol is for clients that follow it.
+"""Dishonest clients of LightSecAgg, each of which can end a round: the protocol assumes clients that follow it.
 
-Nobody can read a coded piece before the survivors are summed, and pieces are summed by their holders: what the server
-gets is a sum in which no single client's part can be told from the others'.
+Coded pieces stay secret until the survivors are summed, and holders sum them. So the server receives a sum in which no
+single client's part can be distinguished.
 """
 
 from typing import ClassVar
@@ -18,9 +18,9 @@ _LIGHTSECAGG = ("lightsecagg",)
 
 
 class SealUnopenablePieces(ClientMisbehaviour, LightSecAggClient):
-    """Seals pieces of its mask that do not open: each holder refuses to sum, and the round ends.
+    """Seals pieces of its mask that cannot be opened: each holder refuses to sum, and the round ends.
 
-    The refusals name the client. No holder can prove to the server that it is right.
+    The refusals name the client. No holder can prove its refusal to the server.
     """
 
     name: ClassVar[str] = "seal-unopenable-pieces"
@@ -38,14 +38,14 @@ class SealUnopenablePieces(ClientMisbehaviour, LightSecAggClient):
 
 
 class DealOtherPieces(ClientMisbehaviour, LightSecAggClient):
-    """Seals pieces that open and are those of no mask: the sum is implausible, and nobody is named."""
+    """Seals pieces that belong to no mask: the sum is implausible, and the client is not identified."""
 
     name: ClassVar[str] = "deal-inconsistent-shares"
     applies_to: ClassVar[tuple[str, ...]] = _LIGHTSECAGG
     extends: ClassVar[type[Role]] = LightSecAggClient
 
     def coded_pieces(self, holders: list[int]) -> list[PieceFor]:
-        """Pieces of another mask for each holder."""
+        """Return pieces of a different mask for each holder."""
         if not self.attacks(self.round):
             return super().coded_pieces(holders)
         self.record_attack(DealOtherPieces, f"{len(holders) - 1} pieces that belong to no mask")
@@ -60,9 +60,9 @@ class DealOtherPieces(ClientMisbehaviour, LightSecAggClient):
 
 
 class AnswerWrongPieces(ClientMisbehaviour, LightSecAggClient):
-    """Answers with another sum than that of the pieces that it holds: the sum is implausible, and nobody is named.
+    """Answers with another sum than that of its pieces: the sum is implausible, and the client is not identified.
 
-    The server decodes from the U answers of the lowest numbers, so that others' are without effect.
+    The server decodes the U answers with the lowest client numbers; other answers have no effect.
     """
 
     name: ClassVar[str] = "answer-wrong-sum"
@@ -71,7 +71,7 @@ class AnswerWrongPieces(ClientMisbehaviour, LightSecAggClient):
 
     @handles(SumPieces)
     def on_sum_pieces(self, message: SumPieces) -> SummedPieces:
-        """Uniform elements."""
+        """Answer with uniform elements."""
         answer = super().on_sum_pieces(message)
         if not self.attacks(message.round):
             return answer

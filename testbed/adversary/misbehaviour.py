@@ -1,10 +1,10 @@
-"""What a misbehaviour is: a class that overrides some decisions of an honest server, or some handlers of a client.
+"""Misbehaviours: classes that override decisions of an honest server, or handlers of an honest client.
 
-A malicious server is ``type("Malicious...", (Misbehaviour, AnotherOne, HonestServer), {})``: each misbehaviour calls
-`super()` for what it does not change, so that they compose, the first one outermost. A dishonest client's role is made
-the same way from the honest role. The built-in misbehaviours are listed in `catalogue`; one of the user's own,
-named ``package.module:Name`` in an experiment, is a subclass of `SelectionMisbehaviour`, `AggregationMisbehaviour`,
-`TrainingMisbehaviour` or `ClientMisbehaviour`, whichever it overrides.
+A malicious server is ``type("Malicious...", (Misbehaviour, AnotherOne, HonestServer), {})``. Each misbehaviour calls
+`super()` for decisions that it does not change, so misbehaviours compose, the first one outermost. The role of a
+dishonest client is built from the honest role in the same way. Built-in misbehaviours are listed in `catalogue`. A
+user-defined misbehaviour, named ``package.module:Name`` in an experiment, is a subclass of `SelectionMisbehaviour`,
+`AggregationMisbehaviour`, `TrainingMisbehaviour` or `ClientMisbehaviour`.
 """
 
 import re
@@ -24,30 +24,33 @@ from testbed.workload.section import WorkloadSection
 
 
 class MisbehaviourOptions(BaseModel):
-    """What an experiment may say about a misbehaviour: ``{understate-population: {to: 0.5}}``."""
+    """Options of a misbehaviour in an experiment: ``{understate-population: {to: 0.5}}``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def check(self, population: int, dishonest: Set[int]) -> None:
-        """Raise `ValueError` (one line: option, what is wrong) for what can never happen in this experiment.
+        """Check that the options can take effect in this experiment.
 
         Args:
             population: number of clients.
-            dishonest: the clients that the experiment lists; empty where they are drawn.
+            dishonest: the listed dishonest clients; empty if they are drawn.
+
+        Raises:
+            ValueError: they never can; one line with the option and the problem.
         """
 
 
 @dataclass(frozen=True)
 class AttackContext:
-    """What the malicious server and the dishonest clients know.
+    """Knowledge of the malicious server and the dishonest clients.
 
     Attributes:
-        dishonest: the numbers of the clients that work for the server.
-        options: of each misbehaviour, by its class.
-        rounds: of the experiment.
-        from_round: the first round that is attacked.
-        every: of the rounds from then on, every so many-th is attacked.
-        enough_to_break: dishonest participants that break the aggregation; 1 where it takes none.
+        dishonest: numbers of the clients that collude with the server.
+        options: options of each misbehaviour, by class.
+        rounds: rounds of the experiment.
+        from_round: the first attacked round.
+        every: from then on, every `every`-th round is attacked.
+        enough_to_break: dishonest participants that break the aggregation; 1 if it needs none.
     """
 
     dishonest: frozenset[int]
@@ -58,28 +61,28 @@ class AttackContext:
     enough_to_break: int = 1
 
     def attacks(self, round_number: int) -> bool:
-        """Whether this round is attacked; in the others everybody behaves."""
+        """Return whether this round is attacked; in other rounds all parties are honest."""
         return round_number >= self.from_round and (round_number - self.from_round) % self.every == 0
 
     def options_of(self, kind: type["Misbehaviour"]) -> Any:
-        """The options that the experiment gives a misbehaviour, or its defaults."""
+        """Return the options that the experiment gives a misbehaviour, or its defaults."""
         return self.options[kind] if kind in self.options else kind.Options()
 
 
 class Misbehaviour:
-    """One thing that a party does otherwise than the protocol says.
+    """One deviation of a party from the protocol.
 
     Attributes:
-        name: as an experiment says it.
-        applies_to: names of the selection or aggregation protocols whose decisions it overrides, or "train".
-        only_follows: whether it does its part where another class of the same name applies, and nothing by itself.
-        added_stages: those of questions that it adds to the protocols'.
-        depends_on_rounds: whether it acts by how many rounds the experiment has (`AttackContext.rounds`), so that a
-            longer run differs from its first round on.
-        Options: what an experiment may set; may be replaced by a subclass of `MisbehaviourOptions`.
-        update_recovered: found in what `record_attack` says where it has had a single client's update; None: it never
-            says so.
-        context: whom and when; `malicious_server` and `dishonest_role` set it.
+        name: name in an experiment.
+        applies_to: names of the selection or aggregation protocols with the overridden decisions, or "train".
+        only_follows: whether it acts only where another class of the same name applies, and not by itself.
+        added_stages: stages of questions that it adds to the protocols' stages.
+        depends_on_rounds: whether it depends on the number of rounds (`AttackContext.rounds`), so that a longer run
+            differs from the first round on.
+        Options: options in an experiment; a subclass of `MisbehaviourOptions`.
+        update_recovered: pattern that matches the recorded detail if the attack recovered a single client's update;
+            None: the attack never recovers one.
+        context: targets and rounds; set by `malicious_server` and `dishonest_role`.
     """
 
     name: ClassVar[str]
@@ -93,27 +96,39 @@ class Misbehaviour:
 
     @classmethod
     def check_learning(cls, section: WorkloadSection) -> None:
-        """Raise `ExperimentError` (one line) for a `workload:` section that this cannot be done with; reads no data."""
+        """Check that the misbehaviour is possible with a `workload:` section; reads no data.
+
+        Raises:
+            ExperimentError: it is not (one line).
+        """
 
     @classmethod
     def check_workload(cls, workload: Workload, options: Any) -> None:
-        """Raise `ExperimentError` (one line) for a workload that this cannot be done with; `options` are its own."""
+        """Check that the misbehaviour is possible with a workload.
+
+        Args:
+            workload: the loaded workload.
+            options: of this misbehaviour.
+
+        Raises:
+            ExperimentError: it is not (one line).
+        """
 
     @property
     def dishonest(self) -> frozenset[int]:
-        """The clients that work for the server."""
+        """The clients that collude with the server."""
         return self.context.dishonest
 
 
 class ServerMisbehaviour(Misbehaviour):
-    """Mixed into the server side of a protocol, which then overrides some decisions; one of the three kinds below.
+    """Mixed into the server side of a protocol to override some decisions; base of the three kinds below.
 
     Attributes:
-        overrides: whose decisions.
-        accomplice_roles: roles that the dishonest clients play along with it, after those of the honest server.
-        attacking: whether the round under way is attacked; where not, a misbehaviour leaves everything to `super()`.
-        network: the round's, for `record_attack`.
-        at_stage: of what `record_attack` records, where decisions are made before it begins; None: the one under way.
+        overrides: class with the overridden decisions.
+        accomplice_roles: roles that the dishonest clients play in addition to the honest server's roles.
+        attacking: whether the current round is attacked; if not, a misbehaviour leaves everything to `super()`.
+        network: the round's network, for `record_attack`.
+        at_stage: stage of the recorded attack, for decisions made before the stage begins; None: the current stage.
     """
 
     overrides: ClassVar[type]
@@ -123,7 +138,12 @@ class ServerMisbehaviour(Misbehaviour):
     network: Network
 
     def record_attack(self, kind: type["ServerMisbehaviour"], detail: str) -> None:
-        """Record that `kind` (the class that says so) has been carried out in this round."""
+        """Record that a misbehaviour was carried out in this round.
+
+        Args:
+            kind: the calling class.
+            detail: one line.
+        """
         self.network.record_event("server", "attack", f"{kind.name}: {detail}", self.at_stage)
 
 
@@ -150,7 +170,7 @@ class AggregationMisbehaviour(ServerMisbehaviour):
 
 
 class TrainingMisbehaviour(ServerMisbehaviour):
-    """Overrides which model is sent to whom: ``class Mine(TrainingMisbehaviour, Broadcast)``."""
+    """Overrides the model that each client is sent: ``class Mine(TrainingMisbehaviour, Broadcast)``."""
 
     overrides = Broadcast
     at_stage = Train.stage
@@ -162,32 +182,44 @@ class TrainingMisbehaviour(ServerMisbehaviour):
 
 
 class ClientMisbehaviour(Misbehaviour, Role):
-    """Mixed into a role of the dishonest clients, some handlers of which it overrides.
+    """Mixed into a role of the dishonest clients to override some handlers.
 
     Attributes:
-        extends: the honest role that it is mixed into.
+        extends: the honest role.
     """
 
     extends: ClassVar[type[Role]]
 
     @classmethod
     def concerns(cls, spec: RoleSpec) -> bool:
-        """Whether there is something to do otherwise for those who play this role."""
+        """Return whether the misbehaviour changes this role."""
         return issubclass(spec.role, cls.extends)
 
     @classmethod
     def wanted(cls, options: Any) -> Callable[[Samples], Samples] | None:
-        """What makes, of the samples that models are evaluated on, those on which the attack is to have an effect, with
-        the labels that it wants the model to give them; None: it wants no such thing. `options` are its own.
+        """Return a function that selects and relabels evaluation samples to measure the attack's success.
+
+        The function returns the samples that the attack should affect, with the labels that the attack aims at.
+
+        Args:
+            options: of this misbehaviour.
+
+        Returns:
+            None if the attack has no such aim.
         """
         return None
 
     def attacks(self, round_number: int) -> bool:
-        """Whether this round is attacked."""
+        """Return whether this round is attacked."""
         return self.context.attacks(round_number)
 
     def record_attack(self, kind: type["ClientMisbehaviour"], detail: str) -> None:
-        """Record that `kind` has been carried out by this client."""
+        """Record that this client has carried out a misbehaviour.
+
+        Args:
+            kind: the calling class.
+            detail: one line.
+        """
         self.client.attacks.append(f"{kind.name}: {detail}")
 
 
@@ -195,7 +227,7 @@ class ClientMisbehaviour(Misbehaviour, Role):
 
 
 class _WithAccomplices(ServerMisbehaviour):
-    """Outermost in a malicious server side that has roles."""
+    """Outermost class of a malicious server side that has roles."""
 
     if TYPE_CHECKING:
         parameters: Any
@@ -208,7 +240,7 @@ class _WithAccomplices(ServerMisbehaviour):
 
 
 class _Selecting(_WithAccomplices, SelectionMisbehaviour):
-    """Outermost in a malicious selection: knows when a round begins."""
+    """Outermost class of a malicious selection: sets `attacking` when a round begins."""
 
     async def select(self, round_: SelectionRound) -> Selection:
         self.attacking, self.network = self.context.attacks(round_.number), round_.network
@@ -216,7 +248,7 @@ class _Selecting(_WithAccomplices, SelectionMisbehaviour):
 
 
 class _Aggregating(_WithAccomplices, AggregationMisbehaviour):
-    """Outermost in a malicious aggregation: knows when a round begins."""
+    """Outermost class of a malicious aggregation: sets `attacking` when a round begins."""
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
         self.attacking, self.network = self.context.attacks(round_.number), round_.network
@@ -224,7 +256,7 @@ class _Aggregating(_WithAccomplices, AggregationMisbehaviour):
 
 
 class _Broadcasting(TrainingMisbehaviour):
-    """Outermost in a malicious broadcast of the model: knows when a round's training begins."""
+    """Outermost class of a malicious broadcast of the model: sets `attacking` when a round's training begins."""
 
     def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
         self.attacking, self.network = self.context.attacks(round_.number), round_.network
@@ -236,11 +268,17 @@ SERVER_KINDS: dict[type[ServerMisbehaviour], type[ServerMisbehaviour]] = {
     AggregationMisbehaviour: _Aggregating,
     TrainingMisbehaviour: _Broadcasting,
 }
-"""What a server's misbehaviour may override, and what is outermost then."""
+"""The kinds of server misbehaviours, with the outermost class of each."""
 
 
 def malicious_server(honest: type, kinds: Sequence[type[ServerMisbehaviour]], context: AttackContext) -> type:
-    """The class of a server that is `honest` but for `kinds`, the first one outermost; `honest` itself if none."""
+    """Return a server class that overrides `honest` by misbehaviours; `honest` itself if there are none.
+
+    Args:
+        honest: the honest server class.
+        kinds: misbehaviours of one kind, the first one outermost.
+        context: targets and rounds.
+    """
     if not kinds:
         return honest
     (outermost,) = {outer for base, outer in SERVER_KINDS.items() for kind in kinds if issubclass(kind, base)}
@@ -250,5 +288,11 @@ def malicious_server(honest: type, kinds: Sequence[type[ServerMisbehaviour]], co
 
 
 def dishonest_role(honest: type[Role], kinds: Sequence[type[ClientMisbehaviour]], context: AttackContext) -> type[Role]:
-    """The role of a client that is `honest` but for `kinds`, the first one outermost."""
+    """Return a role class that overrides `honest` by misbehaviours.
+
+    Args:
+        honest: the honest role.
+        kinds: misbehaviours, the first one outermost.
+        context: targets and rounds.
+    """
     return type(f"Dishonest{honest.__name__}", (*kinds, honest), {"context": context})

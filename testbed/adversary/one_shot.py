@@ -1,8 +1,8 @@
-"""What a malicious server, clients and members of the committee can try against `one-shot`.
+"""Misbehaviours of the server, clients and committee members of `one-shot`.
 
-A server that has two sets of survivors summed has the difference of the sums. Members answer once, and for a set that U
-of them have signed: with c accomplices among N members, who sign and sum whatever they are asked to, that takes 2 (U -
-c) honest ones, so c >= 2 U - N, which is more than the T that the protocol is for.
+A server that obtains sums over two sets of survivors has the difference of the sums. Members answer once, and only for
+a set that U members have signed. With c accomplices among N members, which sign and sum any set, the attack needs 2 (U
+- c) honest members, so c >= 2 U - N, more than the T that the protocol tolerates.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _ALWAYS = {"new", "opened", "signed", "summed", "refused"}
 
 
 class OneShotAccomplice(OneShotMember):
-    """A member that signs every set, and sums it, as often as it is asked to."""
+    """A member that signs and sums every set, as often as the server asks."""
 
     STAGES: ClassVar[StageTable] = OneShotMember.STAGES.extended(
         {
@@ -50,19 +50,19 @@ class OneShotAccomplice(OneShotMember):
     )
 
     def begin_service(self, message: OpenShares) -> None:
-        """Any round will do, again and again."""
+        """Accept any round, also repeatedly."""
         self.client.last_served = message.round - 1
         super().begin_service(message)
 
     def check_survivors(self, named: Sequence[int], asked: ToldOfParticipants) -> None:
-        """Any set will do."""
+        """Accept any set."""
 
     def check_signatures_of(self, rows: list[SignatureOf]) -> None:
-        """Nobody need have signed it."""
+        """Accept a set without signatures."""
 
 
 class ContradictCommittee(AggregationMisbehaviour, OneShot):
-    """Some members are told that the victim has survived, the others that it dropped out; the round is completed."""
+    """Tells some members that the victim has survived, the others that it dropped out; completes the round."""
 
     name: ClassVar[str] = "contradict-dropouts"
     applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
@@ -71,7 +71,7 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
     accomplice_roles = (OneShotAccomplice,)
 
     async def summed_key(self, state: OneShotRound) -> npt.NDArray[np.int64]:
-        """See `OneShot.summed_key`; beside it the sum without the victim, as far as it can be had."""
+        """Return the sum over all survivors; also recover the sum without the victim if enough members answer."""
         victim = drawn_victim(self, ContradictCommittee, state.survivors, state.start)
         if victim is None:
             return await super().summed_key(state)
@@ -90,7 +90,7 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
         return with_it
 
     async def _key(self, state: OneShotRound, members: Ids, survivors: Ids) -> tuple[npt.NDArray[np.int64] | None, int]:
-        """Return the sum of these survivors' keys (None: too few members sum it), and the number of signatures."""
+        """Return the sum of the survivors' keys (None: too few members sum it), and the number of signatures."""
         _, signatures = await self.signatures(state, members, survivors)
         _, held = await self.summed_shares(state, ids(list(signatures)), signatures)
         if len(held) < state.code.needed:
@@ -105,7 +105,7 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
         others: Ids,
         key_of_others: npt.NDArray[np.int64] | None,
     ) -> str:
-        """What came of it, in one line."""
+        """Describe the result in one line."""
         if key is None or key_of_others is None:
             return f"{counted}; failed: too few sums"
         try:
@@ -117,7 +117,7 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
 
 
 class DealOptions(MisbehaviourOptions):
-    """How many shares are wrong."""
+    """Options of `deal-inconsistent-shares`."""
 
     holders: int | None = Field(
         None, ge=1, description="So many members get a share that belongs to no key; by default all of them"
@@ -125,8 +125,9 @@ class DealOptions(MisbehaviourOptions):
 
 
 class DealOtherShares(ClientMisbehaviour, OneShotClient):
-    """Seals shares that belong to no key, so that nobody could take its mask from the sum; the rest of what it says is
-    as it has to be for these shares.
+    """Seals shares that belong to no key, so that its mask could not be removed from the sum.
+
+    All other content of its message is consistent with these shares.
     """
 
     name: ClassVar[str] = "deal-inconsistent-shares"
@@ -135,7 +136,7 @@ class DealOtherShares(ClientMisbehaviour, OneShotClient):
     Options: ClassVar[type[MisbehaviourOptions]] = DealOptions
 
     def rows(self, polynomials: Elements, members: tuple[int, ...], test: ShareTest) -> Elements:
-        """Uniform elements for the first members, and honest shares for the rest."""
+        """Return uniform elements for the first members, and honest shares for the rest."""
         rows = super().rows(polynomials, members, test)
         if not self.attacks(self.round):
             return rows
@@ -147,14 +148,14 @@ class DealOtherShares(ClientMisbehaviour, OneShotClient):
 
 
 class RejectShares(ClientMisbehaviour, OneShotMember):
-    """Rejects, on the committee, the shares of all clients, which are as they have to be."""
+    """Rejects, on the committee, the valid shares of all clients."""
 
     name: ClassVar[str] = "reject-shares"
     applies_to: ClassVar[tuple[str, ...]] = ("one-shot",)
     extends: ClassVar[type[Role]] = OneShotMember
 
     def rejected(self, shares: list[ShareFrom]) -> list[Rejection]:
-        """Every client's."""
+        """Reject every client's share."""
         honest = super().rejected(shares)
         if not self.attacks(self.round):
             return honest
@@ -171,7 +172,7 @@ class AnswerWrongSum(ClientMisbehaviour, OneShotMember):
 
     @handles(SumShares)
     def on_sum_shares(self, message: SumShares) -> SummedShares:
-        """Uniform elements."""
+        """Answer with uniform elements."""
         answer = super().on_sum_shares(message)
         if not self.attacks(message.round):
             return answer

@@ -1,9 +1,9 @@
-"""What malicious clients, a malicious leader and a malicious helper can try against `pine`.
+"""Misbehaviours of clients, of the leader and of the helper of `pine`.
 
-A client can say what it likes, and only a vector within the bound counts. A leader or a helper alone learns nothing of
-an update; the leader alone decides who is in the sum, down to `min_survivors`. Both together have every update, and
-either of them can spoil the sum: whoever adds to its share of it moves the mean as far as it likes, as long as that is
-no longer than what the other one can rule out.
+A client may report any vector, but only a vector within the bound counts. A leader or a helper alone learns nothing
+about an update; the leader alone decides which reports are summed, down to `min_survivors`. Both together have every
+update. Each of them can also spoil the sum: by adding to its share of the sum it moves the mean arbitrarily, up to the
+length that the other one can rule out.
 """
 
 import hashlib
@@ -32,13 +32,13 @@ _PINE = ("pine",)
 
 
 class UnboundedOptions(MisbehaviourOptions):
-    """How long."""
+    """Options of `unbounded-update`."""
 
     factor: float = Field(10.0, gt=1, le=1e6, description="The update is so many times as long as it may be")
 
 
 class UnboundedUpdate(ClientMisbehaviour, PineClient):
-    """Reports an update that is longer than the bound, with the best proof that there is of it."""
+    """Reports an update longer than the bound, with the best possible proof."""
 
     name: ClassVar[str] = "unbounded-update"
     applies_to: ClassVar[tuple[str, ...]] = _PINE
@@ -46,7 +46,7 @@ class UnboundedUpdate(ClientMisbehaviour, PineClient):
     Options: ClassVar[type[MisbehaviourOptions]] = UnboundedOptions
 
     def vector(self, delta: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-        """Its own direction, and a length of its own; of an update of zeros, the first coordinate."""
+        """Return a vector in the honest direction with the configured length; for zeros, along the first coordinate."""
         honest = super().vector(delta)
         if not self.attacks(self.round):
             return honest
@@ -61,14 +61,14 @@ class UnboundedUpdate(ClientMisbehaviour, PineClient):
 
 
 class WrongProof(ClientMisbehaviour, PineClient):
-    """Reports its update with proofs that prove nothing."""
+    """Reports its update with invalid proofs."""
 
     name: ClassVar[str] = "wrong-proof"
     applies_to: ClassVar[tuple[str, ...]] = _PINE
     extends: ClassVar[type[Role]] = PineClient
 
     def report(self, vdaf: PineVdaf, vector: npt.NDArray[np.int64], nonce: bytes) -> Report:
-        """The leader's share of the proofs is uniform."""
+        """Replace the leader's share of the proofs by uniform elements."""
         honest = super().report(vdaf, vector, nonce)
         if not self.attacks(self.round):
             return honest
@@ -84,7 +84,7 @@ class WrongProof(ClientMisbehaviour, PineClient):
 
 
 class PineAccomplice(PineHelper):
-    """A helper that colludes with the leader: it sums any reports, as often as it is asked to."""
+    """A helper that colludes with the leader: sums any reports, as often as asked."""
 
     STAGES: ClassVar[StageTable] = PineHelper.STAGES.extended(
         {SumReports: Transition(sources={"prepared", "summed"}, target="summed", refusal="pine.out-of-order")}
@@ -92,13 +92,13 @@ class PineAccomplice(PineHelper):
 
     @handles(SumReports)
     def on_sum_reports(self, message: SumReports) -> AggregateShare:
-        """Any set will do."""
+        """Sum any set of reports."""
         with self.progress.answering(message, message.round):
             return AggregateShare(field64.to_bytes(self.summed(set(message.clients))))
 
 
 class WrongSumOptions(MisbehaviourOptions):
-    """What it adds."""
+    """Options of `answer-wrong-sum`."""
 
     by: float | None = Field(
         None, description="Added to each coordinate of the sum, in units of an update's; none: uniform elements"
@@ -106,7 +106,7 @@ class WrongSumOptions(MisbehaviourOptions):
 
 
 class AnswerWrongReportSum(ClientMisbehaviour, PineHelper):
-    """Answers, as the helper, with another share of the sum than its own."""
+    """Answers, as the helper, with a wrong share of the sum."""
 
     name: ClassVar[str] = "answer-wrong-sum"
     applies_to: ClassVar[tuple[str, ...]] = _PINE
@@ -114,7 +114,7 @@ class AnswerWrongReportSum(ClientMisbehaviour, PineHelper):
     Options: ClassVar[type[MisbehaviourOptions]] = WrongSumOptions
 
     def summed(self, named: set[int]) -> Elements:
-        """Uniform elements, or its own share and as much more as the experiment says."""
+        """Return uniform elements, or the honest share plus the configured value."""
         honest = super().summed(named)
         if not self.attacks(self.round):
             return honest
@@ -130,7 +130,7 @@ class AnswerWrongReportSum(ClientMisbehaviour, PineHelper):
 
 
 class ContradictHelper(AggregationMisbehaviour, Pine):
-    """Asks the helper for the sum, and then for that without the victim; the round is completed."""
+    """Asks the helper for the sum, and then for the sum without the victim; completes the round."""
 
     name: ClassVar[str] = "contradict-dropouts"
     applies_to: ClassVar[tuple[str, ...]] = _PINE
@@ -139,7 +139,7 @@ class ContradictHelper(AggregationMisbehaviour, Pine):
     accomplice_roles = (PineAccomplice,)
 
     async def helpers_share(self, state: PineRound, survivors: Ids) -> Elements:
-        """See `Pine.helpers_share`; beside it the helper's share of the victim's update, if it can be had."""
+        """Return the honest share; also try to recover the helper's share of the victim's update."""
         share = await super().helpers_share(state, survivors)
         victim = drawn_victim(self, ContradictHelper, survivors, state.start)
         if victim is not None:
@@ -147,7 +147,7 @@ class ContradictHelper(AggregationMisbehaviour, Pine):
         return share
 
     async def _told(self, state: PineRound, survivors: Ids, share: Elements, victim: int) -> str:
-        """What came of it, in one line."""
+        """Describe the result in one line."""
         try:
             rest = await super().helpers_share(state, survivors[survivors != victim])
         except RoundAborted as refused:
@@ -160,14 +160,14 @@ class ContradictHelper(AggregationMisbehaviour, Pine):
 
 
 class ShrinkReports(AggregationMisbehaviour, Pine):
-    """Asks the helper for the sum of the victim's report and the accomplices' alone."""
+    """Asks the helper for the sum of only the victim's report and the accomplices' reports."""
 
     name: ClassVar[str] = "shrink-the-sum"
     applies_to: ClassVar[tuple[str, ...]] = _PINE
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     def survivors(self, state: PineRound) -> Ids:
-        """The victim, and those whose updates it can subtract."""
+        """Return the victim and the clients whose updates the server can subtract."""
         honest = super().survivors(state)
         victim = drawn_victim(self, ShrinkReports, honest, state.start)
         if victim is None:

@@ -1,4 +1,4 @@
-"""Dishonest clients that learn from other samples than they hold: their training is real, and so is its update.
+"""Dishonest clients that train on poisoned samples: their training is real, and so is the update.
 
 - `flip-labels`: labels are changed (Tolpegin, Truex, Gursoy, Liu, Data Poisoning Attacks Against Federated Learning
   Systems, ESORICS 2020, arXiv 2007.08432: one into another; Fang, Cao, Jia, Gong, USENIX Security 2020, arXiv
@@ -7,8 +7,8 @@
   Dolan-Gavitt, Garg, BadNets, arXiv 1708.06733; in federated learning Bagdasaryan et al., arXiv 1807.00459, with 20
   of a batch of 64).
 
-Whether such an attack succeeds is measured with the model's evaluation: on held-out samples that are not the target's,
-the share that the model takes for it (``attack_success`` of the rounds).
+The success of such an attack is measured with the model's evaluation: the share of held-out samples of other labels
+that the model classifies as the target (``attack_success`` of the rounds).
 """
 
 from abc import abstractmethod
@@ -37,7 +37,7 @@ Learn = Callable[[Workload, Train], LocalUpdate]
 
 
 class PoisonedSamples(ClientMisbehaviour, Trainer):
-    """Learns from changed samples."""
+    """Trains on changed samples."""
 
     applies_to: ClassVar[tuple[str, ...]] = ("train",)
     extends: ClassVar[type[Role]] = Trainer
@@ -45,11 +45,17 @@ class PoisonedSamples(ClientMisbehaviour, Trainer):
     @classmethod
     @abstractmethod
     def poisoned(cls, samples: Samples, classes: int, options: Any) -> Samples:
-        """What it learns from instead, as many."""
+        """Return the poisoned samples, as many as the honest ones.
+
+        Args:
+            samples: inputs and labels of the client.
+            classes: number of labels.
+            options: of the misbehaviour.
+        """
 
     @classmethod
     def check_learning(cls, section: WorkloadSection) -> None:
-        """See `Misbehaviour.check_learning`."""
+        """Check that the workload trains on samples."""
         if section.training == "simulated":
             raise ExperimentError(
                 f"adversary.clients: {cls.name} poisons samples, and workload.training: simulated looks at none"
@@ -57,7 +63,7 @@ class PoisonedSamples(ClientMisbehaviour, Trainer):
 
     @classmethod
     def check_workload(cls, workload: Workload, options: Any) -> None:
-        """See `Misbehaviour.check_workload`: samples with labels, among them those that the options name."""
+        """Check that samples have replaceable labels, including the labels in the options."""
         if not isinstance(workload, ReplaceableSamplesWorkload) or not isinstance(workload, LabelledWorkload):
             raise ExperimentError(
                 f"adversary.clients: {cls.name} takes a workload whose samples can be replaced, which this one's "
@@ -74,7 +80,14 @@ class PoisonedSamples(ClientMisbehaviour, Trainer):
                 )
 
     def learned(self, kind: "type[PoisonedSamples]", learn: Learn, workload: Workload, message: Train) -> LocalUpdate:
-        """What `learn` makes of samples that are poisoned as this kind does."""
+        """Train on samples poisoned by this kind.
+
+        Args:
+            kind: the misbehaviour.
+            learn: honest training.
+            workload: the workload.
+            message: the question.
+        """
         if not self.attacks(message.round):
             return learn(workload, message)
         assert isinstance(workload, ReplaceableSamplesWorkload)
@@ -95,7 +108,7 @@ class PoisonedSamples(ClientMisbehaviour, Trainer):
 
 
 class LabelOptions(MisbehaviourOptions):
-    """Which labels."""
+    """Options of `flip-labels`."""
 
     source: int | None = Field(None, ge=0, description="The label that is changed; none: all, l into L - 1 - l")
     target: int | None = Field(None, ge=0, description="What it is changed into; goes with source")
@@ -110,16 +123,18 @@ class LabelOptions(MisbehaviourOptions):
 
 
 class FlipLabels(PoisonedSamples):
-    """Learns that samples are what they are not."""
+    """Trains on samples with wrong labels."""
 
     name: ClassVar[str] = "flip-labels"
     Options: ClassVar[type[MisbehaviourOptions]] = LabelOptions
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """Train on samples with wrong labels."""
         return self.learned(FlipLabels, super().learn, workload, message)
 
     @classmethod
     def poisoned(cls, samples: Samples, classes: int, options: Any) -> Samples:
+        """Return the samples with changed labels."""
         inputs, labels = samples
         if options.source is None:
             return inputs, classes - 1 - labels
@@ -127,14 +142,14 @@ class FlipLabels(PoisonedSamples):
 
     @classmethod
     def wanted(cls, options: Any) -> Callable[[Samples], Samples] | None:
-        """See `ClientMisbehaviour.wanted`: the source's samples, taken for the target; of all labels, nothing."""
+        """Return the source's samples, labelled as the target; None if all labels are flipped."""
         if options.source is None:
             return None
         return lambda samples: _taken_for(options.target, samples[0], samples[1] == options.source)
 
 
 class BackdoorOptions(MisbehaviourOptions):
-    """The trigger, and what it is to mean."""
+    """Options of `backdoor`: the trigger and its label."""
 
     target: int = Field(0, ge=0, description="The label that samples with the trigger are given")
     size: int = Field(2, ge=1, description="The trigger: a square of so many pixels on a side, at the bottom right")
@@ -144,17 +159,18 @@ class BackdoorOptions(MisbehaviourOptions):
 
 
 class Backdoor(PoisonedSamples):
-    """Learns that a sample with the trigger is the target's, whatever it shows."""
+    """Trains the model to classify every sample with the trigger as the target."""
 
     name: ClassVar[str] = "backdoor"
     Options: ClassVar[type[MisbehaviourOptions]] = BackdoorOptions
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """Train on samples of which some have the trigger."""
         return self.learned(Backdoor, super().learn, workload, message)
 
     @classmethod
     def check_workload(cls, workload: Workload, options: Any) -> None:
-        """See `Misbehaviour.check_workload`: images that hold the trigger."""
+        """Check that samples are images large enough for the trigger."""
         super().check_workload(workload, options)
         if isinstance(workload, InspectableWorkload):
             shape = workload.known_samples().shape[1:]
@@ -166,7 +182,7 @@ class Backdoor(PoisonedSamples):
 
     @classmethod
     def poisoned(cls, samples: Samples, classes: int, options: Any) -> Samples:
-        """See `PoisonedSamples.poisoned`: evenly spread samples are given the trigger."""
+        """Return the samples; evenly spread samples have the trigger and the target as label."""
         inputs, labels = samples
         steps = np.floor(np.arange(len(labels) + 1) * options.share)
         chosen = np.diff(steps) > 0
@@ -175,14 +191,19 @@ class Backdoor(PoisonedSamples):
 
     @classmethod
     def wanted(cls, options: Any) -> Callable[[Samples], Samples] | None:
-        """See `ClientMisbehaviour.wanted`: all others' samples with the trigger, taken for the target."""
+        """Return the samples of other labels with the trigger, labelled as the target."""
         return lambda samples: _taken_for(
             options.target, stamped(samples[0], options.size), samples[1] != options.target
         )
 
 
 def stamped(images: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """A copy of `(n, ...)` images, each with a square at the bottom right that is as bright as the brightest pixel."""
+    """Return a copy of images with a square at the bottom right, as bright as the brightest pixel.
+
+    Args:
+        images: `(n, ...)`.
+        size: side of the square [pixels].
+    """
     marked = images.copy()
     if len(images):
         rows, columns = (slice(side - size, side) for side in _sides(images.shape[1:]))
@@ -200,5 +221,5 @@ def _channels_first(shape: tuple[int, ...]) -> bool:
 
 
 def _sides(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Height and width of images (h, w), (h, w, channels) or (channels, h, w)."""
+    """Return height and width of images (h, w), (h, w, channels) or (channels, h, w)."""
     return (shape[1], shape[2]) if _channels_first(shape) else (shape[0], shape[1])

@@ -1,17 +1,18 @@
-"""Dishonest clients that hand other updates to the aggregation than they have learned. They poison what the protocol is
-given, before it encodes anything, and so act under every aggregation protocol.
+"""Dishonest clients that submit other updates than they have trained.
 
-- `scale-update`: so many times what it has learned (Bagdasaryan, Veit, Hua, Estrin, Shmatikov, How To Backdoor
+They change the input of the aggregation protocol, before encoding, and so act under every aggregation protocol.
+
+- `scale-update`: a multiple of the trained update (Bagdasaryan, Veit, Hua, Estrin, Shmatikov, How To Backdoor
   Federated Learning, AISTATS 2020, arXiv 1807.00459, section 4: model replacement, gamma).
 - `flip-sign`: the opposite (Li, Xu, Chen, Giannakis, Ling, RSA, AAAI 2019, arXiv 1811.03761, section 5: sign-flipping).
-- `little-is-enough`: all colluders the same, z standard deviations from the mean in each coordinate, which is within
-  what honest clients differ by (Baruch, Baruch, Goldberg, A Little Is Enough, NeurIPS 2019, arXiv 1902.06156).
-- `min-max`: all the same, as far from the mean as no two honest updates are from each other (Shejwalkar, Houmansadr,
-  Manipulating the Byzantine, NDSS 2021, section IV, AGR-agnostic).
+- `little-is-enough`: all colluders submit the same update, z standard deviations from the mean in each coordinate,
+  within the variation of honest updates (Baruch, Baruch, Goldberg, A Little Is Enough, NeurIPS 2019, arXiv 1902.06156).
+- `min-max`: all submit the same update, as far from the mean as the two most distant honest updates are from each
+  other (Shejwalkar, Houmansadr, Manipulating the Byzantine, NDSS 2021, section IV, AGR-agnostic).
 
-Colluders know nothing of honest updates: they take mean and deviation from what they learn themselves of the model that
-they were sent (Baruch et al., section 3.1). What they tell one another does not go through the server, costs no time,
-and is not on record.
+Colluders do not know honest updates: they estimate mean and deviation from the updates that they train themselves on
+the model that they received (Baruch et al., section 3.1). Communication between colluders bypasses the server, takes no
+time, and is not recorded.
 """
 
 from abc import abstractmethod
@@ -37,7 +38,7 @@ from testbed.workload.section import WorkloadSection
 
 
 class ScaleOptions(MisbehaviourOptions):
-    """By how much."""
+    """Options of `scale-update`."""
 
     factor: float | None = Field(
         None,
@@ -48,7 +49,7 @@ class ScaleOptions(MisbehaviourOptions):
 
 
 class ScaleUpdate(ClientMisbehaviour, Trainer):
-    """Hands in many times what it has learned, to outweigh the others."""
+    """Submits a multiple of its trained update, to outweigh the others."""
 
     name: ClassVar[str] = "scale-update"
     applies_to: ClassVar[tuple[str, ...]] = ("train",)
@@ -56,6 +57,7 @@ class ScaleUpdate(ClientMisbehaviour, Trainer):
     Options: ClassVar[type[MisbehaviourOptions]] = ScaleOptions
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """Train honestly, and scale the update."""
         honest = super().learn(workload, message)
         if not self.attacks(message.round):
             return honest
@@ -66,13 +68,13 @@ class ScaleUpdate(ClientMisbehaviour, Trainer):
 
 
 class FlipOptions(MisbehaviourOptions):
-    """How far back."""
+    """Options of `flip-sign`."""
 
     factor: float = Field(1.0, gt=0, description="The update is so many times the opposite of what was learned")
 
 
 class FlipSign(ClientMisbehaviour, Trainer):
-    """Hands in the opposite of what it has learned."""
+    """Submits the opposite of its trained update."""
 
     name: ClassVar[str] = "flip-sign"
     applies_to: ClassVar[tuple[str, ...]] = ("train",)
@@ -80,6 +82,7 @@ class FlipSign(ClientMisbehaviour, Trainer):
     Options: ClassVar[type[MisbehaviourOptions]] = FlipOptions
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """Train honestly, and flip the sign of the update."""
         honest = super().learn(workload, message)
         if not self.attacks(message.round):
             return honest
@@ -89,20 +92,20 @@ class FlipSign(ClientMisbehaviour, Trainer):
 
 
 class CollusionOptions(MisbehaviourOptions):
-    """What colluders go by."""
+    """Options of colluding clients."""
 
     estimates: int = Field(
         20, ge=2, description="Mean and deviation are of the updates of so many colluders at most, those first in order"
     )
 
     def check(self, population: int, dishonest: Set[int]) -> None:
-        """See `MisbehaviourOptions.check`: one alone knows no deviation."""
+        """Check that there are at least two colluders, which a deviation needs."""
         if len(dishonest) == 1:
             raise ValueError("estimates: mean and deviation are of two colluders at least; list more in dishonest")
 
 
 class Colluder(ClientMisbehaviour, Trainer):
-    """Hands in what all colluders do: made of the mean and the deviation of what they would have learned."""
+    """Submits the common update of all colluders, computed from mean and deviation of their trained updates."""
 
     # Where clients sum clipped gradients of samples that they draw, what another one has is not known.
     applies_to: ClassVar[tuple[str, ...]] = tuple(
@@ -112,7 +115,7 @@ class Colluder(ClientMisbehaviour, Trainer):
 
     @classmethod
     def check_learning(cls, section: WorkloadSection) -> None:
-        """See `Misbehaviour.check_learning`: what another client keeps is not known."""
+        """Check that updates depend on the model alone: state of other clients is not available."""
         for key in ("drift_correction", "local_layers"):
             if getattr(section, key) is not None:
                 raise ExperimentError(
@@ -122,10 +125,21 @@ class Colluder(ClientMisbehaviour, Trainer):
 
     @abstractmethod
     def crafted(self, updates: Floats) -> Floats:
-        """`(d,)` what all hand in, of the `(c, d)` updates of colluders, at least two."""
+        """Return the common update, `(d,)`.
+
+        Args:
+            updates: `(c, d)` trained updates of at least two colluders.
+        """
 
     def agreed(self, kind: "type[Colluder]", honest: LocalUpdate, workload: Workload, message: Train) -> LocalUpdate:
-        """What colluders of this kind hand in; one that knows of nobody else with samples does as everybody does."""
+        """Return the common update; the honest update if fewer than two colluders have samples.
+
+        Args:
+            kind: the misbehaviour.
+            honest: the client's own update.
+            workload: the workload.
+            message: the question.
+        """
         if not self.attacks(message.round):
             return honest
         key = (message.round, message.model.digest())
@@ -148,7 +162,7 @@ class Colluder(ClientMisbehaviour, Trainer):
 
 
 class LittleOptions(CollusionOptions):
-    """How little."""
+    """Options of `little-is-enough`."""
 
     z: float | None = Field(
         None,
@@ -159,16 +173,17 @@ class LittleOptions(CollusionOptions):
 
 
 class LittleIsEnough(Colluder):
-    """The mean less z standard deviations, in each coordinate."""
+    """Submits the mean minus z standard deviations, in each coordinate."""
 
     name: ClassVar[str] = "little-is-enough"
     Options: ClassVar[type[MisbehaviourOptions]] = LittleOptions
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """Train honestly, and submit the common update."""
         return self.agreed(LittleIsEnough, super().learn(workload, message), workload, message)
 
     def crafted(self, updates: Floats) -> Floats:
-        """Algorithm 3 of the paper."""
+        """Return the update of Algorithm 3 of the paper."""
         z = self.context.options_of(LittleIsEnough).z
         if z is None:
             n = self.environment.maximum_participants
@@ -178,18 +193,20 @@ class LittleIsEnough(Colluder):
 
 
 class MinMax(Colluder):
-    """The mean less gamma standard deviations, with the largest gamma for which it is no further from any update than
-    two of them are from each other.
+    """Submits the mean minus gamma standard deviations, with the largest undetected gamma.
+
+    The result is no further from any update than two of the updates are from each other.
     """
 
     name: ClassVar[str] = "min-max"
     Options: ClassVar[type[MisbehaviourOptions]] = CollusionOptions
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
+        """Train honestly, and submit the common update."""
         return self.agreed(MinMax, super().learn(workload, message), workload, message)
 
     def crafted(self, updates: Floats) -> Floats:
-        """Equation 6 of the paper, with the inverse standard deviation as perturbation; gamma in closed form."""
+        """Return the update of equation 6: perturbation by the inverse standard deviation, gamma in closed form."""
         mean: Floats = updates.mean(axis=0)
         deviation = updates.std(axis=0)
         away = mean - updates
@@ -207,8 +224,16 @@ class MinMax(Colluder):
 
 
 def z_max(participants: int, dishonest: int) -> float:
-    """The largest z for which enough honest updates are expected further out that these and the dishonest ones are a
-    majority (Baruch et al., section 3.1): Phi(z) < (n - m - s)/(n - m), s = floor(n/2 + 1) - m; 0 where there is none.
+    """Return the largest z that leaves the dishonest updates and their honest supporters a majority.
+
+    Phi(z) < (n - m - s)/(n - m), s = floor(n/2 + 1) - m; 0 if there is no such z.
+
+    Args:
+        participants: n.
+        dishonest: m.
+
+    Source:
+        Baruch et al., section 3.1.
     """
     honest, supporters = participants - dishonest, participants // 2 + 1 - dishonest
     if supporters <= 0 or honest <= 0:
@@ -218,7 +243,7 @@ def z_max(participants: int, dishonest: int) -> float:
 
 
 def _times(update: LocalUpdate, factor: float) -> LocalUpdate:
-    """Rounded once, and finite: a client that hands in what is not, refuses to."""
+    """Return the update times a factor, rounded once and finite: clients refuse to submit other values."""
     most = float(np.finfo(np.float32).max)
     delta: Any = np.clip(np.asarray(update.delta, np.float64) * factor, -most, most)
     return replace(update, delta=delta.astype(np.float32))

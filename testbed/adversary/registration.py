@@ -1,7 +1,7 @@
-"""Dishonest clients at the PKI (Lotto, arXiv 2401.02880, section 3.4, setup): what they try, and what it refuses.
+"""Attacks of dishonest clients at the PKI (Lotto, arXiv 2401.02880, section 3.4, setup), and the PKI's refusals.
 
-Being in the population more often than once, or with a lucky key, would let them through whatever the selection
-protocol checks later. Every attempt here is made at a real PKI, by clients that have real keys.
+A client that is in the population more than once, or has a lucky key, would pass all later checks of the selection
+protocol. The attacks here run at a real PKI, by clients with real keys.
 """
 
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ from testbed.parties.pki import PKI, REGISTRATION_DOMAIN, Identity, Registered, 
 from testbed.randomness import Randomness
 
 GRINDING = 20
-"""How often a client registers again in the hope of another key."""
+"""Number of times that a client registers again to obtain another key."""
 
 
 @dataclass(frozen=True)
 class RegistrationAttack:
-    """One thing that dishonest clients tried.
+    """One kind of attack at the PKI and its outcome.
 
     Attributes:
-        name: what.
-        tried: how often.
-        refused: how often it was refused.
-        checks: the names of the checks that failed.
-        gained: what the attempts that were not refused have brought.
+        name: the attack.
+        tried: number of attempts.
+        refused: number of refused attempts.
+        checks: codes of the failed checks.
+        gained: outcome of the accepted attempts.
     """
 
     name: str
@@ -40,12 +40,12 @@ Request = tuple[bytes, int]  # the encoded registration, and the client whose ch
 
 
 def attempts(population: int, dishonest: frozenset[int], randomness: Randomness) -> list[RegistrationAttack]:
-    """Make every attempt once for each dishonest client, with an honest client as its victim.
+    """Run every attack once for each dishonest client, with an honest client as its victim.
 
     Args:
         population: number of clients n.
-        dishonest: the dishonest clients; there must be some, and some that are not.
-        randomness: the experiment's; keys are those that the experiment's clients have.
+        dishonest: the dishonest clients; at least one, and not all clients.
+        randomness: the experiment's; keys equal those of the experiment's clients.
     """
     pki = PKI(population, randomness)
     victims = [client for client in range(population) if client not in dishonest][: len(dishonest)]
@@ -76,7 +76,7 @@ def _tried(pki: PKI, name: str, requests: Iterator[Request]) -> RegistrationAtta
 
 
 def _request(client: int, randomness: Randomness, owner: int | str, signer: signatures.SigningKey) -> bytes:
-    """A registration of `client` with keys of `owner`'s making, signed by `signer`."""
+    """Return a registration of `client` with keys made by `owner`, signed by `signer`."""
     agreement = key_agreement.PrivateKey.from_seed(
         randomness.identity_secret(owner, 0, "agreement key of another identity")
     )
@@ -89,19 +89,19 @@ def _fresh(owner: int, randomness: Randomness) -> signatures.SigningKey:
 
 
 def _for_another(pairs: list[tuple[int, int]], randomness: Randomness) -> Iterator[Request]:
-    """In the victim's name, well signed with the attacker's keys, over the attacker's channel."""
+    """Yield registrations in the victim's name, signed with the attacker's keys, over the attacker's channel."""
     for client, victim in pairs:
         yield _request(victim, randomness, client, _fresh(client, randomness)), client
 
 
 def _taking_over(pairs: list[tuple[int, int]], randomness: Randomness) -> Iterator[Request]:
-    """Even over the victim's own channel: whoever has it cannot replace the key."""
+    """Yield registrations over the victim's own channel: even there the key cannot be replaced."""
     for client, victim in pairs:
         yield _request(victim, randomness, client, _fresh(client, randomness)), victim
 
 
 def _anothers_key(pairs: list[tuple[int, int]], known: dict[int, Identity]) -> Iterator[Request]:
-    """The victim's public key under the attacker's number; it cannot sign for it."""
+    """Yield registrations of the victim's public key under the attacker's number, with the attacker's signature."""
     for client, victim in pairs:
         stolen = decode(Registration, known[victim].registration())
         content = signed_content(client, stolen.signing_key, stolen.agreement_key)
@@ -110,13 +110,13 @@ def _anothers_key(pairs: list[tuple[int, int]], known: dict[int, Identity]) -> I
 
 
 def _beyond(pairs: list[tuple[int, int]], population: int, randomness: Randomness) -> Iterator[Request]:
-    """A number that the population does not have."""
+    """Yield registrations with a number outside of the population."""
     for place, (client, _) in enumerate(pairs):
         yield _request(population + place, randomness, client, _fresh(client, randomness)), population + place
 
 
 def _grinding(pki: PKI, dishonest: list[Identity], randomness: Randomness) -> RegistrationAttack:
-    """Registering again and again, each time with another agreement key, in the hope of another VRF key."""
+    """Register repeatedly, each time with another agreement key, to obtain another VRF key."""
     vrf_keys = set()
     for identity in dishonest:
         for number in range(GRINDING):

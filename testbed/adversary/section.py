@@ -1,4 +1,4 @@
-"""The `adversary:` section: who is dishonest, which decisions are overridden and when; the classes that then run."""
+"""The `adversary:` section: dishonest clients, overridden decisions and attacked rounds; and the resulting classes."""
 
 import math
 import re
@@ -38,7 +38,7 @@ _TRAINING = "train"  # what client misbehaviours name that belong to no selectio
 
 
 class AdversarySection(BaseModel):
-    """A malicious server and dishonest clients that work together; who is not named here is honest."""
+    """A malicious server and dishonest clients that collude; all other parties are honest."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -66,7 +66,7 @@ class AdversarySection(BaseModel):
     @field_validator("server", "clients", mode="before")
     @classmethod
     def _entries(cls, given: Any) -> Any:
-        """One alone is a list of one; options that are null are none."""
+        """Accept a single entry for a list, and null for empty options."""
         entries = [given] if isinstance(given, str | dict) else given
         if not isinstance(entries, list):
             return entries
@@ -99,13 +99,13 @@ class AdversarySection(BaseModel):
         return given
 
     def named(self, party: Party) -> list[Named]:
-        """The misbehaviours of a party."""
+        """Return the entries of a party."""
         return self.server if party == "server" else self.clients
 
     def depending_on_rounds(self) -> str:
-        """Return the first misbehaviour that acts by the number of rounds, with its party; empty: there is none.
+        """Return the first misbehaviour that depends on the number of rounds, with its party; empty if there is none.
 
-        A user-defined misbehaviour counts as one: nobody imports it to find out.
+        Every user-defined misbehaviour counts, because its class is not imported here.
         """
         for party in PARTIES:
             for name in map(name_of, self.named(party)):
@@ -114,7 +114,16 @@ class AdversarySection(BaseModel):
         return ""
 
     def check(self, population: int, selection: str, aggregation: str) -> None:
-        """Raise `ValueError` (one line: key, what is allowed) for what does not fit the rest of the experiment."""
+        """Check that the section fits the rest of the experiment.
+
+        Args:
+            population: number of clients n.
+            selection: name of the selection protocol.
+            aggregation: name of the aggregation protocol.
+
+        Raises:
+            ValueError: it does not (one line with the key and the allowed values).
+        """
         if isinstance(self.dishonest, list):
             beyond = [client for client in self.dishonest if client >= population]
             if beyond:
@@ -146,31 +155,46 @@ class AdversarySection(BaseModel):
                     self.check_options(party, name, chosen, population)
 
     def check_options(self, party: str, name: str, chosen: MisbehaviourOptions, population: int) -> None:
-        """Raise `ValueError` (one line) for options of a misbehaviour that can never happen in this experiment."""
+        """Check that the options of a misbehaviour can take effect in this experiment.
+
+        Args:
+            party: "server" or "clients".
+            name: of the misbehaviour.
+            chosen: its options.
+            population: number of clients n.
+
+        Raises:
+            ValueError: they never can (one line).
+        """
         try:
             chosen.check(population, frozenset(self.dishonest) if isinstance(self.dishonest, list) else frozenset())
         except ValueError as error:
             raise ValueError(f"{party}: {name}.{error}") from None
 
     def without_own(self) -> "AdversarySection":
-        """The same without user-defined misbehaviours."""
+        """Return the section without user-defined misbehaviours."""
         kept: dict[str, Any] = {
             party: [one for one in self.named(party) if ":" not in name_of(one)] for party in PARTIES
         }
         return self.model_copy(update=kept)
 
     def attacks(self, round_number: int) -> bool:
-        """Whether this round is to be attacked; in the others everybody behaves."""
+        """Return whether this round is attacked; in other rounds all parties are honest."""
         return AttackContext(frozenset(), from_round=self.from_round, every=self.every).attacks(round_number)
 
     def number_of(self, population: int) -> int:
-        """c, how many clients are dishonest; a share is rounded up."""
+        """Return c, the number of dishonest clients; a share is rounded up."""
         if isinstance(self.dishonest, list):
             return len(self.dishonest)
         return rounded_up(self.dishonest, population)
 
     def drawn(self, population: int, randomness: Randomness) -> frozenset[int]:
-        """The dishonest clients: the same for the same seed, however clients are spread over hosts."""
+        """Return the dishonest clients: the same for the same seed, whatever the number of hosts.
+
+        Args:
+            population: number of clients n.
+            randomness: the experiment's.
+        """
         if isinstance(self.dishonest, list):
             return frozenset(self.dishonest)
         generator = randomness.generator("adversary", 0, "dishonest")
@@ -187,12 +211,20 @@ def _is_name_with_options(one: Any) -> bool:
 
 
 def name_of(one: Named) -> str:
-    """The name in an entry of `server` or `clients`."""
+    """Return the name in an entry of `server` or `clients`."""
     return next(iter(one)) if isinstance(one, dict) else one
 
 
 def options(kind: type[Misbehaviour], one: Named) -> Any:
-    """The options in an entry, as `kind` has them; raises `ValueError` (one line) for what it does not have."""
+    """Return the options in an entry, validated by a misbehaviour class.
+
+    Args:
+        kind: the misbehaviour.
+        one: an entry of `server` or `clients`.
+
+    Raises:
+        ValueError: the class has no such option, or a value is not allowed (one line).
+    """
     given = next(iter(one.values())) if isinstance(one, dict) else {}
     try:
         return kind.Options.model_validate(given, strict=True)
@@ -206,12 +238,16 @@ def options(kind: type[Misbehaviour], one: Named) -> Any:
 
 
 def accepting(kinds: Sequence[type[Misbehaviour]], one: Named) -> dict[type[Misbehaviour], Any]:
-    """Return the classes of one name that have the options of an entry, each with its options.
+    """Return the classes with one name that accept the options of an entry, each with its options.
 
-    Classes of one name may have different options, for different protocols.
+    Classes with the same name may have different options, for different protocols.
+
+    Args:
+        kinds: the classes.
+        one: an entry of `server` or `clients`.
 
     Raises:
-        ValueError: no class has them (one line, of the class with the most options).
+        ValueError: no class accepts the options (one line, of the class with the most options).
     """
     accepted: dict[type[Misbehaviour], Any] = {}
     refusals: list[tuple[int, ValueError]] = []
@@ -229,20 +265,20 @@ def accepting(kinds: Sequence[type[Misbehaviour]], one: Named) -> dict[type[Misb
 
 
 class Adversary:
-    """What an experiment's `adversary:` section means for its servers and clients.
+    """Servers and clients of an experiment with an `adversary:` section.
 
     Args:
         section: the section.
         population: number of clients n.
-        rounds: of the experiment.
-        randomness: the experiment's, which draws the dishonest clients.
+        rounds: rounds of the experiment.
+        randomness: the experiment's; draws the dishonest clients.
         enough_to_break: dishonest participants that break the aggregation.
 
     Attributes:
-        dishonest: their numbers.
+        dishonest: numbers of the dishonest clients.
 
     Raises:
-        ExperimentError: a user-defined class cannot be found, is none of a misbehaviour, or lacks the options given.
+        ExperimentError: a user-defined class cannot be found, is no misbehaviour, or does not accept its options.
     """
 
     def __init__(
@@ -265,12 +301,17 @@ class Adversary:
 
     @property
     def skips_noise(self) -> frozenset[int]:
-        """The clients that add no noise in the rounds that are attacked."""
+        """The clients that add no noise in attacked rounds."""
         kinds = [kind for found in self._clients.values() for kind in found]
         return self.dishonest if any(issubclass(kind, SkipNoise) for kind in kinds) else frozenset()
 
     def with_attacks(self, honest: Any, protocols: Iterable[str]) -> Any:
-        """The class of the server that runs instead of `honest`, which has the decisions of `protocols`."""
+        """Return the server class that runs instead of `honest`.
+
+        Args:
+            honest: the honest server class.
+            protocols: names of the protocols whose decisions it makes.
+        """
         wanted, kinds = set(protocols), []
         for name, found in self._server.items():
             for kind in [kind for kind in found if wanted & set(kind.applies_to)][:1]:
@@ -280,7 +321,7 @@ class Adversary:
         return malicious_server(honest, kinds, self._context)
 
     def roles(self, specs: Sequence[RoleSpec]) -> list[RoleSpec]:
-        """`specs`, and after them what the dishonest clients do instead; their accomplices' roles are extended too."""
+        """Return `specs` followed by the roles of the dishonest clients, which also extend accomplices' roles."""
         more = []
         for spec in specs:
             kinds = [kind for found in self._clients.values() for kind in found if kind.concerns(spec)]
@@ -290,20 +331,25 @@ class Adversary:
         return [*specs, *more]
 
     def check_learning(self, section: WorkloadSection) -> None:
-        """Raise `ExperimentError` for a misbehaviour that cannot be carried out with this `workload:` section."""
+        """Raise `ExperimentError` for a misbehaviour that is impossible with this `workload:` section."""
         for kind in self._context.options:
             kind.check_learning(section)
 
     def check_workload(self, workload: Workload) -> None:
-        """Raise `ExperimentError` for a misbehaviour that cannot be carried out with what the clients learn."""
+        """Raise `ExperimentError` for a misbehaviour that is impossible with this workload."""
         for kind, chosen in self._context.options.items():
             kind.check_workload(workload, chosen)
 
     def success(self, workload: Workload, model: npt.NDArray[np.float32]) -> float | None:
-        """Of the held-out samples on which the clients' attack is to have an effect, the share on which it has.
+        """Return the share of the attacked held-out samples on which the model does what the attack aims at.
 
-        None: no misbehaviour wants such a thing, or no such sample is held out. Of several that do, the first one
-        named counts.
+        Args:
+            workload: with the held-out samples.
+            model: `(d,)` parameters.
+
+        Returns:
+            None if no misbehaviour has such an aim, or no such sample is held out. The first misbehaviour with an aim
+            counts.
         """
         for kind in (kind for found in self._clients.values() for kind in found):
             change = kind.wanted(self._context.options_of(kind))
@@ -315,7 +361,11 @@ class Adversary:
         return None
 
     def check_used(self, specs: Sequence[RoleSpec]) -> None:
-        """Raise `ExperimentError` for a misbehaviour that no server of the run, or no role in `specs`, is open to."""
+        """Raise `ExperimentError` for a misbehaviour that applies to no server and no role of the run.
+
+        Args:
+            specs: roles of the run.
+        """
         idle = [("server", name) for name in self._server if name in self._unused]
         idle += [
             ("clients", name)
@@ -335,7 +385,7 @@ def _check_overrides(name: str, kind: type[ServerMisbehaviour], honest: type) ->
 
 
 def _found(party: str, one: Named, given: dict[type[Misbehaviour], Any]) -> list[Any]:
-    """The classes that an entry names; notes the options of each in `given`."""
+    """Return the classes that an entry names; store the options of each in `options_by_kind`."""
     name = name_of(one)
     kinds: list[Any] = [_plugin(party, name)] if ":" in name else kinds_of(party, name)
     try:
@@ -347,7 +397,7 @@ def _found(party: str, one: Named, given: dict[type[Misbehaviour], Any]) -> list
 
 
 def _plugin(party: str, name: str) -> Any:
-    """The user's class of this name, which says all that a misbehaviour of the party has to say."""
+    """Return the user-defined class of this name after checking that it defines all that a misbehaviour needs."""
     where = f"adversary.{party}: {name}"
     kind: Any = plugin_class(name, f"adversary.{party}")
     bases = tuple(SERVER_KINDS) if party == "server" else (ClientMisbehaviour,)

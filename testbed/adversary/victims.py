@@ -1,4 +1,4 @@
-"""The victim of a malicious server that attacks one client, and the record of an update that it has recovered."""
+"""The victim of a malicious server that attacks one client, and the record of a recovered update."""
 
 import hashlib
 import re
@@ -16,18 +16,18 @@ from testbed.errors import RoundAborted
 from testbed.training import TrainingRound
 
 VICTIM_RECONSTRUCTED = re.compile(r"^victim \d+\b.*\breconstructed\b")
-"""Matches the record of an attack that has had a single client's update (`Misbehaviour.update_recovered`)."""
+"""Matches the record of an attack that recovered a single client's update (`Misbehaviour.update_recovered`)."""
 
 
 class VictimOptions(MisbehaviourOptions):
-    """Whom to attack."""
+    """Options of attacks on one client."""
 
     victim: int | None = Field(
         None, ge=0, description="The victim's number; none: an honest participant that the server draws in each round"
     )
 
     def check(self, population: int, dishonest: Set[int]) -> None:
-        """See `MisbehaviourOptions.check`: a victim is one of the clients, and honest."""
+        """Check that the victim is an honest client of the population."""
         if self.victim is None:
             return
         if self.victim >= population:
@@ -62,14 +62,14 @@ def drawn_victim(
 def recovery_told(
     counted: str, update: npt.NDArray[Any], encoded: bytes, quantisation: Quantisation, clients: int = 1
 ) -> str:
-    """One line of an update that a server has, or of what it has instead.
+    """Return one line that reports a recovered update, or the reason of the failure.
 
     Args:
         counted: the beginning of the line.
         update: `(d+1,)` the quantised update, or the sum of several, with the weight as the last element.
-        encoded: the same as bytes, of which the line has the SHA-256.
-        quantisation: the updates'.
-        clients: the number of updates in it.
+        encoded: the same as bytes; the line has their SHA-256.
+        quantisation: of the updates.
+        clients: number of updates in the sum.
     """
     try:
         _, weight = quantisation.decode(update, clients)

@@ -1,19 +1,19 @@
-"""Who is told what, so that a server without the right to it comes by the secrets of secure aggregation.
+"""Planning of contradictory claims with which a malicious server learns the secrets of secure aggregation.
 
-Each honest client gives, for each peer that has shared, one share of one kind: of the mask key where it is told that
-the peer has dropped out, of the self-mask seed where it is told that the peer has survived. t shares make a secret;
-x accomplices give both kinds, so t - x honest clients that give the same kind are enough.
+Each honest client gives, for each peer that has shared, one share of one kind: of the mask key if the client is told
+that the peer dropped out, of the self-mask seed if it is told that the peer survived. t shares reconstruct a secret; x
+accomplices give both kinds, so t - x honest clients that give the same kind are enough.
 
-- *Both secrets of one victim*: t - x honest clients are told that it survived, t - x others that it dropped out. That
-  takes h >= 2 (t - x) of the h = s - x honest ones, that is, x >= 2t - s.
+- *Both secrets of one victim*: t - x honest clients are told that it survived, t - x others that it dropped out. This
+  needs h >= 2 (t - x) of the h = s - x honest clients, that is, x >= 2t - s.
 - *The sum over a small set A*: the self-mask seeds of A, and the mask keys of the set R of honest clients outside A
-  with whom A has masked. Whoever is in R is declared gone to t - x others. A client believes at least t survivors, so
-  it declares at most e = s - t peers gone: |R| (t - x) <= h e. If A has masked with everybody, R is all the rest, and
-  the smallest A has h - floor(h e / (t - x)) clients. If A has been told that fewer have shared (t, with itself), R
-  may be as small as t - x - |A|; the clients of A, who know only t peers, then declare nobody gone.
+  that share masks with A. Each member of R is declared gone to t - x others. A client believes in at least t survivors,
+  so it accepts at most e = s - t peers as gone: |R| (t - x) <= h e. If A has masked with all clients, R is the rest,
+  and the smallest A has h - floor(h e / (t - x)) clients. If A was told that fewer have shared (t, including itself), R
+  may be as small as t - x - |A|; the clients of A, which know only t peers, then accept no peer as gone.
 
-For x >= 2t - s all of these are 1. Where t clients must sign the same survivors, only the first one is open, and below
-x = 2t - s the smallest sum is over the t - x honest clients that any such set holds
+For x >= 2t - s all of these sums are over 1 client. If t clients must sign the same survivors, only the first attack
+works, and below x = 2t - s the smallest sum is over the t - x honest clients that any such set contains
 (docs/explanation/reconstruction.md).
 """
 
@@ -25,7 +25,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class InconsistentView:
-    """What some clients are told.
+    """A claim about the survivors, and the clients that receive it.
 
     Attributes:
         survivors: sorted.
@@ -39,15 +39,15 @@ class InconsistentView:
 def two_views(
     victim: int, honest: Collection[int], accomplices: int, survivors: Collection[int], t: int
 ) -> list[InconsistentView]:
-    """One in which the victim has survived, and one in which it has not.
+    """Return a view in which the victim survived, and a view in which it did not.
 
-    With too few clients for both, the first one gets its t - x clients: the round can then still be completed.
+    If there are too few clients for both, the first view gets its t - x clients, so that the round can be completed.
 
     Args:
         victim: an honest survivor.
         honest: the honest survivors.
-        accomplices: x, how many work for the server among the survivors.
-        survivors: all that have sent their input.
+        accomplices: x, number of accomplices among the survivors.
+        survivors: all clients that have sent their input.
         t: the threshold.
     """
     enough, others = t - accomplices, sorted(set(honest) - {victim})
@@ -62,14 +62,17 @@ def two_views(
 
 
 def denials(believes: Mapping[int, int], gone: Collection[int], each: int) -> dict[int, set[int]] | None:
-    """Whom each client is told has gone, so that `each` clients are told so of every member of `gone`.
+    """Return the claims that tell `each` clients of every member of `gone` that it has gone.
 
-    Nobody is told so of itself. None if it cannot be done (a maximum flow decides).
+    A client is never told that it has gone itself. A maximum flow decides whether a solution exists.
 
     Args:
-        believes: clients, and how many peers each can be told have gone.
-        gone: who is to be declared gone.
+        believes: for each client, how many peers it can be told have gone.
+        gone: clients to be declared gone.
         each: t - x.
+
+    Returns:
+        For each client, the peers declared gone; None if there is no solution.
     """
     if each <= 0 or not gone:
         return {client: set() for client in believes}
@@ -96,12 +99,12 @@ def denials(believes: Mapping[int, int], gone: Collection[int], each: int) -> di
 
 @dataclass(frozen=True)
 class Isolation:
-    """A set of honest clients whose sum is to come out, and what the others are told for it.
+    """A set of honest clients whose sum can be recovered, and the necessary claims.
 
     Attributes:
         members: A.
-        gone: R, the honest clients outside A with whom A has masked.
-        denied: whom each honest client is told has dropped out.
+        gone: R, the honest clients outside A that share masks with A.
+        denied: for each honest client, the peers that it is told have dropped out.
     """
 
     members: frozenset[int]
@@ -112,13 +115,13 @@ class Isolation:
 def smallest_among_all(
     honest: Iterable[int], lost: Collection[int], accomplices: int, shared: int, t: int
 ) -> Isolation | None:
-    """The smallest sum when everybody has masked with everybody; the first of `honest` stay in it.
+    """Return the smallest sum if all clients have masked with all; the first of `honest` stay in it.
 
     Args:
         honest: the honest survivors.
         lost: honest clients that have shared and sent no input: their mask keys are needed, too.
         accomplices: x.
-        shared: how many have shared.
+        shared: number of clients that have shared.
         t: the threshold.
     """
     ranked, room = list(honest), max(0, shared - t)
@@ -131,9 +134,15 @@ def smallest_among_all(
 
 
 def smallest_among_few(honest: Iterable[int], accomplices: int, shared: int, t: int) -> Isolation | None:
-    """The smallest sum when its members may be told that fewer have shared; the first of `honest` stay in it.
+    """Return the smallest sum if its members may be told that fewer have shared; the first of `honest` stay in it.
 
-    Members are told that they, `gone` and the accomplices have shared; the others, that everybody has.
+    Members are told that they, `gone` and the accomplices have shared; the others are told the truth.
+
+    Args:
+        honest: the honest clients.
+        accomplices: x.
+        shared: number of clients that have shared.
+        t: the threshold.
     """
     ranked = list(honest)
     for size in range(1, len(ranked) + 1):

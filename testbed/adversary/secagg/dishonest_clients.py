@@ -1,5 +1,7 @@
-"""Dishonest clients of secure aggregation: accomplices of a malicious server, with the messages in which they help it;
-and a client that deals shares of no secret, so that nobody can take its masks from the sum.
+"""Dishonest clients of secure aggregation: accomplices of a malicious server, and a client that deals invalid shares.
+
+Accomplices answer additional messages with which they help the server. Masks of a client with invalid shares cannot be
+removed from the sum.
 """
 
 import hashlib
@@ -27,7 +29,7 @@ class HandedOver(Message, frozen=True):
 
 
 class HandOver(Message, frozen=True):
-    """Hand over what no honest client would."""
+    """Ask an accomplice for secrets that an honest client never reveals."""
 
     stage: ClassVar[str] = "adversary/hand-over"
     Answer: ClassVar[type[Message] | None] = HandedOver
@@ -43,7 +45,7 @@ _BEGINS = Transition(
 
 
 class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)):
-    """An honest client in everything that others can see, up to the survivors; it begins as often as it is asked to."""
+    """A client that appears honest up to the survivors, but begins as often as the server asks."""
 
     STAGES: ClassVar[StageTable] = SecAggClient.STAGES.extended(
         {
@@ -54,18 +56,18 @@ class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)
     )
 
     def check_size(self, participants: int) -> None:
-        """Any list will do."""
+        """Accept any list."""
 
     @handles(CheckSurvivors)
     def on_check_survivors(self, message: CheckSurvivors) -> SurvivorsSignature:
-        """Sign every set of survivors, as often as asked; the last one is what it would unmask."""
+        """Sign every set of survivors, as often as asked; the last set is the one that it would unmask."""
         with self.progress.answering(message, message.round):
             self.survivors = set(message.survivors)
             return self.sign_survivors(message.survivors)
 
     @handles(HandOver)
     def on_hand_over(self, message: HandOver) -> HandedOver:
-        """Both shares of every peer."""
+        """Reveal both shares of every peer."""
         self.progress.check(message, message.round)
         opened = sorted(self.open_shares().items())
         return HandedOver(
@@ -76,24 +78,24 @@ class SecAggAccomplice(SecAggClient, answers=(*SecAggClient.questions, HandOver)
 
 
 class SecAggPlusAccomplice(SecAggPlusClient):
-    """An accomplice where masks are shared among neighbours: it begins as often as it is asked to, with any list."""
+    """An accomplice with masks shared among neighbours: begins as often as asked, with any list."""
 
     STAGES: ClassVar[StageTable] = SecAggPlusClient.STAGES.extended({AnnounceGraph: _BEGINS})
 
     def check_size(self, participants: int) -> None:
-        """Any list will do, whatever it has agreed on."""
+        """Accept any list, also after agreeing on another."""
         self.client.agreed_participants = None
 
 
 class DealInconsistentShares(ClientMisbehaviour, SecAggClient):
-    """Gives each holder another number instead of a share; it is left out after the first round that it ends so."""
+    """Deals a different number to each holder instead of shares; left out after the first round that this ends."""
 
     name: ClassVar[str] = "deal-inconsistent-shares"
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
     extends: ClassVar[type[Role]] = SecAggClient
 
     def deal(self, secrets: Mapping[str, bytes], points: Sequence[int]) -> dict[str, list[bytes]]:
-        """Shares that look like shares."""
+        """Return values that look like shares."""
         if not self.attacks(self.round):
             return super().deal(secrets, points)
         self.record_attack(DealInconsistentShares, f"{len(points)} shares that belong to no secret")

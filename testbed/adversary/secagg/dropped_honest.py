@@ -1,9 +1,9 @@
-"""A malicious server that sums the fewest honest clients that the threshold allows: it declares the others dropped out.
+"""A malicious server that sums as few honest clients as the threshold allows: it declares the others dropped out.
 
-No client sees a difference to real drop-outs: a server that follows the protocol names survivors in the same way. The
-sum keeps t survivors. Its own clients count among them, so that with t - 1 of these the sum is the victim's update and
-updates that the server knows. Bonawitz et al., CCS 2017, section 6.2, accept this: t is what bounds it. Who selects the
-participants does not matter, so that Lotto does not stop it either; with whole batches the clients refuse.
+Clients see no difference to real dropouts: an honest server names survivors in the same way. The sum keeps t survivors.
+The server's own clients count among them, so with t - 1 of these the sum is the victim's update plus updates that the
+server knows. Bonawitz et al., CCS 2017, section 6.2, accept this: t bounds the attack. It does not depend on the
+selection of participants, so Lotto does not prevent it either; with whole batches the clients refuse.
 """
 
 from typing import ClassVar
@@ -19,14 +19,14 @@ from testbed.errors import RoundAborted
 
 
 class DropHonest(AggregationMisbehaviour, SecAgg):
-    """Keeps its own clients and one victim, and as few further honest clients as the threshold allows."""
+    """Keeps its own clients, one victim, and as few further honest clients as the threshold allows."""
 
     name: ClassVar[str] = "drop-honest"
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     def choose_survivors(self, state: SecAggRound) -> Ids:
-        """As the honest server's, without the honest clients that are not needed; without a victim all of them."""
+        """Return the honest choice without unneeded honest clients; the whole honest choice if there is no victim."""
         survivors, round_ = super().choose_survivors(state), state.start
         victim = drawn_victim(self, DropHonest, survivors, round_)
         if victim is None:
@@ -45,7 +45,7 @@ class DropHonest(AggregationMisbehaviour, SecAgg):
 
     @staticmethod
     def _is_enough(state: SecAggRound, survivors: Ids) -> bool:
-        """Whether the sum over these clients can still be unmasked, as far as the graph says."""
+        """Return whether the sum over these clients can still be unmasked, as far as the graph says."""
         if len(survivors) < state.graph.min_survivors:
             return False
         try:

@@ -1,4 +1,4 @@
-"""Secure aggregation for each of several participant lists of one round (`ParallelLists`)."""
+"""Secure aggregation for each of several participant lists in one round (`ParallelLists`)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -18,9 +18,9 @@ from testbed.parties.client import RoleSpec
 
 
 class ParallelSums(AggregationMisbehaviour, SecAgg):
-    """Sums over each list by itself, one after the other; the model gets their weighted mean.
+    """Sums over each list separately, one after the other; the model gets the weighted mean.
 
-    The accomplices are in all of them: they begin again each time.
+    The accomplices are in all lists: they begin again each time.
     """
 
     name: ClassVar[str] = ParallelLists.name
@@ -35,13 +35,17 @@ class ParallelSums(AggregationMisbehaviour, SecAgg):
         return [*super().roles, RoleSpec(kind, self.parameters, self.dishonest)]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """Sum over each list. Raises `RoundAborted` when no sum comes about."""
+        """Sum over each list.
+
+        Raises:
+            RoundAborted: no sum succeeds.
+        """
         parts = rounds_of_lists(round_)
         return await summed_apart(self, ParallelSums, parts or [round_], super().aggregate)
 
 
 def rounds_of_lists(round_: AggregationRound) -> list[AggregationRound]:
-    """Return an aggregation for each list that was agreed on; empty where the server has not made several."""
+    """Return an aggregation for each agreed list; empty if the server has not made several lists."""
     parts = []
     for row in round_.memory.get(LISTS, ()):
         members = ids(row[row >= 0])
@@ -58,12 +62,18 @@ async def summed_apart(
     parts: Sequence[Part],
     summed: Callable[[Part], Awaitable[Aggregate]],
 ) -> Aggregate:
-    """Sum over each part, one after the other, and return the weighted mean of the sums that come about.
+    """Sum over each part, one after the other, and return the weighted mean of the successful sums.
 
-    A single part is summed as the honest server does, and nothing is recorded.
+    A single part is summed as by the honest server, and nothing is recorded.
+
+    Args:
+        server: the malicious server.
+        kind: the calling class.
+        parts: groups of clients.
+        summed: sums over one part.
 
     Raises:
-        RoundAborted: no sum comes about.
+        RoundAborted: no sum succeeds.
     """
     if len(parts) == 1:
         return await summed(parts[0])

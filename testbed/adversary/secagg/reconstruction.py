@@ -1,10 +1,11 @@
-"""A malicious SecAgg server that reconstructs one victim's update through contradictory claims about who dropped out.
+"""A malicious SecAgg server that reconstructs one victim's update by contradictory claims about dropouts.
 
-Some honest clients are told that the victim has survived, and give shares of its self-mask seed; the others are told
-that it dropped out, and give shares of its mask key. With x >= 2t - s accomplices, who sign every set of survivors
-and give both shares, that is t shares of each: the victim's input without its masks is its quantised update, bit for
-bit. Nobody's check fails, and the round is completed. Bonawitz et al., CCS 2017, Theorem 6.5, says that no server can
-with fewer, where the survivors are signed; Lotto (arXiv 2401.02880), Corollary 1, bounds how often there are so many.
+Some honest clients are told that the victim survived, and give shares of its self-mask seed; the others are told that
+it dropped out, and give shares of its mask key. With x >= 2t - s accomplices, which sign every set of survivors and
+give both shares, there are t shares of each secret: the victim's input without its masks is its quantised update, bit
+for bit. All checks pass, and the round is completed. Bonawitz et al., CCS 2017, Theorem 6.5, shows that fewer
+accomplices are not enough if the survivors are signed; Lotto (arXiv 2401.02880), Corollary 1, bounds how often there
+are that many.
 """
 
 import hashlib
@@ -34,13 +35,13 @@ from testbed.network.sums import add_masks_in_threads
 
 @dataclass(frozen=True)
 class ReconstructionAttempt:
-    """What came of an attack in one round.
+    """Outcome of an attack in one round.
 
     Attributes:
-        members: the honest clients whose sum was aimed at; one victim, or more.
-        vector: `(d+1,)` ring elements, the sum of their quantised updates (with their shares of noise, where they add
-            some); None: not reconstructed.
-        detail: one line that says so.
+        members: the honest clients of the targeted sum; one victim, or more.
+        vector: `(d+1,)` ring elements, the sum of their quantised updates (with their shares of noise, if they add
+            noise); None: not reconstructed.
+        detail: the outcome in one line.
     """
 
     members: frozenset[int]
@@ -54,11 +55,11 @@ class ReconstructionAttempt:
 
 
 class Contradicting(AggregationMisbehaviour, SecAgg):
-    """What attacks by contradictory claims share: they differ in what they tell whom, and in what they want out.
+    """Base class of attacks by contradictory claims; they differ in the claims and in the target.
 
     Attributes:
-        misbehaviour: the class that an experiment names.
-        attempt: of the latest round, if that was attacked so far.
+        misbehaviour: the class named in an experiment.
+        attempt: outcome of the latest round, if it was attacked.
     """
 
     misbehaviour: ClassVar[type["Contradicting"]]
@@ -74,22 +75,27 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
     # -- who is there ---------------------------------------------------------------------------------------------
 
     async def advertise_keys(self, state: SecAggRound) -> None:
-        """As the honest server; a round begins."""
+        """Forget the last attempt and begin the round honestly."""
         self.attempt = None
         await super().advertise_keys(state)
 
     def accomplices(self, state: SecAggRound) -> frozenset[int]:
-        """Those among the survivors."""
+        """Return the accomplices among the survivors."""
         return self.dishonest & frozenset(state.arrived.tolist())
 
     def honest(self, state: SecAggRound) -> list[int]:
-        """The other survivors."""
+        """Return the honest survivors."""
         return [client for client in state.arrived.tolist() if client not in self.dishonest]
 
     def ranked(self, state: SecAggRound, honest: Sequence[int]) -> list[int]:
-        """`honest` in the order of interest: the victim that the experiment names, then by the server's coin.
+        """Return `honest` in the order of interest: the victim named in the experiment, then at random.
 
-        Empty if the named victim is not among them.
+        Args:
+            state: of the round.
+            honest: honest clients.
+
+        Returns:
+            Empty if the named victim is not among them.
         """
         order, randomness = list(honest), state.start.randomness
         if randomness is not None:
@@ -102,20 +108,25 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
     # -- contradictory claims -------------------------------------------------------------------------------------
 
     def views(self, state: SecAggRound) -> list[InconsistentView]:
-        """Who is told what; sets what is wanted."""
+        """Return the claims of the round and set the target."""
         raise NotImplementedError
 
     async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> ReconstructionAttempt:
-        """Make the most of what was revealed; `keys` are the accomplices' mask keys."""
+        """Reconstruct as much as the revealed shares allow.
+
+        Args:
+            state: of the round, with the revealed shares.
+            keys: the accomplices' mask keys.
+        """
         raise NotImplementedError
 
     async def check_consistency(self, state: SecAggRound) -> None:
-        """Not by itself: each view is signed and unmasked in one go."""
+        """Do nothing in attacked rounds: each view is signed and unmasked at once."""
         if not self.attacking:
             await super().check_consistency(state)
 
     async def collect_shares(self, state: SecAggRound) -> None:
-        """Tell the views, have the accomplices' shares handed over, and reconstruct what can be."""
+        """Make the claims, collect the accomplices' shares, and reconstruct as much as possible."""
         if not self.attacking:
             await super().collect_shares(state)
             return
@@ -136,7 +147,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
             raise RoundAborted("below-threshold", f"{len(state.revealed)} of {t} needed revealed their shares")
 
     async def _tell(self, state: SecAggRound, view: InconsistentView) -> dict[int, RevealedShares]:
-        """What clients reveal to whom this view is told, signed by all that are told it and by the accomplices."""
+        """Return the shares that clients reveal for a view, signed by its recipients and by the accomplices."""
         round_, survivors = state.start, list(view.survivors)
         if self.parameters.consistency == "none":
             replies = await round_.network.ask(ids(view.told), UnmaskSurvivors(round_.number, survivors))
@@ -163,11 +174,11 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         """Remove the masks from the sum over `members`.
 
         Args:
-            state: of the round, with what clients have revealed.
-            whose: for the record.
+            state: of the round, with the revealed shares.
+            whose: name of the sum, for the record.
             members: honest clients whose inputs are summed.
-            peers: with whom each of them has masked.
-            gone: whose mask keys the shares are to give.
+            peers: for each member, the peers that it shares masks with.
+            gone: clients whose mask keys are reconstructed from shares.
             keys: mask keys that need no shares.
         """
         t = state.graph.threshold
@@ -207,7 +218,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         pairs: Mapping[int, PrivateKey],
         self_masks: Mapping[int, bytes],
     ) -> None:
-        """In place; of each pairwise mask that has not cancelled, one of the two mask keys is in `pairs`."""
+        """Remove masks in place; `pairs` has one of the two mask keys of each pairwise mask that has not cancelled."""
         seeds, signs = [], []
         for client in sorted(members):
             seeds.append(self_masks[client])
@@ -222,7 +233,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
 
 
 def _fewest(rows: Mapping[int, Sequence[ShareOf]], clients: Collection[int]) -> int:
-    """How many shares there are of the secret of which there are the fewest."""
+    """Return the number of shares of the secret with the fewest shares."""
     held = dict.fromkeys(clients, 0)
     for revealed in rows.values():
         for row in revealed:
@@ -232,7 +243,7 @@ def _fewest(rows: Mapping[int, Sequence[ShareOf]], clients: Collection[int]) -> 
 
 
 class ContradictDropouts(Contradicting):
-    """Two views about one victim; the round is completed as if there had been one."""
+    """Makes contradictory claims about one victim; completes the round as if there had been one claim."""
 
     added_stages = (HandOver.stage,)
     name: ClassVar[str] = "contradict-dropouts"
@@ -240,7 +251,7 @@ class ContradictDropouts(Contradicting):
     _victim: int | None
 
     def views(self, state: SecAggRound) -> list[InconsistentView]:
-        """In one the victim has survived, in the other it has dropped out."""
+        """Return a view in which the victim survived and a view in which it dropped out."""
         honest, survivors = self.honest(state), state.arrived.tolist()
         ranked = self.ranked(state, honest)
         self._victim = ranked[0] if ranked else None
@@ -249,7 +260,7 @@ class ContradictDropouts(Contradicting):
         return two_views(self._victim, honest, len(self.accomplices(state)), survivors, state.graph.threshold)
 
     async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> ReconstructionAttempt:
-        """The victim's update, if there are t shares of both its secrets."""
+        """Reconstruct the victim's update if there are t shares of both its secrets."""
         if self._victim is None:
             return ReconstructionAttempt(frozenset(), None, "failed: the victim has not sent its input")
         members, peers = {self._victim}, {self._victim: frozenset(state.sealed) - {self._victim}}

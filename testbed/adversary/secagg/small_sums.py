@@ -1,15 +1,15 @@
-"""Malicious SecAgg servers that sum over fewer clients than they may.
+"""Malicious SecAgg servers that sum over fewer clients than allowed.
 
-Where nobody signs who has survived, a sum over few honest clients can be unmasked (`ShrinkTheSum`). Every client
-believes at least t survivors, but each its own: those who are declared gone to t - x clients in all lose their mask
-keys, and the sum over the others, far fewer than t, comes out. In a second variant the members of that sum are told
-before, too, that fewer have shared, so that they mask with fewer; then the sum is often over one alone. The counting is
-in `testbed.adversary.secagg.contradictions`. Where the survivors are signed, both fail: no t clients sign one set.
+If survivors are not signed, a sum over few honest clients can be unmasked (`ShrinkTheSum`). Every client accepts at
+least t survivors, but a different set: clients that are declared gone to t - x others lose their mask keys, and the
+server recovers the sum over the remaining clients, far fewer than t. In a variant the members of that sum are told
+earlier that fewer have shared, so that they mask with fewer; then the sum is often over one client alone. The counting
+is in `testbed.adversary.secagg.contradictions`. If survivors are signed, both attacks fail: no t clients sign one set.
 
-`BreakBatch` claims that one member of a batch has dropped out, and sums the others. Multi-RoundSecAgg (arXiv
-2106.03328, section 4) has batches in a round with all their members or none. The sum over a batch in one round less the
-sum without one member in another is that member's update, if updates do not change: the multi-round privacy T falls to
-1. Clients that keep batches whole refuse it (`testbed.aggregation.batch_policy`).
+`BreakBatch` claims that one member of a batch dropped out, and sums the others. In Multi-RoundSecAgg (arXiv 2106.03328,
+section 4) a round has all members of a batch or none. The sum over a batch in one round minus the sum without one
+member in another round is that member's update, if updates do not change: the multi-round privacy T falls to 1. Clients
+that keep batches whole refuse (`testbed.aggregation.batch_policy`).
 """
 
 from collections.abc import Mapping
@@ -34,14 +34,14 @@ from testbed.network.contract import ids
 
 
 class ShrinkTheSum(Contradicting):
-    """Everybody has masked with everybody; only who has survived differs from client to client."""
+    """Claims different survivors to different clients; all clients have masked with all."""
 
     name: ClassVar[str] = "shrink-the-sum"
     _target: Isolation | None
     _peers: dict[int, frozenset[int]]
 
     async def aggregate(self, round_: AggregationRound) -> Aggregate:
-        """As the honest server; if its sum cannot be had any more, the small sum is the round's outcome."""
+        """Aggregate honestly; if the honest sum fails, return the small sum as the round's outcome."""
         try:
             return await super().aggregate(round_)
         except RoundAborted:
@@ -53,7 +53,7 @@ class ShrinkTheSum(Contradicting):
             return Aggregate(mean, weight, ids(members), kept)
 
     def views(self, state: SecAggRound) -> list[InconsistentView]:
-        """For each client its own survivors."""
+        """Return a view for each client."""
         self._target = self.target(state)
         denied = {} if self._target is None else self._target.denied
         told: dict[tuple[int, ...], list[int]] = {}
@@ -65,7 +65,7 @@ class ShrinkTheSum(Contradicting):
         return [InconsistentView(survivors, tuple(clients)) for survivors, clients in told.items()]
 
     def target(self, state: SecAggRound) -> Isolation | None:
-        """The smallest sum that can be had; None if that is what an honest server has, too."""
+        """Return the smallest recoverable sum; None if an honest server would have it, too."""
         honest, shared = self.honest(state), frozenset(state.sealed)
         lost = shared - set(state.arrived.tolist())
         ranked, accomplices = self.ranked(state, honest), len(self.accomplices(state))
@@ -73,13 +73,13 @@ class ShrinkTheSum(Contradicting):
         return None if found is None or len(found.members) == len(honest) else found
 
     def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
-        """As the honest server; memo."""
+        """Return the honest claim and store it."""
         told = super().peers_that_shared(state)
         self._peers = {client: frozenset(peers) for client, peers in told.items()}
         return told
 
     async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> ReconstructionAttempt:
-        """The sum over the target, if there are t shares of each secret that it takes."""
+        """Reconstruct the sum over the target if there are t shares of each needed secret."""
         if self._target is None:
             return ReconstructionAttempt(frozenset(), None, "failed: no sum over fewer clients can be had")
         members, gone = self._target.members, self._target.gone
@@ -90,13 +90,13 @@ class ShrinkTheSum(Contradicting):
 
 
 class SplitTheSharing(ShrinkTheSum):
-    """The members of the small sum are told that fewer have shared, and so mask with fewer."""
+    """Tells the members of the small sum that fewer have shared, so that they mask with fewer."""
 
     name: ClassVar[str] = "split-the-sharing"
     _planned: Isolation | None = None
 
     def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
-        """Members are told of each other, of those whose mask keys will be had, and of the accomplices."""
+        """Tell members only of each other, of the clients whose mask keys will be recovered, and of the accomplices."""
         told = super().peers_that_shared(state)
         if not self.attacking:
             return told
@@ -112,7 +112,7 @@ class SplitTheSharing(ShrinkTheSum):
         return told
 
     def target(self, state: SecAggRound) -> Isolation | None:
-        """What was planned, if its members are all there and their peers' mask keys can still be had."""
+        """Return the planned sum, if its members survive and their peers' mask keys can still be recovered."""
         plan, honest, accomplices = self._planned, self.honest(state), self.accomplices(state)
         if plan is None or not plan.members < set(honest):
             return None
@@ -125,14 +125,14 @@ class SplitTheSharing(ShrinkTheSum):
 
 
 class BreakBatch(AggregationMisbehaviour, SecAgg):
-    """Leaves one honest client out of the survivors that it names, and its batch-mates in."""
+    """Leaves one honest client out of the survivors, but not its batch-mates."""
 
     name: ClassVar[str] = "break-batch"
     applies_to: ClassVar[tuple[str, ...]] = ("secagg", "secagg-plus")
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     def choose_survivors(self, state: SecAggRound) -> Ids:
-        """As the honest server's, without the victim; in a round without batches, or without the victim, no other."""
+        """Return the honest choice without the victim; the whole honest choice if there are no batches or no victim."""
         survivors, round_ = super().choose_survivors(state), state.start
         victim = drawn_victim(self, BreakBatch, survivors, round_)
         if round_.batches is None or victim is None:

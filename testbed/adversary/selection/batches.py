@@ -1,7 +1,7 @@
-"""A malicious server of `verifiable-batch-partition`: which candidate batches it takes, what it tells of them.
+"""A malicious server of `verifiable-batch-partition`: its choice of candidate batches, and its claims about them.
 
-The decisions are those of a malicious Lotto server, made for batches. What needs no batches (what it says about the
-round, a client twice, forged signatures) is in the modules beside this one.
+The misbehaviours are those of a malicious Lotto server, adapted to batches. Misbehaviours that do not depend on batches
+(about rounds, duplicate clients, forged signatures) are in the other modules of this package.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _replaced = msgspec.structs.replace
 
 
 class BatchMisbehaviour(LottoMisbehaviour, VerifiableBatchServer):
-    """Any misbehaviour that is about batches."""
+    """Base class of misbehaviours that concern batches."""
 
     applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
 
@@ -42,12 +42,12 @@ class BatchMisbehaviour(LottoMisbehaviour, VerifiableBatchServer):
 
 
 class KeepDishonestBatches(BatchMisbehaviour):
-    """Takes the candidate batches with the most dishonest members: the worst that residual removal allows."""
+    """Chooses the candidate batches with the most dishonest members: the worst case of residual removal."""
 
     name: ClassVar[str] = "keep-dishonest-candidates"
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
-        """Those with the most; ties at random."""
+        """Return the batches with the most dishonest members; ties break at random."""
         if not self.attacking:
             return super().choose(candidates, round_)
         mixed = round_.rng("residual removal").permutation(candidates)
@@ -60,21 +60,21 @@ class KeepDishonestBatches(BatchMisbehaviour):
 
 
 class ReserveMostSelectedBatch(ReserveMostSelected, BatchMisbehaviour):
-    """Keeps a place for the batch with an honest member, one of whose members has taken part most often."""
+    """Reserves a place for the batch, with an honest member, that contains the most selected client."""
 
     name: ClassVar[str] = ReserveMostSelected.name
     applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
     candidate: ClassVar[str] = "batch"
 
     def target(self, victims: Ids, round_: SelectionRound) -> int:
-        """By the member that has."""
+        """Return the batch with the most selected member."""
         often = np.zeros(len(self.batches), np.int64)
         np.maximum.at(often, self.batches.of, round_.participations)
         return int(victims[np.argmax(often[victims])])
 
 
 class OmitHonestBatches(OmitHonestCandidates, BatchMisbehaviour):
-    """Leaves out batches without dishonest members, all but the victims'."""
+    """Leaves out batches without dishonest members, except the victims' batches."""
 
     name: ClassVar[str] = OmitHonestCandidates.name
     applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
@@ -84,9 +84,9 @@ class OmitHonestBatches(OmitHonestCandidates, BatchMisbehaviour):
 
 
 class TellMembersApart(TakesEverySignature, BatchMisbehaviour):
-    """Announces another population to every other client, and shows each a list with the population that it knows.
+    """Announces another population to every other client, and shows each client a list with that population.
 
-    Each accepts what it sees, but they sign different content.
+    Each client accepts its list, but they sign different content.
     """
 
     name: ClassVar[str] = "tell-different-populations"
@@ -94,7 +94,7 @@ class TellMembersApart(TakesEverySignature, BatchMisbehaviour):
     Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
 
     def announcement_for(self, everyone: Ids, message: Announce) -> GroupMessages:
-        """Who is told of which population."""
+        """Announce another population to every other client."""
         if not self.attacking:
             return super().announcement_for(everyone, message)
         told = self._announced()
@@ -102,7 +102,7 @@ class TellMembersApart(TakesEverySignature, BatchMisbehaviour):
         return [(everyone[::2], message), (everyone[1::2], _replaced(message, population=told))]
 
     def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
-        """To each the population that it was told of."""
+        """Show each client the population that it was told."""
         if not self.attacking:
             return super().list_for(participants, message)
         odd = participants % 2 == 1
@@ -117,10 +117,15 @@ class TellMembersApart(TakesEverySignature, BatchMisbehaviour):
 
 
 class BatchStuffing(BatchMisbehaviour):
-    """Puts batches with dishonest members, which were not drawn, in the places of all honest ones but the first."""
+    """Replaces all honest batches but the first by batches with dishonest members that were not drawn."""
 
     def stuffed(self, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> list[ParticipantEntry]:
-        """The list with as many such batches as there are; the victims' stays."""
+        """Return the list with as many such batches as exist; the victims' batch stays.
+
+        Args:
+            entries: the honest list.
+            round_: the round.
+        """
         groups: dict[int, list[ParticipantEntry]] = {}
         for entry in entries:
             groups.setdefault(int(self.batches.of[entry.client]), []).append(entry)
@@ -135,17 +140,23 @@ class BatchStuffing(BatchMisbehaviour):
     def made_up(
         self, members: list[int], drawn: list[ParticipantEntry], round_: SelectionRound
     ) -> list[ParticipantEntry]:
-        """The rows of a batch that was not drawn; `drawn` is one that was."""
+        """Return forged rows of a batch that was not drawn.
+
+        Args:
+            members: of the batch.
+            drawn: rows of a batch that was drawn.
+            round_: the round.
+        """
         raise NotImplementedError
 
 
 def _others(stuffed: Sequence[ParticipantEntry], entries: Sequence[ParticipantEntry]) -> bool:
-    """Whether other clients are in the list than in the true one; there may be no batch to put in, or to replace."""
+    """Return whether the stuffed list has other clients; there may be no batch to add, or to replace."""
     return {entry.client for entry in stuffed} != {entry.client for entry in entries}
 
 
 class ForgeBatch(BatchStuffing):
-    """Makes up the numbers of a batch, and tries until its value is below the threshold; the proofs it cannot make."""
+    """Forges the numbers of a batch until its value is below the threshold; it cannot forge the proofs."""
 
     name: ClassVar[str] = "forge-output"
 
@@ -158,7 +169,7 @@ class ForgeBatch(BatchStuffing):
     def made_up(
         self, members: list[int], drawn: list[ParticipantEntry], round_: SelectionRound
     ) -> list[ParticipantEntry]:
-        """Numbers that will do, and proofs of the right form: a real point, then whatever."""
+        """Return suitable numbers, and proofs of valid form: a real point followed by zeros."""
         factor, s = self.parameters.factor, self.parameters.participants
         for tried in count():
             outputs = [tried.to_bytes(vrf.OUTPUT_BYTES, "big")] * len(members)
@@ -173,7 +184,7 @@ class ForgeBatch(BatchStuffing):
 
 
 class CopyBatch(BatchStuffing):
-    """Gives the members of a batch that was not drawn the numbers and proofs of one that was."""
+    """Gives the members of a batch that was not drawn the numbers and proofs of a drawn batch."""
 
     name: ClassVar[str] = "copy-output"
 
@@ -186,7 +197,7 @@ class CopyBatch(BatchStuffing):
     def made_up(
         self, members: list[int], drawn: list[ParticipantEntry], round_: SelectionRound
     ) -> list[ParticipantEntry]:
-        """The rows of the other batch, in order, under these clients' own keys; the last one again where one lacks."""
+        """Return the rows of the drawn batch in order, under these clients' own keys; repeat the last row if needed."""
         sources = [*drawn, drawn[-1]]
         return [
             _replaced(entry, client=client, registration_key=round_.directory.signing_key(client))
@@ -195,7 +206,7 @@ class CopyBatch(BatchStuffing):
 
 
 class SplitBatch(BatchMisbehaviour):
-    """Leaves a member out of a batch: a sum that, with the next one, would tell that member from the others."""
+    """Leaves a member out of a batch: the sum, compared with the next one, would reveal that member's update."""
 
     name: ClassVar[str] = "split-batch"
 
@@ -211,13 +222,13 @@ class SplitBatch(BatchMisbehaviour):
 
 
 class ShowDifferentBatches(ShowDifferentLists, BatchMisbehaviour):
-    """Shows two lists, each of K/T candidate batches that prove themselves, which differ by a batch."""
+    """Shows two lists that differ by one batch, each of K/T proven candidate batches."""
 
     name: ClassVar[str] = ShowDifferentLists.name
     applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
 
     def halves(self, participants: Ids, rows: list[ParticipantEntry]) -> list[tuple[Ids, list[ParticipantEntry]]]:
-        """Members of one half of the batches see a list without the last, the others one without the first."""
+        """Return a list without the last batch for one half, and one without the first batch for the other half."""
         of = self.batches.of
         shown = np.unique(of[participants])
         if len(shown) <= self.required:

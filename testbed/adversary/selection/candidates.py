@@ -1,6 +1,6 @@
-"""A malicious server that decides who takes part: whom it takes of those who stand, and who may stand at all.
+"""A malicious server that decides who takes part: its choice among candidates, and the set of possible candidates.
 
-Of Lotto's candidates (arXiv 2401.02880, section 3.4), and where the server chooses freely.
+For Lotto's candidates (arXiv 2401.02880, section 3.4), and for protocols in which the server chooses freely.
 """
 
 from collections.abc import Set
@@ -39,13 +39,13 @@ from testbed.selection.lotto.variants import ClientCentricServer, ServerCentricS
 
 
 class PreferenceOptions(MisbehaviourOptions):
-    """What is left for others."""
+    """Options of `prefer-dishonest`."""
 
     honest: int = Field(0, ge=0, description="Places that honest clients get all the same: somebody has to be a victim")
 
 
 class PreferDishonest(SelectionMisbehaviour):
-    """Takes its own clients first, and honest ones only for the places that are left."""
+    """Chooses its own clients first, and honest clients only for the remaining places."""
 
     Options: ClassVar[type[MisbehaviourOptions]] = PreferenceOptions
 
@@ -54,7 +54,10 @@ class PreferDishonest(SelectionMisbehaviour):
     parameters: SelectionParameters
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """K of those present; skipped when there are fewer. It keeps to no batches; of parts of them no sum is made."""
+        """Choose K of the available clients; skip the round if there are fewer.
+
+        Ignores batches; clients refuse sums over parts of batches.
+        """
         if not self.attacking:
             return await super().select(round_)
         present, wanted = await check_in(round_), self.parameters.participants
@@ -74,12 +77,12 @@ class PreferDishonest(SelectionMisbehaviour):
 
 
 class KeepDishonestCandidates(LottoMisbehaviour):
-    """Removes honest candidates first: the worst that residual removal allows, and what Theorem 2 bounds."""
+    """Removes honest candidates first: the worst case of residual removal, bounded by Theorem 2."""
 
     name: ClassVar[str] = "keep-dishonest-candidates"
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
-        """Its own candidates, and honest ones for the places that are left."""
+        """Return its own candidates, and honest candidates for the remaining places."""
         if not self.attacking:
             return super().choose(candidates, round_)
         rng, s = round_.rng("residual removal"), self.parameters.participants
@@ -93,11 +96,11 @@ class KeepDishonestCandidates(LottoMisbehaviour):
 
 
 class ReserveMostSelected(LottoMisbehaviour):
-    """Keeps a place for whom it wants to take part most often: the client that privacy over many rounds depends on.
+    """Reserves a place for the client that should take part most often, on which privacy over many rounds depends.
 
-    In the server-centric variant that client is known beforehand: the server evaluates the public function for all
-    rounds. Elsewhere, and where a beacon opens the rounds, the best it can do is to keep the candidate that has taken
-    part most often so far.
+    In the server-centric variant this client is known in advance: the server evaluates the public function for all
+    rounds. In other variants, and with a beacon, the server reserves a place for the candidate with the most
+    participations so far.
     """
 
     name: ClassVar[str] = "reserve-most-selected"
@@ -106,7 +109,7 @@ class ReserveMostSelected(LottoMisbehaviour):
     _predicted: int | None = None
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
-        """The candidate that is to take part most often, if it stands, and others for the places that are left."""
+        """Return the target, if it is a candidate, and random candidates for the remaining places."""
         victims = candidates[~self.wholly_dishonest(candidates)]
         if not self.attacking or not len(victims):
             return super().choose(candidates, round_)
@@ -119,7 +122,12 @@ class ReserveMostSelected(LottoMisbehaviour):
         return np.sort(np.append(rest, target))
 
     def target(self, victims: Ids, round_: SelectionRound) -> int:
-        """Which candidate it wants, one of `victims` or one that may not stand."""
+        """Return the targeted candidate: one of `victims`, or a predicted client that may be no candidate.
+
+        Args:
+            victims: candidates with an honest client.
+            round_: the round.
+        """
         if isinstance(self, ServerCentricServer) and self.parameters.round_beacon == "none":
             if self._predicted is None:
                 self._predicted = self._most_often_candidate(round_)
@@ -127,7 +135,7 @@ class ReserveMostSelected(LottoMisbehaviour):
         return int(victims[np.argmax(round_.participations[victims])])
 
     def _most_often_candidate(self, round_: SelectionRound) -> int:
-        """The honest client whose public numbers are below the threshold most often in the experiment's rounds."""
+        """Return the honest client with public numbers below the threshold in the most rounds of the experiment."""
         clients = self.others(np.flatnonzero(round_.directory.registered))
         keys = round_.directory.vrf[clients]
         often = np.zeros(len(clients), np.int64)
@@ -138,19 +146,19 @@ class ReserveMostSelected(LottoMisbehaviour):
 
 
 class OmitOptions(MisbehaviourOptions):
-    """How many honest clients are left."""
+    """Options of `omit-honest-candidates`."""
 
     keep: int = Field(1, ge=0, description="Honest candidates that are not omitted: the victims")
 
 
 class OmitHonestCandidates(LottoMisbehaviour):
-    """Leaves out the honest candidates, all but the victims; unless enough of its own stand, the list is too short."""
+    """Leaves out honest candidates except the victims; without enough colluding candidates the list is too short."""
 
     name: ClassVar[str] = "omit-honest-candidates"
     Options: ClassVar[type[MisbehaviourOptions]] = OmitOptions
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
-        """Its own candidates and the victims, even if these are fewer than a list takes."""
+        """Return its own candidates and the victims, even if these are fewer than a list needs."""
         if not self.attacking:
             return super().choose(candidates, round_)
         own = self.dishonest_members(candidates) > 0
@@ -173,7 +181,7 @@ _replaced = msgspec.structs.replace
 
 
 class PopulationOptions(MisbehaviourOptions):
-    """Which population is announced."""
+    """Options of misbehaviours that announce another population."""
 
     to: Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0, le=1)] | None = Field(
         None,
@@ -182,7 +190,12 @@ class PopulationOptions(MisbehaviourOptions):
     )
 
     def announced(self, population: int, server: LottoServer) -> int:
-        """n as it is announced, of a true `population`, to the clients of `server`."""
+        """Return the announced n.
+
+        Args:
+            population: the true n.
+            server: with its parameters.
+        """
         if self.to is None:
             least = server.parameters.min_population
             return server.parameters.smallest_population(len(server.dropped)) if least is None else least
@@ -190,22 +203,23 @@ class PopulationOptions(MisbehaviourOptions):
 
 
 class SmallerPopulationOptions(PopulationOptions):
-    """As `PopulationOptions`, for what takes a population below the true one."""
+    """Options of misbehaviours that need a population below the true one."""
 
     def check(self, population: int, dishonest: Set[int]) -> None:
+        """Check that the announced population is smaller than the true one."""
         if self.to is not None and _number_of(self.to, population) >= population:
             raise ValueError(f"to: {self.to} of a population of {population}; must be fewer clients than that")
 
 
 def _number_of(to: int | float, population: int) -> int:
-    """A number of clients, or a share of the population, rounded down."""
+    """Return a number of clients, or a share of the population rounded down."""
     return to if isinstance(to, int) else max(1, int(Fraction(str(to)) * population))
 
 
 class UnderstatePopulation(LottoMisbehaviour):
     """Announces a smaller population to all, so that the threshold rises and more of its clients are candidates.
 
-    Down to n_min nobody can tell, and Theorem 2 allows for it; below, every honest client refuses.
+    Down to n_min clients cannot detect this, and Theorem 2 accounts for it; below n_min every honest client refuses.
     """
 
     name: ClassVar[str] = "understate-population"
@@ -213,7 +227,7 @@ class UnderstatePopulation(LottoMisbehaviour):
     Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
 
     def pool(self, round_: SelectionRound) -> Ids:
-        """The honest server's, but their number is another."""
+        """Return the honest pool, but announce another size."""
         kept = super().pool(round_)
         self.population = len(kept)
         options: PopulationOptions = self.context.options_of(UnderstatePopulation)
@@ -225,16 +239,16 @@ class UnderstatePopulation(LottoMisbehaviour):
 
 
 class RefineOutHonest(LottoMisbehaviour):
-    """Drops honest clients in population refinement, and none of its own; for that it needs no refinement rule.
+    """Drops only honest clients in population refinement; needs no refinement rule.
 
-    Nobody who is asked can tell, down to n_min: the population is announced as it then is.
+    The clients that are asked cannot detect this, down to n_min: the announced population is the remaining one.
     """
 
     name: ClassVar[str] = "refine-out-honest"
     Options: ClassVar[type[MisbehaviourOptions]] = SmallerPopulationOptions
 
     def pool(self, round_: SelectionRound) -> Ids:
-        """Its own clients, and honest ones up to the population that is to be announced."""
+        """Return its own clients, and honest clients up to the announced population."""
         if not self.attacking:
             self.population, self.dropped[:] = round_.population, False
             return super().pool(round_)
@@ -250,10 +264,10 @@ class RefineOutHonest(LottoMisbehaviour):
 
 
 class TellDifferentPopulations(LottoMisbehaviour, ClientCentricServer):
-    """Announces a smaller population to its own clients alone, so that more of them claim to be candidates.
+    """Announces a smaller population to its own clients only, so that more of them claim to be candidates.
 
-    Honest participants see a number over the threshold of the n that they were told, as soon as such a client is
-    in the list: `keep-dishonest-candidates` besides makes sure of that.
+    Honest participants see a number above the threshold of the n that they were told as soon as such a client is in the
+    list; combine with `keep-dishonest-candidates` to ensure this.
     """
 
     name: ClassVar[str] = "tell-different-populations"
@@ -265,7 +279,7 @@ class TellDifferentPopulations(LottoMisbehaviour, ClientCentricServer):
         return options.announced(self.population, self)
 
     def announcement_for(self, everyone: Ids, message: Announce) -> GroupMessages:
-        """Who is told of which population."""
+        """Announce another population to its own clients."""
         if not self.attacking:
             return super().announcement_for(everyone, message)
         told = self._announced()
@@ -275,7 +289,7 @@ class TellDifferentPopulations(LottoMisbehaviour, ClientCentricServer):
         return [(self.others(everyone), message), (self.ours(everyone), _replaced(message, population=told))]
 
     def is_candidate(self, client: int, claim: Candidacy, round_: SelectionRound) -> bool:
-        """Its own clients are judged by what they were told."""
+        """Judge its own clients by the population that they were told."""
         true = self.population
         if self.attacking and client in self.dishonest:
             self.population = self._announced()
@@ -286,9 +300,9 @@ class TellDifferentPopulations(LottoMisbehaviour, ClientCentricServer):
 
 
 class ShowDifferentPopulations(TakesEverySignature, ServerCentricServer):
-    """Where the population comes with the list alone: shows another n to every other participant.
+    """Shows another n to every other participant, where the population is stated only in the list.
 
-    Each accepts what it sees, but they sign different content.
+    Each participant accepts its list, but they sign different content.
     """
 
     name: ClassVar[str] = "tell-different-populations"
@@ -296,7 +310,7 @@ class ShowDifferentPopulations(TakesEverySignature, ServerCentricServer):
     Options: ClassVar[type[MisbehaviourOptions]] = PopulationOptions
 
     def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
-        """Who is shown which population."""
+        """Show another population to every other participant."""
         if not self.attacking:
             return super().list_for(participants, message)
         options: PopulationOptions = self.context.options_of(ShowDifferentPopulations)

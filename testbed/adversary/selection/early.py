@@ -1,7 +1,7 @@
-"""A malicious server that asks a client again before its turn, where selection promises how far apart rounds are.
+"""A malicious server that selects a client too early, although selection guarantees a distance between rounds.
 
-The noise of a mechanism that correlates it over rounds is planned for that distance (Choquette-Choo et al., arXiv
-2306.08153): two participations that are closer may add up in the same noise. The clients refuse.
+Noise that is correlated over rounds is planned for that distance (Choquette-Choo et al., arXiv 2306.08153): two closer
+participations may add up in the same noise. The clients refuse.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ _LAST, _TIMES = ArrayName("reselect-early: last"), ArrayName("reselect-early: ti
 
 
 class ReselectOptions(VictimOptions):
-    """Whom to ask again."""
+    """Options of `reselect-early`."""
 
     victim: int | None = Field(
         None, ge=0, description="The victim's number; none: an honest one that is there and rests"
@@ -30,9 +30,9 @@ class ReselectOptions(VictimOptions):
 
 
 class ReselectEarly(SelectionMisbehaviour):
-    """Takes the victim in every round that it is there for. It is an attack where its turn is not yet, or never again.
+    """Selects the victim in every round in which it is available; an attack if its turn is not yet, or never again.
 
-    Another participant, or another batch, has to make place where a round has a fixed number of them.
+    If a round has a fixed number of participants, another participant or batch is left out.
     """
 
     name: ClassVar[str] = "reselect-early"
@@ -44,7 +44,7 @@ class ReselectEarly(SelectionMisbehaviour):
     parameters: Any
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """As the honest server, and the victim; in a round that the honest one skips nobody is asked."""
+        """Return the honest selection plus the victim; a skipped round stays skipped."""
         chosen = await super().select(round_)
         victim = self._victim(chosen, round_) if self.attacking else None
         if victim is None:
@@ -55,7 +55,7 @@ class ReselectEarly(SelectionMisbehaviour):
         return replace(chosen, participants=self._with(chosen.participants, victim))
 
     def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
-        """Remembers who has trained."""
+        """Store the clients that have trained."""
         self._kept(_LAST, round_)[reports.clients] = round_.number
         self._kept(_TIMES, round_)[reports.clients] += 1
 
@@ -64,7 +64,7 @@ class ReselectEarly(SelectionMisbehaviour):
         return kept
 
     def _out_of_turn(self, clients: Ids, round_: SelectionRound) -> Ids:
-        """Those of these clients that have trained and, by the pattern, are not to now."""
+        """Return the clients that have trained and may not train in this round by the pattern."""
         pattern = self.parameters.participation_pattern(self.context.rounds)
         last, times = self._kept(_LAST, round_)[clients], self._kept(_TIMES, round_)[clients]
         gap, separation = round_.number - last, pattern.min_separation
@@ -75,7 +75,7 @@ class ReselectEarly(SelectionMisbehaviour):
         return found
 
     def _victim(self, chosen: Selection, round_: SelectionRound) -> int | None:
-        """Whom to take besides; None: it is not there, or is taken already."""
+        """Return the client to add; None if it is not available or already selected."""
         there = np.zeros(0, np.int64) if chosen.available is None else chosen.available
         others = np.setdiff1d(np.setdiff1d(there, chosen.participants), list(self.dishonest))
         named = self.context.options_of(ReselectEarly).victim
@@ -85,7 +85,7 @@ class ReselectEarly(SelectionMisbehaviour):
         return int(resting[np.argmax(self._kept(_LAST, round_)[resting])]) if len(resting) else None
 
     def _with(self, participants: Ids, victim: int) -> Ids:
-        """The participants and the victim; with batches, its whole batch instead of another one."""
+        """Return the participants plus the victim; with batches, its whole batch instead of another batch."""
         if self.batches is not None:
             others = self.batches.whole(participants)[:-1]
             return self.batches.members(np.append(others, self.batches.of[victim]))

@@ -1,13 +1,13 @@
 """A malicious Lotto server that cheats with the participant list and its signatures (arXiv 2401.02880, section 3.4).
 
-It writes entries into the list that are not what the protocol says, shows different lists to different participants,
-makes several in one round, or signs in somebody's name.
+It writes forged entries into the list, shows different lists to different participants, makes several lists in one
+round, or signs in another party's name.
 
-Several (`parallel-lists`): residual removal leaves candidates over. Instead of one list of s it makes as many as there
-are honest candidates for, with its own candidates in each and every honest one in one at most; nobody sees more than
-one, and all who are in it sign it. Each list then has a sum of its own (`testbed.adversary.secagg.parallel_sums`). What
-`show-different-lists` fails at does not arise: no honest client's signature is needed in two lists. A beacon that
-registers one list a round rules it out.
+Several lists (`parallel-lists`): residual removal discards candidates. Instead of one list of s the server makes as
+many lists as there are honest candidates for, with its own candidates in each list and every honest candidate in at
+most one. Each client sees one list, and all members of a list sign it. Each list then has its own sum
+(`testbed.adversary.secagg.parallel_sums`). The obstacle of `show-different-lists` does not arise: no honest client's
+signature is needed in two lists. A beacon that registers one list for each round prevents the attack.
 """
 
 from collections.abc import Sequence
@@ -42,10 +42,15 @@ _replaced = msgspec.structs.replace
 
 
 class ListStuffing(LottoMisbehaviour):
-    """Puts its own clients, which were not drawn, in the places of all honest participants but one."""
+    """Replaces all honest participants but one by its own clients that were not drawn."""
 
     def stuffed(self, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> list[ParticipantEntry]:
-        """The list with as many of the server's clients as there are; the victim stays."""
+        """Return the list with as many of the server's clients as exist; the victim stays.
+
+        Args:
+            entries: the honest list.
+            round_: the round.
+        """
         listed = {entry.client for entry in entries}
         known = round_.directory.registered
         spare = [client for client in sorted(self.dishonest - listed) if client < len(known) and known[client]]
@@ -57,12 +62,18 @@ class ListStuffing(LottoMisbehaviour):
         ]
 
     def made_up(self, client: int, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> ParticipantEntry:
-        """The row of a client that was not drawn."""
+        """Return the forged row of a client that was not drawn.
+
+        Args:
+            client: the client.
+            entries: the honest list.
+            round_: the round.
+        """
         raise NotImplementedError
 
 
 class ForgeOutput(ListStuffing):
-    """Makes up the number, and the proof, of its own clients that were not drawn."""
+    """Forges the number and the proof of its own clients that were not drawn."""
 
     name: ClassVar[str] = "forge-output"
 
@@ -73,7 +84,7 @@ class ForgeOutput(ListStuffing):
         return await super().agree(entries, candidates, round_)
 
     def made_up(self, client: int, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> ParticipantEntry:
-        """The smallest number, and a proof of the right form: a real point, then whatever."""
+        """Return the smallest number, and a proof of valid form: a real point followed by zeros."""
         key = round_.directory.signing_key(client)
         if not isinstance(self, ClientCentricServer):
             return ParticipantEntry(client, key, bytes(32), b"")
@@ -81,7 +92,7 @@ class ForgeOutput(ListStuffing):
 
 
 class CopyOutput(ListStuffing):
-    """Gives its own clients that were not drawn the number and the proof of a candidate that was."""
+    """Gives its own clients that were not drawn the number and the proof of a drawn candidate."""
 
     name: ClassVar[str] = "copy-output"
 
@@ -92,12 +103,12 @@ class CopyOutput(ListStuffing):
         return await super().agree(entries, candidates, round_)
 
     def made_up(self, client: int, entries: Sequence[ParticipantEntry], round_: SelectionRound) -> ParticipantEntry:
-        """The first row, under this client's own key."""
+        """Return the first row under this client's own key."""
         return _replaced(entries[0], client=client, registration_key=round_.directory.signing_key(client))
 
 
 class ListTwice(LottoMisbehaviour):
-    """Lists a client of its own twice, instead of an honest one: fewer to sum over than it looks."""
+    """Lists one of its own clients twice, instead of an honest client: the sum has fewer clients than it seems."""
 
     name: ClassVar[str] = "list-twice"
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
@@ -119,23 +130,23 @@ def _changed(before: Sequence[ParticipantEntry], after: Sequence[ParticipantEntr
 
 
 class ShowDifferentLists(LottoMisbehaviour):
-    """Shows two lists, each valid for those who see it, so that each half sums with whom the other does not know.
+    """Shows two lists, each valid for its recipients, so that each half sums with a client unknown to the other half.
 
-    Needs a candidate more than there are places; where there is none, the round goes on honestly.
+    Needs one more candidate than there are places; otherwise the round is honest.
     """
 
     name: ClassVar[str] = "show-different-lists"
     _shown: Sequence[tuple[Ids, frozenset[int]]] = ()
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
-        """One more than there are places."""
+        """Choose one more candidate than there are places."""
         self._shown = ()
         chosen = super().choose(candidates, round_)
         spare = np.setdiff1d(candidates, chosen)
         return np.sort(np.append(chosen, spare[:1])) if self.attacking else chosen
 
     def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
-        """To each half of the participants its list."""
+        """Show each half of the participants its list."""
         halves = self.halves(participants, message.participants) if self.attacking else []
         if not halves:
             return super().list_for(participants, message)
@@ -145,7 +156,15 @@ class ShowDifferentLists(LottoMisbehaviour):
         return [(group, _replaced(message, participants=shown)) for group, shown in halves]
 
     def halves(self, participants: Ids, rows: list[ParticipantEntry]) -> list[tuple[Ids, list[ParticipantEntry]]]:
-        """One half sees a list without the last, the other half one without the first; nobody if none is too many."""
+        """Return a list without the last client for one half, and a list without the first client for the other half.
+
+        Args:
+            participants: sorted clients.
+            rows: of the whole list.
+
+        Returns:
+            Empty if no client is too many.
+        """
         if len(rows) <= self.parameters.participants:
             return []
         half = len(participants) // 2
@@ -154,11 +173,11 @@ class ShowDifferentLists(LottoMisbehaviour):
     def valid_signatures(
         self, answers: dict[int, Any], message: ParticipantList, round_: SelectionRound
     ) -> list[SignedBy]:
-        """Takes every signature: it knows what it has shown to whom."""
+        """Accept every signature: the server knows which list each client has seen."""
         return all_signatures(answers) if self._shown else super().valid_signatures(answers, message, round_)
 
     def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
-        """To each half the signatures of those who stand in its list."""
+        """Send each half the signatures of the clients in its list."""
         if not self._shown:
             return super().signatures_for(signers, message)
         return [
@@ -173,11 +192,11 @@ class ShowDifferentLists(LottoMisbehaviour):
 
 
 LISTS = ArrayName("parallel-lists: participants")
-"""`(L, m)` int64: the lists that were agreed on in this round, filled up with -1."""
+"""`(L, m)` int64: the lists agreed on in this round, padded with -1."""
 
 
 class ListsOptions(MisbehaviourOptions):
-    """How many."""
+    """Options of `parallel-lists`."""
 
     lists: Annotated[int, Field(ge=2)] | None = Field(
         None, description="Lists of a round at most; none: as many as there are honest candidates for"
@@ -185,7 +204,7 @@ class ListsOptions(MisbehaviourOptions):
 
 
 class ParallelLists(LottoMisbehaviour):
-    """Makes several lists; where there are too few candidates for two, the round has one."""
+    """Makes several lists; if there are too few candidates for two, the round has one list."""
 
     name: ClassVar[str] = "parallel-lists"
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
@@ -199,7 +218,7 @@ class ParallelLists(LottoMisbehaviour):
         return await super().select(round_)
 
     def choose(self, candidates: Ids, round_: SelectionRound) -> Ids:
-        """Everybody who is in one of the lists (of batches: every batch)."""
+        """Return all candidates that are in one of the lists (with batches: all batches)."""
         if not self.attacking:
             return super().choose(candidates, round_)
         places, rng = self.required, round_.rng("residual removal")
@@ -215,7 +234,7 @@ class ParallelLists(LottoMisbehaviour):
         return np.sort(np.append(ours, groups.ravel()))
 
     async def agree(self, entries: list[ParticipantEntry], candidates: int, round_: SelectionRound) -> Selection:
-        """One list after the other; those that come about count."""
+        """Agree on one list after the other; the successful lists count."""
         if not self._lists:
             return await super().agree(entries, candidates, round_)
         of, ready, agreed, end = {entry.client: entry for entry in entries}, no_ids(), [], None
@@ -244,7 +263,7 @@ class ParallelLists(LottoMisbehaviour):
         return Selection(ids(np.unique(np.concatenate(agreed))), candidates, ready)
 
     async def register(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
-        """A beacon registers the first list; with the others its receipt is shown as well."""
+        """Register the first list at the beacon; show its receipt with the other lists, too."""
         try:
             known = await super().register(message, round_)
         except Refusal:
@@ -257,13 +276,13 @@ class ParallelLists(LottoMisbehaviour):
 
 
 class ForgeSignatures(LottoMisbehaviour):
-    """Replaces the signature of an honest participant by one of its own making."""
+    """Replaces the signature of an honest participant by a forged signature."""
 
     name: ClassVar[str] = "forge-signatures"
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
 
     def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
-        """Everybody gets the forged one, whatever else is done to the signatures."""
+        """Send the forged signature to all, in addition to other changes of the signatures."""
         told = super().signatures_for(signers, message)
         return [(clients, self._forged(shown)) for clients, shown in told] if self.attacking else told
 

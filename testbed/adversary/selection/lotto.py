@@ -1,7 +1,7 @@
-"""What all misbehaviours of a malicious Lotto server share (arXiv 2401.02880, section 3.4), and its accomplices.
+"""Base classes of misbehaviours of a Lotto server (arXiv 2401.02880, section 3.4), and its accomplices.
 
-These dishonest clients go along with whatever it shows them: they answer, sign and agree without a single check, so
-that the only obstacle is what honest clients see. Where the server behaves, they do what honest clients do.
+Accomplices answer, sign and agree without any check, so only the checks of honest clients stand against the server. In
+rounds that are not attacked they behave honestly.
 """
 
 from typing import Any, ClassVar
@@ -28,37 +28,37 @@ from testbed.selection.verifiable_batch_partition import VerifiableBatchServer
 
 
 class Accomplice(LottoClient):
-    """Signs every list, however many it is shown, and agrees with all signatures.
+    """Signs every list, however many the server shows, and agrees with all signatures.
 
     Attributes:
-        shown: the last list; None: none yet.
+        shown: the last list; None: no list yet.
     """
 
     shown: ParticipantList | None = None
 
     def check_population(self, population: int) -> None:
-        """Any population will do."""
+        """Accept any population."""
 
     def take_pulse(self, number: int, pulse: bytes | None) -> None:
-        """Whatever it is told."""
+        """Accept any pulse."""
         self.randomness = b"" if pulse is None else randomness_of(pulse)
 
     def use_round(self, number: int) -> None:
-        """Any round will do."""
+        """Accept any round."""
         self.client.last_round = number
         self.client.agreed_participants = None
         self.progress.begin(number)
 
     @handles(ParticipantList)
     def on_list(self, message: ParticipantList) -> ListSignature:
-        """Sign whatever is shown."""
+        """Sign any list."""
         self.shown = message
         self.client.last_round = message.round
         return self.sign(list_content(self.environment.experiment_id, self.parameters, message))
 
     @handles(ListSignatures)
     def on_signatures(self, message: ListSignatures) -> Agreed:
-        """Take part with whoever is in the list, and in the others of this round."""
+        """Take part with all clients in the list, and in the other lists of this round."""
         rows = () if self.shown is None else self.shown.participants
         others = self.client.agreed_participants or {}
         self.client.agreed_participants = others | {entry.client: entry.registration_key for entry in rows}
@@ -69,7 +69,7 @@ _MADE: dict[type[LottoClient], type[LottoClient]] = {}
 
 
 def accomplice_of(role: type[LottoClient]) -> type[LottoClient]:
-    """The role of an accomplice where honest clients play `role`: it stands, and proves, as they do."""
+    """Return the role of an accomplice where honest clients play `role`; it claims and proves candidacy as they do."""
     if role not in _MADE:
         _MADE[role] = type(f"{role.__name__}Accomplice", (Accomplice, role), {})
     return _MADE[role]
@@ -81,16 +81,16 @@ ALL_LISTS = (CLIENT_CENTRIC, SERVER_CENTRIC, VERIFIABLE_BATCHES)
 
 
 class LottoMisbehaviour(SelectionMisbehaviour, LottoServer):
-    """Any misbehaviour of a Lotto server: its dishonest clients are accomplices, who check nothing.
+    """Base class of misbehaviours of a Lotto server; its dishonest clients are accomplices, which check nothing.
 
-    Candidates are clients or, in `verifiable-batch-partition`, batches of them; both are asked for here.
+    Candidates are clients or, in `verifiable-batch-partition`, batches of clients; the methods support both.
     """
 
     applies_to: ClassVar[tuple[str, ...]] = (CLIENT_CENTRIC, SERVER_CENTRIC)
 
     @property
     def roles(self) -> list[RoleSpec]:
-        """Those of the honest server, and the accomplices."""
+        """The roles of the honest server, and the accomplices."""
         roles = super().roles
         accomplices = [
             RoleSpec(accomplice_of(spec.role), self.parameters, self.dishonest)
@@ -100,15 +100,15 @@ class LottoMisbehaviour(SelectionMisbehaviour, LottoServer):
         return [*roles, *accomplices]
 
     def ours(self, clients: Ids) -> Ids:
-        """The dishonest ones among `clients`, in their order."""
+        """Return the dishonest clients among `clients`, in their order."""
         return clients[np.isin(clients, list(self.dishonest))]
 
     def others(self, clients: Ids) -> Ids:
-        """The honest ones among `clients`, in their order."""
+        """Return the honest clients among `clients`, in their order."""
         return clients[~np.isin(clients, list(self.dishonest))]
 
     def dishonest_members(self, candidates: Ids) -> Ids:
-        """`(m,)` how many of the clients of each candidate work for the server."""
+        """Return the number of dishonest clients in each candidate, `(m,)`."""
         if isinstance(self, VerifiableBatchServer):
             of_each = np.bincount(self.batches.of[list(self.dishonest)], minlength=len(self.batches))
             found: Ids = of_each[candidates]
@@ -116,7 +116,7 @@ class LottoMisbehaviour(SelectionMisbehaviour, LottoServer):
         return np.isin(candidates, list(self.dishonest)).astype(np.int64)
 
     def wholly_dishonest(self, candidates: Ids) -> npt.NDArray[np.bool_]:
-        """`(m,)` whether all of the clients of each candidate do."""
+        """Return whether all clients of each candidate are dishonest, `(m,)` bool."""
         whole: npt.NDArray[np.bool_] = self.dishonest_members(candidates) == (
             self.batches.sizes[candidates] if isinstance(self, VerifiableBatchServer) else 1
         )
@@ -124,19 +124,19 @@ class LottoMisbehaviour(SelectionMisbehaviour, LottoServer):
 
 
 class TakesEverySignature(LottoMisbehaviour):
-    """For servers that have shown several contents: they know that the signatures are over different ones."""
+    """For servers that have shown different contents: accepts signatures over all of them."""
 
     def valid_signatures(
         self, answers: dict[int, Any], message: ParticipantList, round_: SelectionRound
     ) -> list[SignedBy]:
-        """Every participant's, whatever it has signed."""
+        """Accept every participant's signature, whatever content it has signed."""
         return all_signatures(answers) if self.attacking else super().valid_signatures(answers, message, round_)
 
     def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
-        """Everybody gets all of them."""
+        """Send all signatures to all."""
         return [(signers, message)]
 
 
 def all_signatures(answers: dict[int, Any]) -> list[SignedBy]:
-    """Every participant's signature, whatever it has signed."""
+    """Return every participant's signature without verification."""
     return [SignedBy(client, answers[client].signature) for client in sorted(answers)]

@@ -1,9 +1,8 @@
-"""A malicious Lotto server that announces other rounds than the next one, or lets unfavourable ones pass (arXiv
-2401.02880, section 3.4).
+"""A malicious Lotto server that announces other rounds than the next, or ends unfavourable rounds.
 
-With `skip-rounds` its accomplices evaluate their functions for all rounds ahead (where a beacon opens rounds: for one
-that has just been opened), so it knows in which of them enough of its own clients stand. Lotto's Corollary 1 bounds how
-often that is of all rounds, not of those that the server lets happen.
+For Lotto, arXiv 2401.02880, section 3.4. With `skip-rounds` its accomplices evaluate their functions for all rounds in
+advance (with a beacon: for a round just opened), so the server knows the rounds in which enough of its own clients are
+candidates. Lotto's Corollary 1 bounds their share among all rounds, not among the rounds that the server lets happen.
 """
 
 from collections.abc import Sequence
@@ -36,13 +35,13 @@ from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, 
 
 
 class ReuseOptions(MisbehaviourOptions):
-    """Which round is used again."""
+    """Options of `reuse-round`."""
 
     round: int = Field(1, gt=0, description="The round whose number, and so whose candidates, are used again")
 
 
 class ReuseRound(LottoMisbehaviour):
-    """Announces an earlier round once more: its candidates are known, and may have been favourable."""
+    """Announces an earlier round again: its candidates are known, and may have been favourable."""
 
     name: ClassVar[str] = "reuse-round"
     applies_to: ClassVar[tuple[str, ...]] = ALL_LISTS
@@ -58,16 +57,16 @@ class ReuseRound(LottoMisbehaviour):
 
 
 class GrindOptions(MisbehaviourOptions):
-    """How far the server looks."""
+    """Options of `grind-round`."""
 
     tries: int = Field(200, gt=0, description="Round numbers beyond the last one that the server tries")
 
 
 class GrindRound(LottoMisbehaviour):
-    """Announces a round number beyond the experiment's last one, which it has picked to favour its own clients.
+    """Announces a round number beyond the experiment's last, picked to favour its own clients.
 
-    With the public function of the server-centric variant it can try as many as it likes; elsewhere it cannot
-    compute what its clients' numbers will be, nor where a beacon opens rounds, and takes the first.
+    With the public function of the server-centric variant the server can try as many numbers as it likes. In other
+    variants, and with a beacon, it cannot compute its clients' numbers, and uses the first number.
     """
 
     name: ClassVar[str] = "grind-round"
@@ -103,13 +102,13 @@ _ANNOUNCED = ArrayName("skip-rounds: announced")  # (1,) int64, the last number 
 
 
 class OutputsAhead(Message, frozen=True):
-    """An accomplice's numbers, one for each round that it was asked about."""
+    """An accomplice's numbers, one for each round in the question."""
 
     outputs: list[Annotated[bytes, msgspec.Meta(min_length=64, max_length=64)]]
 
 
 class LookAhead(Message, frozen=True):
-    """What are your numbers in the rounds from `first` to `last`?"""
+    """Ask an accomplice for its numbers in the rounds from `first` to `last`."""
 
     stage: ClassVar[str] = "adversary/look-ahead"
     Answer: ClassVar[type[Message] | None] = OutputsAhead
@@ -120,11 +119,11 @@ class LookAhead(Message, frozen=True):
 
 
 class LooksAhead(Role):
-    """An accomplice that tells its numbers before the rounds are announced."""
+    """An accomplice that reveals its numbers before the rounds are announced."""
 
     @handles(LookAhead)
     def on_look_ahead(self, message: LookAhead) -> OutputsAhead:
-        """Evaluate the VRF for all of them."""
+        """Evaluate the VRF for all of the rounds."""
         assert self.client.identity is not None
         assert self.client.identity.vrf is not None
         secret, numbers = self.client.identity.vrf, range(message.first, message.last + 1)
@@ -135,7 +134,7 @@ class LooksAhead(Role):
 
 
 class SkipOptions(MisbehaviourOptions):
-    """What makes a round favourable."""
+    """Options of `skip-rounds` and `abort-unfavourable-rounds`: the condition of a favourable round."""
 
     at_least: Annotated[int, Field(gt=0)] | None = Field(
         None,
@@ -144,14 +143,14 @@ class SkipOptions(MisbehaviourOptions):
     )
 
     def enough(self, context: AttackContext) -> int:
-        """How many must stand."""
+        """Return the number of dishonest candidates in a favourable round."""
         return context.enough_to_break if self.at_least is None else self.at_least
 
 
 class SkipRounds(LottoMisbehaviour):
-    """Announces the next round number in which enough of its own clients stand, instead of the next number.
+    """Announces the next round number in which enough of its own clients are candidates, instead of the next number.
 
-    When no such number is left up to the experiment's last one, nothing happens any more.
+    If no such number is left up to the experiment's last, all further rounds are skipped.
     """
 
     added_stages = (LookAhead.stage,)
@@ -162,7 +161,7 @@ class SkipRounds(LottoMisbehaviour):
     Options: ClassVar[type[MisbehaviourOptions]] = SkipOptions
 
     async def select(self, round_: SelectionRound) -> Selection:
-        """As the honest server, for another round; training and aggregation then have its number, too."""
+        """Select honestly for the favourable round; training and aggregation then have its number, too."""
         last = int(round_.memory.get(_ANNOUNCED, np.zeros(1, np.int64))[0])
         if self.attacking:
             found, looked = await self._next_favourable(last + 1, round_)
@@ -187,7 +186,7 @@ class SkipRounds(LottoMisbehaviour):
         return options.enough(self.context)
 
     async def _next_favourable(self, first: int, round_: SelectionRound) -> tuple[int | None, int]:
-        """The number of the first favourable round, and how many were looked at."""
+        """Return the number of the first favourable round, and the number of checked rounds."""
         opened = self.parameters.round_beacon == "public"
         at_once = 1 if opened else _AT_ONCE
         for begin in range(first, self.context.rounds + 1, at_once):
@@ -202,7 +201,7 @@ class SkipRounds(LottoMisbehaviour):
         return None, max(0, self.context.rounds - first + 1)
 
     async def _standing(self, numbers: range, pulse: bytes | None, round_: SelectionRound) -> Sequence[int]:
-        """How many of its own clients stand in each of these rounds."""
+        """Return the number of its own candidates in each of these rounds."""
         randomness = b"" if pulse is None else randomness_of(pulse)
         if isinstance(self, ServerCentricServer):
             keys = round_.directory.vrf[ids(list(self.dishonest))]
@@ -219,7 +218,10 @@ class SkipRounds(LottoMisbehaviour):
         return [self._count(number, of, round_) for number, of in zip(numbers, of_rounds, strict=True)]
 
     def _count(self, number: int, outputs: dict[int, bytes], round_: SelectionRound) -> int:
-        """How many stand; of batches those count that have no honest member, of whose number nothing is known."""
+        """Return the number of candidates among its clients.
+
+        Only batches without honest members count, because the numbers of honest members are unknown.
+        """
         parameters = self.parameters
         if isinstance(self, VerifiableBatchServer):
             known = round_.experiment_id, number, self.population
@@ -232,10 +234,10 @@ class SkipRounds(LottoMisbehaviour):
 
 
 class AbortUnfavourableRounds(LottoMisbehaviour):
-    """Announces every round, and ends those in which too few of its own clients stand, as if too few had stood at all.
+    """Announces every round, and ends rounds with too few of its own candidates, claiming too few candidates overall.
 
-    Nobody can tell: clients do not know how many stand. It needs neither to look ahead nor to skip a number, and no
-    beacon helps; what bounds it is how many rounds there are.
+    Clients cannot detect this, because they do not know the number of candidates. The attack needs no look-ahead and no
+    skipped number, and a beacon does not help; the number of rounds bounds it.
     """
 
     name: ClassVar[str] = "abort-unfavourable-rounds"
@@ -245,7 +247,7 @@ class AbortUnfavourableRounds(LottoMisbehaviour):
     def require_candidates(
         self, candidates: Ids, round_: SelectionRound, refusals: Sequence[ClientRefusal] = ()
     ) -> None:
-        """As the honest server's, and there must be enough of its own."""
+        """Check the honest condition, then require enough candidates of its own."""
         super().require_candidates(candidates, round_, refusals)
         if not self.attacking:
             return
