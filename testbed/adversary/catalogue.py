@@ -80,13 +80,13 @@ def names(party: str, protocols: Iterable[str] | None = None) -> list[str]:
         party: "server" or "clients".
         protocols: only misbehaviours that apply to one of these; None: all.
     """
-    wanted = None if protocols is None else set(protocols)
-    found = [
+    chosen = None if protocols is None else set(protocols)
+    matches = [
         kind.name
         for kind in OF_PARTY[party]
-        if wanted is None or (wanted & set(kind.applies_to) and not kind.only_follows)
+        if chosen is None or (chosen & set(kind.applies_to) and not kind.only_follows)
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(matches))
 
 
 def kinds_of(party: str, name: str) -> list[type[Misbehaviour]]:

@@ -20,7 +20,7 @@ from testbed.training import Train, Trainer, TrainingReport
 class InflateOptions(MisbehaviourOptions):
     """Options of `inflate-utility`."""
 
-    factor: float = Field(100.0, gt=0, description="The reported training loss is so many times the true one")
+    factor: float = Field(100.0, gt=0, description="Factor by which the reported training loss exceeds the true loss")
 
 
 class InflateUtility(ClientMisbehaviour, Trainer):
@@ -50,7 +50,8 @@ class ClaimOptions(MisbehaviourOptions):
 
     proof: Literal["genuine", "made-up"] = Field(
         "genuine",
-        description="genuine: its own number with its valid proof, though over the threshold; made-up: neither",
+        description="genuine: its own number above the threshold, with its valid proof; made-up: a forged number and "
+        "proof",
     )
 
 

@@ -76,7 +76,7 @@ class _CommitteeMisbehaviour(AggregationMisbehaviour, AggregationProtocol):
         return await super().aggregate(round_)
 
 
-# -- whom it takes -----------------------------------------------------------------------------------------------------
+# -- choice of members -------------------------------------------------------------------------------------------------
 
 
 class KeepDishonestMembers(_CommitteeMisbehaviour):
@@ -115,7 +115,7 @@ class KeepDishonestMembers(_CommitteeMisbehaviour):
         return ids(np.concatenate([drawn[ours], kept]))
 
 
-# -- what it says of it ------------------------------------------------------------------------------------------------
+# -- claims about the members ------------------------------------------------------------------------------------------
 
 
 class ForgeOptions(MisbehaviourOptions):
@@ -123,9 +123,9 @@ class ForgeOptions(MisbehaviourOptions):
 
     how: Literal["undrawn-member", "member-twice", "other-service"] = Field(
         "undrawn-member",
-        description="undrawn-member: one of its clients that is not drawn, in the place of the last member, with a "
-        "made-up proof where one is needed. member-twice: one of the members in the place of another. other-service: "
-        "the committee is said to serve from the round after the present service on",
+        description="undrawn-member: a colluding client that is not drawn replaces the last member, with a forged "
+        "proof where one is needed. member-twice: a member replaces another member. other-service: the server claims "
+        "that the committee serves from the round after the present service on",
     )
 
 
@@ -177,7 +177,7 @@ class ForgeCommittee(_CommitteeMisbehaviour):
         return is_drawn(self.section, board, client, number)
 
 
-# -- what its clients do -----------------------------------------------------------------------------------------------
+# -- dishonest clients -------------------------------------------------------------------------------------------------
 
 
 class ClaimMembership(ClientMisbehaviour, SortitionRole):
@@ -193,7 +193,7 @@ class ClaimMembership(ClientMisbehaviour, SortitionRole):
         answer = super().on_sortition(message)
         if not self.attacks(message.round) or answer.proof is not None:
             return answer
-        if self.parameters.selection == "lotto-server-centric":  # nobody takes its word, whatever it is
+        if self.parameters.selection == "lotto-server-centric":  # the server computes the numbers itself
             return answer
         assert self.client.identity is not None
         assert self.client.identity.vrf is not None

@@ -39,7 +39,7 @@ Shapes = Sequence[tuple[int, ...]]
 
 _FAR = 2.0**40
 """Adjacent float32 values at this magnitude are 2**17 apart: a step of ordinary length does not change it."""
-_QUIET = 1e-2  # the most that the imprint changes a logit
+_QUIET = 1e-2  # largest change of a logit by the imprint
 
 
 def silent(dimension: int, shapes: Shapes | None) -> npt.NDArray[np.float32]:
@@ -125,11 +125,11 @@ def imprint(shapes: Shapes, known: npt.NDArray[Any], samples: int, gain: float, 
     spread = float(np.ptp(numbers))
     covered = min(1.0, (rows - 1) / max(samples, 1))
     edges = np.quantile(numbers, 0.5 + covered * np.linspace(-0.5, 0.5, rows))
-    if covered == 1.0:  # some are below or above all that are known
+    if covered == 1.0:  # some samples lie outside the range of the server's samples
         edges[0], edges[-1] = edges[0] - spread, edges[-1] + spread
     sign = np.where(np.arange(classes) % 2, 1.0, -1.0)
     widths = [out for (out, _), _ in layers[:-1]]  # of hidden layers
-    # Hidden layers after the first take means and add 1, so that they are active and pass on what they are given.
+    # Hidden layers after the first take means and add 1, so that they are active and pass on their input.
     passed = math.prod(after / before for before, after in pairwise(widths))
     slope = gain / passed
     small = _QUIET / (gain * rows * (3 * spread + 1e-9))
@@ -151,7 +151,7 @@ def _check(shapes: Shapes, known: npt.NDArray[Any]) -> None:
         raise ValueError(f"needs samples of {weights[0][1]} values that the server knows")
 
 
-# -- the servers that send them ----------------------------------------------------------------------------------------
+# -- malicious servers -------------------------------------------------------------------------------------------------
 
 
 class SendDifferentModels(TrainingMisbehaviour, Broadcast):
@@ -219,8 +219,8 @@ class ImprintOptions(MisbehaviourOptions):
     gain: float = Field(
         4.0,
         gt=0,
-        description="A step of length 1 moves the first layer by so many times a sample; times learning rate and the "
-        "largest value of a sample it should stay below the aggregation's clip",
+        description="A step of length 1 moves the first layer by this multiple of a sample; times learning rate and "
+        "the largest value of a sample it should stay below the aggregation's clip",
     )
 
 
@@ -256,7 +256,7 @@ class SendCraftedModel(TrainingMisbehaviour, Broadcast):
             return super().questions_for(round_, question)
         workload = round_.workload
         inspected = inspectable(workload)
-        assert workload is not None  # or that would have been an error
+        assert workload is not None  # `inspectable` raises for None
         samples = int(workload.sample_counts[round_.trainers].sum())
         made = imprint_of(inspected, samples, self.context.options_of(SendCraftedModel).gain, round_.number)
         self.record_attack(

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 Flags = npt.NDArray[np.bool_]
 
-_PAIRS = 64  # pairs and groups of one size that are offered to the check before the next size is tried
+_PAIRS = 64  # pairs, or groups of one size, that are checked before the next size
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def smallest_cut_off(
             if member is not None and member not in found.group:
                 continue
             if len(found.group) + len(found.offline) == len(places):
-                continue  # everybody else is offline, so that the group is the whole sum
+                continue  # all others are offline, so the group is the whole sum
             online = present.copy()
             online[list(found.offline)] = False
             if is_accepted(online):
@@ -83,16 +83,16 @@ def _pairs(inside: Flags, budget: int) -> Iterator[tuple[Any, Any]]:
     outside = degrees[:, None] + degrees[None, :] - common - 2 * inside
     first, second = np.nonzero(np.triu(outside <= budget, 1))
     order = np.argsort(outside[first, second], kind="stable")[:_PAIRS]
-    for one, other in zip(first[order], second[order], strict=True):
-        group = np.array([one, other])
+    for pair in zip(first[order], second[order], strict=True):
+        group = np.array(pair)
         yield group, _neighbours_outside(inside, group)
 
 
 def _grown(inside: Flags, budget: int, largest: int) -> Iterator[tuple[Any, Any]]:
     """Yield groups of three and more, by size: each extends a smaller group by the best further client."""
     clients = len(inside)
-    members = np.eye(clients, dtype=np.bool_)  # a row a group
-    reached = inside.copy()  # a row a group: clients with a neighbour in it
+    members = np.eye(clients, dtype=np.bool_)  # one row for each group
+    reached = inside.copy()  # one row for each group: clients with a neighbour in the group
     for size in range(2, min(largest, clients) + 1):
         new = (~reached & ~members).astype(np.float32) @ inside.astype(np.float32)  # neighbours that a client adds
         change = new - (reached & ~members)

@@ -276,7 +276,7 @@ class FalseKey(AgainstOneVictim):
         (victim,), listed = false.online.tolist(), false.graph.listed
         asked = {row.member: SealedMemberState(row.sealed) for row in false.kept.states}
         _, signed = await self.signed_labels(false, asked, ids(listed))
-        shown = [SignatureOf(*one) for one in signed.items()][:needed]
+        shown = [SignatureOf(*row) for row in signed.items()][:needed]
         nothing, dealt = bytes(SEALED_SHARE_BYTES), false.reports[victim].shares
         private = {
             member: SharesForMember([dealt[false.members[member] - 1] if c == victim else nothing for c in listed])
@@ -357,7 +357,7 @@ class ReplayStates(AggregationMisbehaviour, Flamingo):
         return replace(state, kept=KeptService(state.kept.certificate, state.kept.commitments, states))
 
 
-# -- clients -----------------------------------------------------------------------------------------------------------
+# -- members and clients -----------------------------------------------------------------------------------------------
 
 
 class WrongDecryption(ClientMisbehaviour, Decryptor):

@@ -81,7 +81,9 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
         accomplices = np.intersect1d(state.arrived, sorted(self.dishonest))
         honest = np.setdiff1d(state.arrived, accomplices)
         least = max(0, needed - len(accomplices))
-        spare = max(0, len(honest) - 2 * least)  # some for either sum, in case that somebody does not answer
+        spare = max(
+            0, len(honest) - 2 * least
+        )  # holders for either sum beyond the minimum, in case that some do not answer
         told_all = honest[: least + spare // 2]
         others = ids(state.survivors[state.survivors != victim])
         replies, of_all = await self.summed_pieces(state, np.union1d(told_all, accomplices), state.survivors)

@@ -152,7 +152,7 @@ class SelectionMisbehaviour(ServerMisbehaviour):
 
     overrides = SelectionProtocol
 
-    if TYPE_CHECKING:  # what `super()` finds in the honest server
+    if TYPE_CHECKING:  # `super()` resolves to the honest server
 
         async def select(self, round_: SelectionRound) -> Selection:
             raise NotImplementedError
@@ -223,7 +223,7 @@ class ClientMisbehaviour(Misbehaviour, Role):
         self.client.attacks.append(f"{kind.name}: {detail}")
 
 
-# -- how they are put together ----------------------------------------------------------------------------------------
+# -- composition -------------------------------------------------------------------------------------------------------
 
 
 class _WithAccomplices(ServerMisbehaviour):

@@ -120,7 +120,7 @@ class DealOptions(MisbehaviourOptions):
     """Options of `deal-inconsistent-shares`."""
 
     holders: int | None = Field(
-        None, ge=1, description="So many members get a share that belongs to no key; by default all of them"
+        None, ge=1, description="Number of members that receive a share that belongs to no key; default: all members"
     )
 
 

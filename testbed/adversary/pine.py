@@ -34,7 +34,7 @@ _PINE = ("pine",)
 class UnboundedOptions(MisbehaviourOptions):
     """Options of `unbounded-update`."""
 
-    factor: float = Field(10.0, gt=1, le=1e6, description="The update is so many times as long as it may be")
+    factor: float = Field(10.0, gt=1, le=1e6, description="Length of the update as a multiple of the bound")
 
 
 class UnboundedUpdate(ClientMisbehaviour, PineClient):
@@ -101,7 +101,7 @@ class WrongSumOptions(MisbehaviourOptions):
     """Options of `answer-wrong-sum`."""
 
     by: float | None = Field(
-        None, description="Added to each coordinate of the sum, in units of an update's; none: uniform elements"
+        None, description="Value added to each coordinate of the sum, in units of an update; none: uniform elements"
     )
 
 

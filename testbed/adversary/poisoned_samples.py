@@ -58,7 +58,8 @@ class PoisonedSamples(ClientMisbehaviour, Trainer):
         """Check that the workload trains on samples."""
         if section.training == "simulated":
             raise ExperimentError(
-                f"adversary.clients: {cls.name} poisons samples, and workload.training: simulated looks at none"
+                f"adversary.clients: {cls.name} poisons samples, and workload.training: simulated uses no samples; set "
+                "workload.training to real"
             )
 
     @classmethod
@@ -66,8 +67,8 @@ class PoisonedSamples(ClientMisbehaviour, Trainer):
         """Check that samples have replaceable labels, including the labels in the options."""
         if not isinstance(workload, ReplaceableSamplesWorkload) or not isinstance(workload, LabelledWorkload):
             raise ExperimentError(
-                f"adversary.clients: {cls.name} takes a workload whose samples can be replaced, which this one's "
-                "cannot; see ReplaceableSamplesWorkload in testbed/workload/contract.py"
+                f"adversary.clients: {cls.name} needs a workload with replaceable samples; see "
+                "ReplaceableSamplesWorkload in testbed/workload/contract.py"
             )
         classes = workload.label_counts().shape[1]
         if classes < 2:
@@ -101,7 +102,7 @@ class PoisonedSamples(ClientMisbehaviour, Trainer):
             changed = int((labels != samples[1]).sum())
             return inputs, labels
 
-        self.client.prepared = None  # what was trained with those of others is honest
+        self.client.prepared = None  # batched training of several clients used honest samples
         update = learn(workload.with_samples(change), message)
         self.record_attack(kind, f"{changed} of {update.samples} labels changed")
         return update
@@ -111,12 +112,12 @@ class LabelOptions(MisbehaviourOptions):
     """Options of `flip-labels`."""
 
     source: int | None = Field(None, ge=0, description="The label that is changed; none: all, l into L - 1 - l")
-    target: int | None = Field(None, ge=0, description="What it is changed into; goes with source")
+    target: int | None = Field(None, ge=0, description="The new label; required with source")
 
     @model_validator(mode="after")
     def _both(self) -> Self:
         if (self.source is None) != (self.target is None):
-            raise ValueError("source: and target: go together; give both, or neither")
+            raise ValueError("source: needs target:, and target: needs source:; give both, or neither")
         if self.source is not None and self.source == self.target:
             raise ValueError(f"target: {self.target} is the source; nothing would change")
         return self
@@ -152,9 +153,9 @@ class BackdoorOptions(MisbehaviourOptions):
     """Options of `backdoor`: the trigger and its label."""
 
     target: int = Field(0, ge=0, description="The label that samples with the trigger are given")
-    size: int = Field(2, ge=1, description="The trigger: a square of so many pixels on a side, at the bottom right")
+    size: int = Field(2, ge=1, description="Side of the trigger [pixels], a square at the bottom right")
     share: float = Field(
-        0.3125, gt=0, le=1, description="Of its samples, those that it gives the trigger (20 of 64 in the paper)"
+        0.3125, gt=0, le=1, description="Share of the client's samples with the trigger (20 of 64 in the paper)"
     )
 
 
@@ -177,7 +178,7 @@ class Backdoor(PoisonedSamples):
             if len(shape) < 2 or options.size > min(_sides(shape)):
                 raise ExperimentError(
                     f"adversary.clients: {cls.name}.size: a trigger of {options.size} x {options.size} pixels in "
-                    f"samples of {' x '.join(map(str, shape))}; take images, and a smaller one"
+                    f"samples of {' x '.join(map(str, shape))}; use images, and a smaller trigger"
                 )
 
     @classmethod

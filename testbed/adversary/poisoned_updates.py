@@ -43,8 +43,8 @@ class ScaleOptions(MisbehaviourOptions):
     factor: float | None = Field(
         None,
         gt=0,
-        description="The update is so many times what was learned (gamma); none: as many as a round may have "
-        "participants, so that in a mean of equal weights it outweighs all others",
+        description="Factor of the trained update (gamma); none: the largest number of participants in a round, so "
+        "that in a mean of equal weights the update outweighs all others",
     )
 
 
@@ -70,7 +70,7 @@ class ScaleUpdate(ClientMisbehaviour, Trainer):
 class FlipOptions(MisbehaviourOptions):
     """Options of `flip-sign`."""
 
-    factor: float = Field(1.0, gt=0, description="The update is so many times the opposite of what was learned")
+    factor: float = Field(1.0, gt=0, description="Factor of the opposite of the trained update")
 
 
 class FlipSign(ClientMisbehaviour, Trainer):
@@ -95,19 +95,21 @@ class CollusionOptions(MisbehaviourOptions):
     """Options of colluding clients."""
 
     estimates: int = Field(
-        20, ge=2, description="Mean and deviation are of the updates of so many colluders at most, those first in order"
+        20,
+        ge=2,
+        description="Largest number of colluders whose updates give mean and deviation, the first in order",
     )
 
     def check(self, population: int, dishonest: Set[int]) -> None:
         """Check that there are at least two colluders, which a deviation needs."""
         if len(dishonest) == 1:
-            raise ValueError("estimates: mean and deviation are of two colluders at least; list more in dishonest")
+            raise ValueError("estimates: mean and deviation need at least two colluders; list more in dishonest")
 
 
 class Colluder(ClientMisbehaviour, Trainer):
     """Submits the common update of all colluders, computed from mean and deviation of their trained updates."""
 
-    # Where clients sum clipped gradients of samples that they draw, what another one has is not known.
+    # If clients sum clipped gradients of drawn samples, a colluder cannot compute another colluder's update.
     applies_to: ClassVar[tuple[str, ...]] = tuple(
         str(kind.model_fields["protocol"].default) for kind in PROTOCOLS if kind is not RandomParticipationParameters
     )
@@ -167,8 +169,8 @@ class LittleOptions(CollusionOptions):
     z: float | None = Field(
         None,
         ge=0,
-        description="Standard deviations from the mean; none: the most that hides behind a majority (z_max), of as "
-        "many dishonest participants as their share of the population makes likely",
+        description="Standard deviations from the mean; none: the largest value that hides behind a majority (z_max), "
+        "for the expected number of dishonest participants",
     )
 
 
@@ -237,7 +239,7 @@ def z_max(participants: int, dishonest: int) -> float:
     """
     honest, supporters = participants - dishonest, participants // 2 + 1 - dishonest
     if supporters <= 0 or honest <= 0:
-        return 4.0  # a majority already: as far as the normal distribution says anything
+        return 4.0  # the dishonest participants are a majority; beyond 4 the normal distribution is meaningless
     share = (honest - supporters) / honest
     return max(0.0, NormalDist().inv_cdf(share)) if 0 < share < 1 else 0.0
 

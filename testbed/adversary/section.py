@@ -34,7 +34,7 @@ from testbed.workload.section import WorkloadSection
 Named = str | dict[str, dict[str, Any]]
 Party = Literal["server", "clients"]
 PARTIES: tuple[Party, ...] = ("server", "clients")
-_TRAINING = "train"  # what client misbehaviours name that belong to no selection or aggregation protocol
+_TRAINING = "train"  # `applies_to` of client misbehaviours outside of selection and aggregation
 
 
 class AdversarySection(BaseModel):
@@ -53,15 +53,15 @@ class AdversarySection(BaseModel):
     )
     server: list[Named] = Field(
         default_factory=list,
-        description="What the server does otherwise than the protocol says: names, each may have options, "
+        description="Misbehaviours of the server: names, each with optional options, "
         f"{{name: {{option: value}}}}; {', '.join(names('server'))}, or package.module:Class",
     )
     clients: list[Named] = Field(
         default_factory=list,
-        description=f"What the dishonest clients do: {', '.join(names('clients'))}, or package.module:Class",
+        description=f"Misbehaviours of the dishonest clients: {', '.join(names('clients'))}, or package.module:Class",
     )
-    from_round: int = Field(1, gt=0, description="The first round that is attacked")
-    every: int = Field(1, gt=0, description="Of the rounds from then on, every so many-th is attacked")
+    from_round: int = Field(1, gt=0, description="The first attacked round")
+    every: int = Field(1, gt=0, description="Attack every n-th round from then on")
 
     @field_validator("server", "clients", mode="before")
     @classmethod
@@ -132,7 +132,7 @@ class AdversarySection(BaseModel):
                 raise ValueError("dishonest: a duplicate client")
         elif self.number_of(population) > population:
             raise ValueError(f"dishonest: {self.dishonest} of a population of {population}; at most {population}")
-        own = ":" in selection + aggregation  # what applies to a user-defined protocol is known where its class is
+        own = ":" in selection + aggregation  # user-defined protocols are checked when their class is imported
         protocols = {selection, aggregation, _TRAINING}
         for party in PARTIES:
             for one in self.named(party):
@@ -261,7 +261,7 @@ def accepting(kinds: Sequence[type[Misbehaviour]], one: Named) -> dict[type[Misb
     return accepted
 
 
-# -- the classes that run ----------------------------------------------------------------------------------------------
+# -- the resulting classes ---------------------------------------------------------------------------------------------
 
 
 class Adversary:
@@ -285,18 +285,20 @@ class Adversary:
         self, section: AdversarySection, population: int, rounds: int, randomness: Randomness, enough_to_break: int = 1
     ) -> None:
         self.dishonest = section.drawn(population, randomness)
-        given: dict[type[Misbehaviour], Any] = {}
-        self._server = {name_of(one): _found("server", one, given) for one in section.server}
-        self._clients = {name_of(one): _found("clients", one, given) for one in section.clients}
+        options_by_kind: dict[type[Misbehaviour], Any] = {}
+        self._server = {name_of(entry): _classes("server", entry, options_by_kind) for entry in section.server}
+        self._clients = {name_of(entry): _classes("clients", entry, options_by_kind) for entry in section.clients}
         for party, kinds in (("server", self._server), ("clients", self._clients)):
             for name, (first, *_) in kinds.items():
                 if ":" not in name:  # checked with the experiment
                     continue
                 try:
-                    section.check_options(party, name, given[first], population)
+                    section.check_options(party, name, options_by_kind[first], population)
                 except ValueError as error:
                     raise ExperimentError(f"adversary.{error}") from None
-        self._context = AttackContext(self.dishonest, given, rounds, section.from_round, section.every, enough_to_break)
+        self._context = AttackContext(
+            self.dishonest, options_by_kind, rounds, section.from_round, section.every, enough_to_break
+        )
         self._unused = set(self._server)
 
     @property
@@ -380,19 +382,19 @@ def _check_overrides(name: str, kind: type[ServerMisbehaviour], honest: type) ->
     if not issubclass(honest, kind.overrides):
         raise ExperimentError(
             f"adversary.server: {name} overrides decisions of {kind.overrides.__name__} and applies to "
-            f"{', '.join(kind.applies_to)}; {honest.__name__} is none"
+            f"{', '.join(kind.applies_to)}; {honest.__name__} is no {kind.overrides.__name__}"
         )
 
 
-def _found(party: str, one: Named, given: dict[type[Misbehaviour], Any]) -> list[Any]:
+def _classes(party: str, entry: Named, options_by_kind: dict[type[Misbehaviour], Any]) -> list[Any]:
     """Return the classes that an entry names; store the options of each in `options_by_kind`."""
-    name = name_of(one)
+    name = name_of(entry)
     kinds: list[Any] = [_plugin(party, name)] if ":" in name else kinds_of(party, name)
     try:
-        accepted = accepting(kinds, one)
+        accepted = accepting(kinds, entry)
     except ValueError as error:
         raise ExperimentError(f"adversary.{party}: {error}") from None
-    given |= accepted
+    options_by_kind |= accepted
     return list(accepted)
 
 
@@ -405,10 +407,10 @@ def _plugin(party: str, name: str) -> Any:
         allowed = " or ".join(f"{base.__module__}.{base.__name__}" for base in bases)
         raise ExperimentError(f"{where} is no subclass of {allowed}")
     needed = ["name", "applies_to"]
-    if party == "clients":  # whose role, unless it says otherwise whom it concerns
+    if party == "clients":  # `extends` is needed for the default of `concerns` only
         below = kind.__mro__[: kind.__mro__.index(ClientMisbehaviour)]
-        needed = ["name"] if any("concerns" in vars(one) for one in below) else ["name", "extends"]
-    if lacking := [said for said in needed if not hasattr(kind, said)]:
+        needed = ["name"] if any("concerns" in vars(base) for base in below) else ["name", "extends"]
+    if lacking := [attribute for attribute in needed if not hasattr(kind, attribute)]:
         raise ExperimentError(f"{where}: lacks {', '.join(lacking)}; see testbed.adversary.misbehaviour")
     if party == "server" and isinstance(kind.applies_to, str):
         raise ExperimentError(f"{where}: applies_to: names in a tuple, not {kind.applies_to!r}")

@@ -53,7 +53,7 @@ def two_views(
     enough, others = t - accomplices, sorted(set(honest) - {victim})
     first = min(enough, len(honest)) if len(honest) < 2 * enough else -(-len(honest) // 2)
     if len(survivors) == t:
-        first = len(honest)  # nobody would believe in fewer survivors
+        first = len(honest)  # no client would accept fewer survivors
     views = [
         InconsistentView(tuple(sorted(survivors)), tuple(sorted({victim, *others[: first - 1]}))),
         InconsistentView(tuple(sorted(set(survivors) - {victim})), tuple(others[first - 1 :])),
@@ -90,10 +90,10 @@ def denials(believes: Mapping[int, int], gone: Collection[int], each: int) -> di
     found = maximum_flow(csr_array(capacity), source, sink)
     if found.flow_value < each * len(targets):
         return None
-    flow = found.flow.toarray()[1:first, first:sink] > 0
+    used_edges = found.flow.toarray()[1:first, first:sink] > 0
     return {
         client: {target for target, used in zip(targets, row, strict=True) if used}
-        for client, row in zip(clients, flow, strict=True)
+        for client, row in zip(clients, used_edges, strict=True)
     }
 
 

@@ -84,13 +84,13 @@ async def summed_apart(
             made.append(await summed(part))
         except RoundAborted as failed:
             end = failed
-    over = ", ".join(str(int((~np.isin(one.survivors, list(server.dishonest))).sum())) for one in made)
+    over = ", ".join(str(int((~np.isin(part.survivors, list(server.dishonest))).sum())) for part in made)
     said = f"{len(made)} sums in one round, over {over} honest clients" if made else "no sum came about"
     server.record_attack(kind, said)
     if not made:
         assert end is not None
         raise end
-    weight = sum(one.weight for one in made)
-    mean = sum((one.weight / weight * one.mean for one in made[1:]), made[0].weight / weight * made[0].mean)
-    survivors = np.unique(np.concatenate([one.survivors for one in made]))
-    return Aggregate(mean, weight, survivors, min(one.noise for one in made))
+    weight = sum(part.weight for part in made)
+    mean = sum((part.weight / weight * part.mean for part in made[1:]), made[0].weight / weight * made[0].mean)
+    survivors = np.unique(np.concatenate([part.survivors for part in made]))
+    return Aggregate(mean, weight, survivors, min(part.noise for part in made))

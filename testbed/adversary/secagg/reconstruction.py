@@ -69,10 +69,10 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
     attempt: ReconstructionAttempt | None = None
 
     def __init_subclass__(cls) -> None:
-        if "name" in vars(cls):  # not so of what it is mixed into
+        if "name" in vars(cls):  # a misbehaviour, not a class that a misbehaviour was mixed into
             cls.misbehaviour = cls
 
-    # -- who is there ---------------------------------------------------------------------------------------------
+    # -- survivors ------------------------------------------------------------------------------------------------
 
     async def advertise_keys(self, state: SecAggRound) -> None:
         """Forget the last attempt and begin the round honestly."""
@@ -160,7 +160,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
             return {}
         return (await round_.network.ask(ids(listening), Unmask(round_.number, rows))).valid()
 
-    # -- what comes out -------------------------------------------------------------------------------------------
+    # -- reconstruction -------------------------------------------------------------------------------------------
 
     async def reconstructed(
         self,

@@ -38,7 +38,7 @@ class BatchMisbehaviour(LottoMisbehaviour, VerifiableBatchServer):
     applies_to: ClassVar[tuple[str, ...]] = (VERIFIABLE_BATCHES,)
 
 
-# -- residual removal: nobody can tell ---------------------------------------------------------------------------------
+# -- residual removal: clients cannot detect ---------------------------------------------------------------------------
 
 
 class KeepDishonestBatches(BatchMisbehaviour):
@@ -113,7 +113,7 @@ class TellMembersApart(TakesEverySignature, BatchMisbehaviour):
         return options.announced(self.population, self)
 
 
-# -- rows that are not what the protocol says --------------------------------------------------------------------------
+# -- forged rows -------------------------------------------------------------------------------------------------------
 
 
 class BatchStuffing(BatchMisbehaviour):
@@ -218,7 +218,7 @@ class SplitBatch(BatchMisbehaviour):
         return await super().agree(entries, candidates, round_)
 
 
-# -- telling participants apart ----------------------------------------------------------------------------------------
+# -- different lists for different participants ------------------------------------------------------------------------
 
 
 class ShowDifferentBatches(ShowDifferentLists, BatchMisbehaviour):

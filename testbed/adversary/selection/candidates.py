@@ -35,13 +35,13 @@ from testbed.selection.lotto.messages import (
 from testbed.selection.lotto.server import GroupMessages, LottoServer
 from testbed.selection.lotto.variants import ClientCentricServer, ServerCentricServer
 
-# -- free choice: the baselines trust the server, and give clients nothing to check ------------------------------------
+# -- free choice: the baselines trust the server, and clients cannot verify --------------------------------------------
 
 
 class PreferenceOptions(MisbehaviourOptions):
     """Options of `prefer-dishonest`."""
 
-    honest: int = Field(0, ge=0, description="Places that honest clients get all the same: somebody has to be a victim")
+    honest: int = Field(0, ge=0, description="Places reserved for honest clients, the possible victims")
 
 
 class PreferDishonest(SelectionMisbehaviour):
@@ -73,7 +73,7 @@ class PreferDishonest(SelectionMisbehaviour):
         return Selection(np.sort(np.append(ours, honest)), len(present))
 
 
-# -- residual removal: nobody can tell, as long as it takes as many as were agreed on ----------------------------------
+# -- residual removal: clients cannot detect, as long as the list has the agreed size ----------------------------------
 
 
 class KeepDishonestCandidates(LottoMisbehaviour):
@@ -174,7 +174,7 @@ class OmitHonestCandidates(LottoMisbehaviour):
         return np.sort(chosen)
 
 
-# -- the population: how large it is, or who is in it ------------------------------------------------------------------
+# -- size and members of the population --------------------------------------------------------------------------------
 
 
 _replaced = msgspec.structs.replace
@@ -185,8 +185,8 @@ class PopulationOptions(MisbehaviourOptions):
 
     to: Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0, le=1)] | None = Field(
         None,
-        description="The population n that is announced: a number of clients, or a share of the population with a "
-        "decimal point; default: n_min, the smallest that clients take part in",
+        description="The announced population n: a number of clients, or a share of the population with a decimal "
+        "point; default: n_min, the smallest population that clients accept",
     )
 
     def announced(self, population: int, server: LottoServer) -> int:

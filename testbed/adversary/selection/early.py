@@ -25,7 +25,7 @@ class ReselectOptions(VictimOptions):
     """Options of `reselect-early`."""
 
     victim: int | None = Field(
-        None, ge=0, description="The victim's number; none: an honest one that is there and rests"
+        None, ge=0, description="The victim's number; none: an honest available client that rests"
     )
 
 

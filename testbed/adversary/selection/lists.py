@@ -35,7 +35,7 @@ from testbed.selection.lotto.messages import (
 from testbed.selection.lotto.server import GroupMessages
 from testbed.selection.lotto.variants import ClientCentricServer
 
-# -- entries that are not what the protocol says -----------------------------------------------------------------------
+# -- forged entries ----------------------------------------------------------------------------------------------------
 
 
 _replaced = msgspec.structs.replace
@@ -123,7 +123,7 @@ class ListTwice(LottoMisbehaviour):
 
 
 def _changed(before: Sequence[ParticipantEntry], after: Sequence[ParticipantEntry]) -> int:
-    return sum(one != other for one, other in zip(before, after, strict=True))
+    return sum(old != new for old, new in zip(before, after, strict=True))
 
 
 # -- different lists for different participants ------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class ListsOptions(MisbehaviourOptions):
     """Options of `parallel-lists`."""
 
     lists: Annotated[int, Field(ge=2)] | None = Field(
-        None, description="Lists of a round at most; none: as many as there are honest candidates for"
+        None, description="Largest number of lists in a round; none: as many as there are honest candidates for"
     )
 
 

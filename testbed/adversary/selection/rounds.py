@@ -31,13 +31,13 @@ from testbed.selection.lotto.messages import below_threshold, selection_input
 from testbed.selection.lotto.variants import ServerCentricServer
 from testbed.selection.verifiable_batch_partition import VerifiableBatchServer, candidate_batches
 
-# -- other numbers than the next one -----------------------------------------------------------------------------------
+# -- other round numbers than the next ---------------------------------------------------------------------------------
 
 
 class ReuseOptions(MisbehaviourOptions):
     """Options of `reuse-round`."""
 
-    round: int = Field(1, gt=0, description="The round whose number, and so whose candidates, are used again")
+    round: int = Field(1, gt=0, description="The round to announce again, with the same candidates")
 
 
 class ReuseRound(LottoMisbehaviour):
@@ -53,7 +53,7 @@ class ReuseRound(LottoMisbehaviour):
             return await super().select(round_)
         self.record_attack(ReuseRound, f"announced round {number} in round {round_.number}")
         chosen = await super().select(replace(round_, number=number))
-        return replace(chosen, round_number=round_.number)  # training and aggregation go by the true number
+        return replace(chosen, round_number=round_.number)  # training and aggregation use the true number
 
 
 class GrindOptions(MisbehaviourOptions):
@@ -80,7 +80,7 @@ class GrindRound(LottoMisbehaviour):
         number, found = self._most_favourable(round_)
         self.record_attack(GrindRound, f"announced round {number} of {self.context.rounds}{found}")
         chosen = await super().select(replace(round_, number=number))
-        return replace(chosen, round_number=round_.number)  # training and aggregation go by the true number
+        return replace(chosen, round_number=round_.number)  # training and aggregation use the true number
 
     def _most_favourable(self, round_: SelectionRound) -> tuple[int, str]:
         first = self.context.rounds + 1
@@ -94,11 +94,11 @@ class GrindRound(LottoMisbehaviour):
         return tries[best], f", in which {counts[best]} of its clients are candidates, the most of {len(tries)}"
 
 
-# -- favourable rounds alone -------------------------------------------------------------------------------------------
+# -- only favourable rounds --------------------------------------------------------------------------------------------
 
 
-_AT_ONCE = 512  # rounds that accomplices are asked about together
-_ANNOUNCED = ArrayName("skip-rounds: announced")  # (1,) int64, the last number that it has announced, or let pass
+_AT_ONCE = 512  # rounds in one question to accomplices
+_ANNOUNCED = ArrayName("skip-rounds: announced")  # (1,) int64, the last number announced or skipped
 
 
 class OutputsAhead(Message, frozen=True):
@@ -138,8 +138,8 @@ class SkipOptions(MisbehaviourOptions):
 
     at_least: Annotated[int, Field(gt=0)] | None = Field(
         None,
-        description="Dishonest clients that must stand as candidates; none: as many as break the aggregation (2t - s "
-        "with signed survivors), 1 where that takes none",
+        description="Dishonest clients that must be candidates; none: the number that breaks the aggregation (2t - s "
+        "with signed survivors), or 1 if the aggregation needs none",
     )
 
     def enough(self, context: AttackContext) -> int:
