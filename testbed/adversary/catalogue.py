@@ -101,6 +101,6 @@ def kinds_of(party: str, name: str) -> list[type[Misbehaviour]]:
 
 def update_recovered(detail: str) -> bool:
     """Return whether the detail of an `attack` event reports that a single client's update was recovered."""
-    name, _, said = detail.partition(": ")
+    name, _, text = detail.partition(": ")
     declared = [kind.update_recovered for kind in kinds_of("server", name) if kind.update_recovered is not None]
-    return any(pattern.search(said) for pattern in declared)
+    return any(pattern.search(text) for pattern in declared)

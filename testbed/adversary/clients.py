@@ -65,7 +65,7 @@ class ClaimCandidacy(ClientMisbehaviour, ClientCentricClient):
 
     @handles(Announce)
     def on_announce(self, message: Announce) -> Candidacy | None:
-        """Always answer with a number."""
+        """Answer with a number, also above the threshold."""
         answer = super().on_announce(message)
         if not self.attacks(message.round) or (answer is not None and answer.output is not None):
             return answer

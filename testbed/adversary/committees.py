@@ -1,7 +1,7 @@
 """A malicious server, and dishonest clients, where a committee serves an aggregation (`testbed.committee`).
 
-The server chooses among the clients drawn for the committee and tells the clients who was chosen. In every protocol
-both steps go through the network, so the misbehaviours override the server's questions.
+The server chooses among the clients drawn for the committee and announces the members. In every protocol both steps go
+through the network, so the misbehaviours override the server's questions.
 """
 
 from dataclasses import replace
@@ -34,8 +34,8 @@ class _Between(Network):
     def __init__(self, network: Network, server: "_CommitteeMisbehaviour") -> None:
         self._network, self._server = network, server
 
-    async def _ask(self, asked: Ask) -> Replies:
-        return await self._server.ask_otherwise(self._network, asked)
+    async def _ask(self, question: Ask) -> Replies:
+        return await self._server.ask_otherwise(self._network, question)
 
     async def consult_beacon(self, bytes_up: int, bytes_down: int, round_trip_s: float) -> None:
         await self._network.consult_beacon(bytes_up, bytes_down, round_trip_s)
@@ -45,7 +45,7 @@ class _Between(Network):
 
 
 class _CommitteeMisbehaviour(AggregationMisbehaviour, AggregationProtocol):
-    """Base class for protocols whose parameters have a `committee`.
+    """Base class for protocols that have a `committee` in their parameters.
 
     Attributes:
         round_: the current round, if it is attacked.
@@ -59,12 +59,12 @@ class _CommitteeMisbehaviour(AggregationMisbehaviour, AggregationProtocol):
         section: CommitteeSection = self.parameters.committee
         return section
 
-    async def ask_otherwise(self, network: Network, asked: Ask) -> Replies:
+    async def ask_otherwise(self, network: Network, question: Ask) -> Replies:
         """Ask a question of the protocol in an attacked round.
 
         Args:
             network: the real network.
-            asked: the honest question.
+            question: the honest question.
         """
         raise NotImplementedError
 
@@ -89,30 +89,30 @@ class KeepDishonestMembers(_CommitteeMisbehaviour):
     name: ClassVar[str] = "keep-dishonest-members"
     applies_to: ClassVar[tuple[str, ...]] = WITH_COMMITTEES
 
-    async def ask_otherwise(self, network: Network, asked: Ask) -> Replies:
+    async def ask_otherwise(self, network: Network, question: Ask) -> Replies:
         """Ask all clients for the sortition, then ask only the chosen clients again."""
-        replies = await network._ask(asked)
-        if not isinstance(asked.message, Sortition):
+        replies = await network._ask(question)
+        if not isinstance(question.message, Sortition):
             return replies
         by_proof = self.section.selection == "lotto-client-centric"
         answers: dict[int, Any] = replies.valid(shared=not by_proof)
-        drawn = ids([client for client, claim in answers.items() if not by_proof or claim.proof is not None])
-        return await network._ask(replace(asked, recipients=self.taken(drawn)))
+        claimants = ids([client for client, claim in answers.items() if not by_proof or claim.proof is not None])
+        return await network._ask(replace(question, recipients=self.taken(claimants)))
 
-    def taken(self, drawn: Ids) -> Ids:
+    def taken(self, claimants: Ids) -> Ids:
         """Return the clients to ask again.
 
         Args:
-            drawn: numbers of the drawn clients.
+            claimants: numbers of the drawn clients.
         """
-        ours = np.isin(drawn, sorted(self.dishonest))
+        ours = np.isin(claimants, sorted(self.dishonest))
         places = max(0, self.section.members_planned - int(ours.sum()))
-        kept, hidden = drawn[~ours][:places], drawn[~ours][places:]
+        chosen, hidden = claimants[~ours][:places], claimants[~ours][places:]
         self.record_attack(
             KeepDishonestMembers,
-            f"took all {int(ours.sum())} of its clients that are drawn, {len(kept)} others, and hid {len(hidden)}",
+            f"took all {int(ours.sum())} of its clients that are drawn, {len(chosen)} others, and hid {len(hidden)}",
         )
-        return ids(np.concatenate([drawn[ours], kept]))
+        return ids(np.concatenate([claimants[ours], chosen]))
 
 
 # -- claims about the members ------------------------------------------------------------------------------------------
@@ -136,9 +136,9 @@ class ForgeCommittee(_CommitteeMisbehaviour):
     applies_to: ClassVar[tuple[str, ...]] = WITH_COMMITTEES
     Options: ClassVar[type[MisbehaviourOptions]] = ForgeOptions
 
-    async def ask_otherwise(self, network: Network, asked: Ask) -> Replies:
+    async def ask_otherwise(self, network: Network, question: Ask) -> Replies:
         """Ask with a forged list in the message."""
-        return await network._ask(replace(asked, message=self._changed(asked.message)))
+        return await network._ask(replace(question, message=self._changed(question.message)))
 
     def _changed(self, message: Any) -> Any:
         """Return the message with each list among its fields, or their fields, replaced by the forged list."""
@@ -189,7 +189,7 @@ class ClaimMembership(ClientMisbehaviour, SortitionRole):
 
     @handles(Sortition)
     def on_sortition(self, message: Sortition) -> MembershipClaim:
-        """Always attach a proof."""
+        """Attach a proof in every attacked round."""
         answer = super().on_sortition(message)
         if not self.attacks(message.round) or answer.proof is not None:
             return answer

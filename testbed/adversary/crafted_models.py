@@ -43,7 +43,7 @@ _QUIET = 1e-2  # largest change of a logit by the imprint
 
 
 def silent(dimension: int, shapes: Shapes | None) -> npt.NDArray[np.float32]:
-    """Return a model whose update is 0 for any data, `(d,)` float32.
+    """Return a model with a zero update for any data, `(d,)` float32.
 
     With hidden layers all parameters are 0: no sample activates a unit, and no error passes the last layer's weights.
     The last layer's biases would still move, so they are large enough that a step is lost in rounding; all are equal,
@@ -97,17 +97,17 @@ class Imprint:
         weights = total[: self.rows * self.pixels].reshape(self.rows, self.pixels)
         biases = total[self.rows * self.pixels : self.rows * (self.pixels + 1)]
         inside, moved = weights[:-1] - weights[1:], biases[:-1] - biases[1:]
-        held = moved != 0
-        found: Floats = inside[held] / moved[held, None]
-        return found
+        filled = moved != 0
+        contents: Floats = inside[filled] / moved[filled, None]
+        return contents
 
 
-def imprint(shapes: Shapes, known: npt.NDArray[Any], samples: int, gain: float, number: int) -> Imprint:
+def imprint(shapes: Shapes, public_samples: npt.NDArray[Any], samples: int, gain: float, number: int) -> Imprint:
     """Return the imprint model for a sum over `samples` samples.
 
     Args:
         shapes: (out, in), (out,) of each of two or more dense layers with ReLU between them.
-        known: `(m, pixels)` samples of the same distribution that the server has.
+        public_samples: `(m, pixels)` samples of the same distribution that the server has.
         samples: number of samples in the sum; each bin should hold one. With more samples than bins the bins lie around
             the median.
         gain: a step of length 1 moves the first layer by this multiple of a sample.
@@ -116,12 +116,12 @@ def imprint(shapes: Shapes, known: npt.NDArray[Any], samples: int, gain: float, 
     Raises:
         ValueError: the layers do not fit, or there are no samples to place the thresholds (one line).
     """
-    _check(shapes, known)
+    _check(shapes, public_samples)
     layers = list(zip(shapes[::2], shapes[1::2], strict=True))
     (rows, pixels), classes = layers[0][0], layers[-1][0][0]
     # A random projection: the mean, which the paper's authors take, is the same for many images of few grey levels.
     measure = np.random.default_rng(number).normal(0, 1 / math.sqrt(pixels), pixels)
-    numbers = known.astype(np.float64) @ measure
+    numbers = public_samples.astype(np.float64) @ measure
     spread = float(np.ptp(numbers))
     covered = min(1.0, (rows - 1) / max(samples, 1))
     edges = np.quantile(numbers, 0.5 + covered * np.linspace(-0.5, 0.5, rows))
@@ -140,14 +140,14 @@ def imprint(shapes: Shapes, known: npt.NDArray[Any], samples: int, gain: float, 
     return Imprint(np.concatenate(parts).astype(np.float32), rows, pixels)
 
 
-def _check(shapes: Shapes, known: npt.NDArray[Any]) -> None:
+def _check(shapes: Shapes, public_samples: npt.NDArray[Any]) -> None:
     weights, biases = shapes[::2], shapes[1::2]
     dense = len(weights) == len(biases) >= 2 and all(
         len(weight) == 2 and bias == (weight[0],) for weight, bias in zip(weights, biases, strict=True)
     )
     if not dense or any(after[1] != before[0] for before, after in pairwise(weights)):
         raise ValueError("needs a multilayer perceptron, two or more dense layers (workload.model: mlp)")
-    if known.ndim != 2 or known.shape[1] != weights[0][1] or not len(known):
+    if public_samples.ndim != 2 or public_samples.shape[1] != weights[0][1] or not len(public_samples):
         raise ValueError(f"needs samples of {weights[0][1]} values that the server knows")
 
 
@@ -171,19 +171,22 @@ class SendDifferentModels(TrainingMisbehaviour, Broadcast):
 
     def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
         """Ask the victim's group first; if no honest client can be attacked, ask as the honest server does."""
-        asked = super().questions_for(round_, question)
+        honest_questions = super().questions_for(round_, question)
         victim = drawn_victim(self, SendDifferentModels, round_.trainers, round_)
         if victim is None:
-            return asked
+            return honest_questions
         shapes = None
         if isinstance(round_.workload, InspectableWorkload):
             shapes = round_.workload.parameter_shapes()
         others = round_.trainers[~np.isin(round_.trainers, [victim, *self.dishonest])]
-        told = Vector(silent(len(question.model), shapes), 0)
+        silent_model = Vector(silent(len(question.model), shapes), 0)
         self.record_attack(
             SendDifferentModels, f"client {victim} was sent the model, {len(others)} others one that does not move"
         )
-        return [(np.setdiff1d(round_.trainers, others), asked[0][1]), (others, Train(question.round, told))]
+        return [
+            (np.setdiff1d(round_.trainers, others), honest_questions[0][1]),
+            (others, Train(question.round, silent_model)),
+        ]
 
 
 class _PassesOnAllKeys(AggregationMisbehaviour):
@@ -256,7 +259,7 @@ class SendCraftedModel(TrainingMisbehaviour, Broadcast):
             return super().questions_for(round_, question)
         workload = round_.workload
         inspected = inspectable(workload)
-        assert workload is not None  # `inspectable` raises for None
+        assert workload is not None  # None raises in `inspectable`
         samples = int(workload.sample_counts[round_.trainers].sum())
         made = imprint_of(inspected, samples, self.context.options_of(SendCraftedModel).gain, round_.number)
         self.record_attack(
@@ -291,10 +294,14 @@ def imprint_of(workload: InspectableWorkload, samples: int, gain: float, number:
     Raises:
         ExperimentError: no imprint can be built.
     """
-    known = workload.known_samples()
+    public_samples = workload.known_samples()
     try:
         return imprint(
-            workload.parameter_shapes(), known.reshape(len(known), math.prod(known.shape[1:])), samples, gain, number
+            workload.parameter_shapes(),
+            public_samples.reshape(len(public_samples), math.prod(public_samples.shape[1:])),
+            samples,
+            gain,
+            number,
         )
     except ValueError as error:
         raise ExperimentError(f"adversary.server: send-crafted-model {error}") from None

@@ -57,15 +57,15 @@ def smallest_cut_off(
     places = np.flatnonzero(honest)
     for groups in (_single_clients(inside, budget), _pairs(inside, budget), _grown(inside, budget, largest)):
         for group, offline in groups:
-            found = CutOff(tuple(places[group].tolist()), tuple(places[offline].tolist()))
-            if member is not None and member not in found.group:
+            candidate = CutOff(tuple(places[group].tolist()), tuple(places[offline].tolist()))
+            if member is not None and member not in candidate.group:
                 continue
-            if len(found.group) + len(found.offline) == len(places):
+            if len(candidate.group) + len(candidate.offline) == len(places):
                 continue  # all others are offline, so the group is the whole sum
             online = present.copy()
-            online[list(found.offline)] = False
+            online[list(candidate.offline)] = False
             if is_accepted(online):
-                return found
+                return candidate
     return None
 
 

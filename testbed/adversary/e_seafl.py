@@ -17,7 +17,7 @@ from testbed.adversary.misbehaviour import (
     MisbehaviourOptions,
 )
 from testbed.adversary.pine import WrongSumOptions
-from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim, recovery_told
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, drawn_victim
 from testbed.aggregation.e_seafl.assisting_node import AssistingNode
 from testbed.aggregation.e_seafl.messages import SumMasks
 from testbed.aggregation.e_seafl.server import ESeafl, ESeaflRound
@@ -103,7 +103,7 @@ class ContradictNodes(AggregationMisbehaviour, ESeafl):
         except RoundAborted as refused:
             return f"victim {victim}: failed: {refused.detail}"
         update = await self.unmasked(state, masks - others, ids([victim]))
-        return recovery_told(f"victim {victim}", update, update.tobytes(), self.parameters.quantisation)
+        return describe_recovery(f"victim {victim}", update, update.tobytes(), self.parameters.quantisation)
 
 
 class ShrinkSurvivors(AggregationMisbehaviour, ESeafl):

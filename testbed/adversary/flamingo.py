@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
-from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim, recovery_told
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, drawn_victim
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.flamingo.client import FlamingoClient
 from testbed.aggregation.flamingo.decryptor import Decryptor
@@ -129,7 +129,9 @@ class AgainstOneVictim(AggregationMisbehaviour, Flamingo):
         """Return the accomplices on the committee."""
         return [member for member in state.members if member in self.dishonest]
 
-    async def told(self, reports: Replies, victim: int, own: bytes, common: Mapping[int, bytes], counted: str) -> str:
+    async def recovery(
+        self, reports: Replies, victim: int, own: bytes, common: Mapping[int, bytes], counted: str
+    ) -> str:
         """Remove the masks from the victim's input, and describe the result in one line.
 
         Args:
@@ -140,9 +142,9 @@ class AgainstOneVictim(AggregationMisbehaviour, Flamingo):
             counted: the beginning of the line.
         """
         pairs = {(victim, peer): seed for peer, seed in common.items()}
-        return await self.told_of_group(reports, [victim], {victim: own}, pairs, counted)
+        return await self.recovery_of_group(reports, [victim], {victim: own}, pairs, counted)
 
-    async def told_of_group(
+    async def recovery_of_group(
         self,
         reports: Replies,
         group: Sequence[int],
@@ -163,7 +165,7 @@ class AgainstOneVictim(AggregationMisbehaviour, Flamingo):
         masked = await reports.masked_total(ids(sorted(group)))
         masks = Masks([*own.values(), *common.values()], signs, self.parameters.prg)
         total = masked.with_masks(masks).materialised()
-        return recovery_told(counted, total, total.tobytes(), self.parameters.quantisation, len(group))
+        return describe_recovery(counted, total, total.tobytes(), self.parameters.quantisation, len(group))
 
 
 class ContradictLabels(AgainstOneVictim):
@@ -178,10 +180,10 @@ class ContradictLabels(AgainstOneVictim):
         if self._victim is None:
             await super().cross_check(state)
             return
-        accomplices, told, _ = self._groups(state)
+        accomplices, first_group, _ = self._groups(state)
         states = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
-        asked = {member: states[member] for member in [*told, *accomplices]}
-        _, state.signed = await self.signed_labels(state, asked, state.online)
+        questions = {member: states[member] for member in [*first_group, *accomplices]}
+        _, state.signed = await self.signed_labels(state, questions, state.online)
         if len(state.signed) < self.threshold(state):
             counted = f"victim {self._victim}: {len(state.signed)} of {self.threshold(state)} needed signatures with it"
             self.record_attack(ContradictLabels, f"{counted}; failed: too few members")
@@ -199,8 +201,8 @@ class ContradictLabels(AgainstOneVictim):
         accomplices, _, others = self._groups(state)
         states = {row.member: SealedMemberState(row.sealed) for row in state.kept.states}
         online, needed = state.online[state.online != victim], self.threshold(state)
-        asked = {member: states[member] for member in [*others, *accomplices]}
-        _, signed = await self.signed_labels(state, asked, online)
+        questions = {member: states[member] for member in [*others, *accomplices]}
+        _, signed = await self.signed_labels(state, questions, online)
         counted = f"victim {victim}: {len(state.signed)} and {len(signed)} of {needed} needed signatures with it and"
         counted += " without it"
         if len(signed) < needed:
@@ -209,17 +211,17 @@ class ContradictLabels(AgainstOneVictim):
         _, opened = await self.opened(state, signed, online, edges)
         if len(opened) < needed:
             return f"{counted}; failed: too few members have opened"
-        told = replace(state, online=online, edges=edges, opened=opened)
-        told.reports = state.reports
-        return await self._update(state, told, victim, counted)
+        second = replace(state, online=online, edges=edges, opened=opened)
+        second.reports = state.reports
+        return await self._update(state, second, victim, counted)
 
-    async def _update(self, state: FlamingoRound, told: FlamingoRound, victim: int, counted: str) -> str:
+    async def _update(self, state: FlamingoRound, second: FlamingoRound, victim: int, counted: str) -> str:
         """Remove the victim's masks: its self-mask from the first labels, pairwise masks from both."""
         needed = self.threshold(state)
         own = recovered_self_masks(state, needed)[victim]
         common = {edge[1]: seed for edge, seed in recovered_pair_seeds(state, needed).items() if edge[0] == victim}
-        common |= {edge[0]: seed for edge, seed in recovered_pair_seeds(told, needed).items() if edge[1] == victim}
-        return await self.told(state.reports, victim, own, common, counted)
+        common |= {edge[0]: seed for edge, seed in recovered_pair_seeds(second, needed).items() if edge[1] == victim}
+        return await self.recovery(state.reports, victim, own, common, counted)
 
     def _groups(self, state: FlamingoRound) -> tuple[list[int], list[int], list[int]]:
         """Return accomplices on the committee, honest members for the first labels, and for the second labels."""
@@ -260,8 +262,8 @@ class FalseKey(AgainstOneVictim):
         if victim not in reports:
             checks = ", ".join(refusal.check for refusal in reports.missing.refusals)
             return f"{counted}; failed: {checks or 'no answer'}"
-        kept = KeptService(certificate, [service.public_key], [StateOf(member, b"") for member in accomplices])
-        false = replace(state, kept=kept, online=ids([victim]))
+        own_service = KeptService(certificate, [service.public_key], [StateOf(member, b"") for member in accomplices])
+        false = replace(state, kept=own_service, online=ids([victim]))
         false.reports = reports
         own = await self._own_mask(false, needed)
         common = {}
@@ -269,13 +271,13 @@ class FalseKey(AgainstOneVictim):
             associated = signed_content(false.digest, victim, row.neighbour)
             partial = {1: threshold_elgamal.partial_decryption(secret, row.point)}
             common[row.neighbour] = threshold_elgamal.decrypt(row.point, row.sealed, associated, partial)
-        return await self.told(reports, victim, own, common, counted)
+        return await self.recovery(reports, victim, own, common, counted)
 
     async def _own_mask(self, false: FlamingoRound, needed: int) -> bytes:
         """Return the seed of the victim's self-mask from the accomplices' shares; no client counts as offline."""
         (victim,), listed = false.online.tolist(), false.graph.listed
-        asked = {row.member: SealedMemberState(row.sealed) for row in false.kept.states}
-        _, signed = await self.signed_labels(false, asked, ids(listed))
+        questions = {row.member: SealedMemberState(row.sealed) for row in false.kept.states}
+        _, signed = await self.signed_labels(false, questions, ids(listed))
         shown = [SignatureOf(*row) for row in signed.items()][:needed]
         nothing, dealt = bytes(SEALED_SHARE_BYTES), false.reports[victim].shares
         private = {
@@ -326,8 +328,8 @@ class CopyCiphertext(AgainstOneVictim):
         partial = {point: state.opened[members[point]].points[at] for point in points}
         associated = seed_associated(state.digest, victim, peer)
         seed = threshold_elgamal.decrypt(theirs.point, theirs.sealed, associated, partial)
-        told = hashlib.sha256(seed).hexdigest()
-        self.record_attack(CopyCiphertext, f"{counted}; decrypted, the seed's sha256 {told}")
+        digest = hashlib.sha256(seed).hexdigest()
+        self.record_attack(CopyCiphertext, f"{counted}; decrypted, the seed's sha256 {digest}")
         raise RoundAborted("below-threshold", f"{counted}: the seed of its own client is not to be had")
 
 

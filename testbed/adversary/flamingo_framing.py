@@ -95,9 +95,9 @@ class FramingClient(ClientMisbehaviour, FlamingoClient):
         wrong = feldman.weighted_points([shift(self.digest)], [self.frame.weight])
         shared = edwards25519.add(edwards25519.multiply(secret, public_key), wrong)
         sealed = threshold_elgamal.seal_with(point, shared, seed, associated)
-        known = signatures.sign_with_scalar(secret, threshold_elgamal.KNOWN_DOMAIN, associated)
+        proof = signatures.sign_with_scalar(secret, threshold_elgamal.KNOWN_DOMAIN, associated)
         signature = self.sign(SEEDS_DOMAIN, seed_content(self.digest, self.number, neighbour, point))
-        return EncryptedSeed(neighbour, point, sealed, signature, known)
+        return EncryptedSeed(neighbour, point, sealed, signature, proof)
 
 
 class FramingMember(ClientMisbehaviour, Decryptor):

@@ -120,4 +120,4 @@ class LabelNeighboursOffline(AgainstOneVictim):
             replies = await state.start.network.ask(ids(accomplices), question)
             common |= {(client, peer): answer.seed for peer, answer in replies.valid().items()}
         first = f"victim {self._group[0]}" if len(group) == 1 else f"group of clients {sorted(group)}"
-        return await self.told_of_group(state.reports, self._group, own, common, f"{first}: {self._counted}")
+        return await self.recovery_of_group(state.reports, self._group, own, common, f"{first}: {self._counted}")

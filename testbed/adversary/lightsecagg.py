@@ -19,7 +19,7 @@ import numpy as np
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.parallel_sums import rounds_of_lists, summed_apart
 from testbed.adversary.selection.lists import LISTS, ListsOptions, ParallelLists
-from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim, recovery_told
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, drawn_victim
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
 from testbed.aggregation.lightsecagg.messages import (
@@ -92,13 +92,13 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
         if len(of_all) >= needed:
             summed = await self.without_masks(state, state.survivors, of_all)
         counted = f"victim {victim}: {len(of_all)} and {len(of_others)} of {needed} needed sums with it and without it"
-        self.record_attack(ContradictSurvivors, await self._told(state, counted, summed, others, of_others))
+        self.record_attack(ContradictSurvivors, await self._outcome(state, counted, summed, others, of_others))
         if summed is None:
             state.at_least(len(of_all), replies, "summed the pieces that they hold")
             raise RoundAborted("below-threshold", counted)
         return summed
 
-    async def _told(
+    async def _outcome(
         self,
         state: LightSecAggRound,
         counted: str,
@@ -110,7 +110,7 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
         if summed is None or len(of_others) < state.announced.threshold:
             return f"{counted}; failed: too few sums"
         update = difference(summed, await self.without_masks(state, others, of_others))
-        return recovery_told(counted, update, elements_to_bytes(update), self.parameters.quantisation)
+        return describe_recovery(counted, update, elements_to_bytes(update), self.parameters.quantisation)
 
 
 class ParallelGroups(AggregationMisbehaviour, LightSecAgg):
@@ -149,7 +149,7 @@ class ParallelGroups(AggregationMisbehaviour, LightSecAgg):
         accomplices = sorted(self.dishonest & state.adverts.keys())
         honest = [client for client in sorted(state.adverts) if client not in self.dishonest]
         possible = len(honest) // max(1, state.announced.threshold - len(accomplices))
-        wanted = self.context.options_of(ParallelGroups).lists
-        count = possible if wanted is None else min(possible, wanted)
+        most = self.context.options_of(ParallelGroups).lists
+        count = possible if most is None else min(possible, most)
         parts = np.array_split(np.array(honest, np.int64), count) if count else []
         return [sorted([*part.tolist(), *accomplices]) for part in parts]

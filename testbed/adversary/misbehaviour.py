@@ -196,7 +196,7 @@ class ClientMisbehaviour(Misbehaviour, Role):
         return issubclass(spec.role, cls.extends)
 
     @classmethod
-    def wanted(cls, options: Any) -> Callable[[Samples], Samples] | None:
+    def attacked_samples(cls, options: Any) -> Callable[[Samples], Samples] | None:
         """Return a function that selects and relabels evaluation samples to measure the attack's success.
 
         The function returns the samples that the attack should affect, with the labels that the attack aims at.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
-from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim, recovery_told
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, drawn_victim
 from testbed.aggregation.kit.message_parts import SignatureOf, ToldOfParticipants
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.member import INCONSISTENT, OneShotMember
@@ -84,7 +84,7 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
         with_it, signed = await self._key(state, told_all, state.survivors)
         without, signed_without = await self._key(state, told_others, others)
         counted = f"victim {victim}: {signed} and {signed_without} of {needed} signatures with it and without it"
-        self.record_attack(ContradictCommittee, await self._told(state, counted, with_it, others, without))
+        self.record_attack(ContradictCommittee, await self._outcome(state, counted, with_it, others, without))
         if with_it is None:
             raise RoundAborted("below-threshold", counted)
         return with_it
@@ -92,12 +92,12 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
     async def _key(self, state: OneShotRound, members: Ids, survivors: Ids) -> tuple[npt.NDArray[np.int64] | None, int]:
         """Return the sum of the survivors' keys (None: too few members sum it), and the number of signatures."""
         _, signatures = await self.signatures(state, members, survivors)
-        _, held = await self.summed_shares(state, ids(list(signatures)), signatures)
-        if len(held) < state.code.needed:
+        _, shares = await self.summed_shares(state, ids(list(signatures)), signatures)
+        if len(shares) < state.code.needed:
             return None, len(signatures)
-        return self.decoded_key(state, held, len(survivors)), len(signatures)
+        return self.decoded_key(state, shares, len(survivors)), len(signatures)
 
-    async def _told(
+    async def _outcome(
         self,
         state: OneShotRound,
         counted: str,
@@ -113,7 +113,9 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
             update = await self.unmasked(state, key) - rest
         except RoundAborted as failed:
             return f"{counted}; failed: {failed.detail}"
-        return recovery_told(counted, update, elements_to_bytes(update.astype(np.uint32)), self.parameters.quantisation)
+        return describe_recovery(
+            counted, update, elements_to_bytes(update.astype(np.uint32)), self.parameters.quantisation
+        )
 
 
 class DealOptions(MisbehaviourOptions):
@@ -140,8 +142,8 @@ class DealOtherShares(ClientMisbehaviour, OneShotClient):
         rows = super().rows(polynomials, members, test)
         if not self.attacks(self.round):
             return rows
-        wanted: int | None = self.context.options_of(DealOtherShares).holders
-        count = len(members) if wanted is None else min(wanted, len(members))
+        holders: int | None = self.context.options_of(DealOtherShares).holders
+        count = len(members) if holders is None else min(holders, len(members))
         self.record_attack(DealOtherShares, f"{count} shares that belong to no key")
         made_up = uniform(self.secret("other shares"), count * test.row_length).reshape(count, -1)
         return np.concatenate([made_up, rows[count:]])

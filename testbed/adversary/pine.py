@@ -56,8 +56,8 @@ class UnboundedUpdate(ClientMisbehaviour, PineClient):
             direction[0] = 1.0
         direction *= factor * self.parameters.integer_bound / np.sqrt(np.square(direction).sum())
         self.record_attack(UnboundedUpdate, f"an update {factor:g} times as long as it may be")
-        found: npt.NDArray[np.int64] = np.rint(direction).astype(np.int64)
-        return found
+        integers: npt.NDArray[np.int64] = np.rint(direction).astype(np.int64)
+        return integers
 
 
 class WrongProof(ClientMisbehaviour, PineClient):
@@ -143,10 +143,10 @@ class ContradictHelper(AggregationMisbehaviour, Pine):
         share = await super().helpers_share(state, survivors)
         victim = drawn_victim(self, ContradictHelper, survivors, state.start)
         if victim is not None:
-            self.record_attack(ContradictHelper, await self._told(state, survivors, share, victim))
+            self.record_attack(ContradictHelper, await self._outcome(state, survivors, share, victim))
         return share
 
-    async def _told(self, state: PineRound, survivors: Ids, share: Elements, victim: int) -> str:
+    async def _outcome(self, state: PineRound, survivors: Ids, share: Elements, victim: int) -> str:
         """Describe the result in one line."""
         try:
             rest = await super().helpers_share(state, survivors[survivors != victim])

@@ -80,7 +80,9 @@ class PoisonedSamples(ClientMisbehaviour, Trainer):
                     f"adversary.clients: {cls.name}.{key}: {label} of {classes} labels, counted from 0"
                 )
 
-    def learned(self, kind: "type[PoisonedSamples]", learn: Learn, workload: Workload, message: Train) -> LocalUpdate:
+    def train_on_poisoned(
+        self, kind: "type[PoisonedSamples]", learn: Learn, workload: Workload, message: Train
+    ) -> LocalUpdate:
         """Train on samples poisoned by this kind.
 
         Args:
@@ -131,7 +133,7 @@ class FlipLabels(PoisonedSamples):
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
         """Train on samples with wrong labels."""
-        return self.learned(FlipLabels, super().learn, workload, message)
+        return self.train_on_poisoned(FlipLabels, super().learn, workload, message)
 
     @classmethod
     def poisoned(cls, samples: Samples, classes: int, options: Any) -> Samples:
@@ -142,7 +144,7 @@ class FlipLabels(PoisonedSamples):
         return inputs, np.where(labels == options.source, options.target, labels)
 
     @classmethod
-    def wanted(cls, options: Any) -> Callable[[Samples], Samples] | None:
+    def attacked_samples(cls, options: Any) -> Callable[[Samples], Samples] | None:
         """Return the source's samples, labelled as the target; None if all labels are flipped."""
         if options.source is None:
             return None
@@ -167,7 +169,7 @@ class Backdoor(PoisonedSamples):
 
     def learn(self, workload: Workload, message: Train) -> LocalUpdate:
         """Train on samples of which some have the trigger."""
-        return self.learned(Backdoor, super().learn, workload, message)
+        return self.train_on_poisoned(Backdoor, super().learn, workload, message)
 
     @classmethod
     def check_workload(cls, workload: Workload, options: Any) -> None:
@@ -191,7 +193,7 @@ class Backdoor(PoisonedSamples):
         return triggered, np.where(chosen, options.target, labels)
 
     @classmethod
-    def wanted(cls, options: Any) -> Callable[[Samples], Samples] | None:
+    def attacked_samples(cls, options: Any) -> Callable[[Samples], Samples] | None:
         """Return the samples of other labels with the trigger, labelled as the target."""
         return lambda samples: _taken_for(
             options.target, stamped(samples[0], options.size), samples[1] != options.target

@@ -61,8 +61,8 @@ class ScaleUpdate(ClientMisbehaviour, Trainer):
         honest = super().learn(workload, message)
         if not self.attacks(message.round):
             return honest
-        given = self.context.options_of(ScaleUpdate).factor
-        factor = float(self.environment.maximum_participants) if given is None else given
+        configured = self.context.options_of(ScaleUpdate).factor
+        factor = float(self.environment.maximum_participants) if configured is None else configured
         self.record_attack(ScaleUpdate, f"{factor:g} times what it has learned")
         return _times(honest, factor)
 
@@ -97,7 +97,7 @@ class CollusionOptions(MisbehaviourOptions):
     estimates: int = Field(
         20,
         ge=2,
-        description="Largest number of colluders whose updates give mean and deviation, the first in order",
+        description="Most colluders that contribute to mean and deviation, the first in order",
     )
 
     def check(self, population: int, dishonest: Set[int]) -> None:
@@ -145,10 +145,10 @@ class Colluder(ClientMisbehaviour, Trainer):
         if not self.attacks(message.round):
             return honest
         key = (message.round, message.model.digest())
-        found = cached_latest(f"colluders: {kind.name}", key, lambda: self._estimated(kind, workload, message))
-        if found is None:
+        common = cached_latest(f"colluders: {kind.name}", key, lambda: self._estimated(kind, workload, message))
+        if common is None:
             return honest
-        delta, count = found
+        delta, count = common
         self.record_attack(kind, f"what {count} colluders have agreed on")
         return replace(honest, delta=delta)
 
@@ -156,11 +156,13 @@ class Colluder(ClientMisbehaviour, Trainer):
         self, kind: "type[Colluder]", workload: Workload, message: Train
     ) -> tuple[npt.NDArray[np.float32], int] | None:
         most = self.context.options_of(kind).estimates
-        held = [client for client in sorted(self.dishonest) if workload.sample_counts[client]][:most]
-        if len(held) < 2:
+        sample_holders = [client for client in sorted(self.dishonest) if workload.sample_counts[client]][:most]
+        if len(sample_holders) < 2:
             return None
-        learned = [workload.train(client, message.model.values, message.round).delta for client in held]
-        return kind.crafted(self, np.array(learned, np.float64)).astype(np.float32), len(held)
+        trained_updates = [
+            workload.train(client, message.model.values, message.round).delta for client in sample_holders
+        ]
+        return kind.crafted(self, np.array(trained_updates, np.float64)).astype(np.float32), len(sample_holders)
 
 
 class LittleOptions(CollusionOptions):
@@ -190,8 +192,8 @@ class LittleIsEnough(Colluder):
         if z is None:
             n = self.environment.maximum_participants
             z = z_max(n, round(n * len(self.dishonest) / self.environment.population))
-        found: Floats = updates.mean(axis=0) - z * updates.std(axis=0)
-        return found
+        crafted: Floats = updates.mean(axis=0) - z * updates.std(axis=0)
+        return crafted
 
 
 class MinMax(Colluder):
@@ -221,8 +223,8 @@ class MinMax(Colluder):
         # |away_i - gamma deviation|^2 <= most, a quadratic in gamma for each i; its larger root is the most allowed.
         room = np.square(along) + length * np.maximum(most - np.square(away).sum(axis=1), 0)
         gamma = float(((along + np.sqrt(room)) / length).min())
-        found: Floats = mean - gamma * deviation
-        return found
+        crafted: Floats = mean - gamma * deviation
+        return crafted
 
 
 def z_max(participants: int, dishonest: int) -> float:

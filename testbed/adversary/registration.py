@@ -36,7 +36,7 @@ class RegistrationAttack:
     gained: str
 
 
-Request = tuple[bytes, int]  # the encoded registration, and the client whose channel it comes over
+Request = tuple[bytes, int]  # the encoded registration, and the client that sends it
 
 
 def attempts(population: int, dishonest: frozenset[int], randomness: Randomness) -> list[RegistrationAttack]:
@@ -51,15 +51,15 @@ def attempts(population: int, dishonest: frozenset[int], randomness: Randomness)
     victims = [client for client in range(population) if client not in dishonest][: len(dishonest)]
     pairs = [(client, victims[place % len(victims)]) for place, client in enumerate(sorted(dishonest))]
     tried = [_tried(pki, "register for a client that has not registered yet", _for_another(pairs, randomness))]
-    known = {client: Identity(client, randomness) for client in sorted(dishonest | set(victims))}
-    for client, identity in known.items():
+    identities = {client: Identity(client, randomness) for client in sorted(dishonest | set(victims))}
+    for client, identity in identities.items():
         pki.register(identity.registration(), client)
     tried += [
         _tried(pki, "replace the key of a registered client", _taking_over(pairs, randomness)),
-        _tried(pki, "register an honest client's key as one's own", _anothers_key(pairs, known)),
+        _tried(pki, "register an honest client's key as one's own", _anothers_key(pairs, identities)),
         _tried(pki, "a second identity, with a number of its own", _beyond(pairs, population, randomness)),
     ]
-    return [*tried, _grinding(pki, [known[client] for client in sorted(dishonest)], randomness)]
+    return [*tried, _grinding(pki, [identities[client] for client in sorted(dishonest)], randomness)]
 
 
 def _tried(pki: PKI, name: str, requests: Iterator[Request]) -> RegistrationAttack:
@@ -100,12 +100,12 @@ def _taking_over(pairs: list[tuple[int, int]], randomness: Randomness) -> Iterat
         yield _request(victim, randomness, client, _fresh(client, randomness)), victim
 
 
-def _anothers_key(pairs: list[tuple[int, int]], known: dict[int, Identity]) -> Iterator[Request]:
+def _anothers_key(pairs: list[tuple[int, int]], identities: dict[int, Identity]) -> Iterator[Request]:
     """Yield registrations of the victim's public key under the attacker's number, with the attacker's signature."""
     for client, victim in pairs:
-        stolen = decode(Registration, known[victim].registration())
+        stolen = decode(Registration, identities[victim].registration())
         content = signed_content(client, stolen.signing_key, stolen.agreement_key)
-        signature = known[client].signing.sign(REGISTRATION_DOMAIN, content)
+        signature = identities[client].signing.sign(REGISTRATION_DOMAIN, content)
         yield encode(Registration(client, stolen.signing_key, stolen.agreement_key, signature)), client
 
 

@@ -65,29 +65,29 @@ class AdversarySection(BaseModel):
 
     @field_validator("server", "clients", mode="before")
     @classmethod
-    def _entries(cls, given: Any) -> Any:
+    def _entries(cls, value: Any) -> Any:
         """Accept a single entry for a list, and null for empty options."""
-        entries = [given] if isinstance(given, str | dict) else given
+        entries = [value] if isinstance(value, str | dict) else value
         if not isinstance(entries, list):
             return entries
         plain = [
-            {name: {} if more is None else more for name, more in one.items()} if isinstance(one, dict) else one
-            for one in entries
+            {name: {} if more is None else more for name, more in entry.items()} if isinstance(entry, dict) else entry
+            for entry in entries
         ]
-        if not all(isinstance(one, str) or _is_name_with_options(one) for one in plain):
+        if not all(isinstance(entry, str) or _is_name_with_options(entry) for entry in plain):
             raise ValueError("an entry is a name, or one name with its options: {name: {option: value}}")
         return plain
 
     @field_validator("server", "clients")
     @classmethod
-    def _known(cls, given: list[Named], info: Any) -> list[Named]:
+    def _check_names(cls, entries: list[Named], info: Any) -> list[Named]:
         party = info.field_name
-        seen: set[str] = set()
-        for one in given:
-            name = name_of(one)
-            if name in seen:
+        earlier: set[str] = set()
+        for entry in entries:
+            name = name_of(entry)
+            if name in earlier:
                 raise ValueError(f"duplicate {name}")
-            seen.add(name)
+            earlier.add(name)
             if ":" in name and re.match(PLUGIN_NAME, name):
                 continue
             kinds = kinds_of(party, name)
@@ -95,8 +95,8 @@ class AdversarySection(BaseModel):
                 hint = did_you_mean(name, names(party))
                 allowed = ", ".join(names(party))
                 raise ValueError(f"unknown {name!r}; {hint}allowed: {allowed}, or package.module:Class")
-            accepting(kinds, one)
-        return given
+            accepting(kinds, entry)
+        return entries
 
     def named(self, party: Party) -> list[Named]:
         """Return the entries of a party."""
@@ -135,8 +135,8 @@ class AdversarySection(BaseModel):
         own = ":" in selection + aggregation  # user-defined protocols are checked when their class is imported
         protocols = {selection, aggregation, _TRAINING}
         for party in PARTIES:
-            for one in self.named(party):
-                name = name_of(one)
+            for entry in self.named(party):
+                name = name_of(entry)
                 if not (":" in name or own or name in names(party, protocols)):
                     where = f"selection {selection} with aggregation {aggregation}"
                     allowed = ", ".join(names(party, protocols)) or "none"
@@ -146,12 +146,12 @@ class AdversarySection(BaseModel):
                 kinds = kinds_of(party, name)
                 try:
                     if own:
-                        found = list(accepting(kinds, one).values())
+                        candidates = list(accepting(kinds, entry).values())
                     else:
-                        found = [options(kind, one) for kind in kinds if protocols & set(kind.applies_to)]
+                        candidates = [options(kind, entry) for kind in kinds if protocols & set(kind.applies_to)]
                 except ValueError as error:
                     raise ValueError(f"{party}: {error}") from None
-                for chosen in found:
+                for chosen in candidates:
                     self.check_options(party, name, chosen, population)
 
     def check_options(self, party: str, name: str, chosen: MisbehaviourOptions, population: int) -> None:
@@ -173,10 +173,10 @@ class AdversarySection(BaseModel):
 
     def without_own(self) -> "AdversarySection":
         """Return the section without user-defined misbehaviours."""
-        kept: dict[str, Any] = {
-            party: [one for one in self.named(party) if ":" not in name_of(one)] for party in PARTIES
+        built_in: dict[str, Any] = {
+            party: [entry for entry in self.named(party) if ":" not in name_of(entry)] for party in PARTIES
         }
-        return self.model_copy(update=kept)
+        return self.model_copy(update=built_in)
 
     def attacks(self, round_number: int) -> bool:
         """Return whether this round is attacked; in other rounds all parties are honest."""
@@ -188,8 +188,8 @@ class AdversarySection(BaseModel):
             return len(self.dishonest)
         return rounded_up(self.dishonest, population)
 
-    def drawn(self, population: int, randomness: Randomness) -> frozenset[int]:
-        """Return the dishonest clients: the same for the same seed, whatever the number of hosts.
+    def draw_dishonest(self, population: int, randomness: Randomness) -> frozenset[int]:
+        """Return the dishonest clients: the same for the same seed, independent of the number of hosts.
 
         Args:
             population: number of clients n.
@@ -198,53 +198,53 @@ class AdversarySection(BaseModel):
         if isinstance(self.dishonest, list):
             return frozenset(self.dishonest)
         generator = randomness.generator("adversary", 0, "dishonest")
-        drawn = generator.choice(np.arange(population), self.number_of(population), replace=False)
-        return frozenset(drawn.tolist())
+        chosen = generator.choice(np.arange(population), self.number_of(population), replace=False)
+        return frozenset(chosen.tolist())
 
 
-def _is_name_with_options(one: Any) -> bool:
+def _is_name_with_options(entry: Any) -> bool:
     return (
-        isinstance(one, dict)
-        and len(one) == 1
-        and all(isinstance(name, str) and isinstance(more, dict) for name, more in one.items())
+        isinstance(entry, dict)
+        and len(entry) == 1
+        and all(isinstance(name, str) and isinstance(more, dict) for name, more in entry.items())
     )
 
 
-def name_of(one: Named) -> str:
+def name_of(entry: Named) -> str:
     """Return the name in an entry of `server` or `clients`."""
-    return next(iter(one)) if isinstance(one, dict) else one
+    return next(iter(entry)) if isinstance(entry, dict) else entry
 
 
-def options(kind: type[Misbehaviour], one: Named) -> Any:
+def options(kind: type[Misbehaviour], entry: Named) -> Any:
     """Return the options in an entry, validated by a misbehaviour class.
 
     Args:
         kind: the misbehaviour.
-        one: an entry of `server` or `clients`.
+        entry: an entry of `server` or `clients`.
 
     Raises:
         ValueError: the class has no such option, or a value is not allowed (one line).
     """
-    given = next(iter(one.values())) if isinstance(one, dict) else {}
+    values = next(iter(entry.values())) if isinstance(entry, dict) else {}
     try:
-        return kind.Options.model_validate(given, strict=True)
+        return kind.Options.model_validate(values, strict=True)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in problem["loc"][:1])
         if problem["type"] == "extra_forbidden":
-            raise ValueError(f"{name_of(one)}.{key}: {unknown(key, tuple(kind.Options.model_fields))}") from None
+            raise ValueError(f"{name_of(entry)}.{key}: {unknown(key, tuple(kind.Options.model_fields))}") from None
         message = str(problem["msg"]).replace("Input should be", "should be")
-        raise ValueError(f"{name_of(one)}.{key}: {message}, not {problem['input']!r}") from None
+        raise ValueError(f"{name_of(entry)}.{key}: {message}, not {problem['input']!r}") from None
 
 
-def accepting(kinds: Sequence[type[Misbehaviour]], one: Named) -> dict[type[Misbehaviour], Any]:
+def accepting(kinds: Sequence[type[Misbehaviour]], entry: Named) -> dict[type[Misbehaviour], Any]:
     """Return the classes with one name that accept the options of an entry, each with its options.
 
     Classes with the same name may have different options, for different protocols.
 
     Args:
         kinds: the classes.
-        one: an entry of `server` or `clients`.
+        entry: an entry of `server` or `clients`.
 
     Raises:
         ValueError: no class accepts the options (one line, of the class with the most options).
@@ -253,7 +253,7 @@ def accepting(kinds: Sequence[type[Misbehaviour]], one: Named) -> dict[type[Misb
     refusals: list[tuple[int, ValueError]] = []
     for kind in kinds:
         try:
-            accepted[kind] = options(kind, one)
+            accepted[kind] = options(kind, entry)
         except ValueError as error:
             refusals.append((len(kind.Options.model_fields), error))
     if not accepted:
@@ -284,7 +284,7 @@ class Adversary:
     def __init__(
         self, section: AdversarySection, population: int, rounds: int, randomness: Randomness, enough_to_break: int = 1
     ) -> None:
-        self.dishonest = section.drawn(population, randomness)
+        self.dishonest = section.draw_dishonest(population, randomness)
         options_by_kind: dict[type[Misbehaviour], Any] = {}
         self._server = {name_of(entry): _classes("server", entry, options_by_kind) for entry in section.server}
         self._clients = {name_of(entry): _classes("clients", entry, options_by_kind) for entry in section.clients}
@@ -304,7 +304,7 @@ class Adversary:
     @property
     def skips_noise(self) -> frozenset[int]:
         """The clients that add no noise in attacked rounds."""
-        kinds = [kind for found in self._clients.values() for kind in found]
+        kinds = [kind for classes in self._clients.values() for kind in classes]
         return self.dishonest if any(issubclass(kind, SkipNoise) for kind in kinds) else frozenset()
 
     def with_attacks(self, honest: Any, protocols: Iterable[str]) -> Any:
@@ -312,11 +312,11 @@ class Adversary:
 
         Args:
             honest: the honest server class.
-            protocols: names of the protocols whose decisions it makes.
+            protocols: names of the protocols that it implements.
         """
-        wanted, kinds = set(protocols), []
-        for name, found in self._server.items():
-            for kind in [kind for kind in found if wanted & set(kind.applies_to)][:1]:
+        decided, kinds = set(protocols), []
+        for name, classes in self._server.items():
+            for kind in [kind for kind in classes if decided & set(kind.applies_to)][:1]:
                 _check_overrides(name, kind, honest)
                 kinds.append(kind)
                 self._unused.discard(name)
@@ -326,7 +326,7 @@ class Adversary:
         """Return `specs` followed by the roles of the dishonest clients, which also extend accomplices' roles."""
         more = []
         for spec in specs:
-            kinds = [kind for found in self._clients.values() for kind in found if kind.concerns(spec)]
+            kinds = [kind for classes in self._clients.values() for kind in classes if kind.concerns(spec)]
             if kinds:
                 only = self.dishonest if spec.only is None else spec.only & self.dishonest
                 more.append(RoleSpec(dishonest_role(spec.role, kinds, self._context), spec.parameters, only))
@@ -343,7 +343,7 @@ class Adversary:
             kind.check_workload(workload, chosen)
 
     def success(self, workload: Workload, model: npt.NDArray[np.float32]) -> float | None:
-        """Return the share of the attacked held-out samples on which the model does what the attack aims at.
+        """Return the attack's success: the share of the attacked held-out samples with the intended prediction.
 
         Args:
             workload: with the held-out samples.
@@ -353,8 +353,8 @@ class Adversary:
             None if no misbehaviour has such an aim, or no such sample is held out. The first misbehaviour with an aim
             counts.
         """
-        for kind in (kind for found in self._clients.values() for kind in found):
-            change = kind.wanted(self._context.options_of(kind))
+        for kind in (kind for classes in self._clients.values() for kind in classes):
+            change = kind.attacked_samples(self._context.options_of(kind))
             if change is not None and isinstance(workload, ReplaceableSamplesWorkload):
                 evaluation = workload.with_samples(change).evaluate(model)
                 if evaluation is None or math.isnan(evaluation.accuracy):
@@ -371,8 +371,8 @@ class Adversary:
         idle = [("server", name) for name in self._server if name in self._unused]
         idle += [
             ("clients", name)
-            for name, found in self._clients.items()
-            if not any(kind.concerns(spec) for spec in specs for kind in found)
+            for name, classes in self._clients.items()
+            if not any(kind.concerns(spec) for spec in specs for kind in classes)
         ]
         for party, name in idle:
             raise ExperimentError(f"adversary.{party}: {name} applies to none of this run's protocols; leave it out")

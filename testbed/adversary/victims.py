@@ -59,7 +59,7 @@ def drawn_victim(
     return int(round_.randomness.generator("server", round_.number, "victim").choice(honest))
 
 
-def recovery_told(
+def describe_recovery(
     counted: str, update: npt.NDArray[Any], encoded: bytes, quantisation: Quantisation, clients: int = 1
 ) -> str:
     """Return one line that reports a recovered update, or the reason of the failure.

@@ -72,7 +72,7 @@ def _short_supply(supply: Supply, online: float) -> str:
         online: the mean share of the clients that is online; where it is 1, availability is not to blame.
     """
     has = (
-        f"a round has {supply.expected:.1f} {supply.noun} on average and needs {supply.wanted}, with "
+        f"a round has {supply.expected:.1f} {supply.noun} on average and needs {supply.required}, with "
         f"{_chance(supply.enough)} to have enough of them"
     )
     if online < 1:

@@ -24,21 +24,21 @@ def test_two_stories_can_be_told_from_2t_minus_s_accomplices_on(sizes: tuple[int
     s, t, x = sizes
     honest = range(s - x)
     views = two_views(0, honest, x, range(s), t)
-    told = [client for view in views for client in view.told]
+    told = [client for view in views for client in view.recipients]
     assert sorted(told) == list(honest)
     for view in views:
-        assert set(view.told) <= set(view.survivors)
+        assert set(view.recipients) <= set(view.survivors)
         assert len(view.survivors) >= t
-    assert 0 in views[0].told
+    assert 0 in views[0].recipients
     assert all(0 not in view.survivors for view in views[1:])
-    both = len(views) == 2 and all(len(view.told) + x >= t for view in views)
+    both = len(views) == 2 and all(len(view.recipients) + x >= t for view in views)
     if x < t:
         assert both == (x >= 2 * t - s and s > t)
 
 
 def test_with_too_few_for_both_the_first_story_has_its_t() -> None:
     views = two_views(3, range(7), 3, range(10), 7)
-    assert [len(view.told) for view in views] == [4, 3]
+    assert [len(view.recipients) for view in views] == [4, 3]
 
 
 # -- denials ---------------------------------------------------------------------------------------------------------

@@ -49,12 +49,12 @@ def test_labels_are_mirrored_or_one_becomes_another() -> None:
     assert mirrored.tolist() == [9, 8, 5, 0, 5]
     one = LabelOptions(source=4, target=7)
     assert FlipLabels.poisoned((inputs, labels), 10, one)[1].tolist() == [0, 1, 7, 9, 7]
-    wanted = FlipLabels.wanted(one)
+    wanted = FlipLabels.attacked_samples(one)
     assert wanted is not None
     chosen, told = wanted((inputs, labels))
     assert chosen.shape == (2, 2)
     assert told.tolist() == [7, 7]
-    assert FlipLabels.wanted(LabelOptions()) is None
+    assert FlipLabels.attacked_samples(LabelOptions()) is None
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_share_of_the_samples_spread_evenly_has_the_trigger(share: float, coun
     assert (told[~triggered] == labels[~triggered]).all()
     if count:
         assert np.diff(np.flatnonzero(triggered)).max(initial=1) <= 1 / share + 1
-    wanted = Backdoor.wanted(chosen)
+    wanted = Backdoor.attacked_samples(chosen)
     assert wanted is not None
     tried, taken_for = wanted((images, labels % 10))
     assert len(tried) == (labels % 10 != 0).sum()

@@ -29,11 +29,11 @@ class InconsistentView:
 
     Attributes:
         survivors: sorted.
-        told: sorted honest clients.
+        recipients: sorted honest clients.
     """
 
     survivors: tuple[int, ...]
-    told: tuple[int, ...]
+    recipients: tuple[int, ...]
 
 
 def two_views(
@@ -58,7 +58,7 @@ def two_views(
         InconsistentView(tuple(sorted(survivors)), tuple(sorted({victim, *others[: first - 1]}))),
         InconsistentView(tuple(sorted(set(survivors) - {victim})), tuple(others[first - 1 :])),
     ]
-    return [view for view in views if view.told]
+    return [view for view in views if view.recipients]
 
 
 def denials(believes: Mapping[int, int], gone: Collection[int], each: int) -> dict[int, set[int]] | None:
@@ -87,10 +87,10 @@ def denials(believes: Mapping[int, int], gone: Collection[int], each: int) -> di
     capacity[source, 1:first] = [believes[client] for client in clients]
     capacity[1:first, first:sink] = [[client != target for target in targets] for client in clients]
     capacity[first:sink, sink] = each
-    found = maximum_flow(csr_array(capacity), source, sink)
-    if found.flow_value < each * len(targets):
+    flow = maximum_flow(csr_array(capacity), source, sink)
+    if flow.flow_value < each * len(targets):
         return None
-    used_edges = found.flow.toarray()[1:first, first:sink] > 0
+    used_edges = flow.flow.toarray()[1:first, first:sink] > 0
     return {
         client: {target for target, used in zip(targets, row, strict=True) if used}
         for client, row in zip(clients, used_edges, strict=True)
@@ -146,10 +146,10 @@ def smallest_among_few(honest: Iterable[int], accomplices: int, shared: int, t: 
     """
     ranked = list(honest)
     for size in range(1, len(ranked) + 1):
-        for known in range(max(0, t - accomplices - size), len(ranked) - size + 1):
-            members, gone = frozenset(ranked[:size]), frozenset(ranked[size : size + known])
+        for peers in range(max(0, t - accomplices - size), len(ranked) - size + 1):
+            members, gone = frozenset(ranked[:size]), frozenset(ranked[size : size + peers])
             room = {client: max(0, shared - t) for client in ranked}
-            room |= dict.fromkeys(members, max(0, accomplices + size + known - t))
+            room |= dict.fromkeys(members, max(0, accomplices + size + peers - t))
             denied = denials(room, gone, t - accomplices)
             if denied is not None:
                 return Isolation(members, gone, denied)

@@ -31,17 +31,17 @@ class DropHonest(AggregationMisbehaviour, SecAgg):
         victim = drawn_victim(self, DropHonest, survivors, round_)
         if victim is None:
             return survivors
-        kept = survivors
+        remaining = survivors
         for client in survivors.tolist():
             if client != victim and client not in self.dishonest:
-                fewer = kept[kept != client]
-                kept = fewer if self._is_enough(state, fewer) else kept
-        dropped = len(survivors) - len(kept)
+                fewer = remaining[remaining != client]
+                remaining = fewer if self._is_enough(state, fewer) else remaining
+        dropped = len(survivors) - len(remaining)
         if dropped:
-            honest = len(kept) - int(np.isin(kept, list(self.dishonest)).sum())
+            honest = len(remaining) - int(np.isin(remaining, list(self.dishonest)).sum())
             others = f"client {victim} is summed with {honest - 1} honest ones"
             self.record_attack(DropHonest, f"claimed that {dropped} clients dropped out: {others}")
-        return kept
+        return remaining
 
     @staticmethod
     def _is_enough(state: SecAggRound, survivors: Ids) -> bool:

@@ -85,8 +85,8 @@ async def summed_apart(
         except RoundAborted as failed:
             end = failed
     over = ", ".join(str(int((~np.isin(part.survivors, list(server.dishonest))).sum())) for part in made)
-    said = f"{len(made)} sums in one round, over {over} honest clients" if made else "no sum came about"
-    server.record_attack(kind, said)
+    summary = f"{len(made)} sums in one round, over {over} honest clients" if made else "no sum came about"
+    server.record_attack(kind, summary)
     if not made:
         assert end is not None
         raise end

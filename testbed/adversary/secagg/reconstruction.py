@@ -134,13 +134,13 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         state.revealed = {}
         for view in self.views(state):
             state.revealed |= await self._tell(state, view)
-        handed: dict[int, HandedOver] = {}
+        handed_over: dict[int, HandedOver] = {}
         if accomplices:
-            handed = (await round_.network.ask(ids(sorted(accomplices)), HandOver(round_.number))).valid()
+            handed_over = (await round_.network.ask(ids(sorted(accomplices)), HandOver(round_.number))).valid()
         state.revealed |= {
-            client: RevealedShares(answer.mask_keys, answer.self_masks) for client, answer in handed.items()
+            client: RevealedShares(answer.mask_keys, answer.self_masks) for client, answer in handed_over.items()
         }
-        keys = {client: answer.mask_key for client, answer in handed.items()}
+        keys = {client: answer.mask_key for client, answer in handed_over.items()}
         self.attempt = await self.conclude(state, keys)
         self.record_attack(self.misbehaviour, self.attempt.detail)
         if len(state.revealed) < t:
@@ -150,12 +150,12 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         """Return the shares that clients reveal for a view, signed by its recipients and by the accomplices."""
         round_, survivors = state.start, list(view.survivors)
         if self.parameters.consistency == "none":
-            replies = await round_.network.ask(ids(view.told), UnmaskSurvivors(round_.number, survivors))
+            replies = await round_.network.ask(ids(view.recipients), UnmaskSurvivors(round_.number, survivors))
             return replies.valid()
-        asked = ids(sorted({*view.told, *(self.accomplices(state) & set(survivors))}))
-        signed = (await round_.network.ask(asked, CheckSurvivors(round_.number, survivors))).valid()
+        signers = ids(sorted({*view.recipients, *(self.accomplices(state) & set(survivors))}))
+        signed = (await round_.network.ask(signers, CheckSurvivors(round_.number, survivors))).valid()
         rows = [SignatureOf(client, answer.signature) for client, answer in signed.items()]
-        listening = [client for client in view.told if client in signed]
+        listening = [client for client in view.recipients if client in signed]
         if not listening:
             return {}
         return (await round_.network.ask(ids(listening), Unmask(round_.number, rows))).valid()
@@ -165,7 +165,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
     async def reconstructed(
         self,
         state: SecAggRound,
-        whose: str,
+        label: str,
         members: Set[int],
         peers: Mapping[int, Set[int]],
         gone: Collection[int],
@@ -175,7 +175,7 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
 
         Args:
             state: of the round, with the revealed shares.
-            whose: name of the sum, for the record.
+            label: name of the sum, for the record.
             members: honest clients whose inputs are summed.
             peers: for each member, the peers that it shares masks with.
             gone: clients whose mask keys are reconstructed from shares.
@@ -185,15 +185,15 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         mask_rows = {client: shares.mask_keys for client, shares in state.revealed.items()}
         seed_rows = {client: shares.self_masks for client, shares in state.revealed.items()}
         counted = (
-            f"{whose}: {_fewest(mask_rows, gone)} of {t} needed shares of the mask key, "
+            f"{label}: {_fewest(mask_rows, gone)} of {t} needed shares of the mask key, "
             f"{_fewest(seed_rows, members)} of {t} of the self-mask seed"
         )
         try:
             self_masks, mask_keys = recover(t, sorted(members), seed_rows), recover(t, sorted(gone), mask_rows)
             for client, why in {**self_masks.undecided, **mask_keys.undecided}.items():
                 raise RoundAborted("wrong-shares", f"client {client}: {why}")
-            seeds, known = self_masks.secrets, {**keys, **mask_keys.secrets}
-            pairs = {client: PrivateKey.from_seed(secret) for client, secret in known.items()}
+            seeds, all_keys = self_masks.secrets, {**keys, **mask_keys.secrets}
+            pairs = {client: PrivateKey.from_seed(secret) for client, secret in all_keys.items()}
             for client, pair in pairs.items():
                 if pair.public != state.adverts[client].mask_key:
                     raise RoundAborted("wrong-shares", f"the shares of client {client} give another key than its own")
@@ -234,12 +234,12 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
 
 def _fewest(rows: Mapping[int, Sequence[ShareOf]], clients: Collection[int]) -> int:
     """Return the number of shares of the secret with the fewest shares."""
-    held = dict.fromkeys(clients, 0)
+    counts = dict.fromkeys(clients, 0)
     for revealed in rows.values():
         for row in revealed:
-            if row.client in held:
-                held[row.client] += 1
-    return min(held.values(), default=0)
+            if row.client in counts:
+                counts[row.client] += 1
+    return min(counts.values(), default=0)
 
 
 class ContradictDropouts(Contradicting):

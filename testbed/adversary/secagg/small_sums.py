@@ -49,34 +49,34 @@ class ShrinkTheSum(Contradicting):
                 raise
             members = sorted(self.attempt.members)
             mean, weight = self.noise.mean(self.attempt.vector, len(members), round_)
-            kept = self.noise.kept(len(members), len(round_.participants))
-            return Aggregate(mean, weight, ids(members), kept)
+            noise = self.noise.kept(len(members), len(round_.participants))
+            return Aggregate(mean, weight, ids(members), noise)
 
     def views(self, state: SecAggRound) -> list[InconsistentView]:
         """Return a view for each client."""
         self._target = self.target(state)
         denied = {} if self._target is None else self._target.denied
-        told: dict[tuple[int, ...], list[int]] = {}
+        recipients: dict[tuple[int, ...], list[int]] = {}
         for client in self.honest(state):
             believed = self._peers[client] | {client}
             if self._target is None:
                 believed &= frozenset(state.arrived.tolist())
-            told.setdefault(tuple(sorted(believed - set(denied.get(client, ())))), []).append(client)
-        return [InconsistentView(survivors, tuple(clients)) for survivors, clients in told.items()]
+            recipients.setdefault(tuple(sorted(believed - set(denied.get(client, ())))), []).append(client)
+        return [InconsistentView(survivors, tuple(clients)) for survivors, clients in recipients.items()]
 
     def target(self, state: SecAggRound) -> Isolation | None:
         """Return the smallest recoverable sum; None if an honest server would have it, too."""
         honest, shared = self.honest(state), frozenset(state.sealed)
         lost = shared - set(state.arrived.tolist())
         ranked, accomplices = self.ranked(state, honest), len(self.accomplices(state))
-        found = smallest_among_all(ranked, lost, accomplices, len(shared), state.graph.threshold)
-        return None if found is None or len(found.members) == len(honest) else found
+        smallest = smallest_among_all(ranked, lost, accomplices, len(shared), state.graph.threshold)
+        return None if smallest is None or len(smallest.members) == len(honest) else smallest
 
     def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
         """Return the honest claim and store it."""
-        told = super().peers_that_shared(state)
-        self._peers = {client: frozenset(peers) for client, peers in told.items()}
-        return told
+        claims = super().peers_that_shared(state)
+        self._peers = {client: frozenset(peers) for client, peers in claims.items()}
+        return claims
 
     async def conclude(self, state: SecAggRound, keys: Mapping[int, bytes]) -> ReconstructionAttempt:
         """Reconstruct the sum over the target if there are t shares of each needed secret."""
@@ -84,9 +84,9 @@ class ShrinkTheSum(Contradicting):
             return ReconstructionAttempt(frozenset(), None, "failed: no sum over fewer clients can be had")
         members, gone = self._target.members, self._target.gone
         honest = len(self.honest(state))
-        whose = f"sum over {len(members)} of {honest} honest survivors ({', '.join(map(str, sorted(members)))})"
-        known = {client: key for client, key in keys.items() if client not in gone}
-        return await self.reconstructed(state, whose, members, self._peers, gone, known)
+        label = f"sum over {len(members)} of {honest} honest survivors ({', '.join(map(str, sorted(members)))})"
+        remaining_keys = {client: key for client, key in keys.items() if client not in gone}
+        return await self.reconstructed(state, label, members, self._peers, gone, remaining_keys)
 
 
 class SplitTheSharing(ShrinkTheSum):
@@ -97,9 +97,9 @@ class SplitTheSharing(ShrinkTheSum):
 
     def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
         """Tell members only of each other, of the clients whose mask keys will be recovered, and of the accomplices."""
-        told = super().peers_that_shared(state)
+        claims = super().peers_that_shared(state)
         if not self.attacking:
-            return told
+            return claims
         honest = [client for client in state.sealed if client not in self.dishonest]
         accomplices = self.dishonest & state.sealed.keys()
         ranked = self.ranked(state, honest)
@@ -107,9 +107,9 @@ class SplitTheSharing(ShrinkTheSum):
         if self._planned is not None and len(self._planned.members) < len(honest):
             members = self._planned.members
             few = members | self._planned.gone | accomplices
-            told |= {client: sorted(few - {client}) for client in members}
-        self._peers = {client: frozenset(peers) for client, peers in told.items()}
-        return told
+            claims |= {client: sorted(few - {client}) for client in members}
+        self._peers = {client: frozenset(peers) for client, peers in claims.items()}
+        return claims
 
     def target(self, state: SecAggRound) -> Isolation | None:
         """Return the planned sum, if its members survive and their peers' mask keys can still be recovered."""

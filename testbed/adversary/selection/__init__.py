@@ -1,1 +1,1 @@
-"""Malicious servers of selection protocols, by what they attack; `lotto` is what those of Lotto share."""
+"""Malicious servers of selection protocols, one module for each kind of attack; `lotto` has the shared base classes."""

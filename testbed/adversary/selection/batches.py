@@ -97,9 +97,9 @@ class TellMembersApart(TakesEverySignature, BatchMisbehaviour):
         """Announce another population to every other client."""
         if not self.attacking:
             return super().announcement_for(everyone, message)
-        told = self._announced()
-        self.record_attack(TellMembersApart, f"n = {told} to every other client, {message.population} else")
-        return [(everyone[::2], message), (everyone[1::2], _replaced(message, population=told))]
+        announced = self._announced()
+        self.record_attack(TellMembersApart, f"n = {announced} to every other client, {message.population} else")
+        return [(everyone[::2], message), (everyone[1::2], _replaced(message, population=announced))]
 
     def list_for(self, participants: Ids, message: ParticipantList) -> GroupMessages:
         """Show each client the population that it was told."""
@@ -138,13 +138,13 @@ class BatchStuffing(BatchMisbehaviour):
         return [entry for rows in groups.values() for entry in rows]
 
     def made_up(
-        self, members: list[int], drawn: list[ParticipantEntry], round_: SelectionRound
+        self, members: list[int], drawn_rows: list[ParticipantEntry], round_: SelectionRound
     ) -> list[ParticipantEntry]:
         """Return forged rows of a batch that was not drawn.
 
         Args:
             members: of the batch.
-            drawn: rows of a batch that was drawn.
+            drawn_rows: rows of a batch that was drawn.
             round_: the round.
         """
         raise NotImplementedError
@@ -167,7 +167,7 @@ class ForgeBatch(BatchStuffing):
         return await super().agree(entries, candidates, round_)
 
     def made_up(
-        self, members: list[int], drawn: list[ParticipantEntry], round_: SelectionRound
+        self, members: list[int], drawn_rows: list[ParticipantEntry], round_: SelectionRound
     ) -> list[ParticipantEntry]:
         """Return suitable numbers, and proofs of valid form: a real point followed by zeros."""
         factor, s = self.parameters.factor, self.parameters.participants
@@ -195,10 +195,10 @@ class CopyBatch(BatchStuffing):
         return await super().agree(entries, candidates, round_)
 
     def made_up(
-        self, members: list[int], drawn: list[ParticipantEntry], round_: SelectionRound
+        self, members: list[int], drawn_rows: list[ParticipantEntry], round_: SelectionRound
     ) -> list[ParticipantEntry]:
         """Return the rows of the drawn batch in order, under these clients' own keys; repeat the last row if needed."""
-        sources = [*drawn, drawn[-1]]
+        sources = [*drawn_rows, drawn_rows[-1]]
         return [
             _replaced(entry, client=client, registration_key=round_.directory.signing_key(client))
             for client, entry in zip(members, sources, strict=False)

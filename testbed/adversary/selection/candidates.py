@@ -1,4 +1,4 @@
-"""A malicious server that decides who takes part: its choice among candidates, and the set of possible candidates.
+"""A malicious server that influences participation: by its choice among candidates, or by the set of candidates.
 
 For Lotto's candidates (arXiv 2401.02880, section 3.4), and for protocols in which the server chooses freely.
 """
@@ -60,16 +60,16 @@ class PreferDishonest(SelectionMisbehaviour):
         """
         if not self.attacking:
             return await super().select(round_)
-        present, wanted = await check_in(round_), self.parameters.participants
-        if len(present) < wanted:
-            detail = f"{len(present)} available, {wanted} wanted"
+        present, needed = await check_in(round_), self.parameters.participants
+        if len(present) < needed:
+            detail = f"{len(present)} available, {needed} wanted"
             raise RoundSkipped("too-few-available", detail, candidates=len(present))
         rng = round_.rng("participants")
         dishonest = np.isin(present, list(self.dishonest))
-        reserved = min(self.context.options_of(PreferDishonest).honest, wanted, int((~dishonest).sum()))
-        ours = rng.permutation(present[dishonest])[: wanted - reserved]
-        honest = rng.choice(present[~dishonest], wanted - len(ours), replace=False)
-        self.record_attack(PreferDishonest, f"{len(ours)} of {wanted} participants are dishonest")
+        reserved = min(self.context.options_of(PreferDishonest).honest, needed, int((~dishonest).sum()))
+        ours = rng.permutation(present[dishonest])[: needed - reserved]
+        honest = rng.choice(present[~dishonest], needed - len(ours), replace=False)
+        self.record_attack(PreferDishonest, f"{len(ours)} of {needed} participants are dishonest")
         return Selection(np.sort(np.append(ours, honest)), len(present))
 
 
@@ -163,9 +163,9 @@ class OmitHonestCandidates(LottoMisbehaviour):
             return super().choose(candidates, round_)
         own = self.dishonest_members(candidates) > 0
         honest, ours = candidates[~own], candidates[own]
-        kept = honest[: min(self.context.options_of(OmitHonestCandidates).keep, self.required)]
-        chosen = np.append(kept, ours[: self.required - len(kept)])
-        left_out = len(honest) - len(kept)
+        victims = honest[: min(self.context.options_of(OmitHonestCandidates).keep, self.required)]
+        chosen = np.append(victims, ours[: self.required - len(victims)])
+        left_out = len(honest) - len(victims)
         self.record_attack(
             OmitHonestCandidates,
             f"left out {left_out} of {len(honest)} honest {self.candidate_noun}, {len(chosen)} of {self.required} "
@@ -228,14 +228,14 @@ class UnderstatePopulation(LottoMisbehaviour):
 
     def pool(self, round_: SelectionRound) -> Ids:
         """Return the honest pool, but announce another size."""
-        kept = super().pool(round_)
-        self.population = len(kept)
+        pool = super().pool(round_)
+        self.population = len(pool)
         options: PopulationOptions = self.context.options_of(UnderstatePopulation)
-        told = options.announced(self.population, self)
-        if self.attacking and told != self.population:
-            self.record_attack(UnderstatePopulation, f"announced n = {told} of {self.population}")
-            self.population = told
-        return kept
+        announced = options.announced(self.population, self)
+        if self.attacking and announced != self.population:
+            self.record_attack(UnderstatePopulation, f"announced n = {announced} of {self.population}")
+            self.population = announced
+        return pool
 
 
 class RefineOutHonest(LottoMisbehaviour):
@@ -255,12 +255,12 @@ class RefineOutHonest(LottoMisbehaviour):
         options: PopulationOptions = self.context.options_of(RefineOutHonest)
         size = min(options.announced(round_.population, self), round_.population)
         ours, honest = self.ours(round_.everyone), self.others(round_.everyone)
-        wanted = min(max(size - len(ours), 0), len(honest))
-        kept = ids(np.append(ours, round_.rng("refinement").choice(honest, wanted, replace=False)))
-        self.record_attack(RefineOutHonest, f"dropped {len(honest) - wanted} of {len(honest)} honest clients")
-        self.population, self.dropped[:] = len(kept), True
-        self.dropped[kept] = False
-        return kept
+        honest_places = min(max(size - len(ours), 0), len(honest))
+        pool = ids(np.append(ours, round_.rng("refinement").choice(honest, honest_places, replace=False)))
+        self.record_attack(RefineOutHonest, f"dropped {len(honest) - honest_places} of {len(honest)} honest clients")
+        self.population, self.dropped[:] = len(pool), True
+        self.dropped[pool] = False
+        return pool
 
 
 class TellDifferentPopulations(LottoMisbehaviour, ClientCentricServer):
@@ -282,11 +282,11 @@ class TellDifferentPopulations(LottoMisbehaviour, ClientCentricServer):
         """Announce another population to its own clients."""
         if not self.attacking:
             return super().announcement_for(everyone, message)
-        told = self._announced()
+        announced = self._announced()
         self.record_attack(
-            TellDifferentPopulations, f"n = {told} to its own clients, {message.population} to the others"
+            TellDifferentPopulations, f"n = {announced} to its own clients, {message.population} to the others"
         )
-        return [(self.others(everyone), message), (self.ours(everyone), _replaced(message, population=told))]
+        return [(self.others(everyone), message), (self.ours(everyone), _replaced(message, population=announced))]
 
     def is_candidate(self, client: int, claim: Candidacy, round_: SelectionRound) -> bool:
         """Judge its own clients by the population that they were told."""
@@ -314,8 +314,8 @@ class ShowDifferentPopulations(TakesEverySignature, ServerCentricServer):
         if not self.attacking:
             return super().list_for(participants, message)
         options: PopulationOptions = self.context.options_of(ShowDifferentPopulations)
-        told = options.announced(self.population, self)
+        announced = options.announced(self.population, self)
         self.record_attack(
-            ShowDifferentPopulations, f"n = {told} to every other participant, {message.population} else"
+            ShowDifferentPopulations, f"n = {announced} to every other participant, {message.population} else"
         )
-        return [(participants[::2], message), (participants[1::2], _replaced(message, population=told))]
+        return [(participants[::2], message), (participants[1::2], _replaced(message, population=announced))]

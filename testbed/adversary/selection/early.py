@@ -50,29 +50,29 @@ class ReselectEarly(SelectionMisbehaviour):
         if victim is None:
             return chosen
         if victim in self._out_of_turn(np.array([victim]), round_):
-            last = int(self._kept(_LAST, round_)[victim])
+            last = int(self._array(_LAST, round_)[victim])
             self.record_attack(ReselectEarly, f"asked client {victim} out of its turn: it has trained in round {last}")
         return replace(chosen, participants=self._with(chosen.participants, victim))
 
     def learn(self, round_: SelectionRound, reports: TrainingReports) -> None:
         """Store the clients that have trained."""
-        self._kept(_LAST, round_)[reports.clients] = round_.number
-        self._kept(_TIMES, round_)[reports.clients] += 1
+        self._array(_LAST, round_)[reports.clients] = round_.number
+        self._array(_TIMES, round_)[reports.clients] += 1
 
-    def _kept(self, name: ArrayName, round_: SelectionRound) -> Ids:
-        kept: Ids = round_.memory.setdefault(name, np.zeros(round_.population, np.int64))
-        return kept
+    def _array(self, name: ArrayName, round_: SelectionRound) -> Ids:
+        array: Ids = round_.memory.setdefault(name, np.zeros(round_.population, np.int64))
+        return array
 
     def _out_of_turn(self, clients: Ids, round_: SelectionRound) -> Ids:
         """Return the clients that have trained and may not train in this round by the pattern."""
         pattern = self.parameters.participation_pattern(self.context.rounds)
-        last, times = self._kept(_LAST, round_)[clients], self._kept(_TIMES, round_)[clients]
+        last, times = self._array(_LAST, round_)[clients], self._array(_TIMES, round_)[clients]
         gap, separation = round_.number - last, pattern.min_separation
         forbidden = (gap < separation) | (pattern.fixed_cycle & (gap % separation > 0))
         if pattern.max_participations is not None:
             forbidden |= times >= pattern.max_participations
-        found: Ids = clients[(last > 0) & forbidden]
-        return found
+        resting: Ids = clients[(last > 0) & forbidden]
+        return resting
 
     def _victim(self, chosen: Selection, round_: SelectionRound) -> int | None:
         """Return the client to add; None if it is not available or already selected."""
@@ -82,7 +82,7 @@ class ReselectEarly(SelectionMisbehaviour):
         if named is not None:
             return named if named in others else None
         resting = self._out_of_turn(others, round_)
-        return int(resting[np.argmax(self._kept(_LAST, round_)[resting])]) if len(resting) else None
+        return int(resting[np.argmax(self._array(_LAST, round_)[resting])]) if len(resting) else None
 
     def _with(self, participants: Ids, victim: int) -> Ids:
         """Return the participants plus the victim; with batches, its whole batch instead of another batch."""

@@ -52,8 +52,10 @@ class ListStuffing(LottoMisbehaviour):
             round_: the round.
         """
         listed = {entry.client for entry in entries}
-        known = round_.directory.registered
-        spare = [client for client in sorted(self.dishonest - listed) if client < len(known) and known[client]]
+        registered = round_.directory.registered
+        spare = [
+            client for client in sorted(self.dishonest - listed) if client < len(registered) and registered[client]
+        ]
         honest = [entry for entry in entries if entry.client not in self.dishonest]
         replaced = {entry.client: client for entry, client in zip(honest[1:], spare, strict=False)}
         return [
@@ -151,7 +153,7 @@ class ShowDifferentLists(LottoMisbehaviour):
         if not halves:
             return super().list_for(participants, message)
         self._shown = [(group, frozenset(row.client for row in shown)) for group, shown in halves]
-        missing = [", ".join(str(client) for client in participants if client not in seen) for _, seen in self._shown]
+        missing = [", ".join(str(client) for client in participants if client not in half) for _, half in self._shown]
         self.record_attack(ShowDifferentLists, f"two lists, without clients {' and '.join(missing)}")
         return [(group, _replaced(message, participants=shown)) for group, shown in halves]
 
@@ -265,11 +267,11 @@ class ParallelLists(LottoMisbehaviour):
     async def register(self, message: ParticipantList, round_: SelectionRound) -> ParticipantList:
         """Register the first list at the beacon; show its receipt with the other lists, too."""
         try:
-            known = await super().register(message, round_)
+            registered = await super().register(message, round_)
         except Refusal:
             return msgspec.structs.replace(message, beacon=self._first)
-        self._first = known.beacon
-        return known
+        self._first = registered.beacon
+        return registered
 
 
 # -- signatures --------------------------------------------------------------------------------------------------------
@@ -283,8 +285,8 @@ class ForgeSignatures(LottoMisbehaviour):
 
     def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:
         """Send the forged signature to all, in addition to other changes of the signatures."""
-        told = super().signatures_for(signers, message)
-        return [(clients, self._forged(shown)) for clients, shown in told] if self.attacking else told
+        groups = super().signatures_for(signers, message)
+        return [(clients, self._forged(shown)) for clients, shown in groups] if self.attacking else groups
 
     def _forged(self, message: msgspec.Struct) -> ListSignatures:
         assert isinstance(message, ListSignatures)

@@ -111,8 +111,8 @@ class LottoMisbehaviour(SelectionMisbehaviour, LottoServer):
         """Return the number of dishonest clients in each candidate, `(m,)`."""
         if isinstance(self, VerifiableBatchServer):
             of_each = np.bincount(self.batches.of[list(self.dishonest)], minlength=len(self.batches))
-            found: Ids = of_each[candidates]
-            return found
+            counts: Ids = of_each[candidates]
+            return counts
         return np.isin(candidates, list(self.dishonest)).astype(np.int64)
 
     def wholly_dishonest(self, candidates: Ids) -> npt.NDArray[np.bool_]:
@@ -129,7 +129,7 @@ class TakesEverySignature(LottoMisbehaviour):
     def valid_signatures(
         self, answers: dict[int, Any], message: ParticipantList, round_: SelectionRound
     ) -> list[SignedBy]:
-        """Accept every participant's signature, whatever content it has signed."""
+        """Accept every participant's signature, over any content."""
         return all_signatures(answers) if self.attacking else super().valid_signatures(answers, message, round_)
 
     def signatures_for(self, signers: Ids, message: ListSignatures) -> GroupMessages:

@@ -77,8 +77,8 @@ class GrindRound(LottoMisbehaviour):
     async def select(self, round_: SelectionRound) -> Selection:
         if not self.attacking:
             return await super().select(round_)
-        number, found = self._most_favourable(round_)
-        self.record_attack(GrindRound, f"announced round {number} of {self.context.rounds}{found}")
+        number, advantage = self._most_favourable(round_)
+        self.record_attack(GrindRound, f"announced round {number} of {self.context.rounds}{advantage}")
         chosen = await super().select(replace(round_, number=number))
         return replace(chosen, round_number=round_.number)  # training and aggregation use the true number
 
@@ -164,16 +164,16 @@ class SkipRounds(LottoMisbehaviour):
         """Select honestly for the favourable round; training and aggregation then have its number, too."""
         last = int(round_.memory.get(_ANNOUNCED, np.zeros(1, np.int64))[0])
         if self.attacking:
-            found, looked = await self._next_favourable(last + 1, round_)
-            if found is None:
+            favourable, looked = await self._next_favourable(last + 1, round_)
+            if favourable is None:
                 round_.memory[_ANNOUNCED] = np.array([self.context.rounds], np.int64)
                 detail = f"none after {last} of {self.context.rounds} has {self._enough} of its clients"
                 raise RoundSkipped("no-favourable-round", detail)
-            true, round_ = round_.number, replace(round_, number=found)
+            true, round_ = round_.number, replace(round_, number=favourable)
             self.record_attack(
                 SkipRounds,
-                f"announced round {found} in round {true}, with {self._enough} of its clients, after {last}; looked at "
-                f"{looked} rounds",
+                f"announced round {favourable} in round {true}, with {self._enough} of its clients, after {last}; "
+                f"looked at {looked} rounds",
             )
         elif last >= round_.number:
             round_ = replace(round_, number=last + 1)
@@ -213,8 +213,10 @@ class SkipRounds(LottoMisbehaviour):
             ]
         question = LookAhead(numbers[0], numbers[-1], pulse)
         answers: dict[int, Any] = (await round_.network.ask(ids(list(self.dishonest)), question)).valid()
-        told = {client: answer.outputs for client, answer in answers.items() if len(answer.outputs) == len(numbers)}
-        of_rounds = [{client: outputs[row] for client, outputs in told.items()} for row in range(len(numbers))]
+        outputs_of = {
+            client: answer.outputs for client, answer in answers.items() if len(answer.outputs) == len(numbers)
+        }
+        of_rounds = [{client: outputs[row] for client, outputs in outputs_of.items()} for row in range(len(numbers))]
         return [self._count(number, of, round_) for number, of in zip(numbers, of_rounds, strict=True)]
 
     def _count(self, number: int, outputs: dict[int, bytes], round_: SelectionRound) -> int:
@@ -224,8 +226,8 @@ class SkipRounds(LottoMisbehaviour):
         """
         parameters = self.parameters
         if isinstance(self, VerifiableBatchServer):
-            known = round_.experiment_id, number, self.population
-            standing = candidate_batches(self.parameters, self.batches, outputs, *known)
+            round_inputs = round_.experiment_id, number, self.population
+            standing = candidate_batches(self.parameters, self.batches, outputs, *round_inputs)
             return len(self.batches.members(standing))
         return sum(
             under_threshold(output, parameters.factor, parameters.participants, self.population)
@@ -252,8 +254,8 @@ class AbortUnfavourableRounds(LottoMisbehaviour):
         if not self.attacking:
             return
         options: SkipOptions = self.context.options_of(AbortUnfavourableRounds)
-        wanted, ours = options.enough(self.context), len(self.ours(candidates))
-        what = "let the round happen" if ours >= wanted else "ended the round"
-        self.record_attack(AbortUnfavourableRounds, f"{what}: {ours} of its clients stand, {wanted} wanted")
-        if ours < wanted:
+        needed, ours = options.enough(self.context), len(self.ours(candidates))
+        outcome = "let the round happen" if ours >= needed else "ended the round"
+        self.record_attack(AbortUnfavourableRounds, f"{outcome}: {ours} of its clients stand, {needed} wanted")
+        if ours < needed:
             raise RoundAborted("too-few-candidates", "says the server", candidates=len(self.members(candidates)))
