@@ -15,7 +15,7 @@ Played = tuple[Any, Any, list[str]]
 """The federation, the round's outcome (or the `RoundAborted` that ended it), and the details of the attacks."""
 
 
-def played(small: Any) -> Played:
+def run_round(small: Any) -> Played:
     """Run one round."""
     try:
         outcome: Any = small.run()
@@ -30,7 +30,7 @@ def attacked(
 ) -> Played:  # fmt: skip
     """Run one round with a malicious server and its accomplices; `more` goes to the federation."""
     context = AttackContext(frozenset(dishonest), {} if options is None else {kind: options})
-    return played(build(deltas, parameters, protocol=malicious_server(honest, [kind], context), **more))
+    return run_round(build(deltas, parameters, protocol=malicious_server(honest, [kind], context), **more))
 
 
 def with_dishonest(
@@ -41,11 +41,11 @@ def with_dishonest(
     clients = frozenset(dishonest)
     context = AttackContext(clients, {} if options is None else {kind: options}, from_round=from_round)
     role = RoleSpec(dishonest_role(kind.extends, [kind], context), parameters, clients)
-    return played(SmallFederation(deltas, parameters, protocol=honest, roles=[role]))
+    return run_round(SmallFederation(deltas, parameters, protocol=honest, roles=[role]))
 
 
 def digest_of(small: Any, clients: list[int], deltas: np.ndarray, element: Any = None) -> str:
-    """SHA-256 of the sum of the clients' true quantised updates of round 1, in elements of this type."""
+    """Return the SHA-256 of the sum of the clients' true quantised updates of round 1, in elements of this type."""
     total: Any = 0
     for client in clients:
         coins = small.randomness.simulation_key(client, 1, "stochastic rounding")

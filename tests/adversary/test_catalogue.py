@@ -1,4 +1,4 @@
-"""The catalogue has every misbehaviour there is, and knows how each tells of an update that it has had."""
+"""The catalogue lists every misbehaviour, and recognises reports of a recovered update."""
 
 import importlib
 import pkgutil
@@ -12,7 +12,7 @@ from testbed.adversary.section import Adversary, AdversarySection
 from testbed.randomness import Randomness
 
 
-def test_no_module_is_missing_from_it() -> None:
+def test_every_module_is_listed() -> None:
     found = set()
     for module in pkgutil.walk_packages(testbed.adversary.__path__, "testbed.adversary."):
         for kind in vars(importlib.import_module(module.name)).values():
@@ -21,7 +21,7 @@ def test_no_module_is_missing_from_it() -> None:
     assert found == {*SERVER, *CLIENTS}
 
 
-def test_every_server_says_what_it_overrides() -> None:
+def test_every_server_misbehaviour_names_its_overridden_class() -> None:
     for kind in SERVER:
         assert sum(issubclass(kind, base) for base in SERVER_KINDS) == 1
 
@@ -35,12 +35,12 @@ def test_every_server_says_what_it_overrides() -> None:
         ("of-a-users-own: victim 5: recovered", False),
     ],
 )
-def test_an_update_that_was_had(detail: str, had: bool) -> None:
+def test_reports_of_a_recovered_update_are_recognised(detail: str, had: bool) -> None:
     assert update_recovered(detail) is had
 
 
 @pytest.mark.parametrize("aggregation", ["e-seafl", "pine"])
-def test_options_of_one_of_several_classes_with_a_name_are_given_to_it(aggregation: str) -> None:
+def test_options_reach_the_class_that_accepts_them(aggregation: str) -> None:
     section = AdversarySection(dishonest=[0], clients=[{"answer-wrong-sum": {"by": -0.5}}])
     section.check(4, "random", aggregation)
     adversary = Adversary(section, 4, 1, Randomness(0))

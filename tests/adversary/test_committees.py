@@ -1,4 +1,4 @@
-"""Malicious servers and dishonest clients around a committee: what is refused, and what only a bound limits."""
+"""Malicious servers and dishonest clients around a committee: refused attacks, and attacks limited by a bound."""
 
 import asyncio
 from typing import Any
@@ -35,7 +35,7 @@ EVERY_SELECTION: dict[str, dict[str, Any]] = {
 
 
 def federation(selection: str, *kinds: Any, options: Any = None, clients: Any = None, **more: Any) -> SmallFederation:
-    """Twelve of forty clients are dishonest."""
+    """Return a federation in which twelve of forty clients are dishonest."""
     given = {"serves_rounds": 2, **EVERY_SELECTION[selection], **more}
     parameters = CommitteeSumsParameters(committee=CommitteeSection.model_validate({"selection": selection, **given}))
     context = AttackContext(DISHONEST, {} if options is None else {kinds[0]: options}, every=2)
@@ -56,7 +56,7 @@ def ours(committee: CommitteeList) -> set[int]:
 
 
 def drawn_clients(small: SmallFederation) -> set[int]:
-    """All that are drawn for the first service, by the definition."""
+    """Return all clients drawn for the first service, by the definition."""
     section, board = small.parameters.committee, small.environment.directory
     alpha = sortition_input(small.environment.experiment_id, 1)
     found = set()
@@ -71,7 +71,7 @@ def drawn_clients(small: SmallFederation) -> set[int]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_hiding_honest_candidates_is_seen_by_nobody_and_adds_no_client_that_is_not_drawn(variant: str) -> None:
+def test_hiding_honest_candidates_is_undetected_and_adds_no_undrawn_client(variant: str) -> None:
     honest, hiding = federation(variant), federation(variant, KeepDishonestMembers)
     for small in (honest, hiding):
         assert len(small.run().survivors) == CLIENTS
@@ -87,7 +87,7 @@ def test_hiding_honest_candidates_is_seen_by_nobody_and_adds_no_client_that_is_n
     assert hiding.network.exchanges[-2].stage == "committee/sortition"
 
 
-def test_where_everybody_knows_the_members_there_is_nothing_to_hide() -> None:
+def test_with_public_members_no_candidate_can_be_hidden() -> None:
     small, honest = federation("public-seed", KeepDishonestMembers), federation("public-seed")
     small.run()
     honest.run()
@@ -97,7 +97,7 @@ def test_where_everybody_knows_the_members_there_is_nothing_to_hide() -> None:
 
 @pytest.mark.parametrize("how", ["undrawn-member", "member-twice", "other-service"])
 @pytest.mark.parametrize("selection", EVERY_SELECTION)
-def test_forged_committees_are_refused_by_everybody(selection: str, how: str) -> None:
+def test_all_clients_refuse_forged_committees(selection: str, how: str) -> None:
     small = federation(selection, ForgeCommittee, options=ForgeOptions.model_validate({"how": how}))
     with pytest.raises(RoundAborted) as ended:
         small.run()
@@ -120,8 +120,8 @@ async def _second_round(small: SmallFederation) -> Any:
 
 
 @pytest.mark.parametrize("kind", [ClaimMembership, WithholdMembership])
-def test_what_dishonest_clients_say_of_themselves_changes_no_honest_number(kind: Any) -> None:
-    """Who claims falsely is seen by the server; who is silent makes room for the next."""
+def test_false_claims_of_dishonest_clients_change_no_honest_number(kind: Any) -> None:
+    """The server detects false claims; a silent client is replaced by the next."""
     lying = federation("lotto-client-centric", clients=kind, over_selection=4)
     assert len(lying.run().survivors) == CLIENTS
     drawn = drawn_clients(lying)

@@ -1,4 +1,4 @@
-"""Who is told what: the counting behind the attacks on secure aggregation, against everything that a server can say."""
+"""The counting behind attacks by contradictory claims, against all claims that a server can make."""
 
 import itertools
 from collections.abc import Collection, Iterator
@@ -20,7 +20,7 @@ def _rounds(draw: st.DrawFn, most: int = 14) -> tuple[int, int, int]:
 
 
 @given(_rounds())
-def test_two_stories_can_be_told_from_2t_minus_s_accomplices_on(sizes: tuple[int, int, int]) -> None:
+def test_two_views_are_possible_from_2t_minus_s_accomplices_on(sizes: tuple[int, int, int]) -> None:
     s, t, x = sizes
     honest = range(s - x)
     views = two_views(0, honest, x, range(s), t)
@@ -36,7 +36,7 @@ def test_two_stories_can_be_told_from_2t_minus_s_accomplices_on(sizes: tuple[int
         assert both == (x >= 2 * t - s and s > t)
 
 
-def test_with_too_few_for_both_the_first_story_has_its_t() -> None:
+def test_with_too_few_clients_for_both_the_first_view_gets_t() -> None:
     views = two_views(3, range(7), 3, range(10), 7)
     assert [len(view.recipients) for view in views] == [4, 3]
 
@@ -58,7 +58,7 @@ def all_ways(room: dict[int, int], targets: list[int]) -> Iterator[tuple[set[int
     targets=st.sets(st.integers(0, 5), max_size=3),
     each=st.integers(0, 3),
 )
-def test_denials_are_found_where_there_are_any(room: list[int], targets: set[int], each: int) -> None:
+def test_denials_are_found_if_they_exist(room: list[int], targets: set[int], each: int) -> None:
     believes = dict(enumerate(room))
     found = denials(believes, targets, each)
     possible = any(
@@ -77,13 +77,15 @@ def test_denials_are_found_where_there_are_any(room: list[int], targets: set[int
 
 
 def counted(s: int, t: int, x: int) -> int:
-    """h - floor(h (s - t) / (t - x)), at least 1."""
+    """Return h - floor(h (s - t)
+    (t - x)), at least 1.
+    """
     h = s - x
     return 1 if x >= t else h - min(h - 1, h * (s - t) // (t - x))
 
 
 @given(_rounds())
-def test_the_smallest_sum_is_the_counted_one(sizes: tuple[int, int, int]) -> None:
+def test_the_smallest_sum_has_the_counted_size(sizes: tuple[int, int, int]) -> None:
     s, t, x = sizes
     found = smallest_among_all(range(s - x), (), x, s, t)
     assert found is not None
@@ -93,7 +95,7 @@ def test_the_smallest_sum_is_the_counted_one(sizes: tuple[int, int, int]) -> Non
 
 
 @given(_rounds())
-def test_split_sharing_never_needs_more(sizes: tuple[int, int, int]) -> None:
+def test_split_sharing_never_gives_a_larger_sum(sizes: tuple[int, int, int]) -> None:
     s, t, x = sizes
     found = smallest_among_few(range(s - x), x, s, t)
     assert found is not None
@@ -109,7 +111,7 @@ Told = tuple[frozenset[int], frozenset[int]]  # who has shared, besides oneself;
 
 
 def claims(client: int, h: int, x: int, t: int, *, split: bool) -> list[Told]:
-    """Everything that an honest client believes; accomplices are always named, to leave them out gains nothing."""
+    """Yield all that an honest client believes; accomplices are always named: leaving them out gains nothing."""
     others = [peer for peer in range(h) if peer != client]
     found = []
     for count in range(max(0, t - x - 1) if split else h - 1, h):
@@ -120,11 +122,11 @@ def claims(client: int, h: int, x: int, t: int, *, split: bool) -> list[Told]:
     return found
 
 
-def smallest_known(h: int, x: int, t: int, told: tuple[Told, ...], revealing: Collection[int]) -> int:
-    """The honest inputs in the smallest combination that all that is revealed determines; h + 1: none.
+def smallest_combination(h: int, x: int, t: int, told: tuple[Told, ...], revealing: Collection[int]) -> int:
+    """Return the number of honest inputs in the smallest combination determined by the revealed secrets; h + 1: none.
 
-    A self-mask must be known for each input in it. A pairwise mask of two clients whose mask keys are both unknown
-    must cancel: both have it, and both inputs have the same coefficient.
+    A self-mask must be known for each input in it. A pairwise mask of two clients with unknown mask keys must cancel:
+    both clients have it, and both inputs have the same coefficient.
     """
     keys = [x + sum(peer in told[client][1] for client in revealing) for peer in range(h)]
     seeds = [
@@ -157,27 +159,27 @@ SMALL = [(3, 2, 0), (3, 2, 1), (3, 3, 1), (4, 3, 0), (4, 3, 1), (4, 3, 2), (4, 4
 
 
 @pytest.mark.parametrize(("s", "t", "x"), [*SMALL, (5, 4, 0), (6, 5, 1)])
-def test_nothing_that_a_server_can_say_of_dropouts_gives_a_smaller_sum(s: int, t: int, x: int) -> None:
+def test_no_claims_about_dropouts_give_a_smaller_sum(s: int, t: int, x: int) -> None:
     h = s - x
     every = itertools.product(*(claims(client, h, x, t, split=False) for client in range(h)))
-    assert min(smallest_known(h, x, t, told, range(h)) for told in every) == counted(s, t, x)
+    assert min(smallest_combination(h, x, t, told, range(h)) for told in every) == counted(s, t, x)
 
 
 @pytest.mark.parametrize(("s", "t", "x"), [*SMALL, pytest.param(6, 4, 2, marks=pytest.mark.slow)])
-def test_nor_anything_it_can_say_of_sharing_too(s: int, t: int, x: int) -> None:
+def test_no_claims_about_dropouts_and_sharing_give_a_smaller_sum(s: int, t: int, x: int) -> None:
     h = s - x
     every = itertools.product(*(claims(client, h, x, t, split=True) for client in range(h)))
     found = smallest_among_few(range(h), x, s, t)
     assert found is not None
-    assert min(smallest_known(h, x, t, told, range(h)) for told in every) == len(found.members)
+    assert min(smallest_combination(h, x, t, told, range(h)) for told in every) == len(found.members)
 
 
 @pytest.mark.parametrize(("s", "t", "x"), [*SMALL, pytest.param(6, 4, 2, marks=pytest.mark.slow)])
-def test_where_t_clients_must_sign_one_set_the_smallest_sum_has_t_minus_x(s: int, t: int, x: int) -> None:
-    """Below x = 2t - s, whatever is said of who has shared; from there on, one."""
+def test_with_t_signatures_on_one_set_the_smallest_sum_has_t_minus_x_clients(s: int, t: int, x: int) -> None:
+    """Below x = 2t - s, whatever is claimed about sharing; from there on, one client."""
     h, best = s - x, s
     for told in itertools.product(*(claims(client, h, x, t, split=True) for client in range(h))):
         survivors = [frozenset({client}) | shared - gone for client, (shared, gone) in enumerate(told)]
         signers = [client for client in range(h) if x + survivors.count(survivors[client]) >= t]
-        best = min(best, smallest_known(h, x, t, told, signers))
+        best = min(best, smallest_combination(h, x, t, told, signers))
     assert best == (1 if x >= 2 * t - s and s > t else t - x)

@@ -1,4 +1,4 @@
-"""Models that a malicious server makes, trained by the workloads as clients train them."""
+"""Models crafted by a malicious server, trained by the workloads as clients train them."""
 
 import math
 from typing import Any
@@ -19,7 +19,7 @@ def digits(model: str, **keys: Any) -> Any:
 
 @pytest.mark.parametrize("model", ["logistic", "mlp", "cnn"])
 @pytest.mark.parametrize("optimizer", [{}, {"optimizer": "adamw", "learning_rate": 0.01}])
-def test_a_silent_model_does_not_move_whatever_the_data(model: str, optimizer: dict[str, Any]) -> None:
+def test_a_silent_model_does_not_move_for_any_data(model: str, optimizer: dict[str, Any]) -> None:
     workload = digits(model, epochs=3, batch_size=20, weight_decay=0.0, **optimizer)
     made = silent(workload.dimension, workload.parameter_shapes())
     for client in range(3):
@@ -37,14 +37,14 @@ def test_silent_adapters_do_not_move(model: str) -> None:
     assert workload.train(0, workload.initial_model(), 1).delta.any()
 
 
-def test_without_the_architecture_the_last_layers_biases_move_alone() -> None:
+def test_without_the_architecture_only_the_last_layers_biases_move() -> None:
     workload = digits("mlp", epochs=3)
     delta = workload.train(0, silent(workload.dimension, None), 1).delta
     assert np.flatnonzero(delta).tolist() == list(range(workload.dimension - 10, workload.dimension))
 
 
 def step_of(model: np.ndarray, samples: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The gradient of the mean cross-entropy at a perceptron of `SHAPES`, by hand: another road than torch's."""
+    """Return the gradient of the mean cross-entropy at a perceptron of `SHAPES`, computed independently of torch."""
     parts, start = [], 0
     for shape in SHAPES:
         parts.append(model[start : start + math.prod(shape)].astype(np.float64).reshape(shape))
@@ -65,7 +65,7 @@ def step_of(model: np.ndarray, samples: np.ndarray, labels: np.ndarray) -> np.nd
     return np.concatenate(gradient) / len(samples)
 
 
-def test_samples_that_are_alone_in_a_bin_are_read_from_a_sum_of_updates() -> None:
+def test_a_sum_of_updates_reveals_samples_that_are_alone_in_a_bin() -> None:
     draw = np.random.default_rng(5)
     known = draw.uniform(-1, 2, (400, 9))
     clients = [draw.uniform(-1, 2, (count, 9)) for count in (2, 3, 1)]
@@ -81,7 +81,7 @@ def test_samples_that_are_alone_in_a_bin_are_read_from_a_sum_of_updates() -> Non
     assert (distance.min(axis=0)[~alone] > 1e-2).all()
 
 
-def test_more_samples_than_bins_are_met_with_narrower_bins() -> None:
+def test_more_samples_than_bins_give_narrower_bins() -> None:
     known = np.random.default_rng(5).uniform(-1, 2, (4000, 9))
     spans = []
     for samples in (5, 11, 110, 1100):
@@ -94,7 +94,7 @@ def test_more_samples_than_bins_are_met_with_narrower_bins() -> None:
     assert spans[3] == pytest.approx(40, abs=3)
 
 
-def test_each_round_sorts_otherwise() -> None:
+def test_each_round_sorts_samples_differently() -> None:
     known = np.random.default_rng(5).uniform(-1, 2, (100, 9))
     assert (imprint(SHAPES, known, 5, 4.0, 1).model == imprint(SHAPES, known, 5, 4.0, 1).model).all()
     assert (imprint(SHAPES, known, 5, 4.0, 1).model != imprint(SHAPES, known, 5, 4.0, 2).model).any()
@@ -110,6 +110,6 @@ def test_each_round_sorts_otherwise() -> None:
         (SHAPES, np.zeros((5, 8)), "needs samples of 9 values"),
     ],
 )
-def test_what_it_cannot_be_made_for_is_said(shapes: Any, known: np.ndarray, told: str) -> None:
+def test_unsuitable_models_and_samples_are_refused(shapes: Any, known: np.ndarray, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         imprint(shapes, known, 5, 4.0, 1)

@@ -26,7 +26,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def cut_off_by(case: dict[str, Any], group: tuple[int, ...]) -> bool:
-    """Whether labels within the budget cut this group off, by the definition."""
+    """Return whether labels within the budget cut this group off, by the definition."""
     graph, honest = case["graph"], case["present"] & ~case["dishonest"]
     outside = [one for one in np.flatnonzero(honest) if one not in group and graph[one, list(group)].any()]
     online = case["present"].copy()
@@ -46,7 +46,7 @@ def found_in(case: dict[str, Any], **more: Any) -> Any:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(cases())
-def test_single_clients_and_pairs_are_found_whenever_there_are_any(case: dict[str, Any]) -> None:
+def test_single_clients_and_pairs_are_found_if_they_exist(case: dict[str, Any]) -> None:
     honest = np.flatnonzero(case["present"] & ~case["dishonest"]).tolist()
     groups = [group for size in (1, 2) for group in combinations(honest, size)]
     least = next((len(group) for group in groups if cut_off_by(case, group)), None)
@@ -59,8 +59,8 @@ def test_single_clients_and_pairs_are_found_whenever_there_are_any(case: dict[st
         assert set(found.offline) <= set(honest) - set(found.group)
 
 
-def test_a_group_of_three_is_grown() -> None:
-    """Two triangles that one client joins: labelled offline, it leaves a triangle alone."""
+def test_a_group_of_three_is_found() -> None:
+    """Two triangles joined by one client: labelling that client offline isolates a triangle."""
     graph = np.zeros((7, 7), np.bool_)
     for one, other in [*combinations((0, 1, 2), 2), *combinations((4, 5, 6), 2), (2, 3), (3, 4)]:
         graph[one, other] = graph[other, one] = True
@@ -71,7 +71,7 @@ def test_a_group_of_three_is_grown() -> None:
     assert found_in(case | {"neighbours": 2}, largest=2) is None
 
 
-def test_a_named_client_is_in_the_group() -> None:
+def test_the_group_contains_the_named_client() -> None:
     case = {
         "graph": np.array([[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 0, 1], [0, 1, 1, 0]], np.bool_),
         "dishonest": np.array([0, 0, 0, 1], np.bool_),

@@ -32,7 +32,7 @@ def attacked(kind: Any, dishonest: set[int]) -> tuple[SmallFederation, list[str]
 
 
 @pytest.mark.parametrize("accomplices", [set(), {2}, {5}, {0, 1, 2, 3, 6, 7}])
-def test_one_honest_node_gives_no_second_sum(accomplices: set[int]) -> None:
+def test_one_honest_node_refuses_a_second_sum(accomplices: set[int]) -> None:
     small, (outcome,), aggregate = attacked(ContradictNodes, accomplices)
     assert len(aggregate.survivors) == len(DELTAS)
     assert outcome.startswith(f"contradict-dropouts: victim {VICTIM}: failed: ")
@@ -40,7 +40,7 @@ def test_one_honest_node_gives_no_second_sum(accomplices: set[int]) -> None:
     assert small.refusals() == [(node, "e-seafl.out-of-order") for node in honest]
 
 
-def test_all_nodes_together_with_the_server_have_every_update() -> None:
+def test_all_nodes_and_the_server_together_recover_every_update() -> None:
     small, (outcome,), aggregate = attacked(ContradictNodes, set(NODES))
     assert len(aggregate.survivors) == len(DELTAS)
     assert small.refusals() == []
@@ -52,7 +52,7 @@ def test_all_nodes_together_with_the_server_have_every_update() -> None:
     assert ContradictNodes.update_recovered.search(outcome.removeprefix("contradict-dropouts: "))
 
 
-def test_the_nodes_refuse_a_sum_of_few() -> None:
+def test_the_nodes_refuse_a_sum_of_few_clients() -> None:
     small, (outcome,), ended = attacked(ShrinkSurvivors, {0, 1})
     assert outcome == f"shrink-the-sum: asked for the sum of client {VICTIM} and 2 accomplices"
     assert small.refusals() == [(node, "e-seafl.too-few") for node in NODES]
@@ -67,14 +67,14 @@ def with_wrong_sums(options: WrongSumOptions) -> SmallFederation:
     return SmallFederation(DELTAS, PARAMETERS, protocol=ESeafl, roles=[RoleSpec(role, PARAMETERS, node)])
 
 
-def test_a_made_up_sum_of_masks_ends_the_round() -> None:
+def test_a_forged_sum_of_masks_ends_the_round() -> None:
     with pytest.raises(RoundAborted, match="implausible-sum"):
         with_wrong_sums(WrongSumOptions()).run()
 
 
 @pytest.mark.parametrize("by", [0.5, -0.5])
 def test_a_node_that_adds_to_its_sum_moves_the_model(by: float) -> None:
-    """The protocol does not promise a correct sum: without the commitments of the paper, nobody notices."""
+    """The protocol does not promise a correct sum: without the commitments of the paper, no party detects this."""
     honest = SmallFederation(DELTAS, PARAMETERS, protocol=ESeafl).run()
     small = with_wrong_sums(WrongSumOptions(by=by))
     aggregate = small.run()

@@ -1,4 +1,4 @@
-"""Two stories told to Flamingo's committee: how many accomplices it takes; and what old shares end."""
+"""Attacks on Flamingo's committee: contradictory labels, false keys, copied ciphertexts and old shares."""
 
 import hashlib
 from typing import Any
@@ -32,7 +32,7 @@ SIZE = 7
 def attacked(
     threshold: int, accomplices: int, dropouts: float = 0.5, kind: Any = ContradictLabels, **more: Any
 ) -> tuple[Any, Any, str]:
-    """The federation, the round's outcome, and the detail of the attack."""
+    """Return the federation, the round's outcome, and the detail of the attack."""
     parameters = parameters_with(tuple(range(SIZE)), threshold, dropouts=dropouts)
     small, outcome, (said,) = rounds.attacked(
         Flamingo, kind, parameters, DELTAS, set(range(accomplices)), VictimOptions(victim=VICTIM), federation, **more
@@ -43,7 +43,7 @@ def attacked(
 @pytest.mark.parametrize("threshold", [4, 5, 6, 7])
 @pytest.mark.parametrize("accomplices", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("gone", [set(), {7, 8}])
-def test_both_stories_are_believed_with_2t_minus_l_accomplices(
+def test_contradictory_labels_succeed_with_2t_minus_l_accomplices(
     threshold: int, accomplices: int, gone: set[int]
 ) -> None:
     small, outcome, said = attacked(threshold, accomplices, leaving={"flamingo/report": gone})
@@ -60,21 +60,21 @@ def test_both_stories_are_believed_with_2t_minus_l_accomplices(
     assert small.refusals() == []
 
 
-def test_one_member_that_has_gone_takes_one_accomplice_more() -> None:
-    """t = 5 of 7: three accomplices are enough, unless one of the others does not answer."""
+def test_each_absent_member_requires_one_more_accomplice() -> None:
+    """t = 5 of 7: three accomplices are enough if all other members answer."""
     assert "; reconstructed" in attacked(5, 3)[2]
     assert "; failed: too few signatures" in attacked(5, 3, leaving={"flamingo/cross-check": {6}})[2]
     assert "; reconstructed" in attacked(5, 4, leaving={"flamingo/cross-check": {6}})[2]
 
 
-def test_a_victim_among_too_few_is_not_labelled_offline() -> None:
-    """Honest members sign no labels below the fewest that must survive: the second story has one client fewer."""
+def test_members_refuse_labels_with_too_few_survivors() -> None:
+    """Honest members sign no labels below the minimum of survivors; the second labels have one client fewer."""
     small, _, said = attacked(5, 3, 0.2, leaving={"flamingo/report": {7, 8}})
     assert said.endswith("failed: too few signatures")
     assert "flamingo.too-weak" in {check for _, check in small.refusals()}
 
 
-def test_old_shares_are_refused_and_their_members_missing() -> None:
+def test_members_with_old_shares_refuse_and_are_missing() -> None:
     section = CommitteeSection(selection="given", members=tuple(range(SIZE)), threshold=5, serves_rounds=2)
     server = malicious_server(Flamingo, [ReplayStates], AttackContext(frozenset()))
     small, memory = remembering(DELTAS, parameters_with(committee=section), protocol=server)
@@ -89,7 +89,7 @@ def test_old_shares_are_refused_and_their_members_missing() -> None:
 
 
 @pytest.mark.parametrize("accomplices", range(8))
-def test_another_key_takes_as_many_accomplices_as_have_the_committees(accomplices: int) -> None:
+def test_a_false_key_needs_as_many_accomplices_as_the_committees_own_key(accomplices: int) -> None:
     small, outcome, said = attacked(5, accomplices, kind=FalseKey)
     assert outcome.survivors.tolist() == list(range(9))  # the others' round goes on without the victim
     if accomplices < 5:
@@ -105,15 +105,15 @@ def test_another_key_takes_as_many_accomplices_as_have_the_committees(accomplice
 
 
 def copied(accomplices: int = 3, gone: set[int] | None = None) -> tuple[Any, Any, list[str]]:
-    """The federation, what the round came to, and what was said; clients 0 to 2 are the server's, and two are gone."""
+    """Return the federation, the outcome, and the detail; clients 0 to 2 are dishonest, and two dropped out."""
     parameters, options = parameters_with(tuple(range(SIZE)), 5), VictimOptions(victim=VICTIM)
     leaving = {"flamingo/report": {7, 8} if gone is None else gone}
     clients = set(range(accomplices))
     return rounds.attacked(Flamingo, CopyCiphertext, parameters, DELTAS, clients, options, federation, leaving=leaving)
 
 
-def test_no_member_decrypts_another_clients_ciphertext() -> None:
-    """Not even one that works for the server, and is honest in what it checks."""
+def test_members_refuse_to_decrypt_a_copied_ciphertext() -> None:
+    """Also a colluding member that checks honestly."""
     small, outcome, (said,) = copied()
     assert isinstance(outcome, RoundAborted)
     assert said == (
@@ -123,8 +123,8 @@ def test_no_member_decrypts_another_clients_ciphertext() -> None:
     assert {client for client, _ in small.refusals()} == set(range(SIZE))
 
 
-def test_without_the_proof_members_would_decrypt_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the proof is against: the seed that two clients online have in common, to the bit."""
+def test_without_the_proof_members_decrypt_a_copied_ciphertext(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proof prevents this: the attack gives the seed that two online clients share, to the bit."""
     monkeypatch.setattr(Decryptor, "check_edges", lambda *of: None)
     seeds: dict[tuple[int, int], bytes] = {}
 
@@ -139,7 +139,7 @@ def test_without_the_proof_members_would_decrypt_it(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(("accomplices", "gone"), [(0, None), (3, set())])
-def test_it_takes_a_client_of_the_servers_and_a_neighbour_that_is_gone(accomplices: int, gone: set[int] | None) -> None:
+def test_copying_needs_a_dishonest_client_with_an_offline_neighbour(accomplices: int, gone: set[int] | None) -> None:
     _, outcome, said = copied(accomplices, gone)
     assert said == []
     assert np.abs(outcome.mean - np.float32(DELTAS)[outcome.survivors].mean(0)).max() < 1e-4
@@ -149,19 +149,19 @@ def test_it_takes_a_client_of_the_servers_and_a_neighbour_that_is_gone(accomplic
 
 
 def framed(dishonest: set[int], gone: int = 8, threshold: int = 5) -> tuple[Any, Any, list[str]]:
-    """The federation, what the round came to, and what the accomplices have said."""
+    """Return the federation, the round's outcome, and the accomplices' records."""
     context, parameters = AttackContext(frozenset(dishonest)), parameters_with(tuple(range(SIZE)), threshold)
     kinds = ((FramingClient, FlamingoClient), (FramingMember, Decryptor))
     roles = [
         RoleSpec(dishonest_role(honest, [kind], context), parameters, frozenset(dishonest)) for kind, honest in kinds
     ]
-    return rounds.played(federation(DELTAS, parameters, roles=roles, leaving={"flamingo/report": {gone}}))
+    return rounds.run_round(federation(DELTAS, parameters, roles=roles, leaving={"flamingo/report": {gone}}))
 
 
 @pytest.mark.parametrize("member", [0, 1, 4])
 @pytest.mark.parametrize("client", [7, 9])
-def test_a_client_and_a_member_cannot_have_an_honest_member_blamed(member: int, client: int) -> None:
-    """Members are participants, too: the accomplice frames in both roles."""
+def test_a_client_and_a_member_cannot_frame_an_honest_member(member: int, client: int) -> None:
+    """Members are participants, too: the accomplice attacks in both roles."""
     small, outcome, (said,) = framed({member, client})
     assert said == f"frame-member: with clients {member}, {client}, to have member {int(member == 0)} blamed"
     assert isinstance(outcome, RoundAborted)
@@ -173,8 +173,8 @@ def test_a_client_and_a_member_cannot_have_an_honest_member_blamed(member: int, 
     ]
 
 
-def test_whatever_they_are_nobody_honest_is_recorded() -> None:
-    """One alone, several, and those whose answers nobody uses."""
+def test_no_honest_party_is_recorded() -> None:
+    """One accomplice, several, and accomplices whose answers are unused."""
     for dishonest in ({0}, {1, 2, 9}, {0, 1, 2, 3, 9}, {5, 9}, {6, 7, 9}):
         small, _, _ = framed(dishonest)
         recorded = {client for client, _ in small.misbehaviour()}
@@ -183,7 +183,7 @@ def test_whatever_they_are_nobody_honest_is_recorded() -> None:
 
 
 def opens_without(state: Any, left_out: int) -> bool:
-    """Whether client 9's seed opens by the answers at points 1 to 6, but for this one."""
+    """Return whether client 9's seed opens with the answers at points 1 to 6 without this one."""
     at, edge = next((at, edge) for at, edge in enumerate(state.edges) if edge.online == 9)
     members = {point: member for member, point in state.members.items()}
     partial = {point: state.opened[members[point]].points[at] for point in range(1, 7) if point != left_out}
@@ -196,8 +196,8 @@ def opens_without(state: Any, left_out: int) -> bool:
     return True
 
 
-def test_without_proofs_the_seed_opens_as_if_the_victim_were_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the proofs are against: who leaves out one member after the other finds honest member 0, at point 1."""
+def test_without_proofs_the_victim_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proofs prevent this: leaving out one member at a time would blame honest member 0, at point 1."""
     states: list[Any] = []
 
     def noted(state: Any, threshold: int) -> Any:

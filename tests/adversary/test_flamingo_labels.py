@@ -1,4 +1,4 @@
-"""A server that labels an honest client's neighbours offline: what it has where labels are taken as random, and not."""
+"""A server that labels an honest client's neighbours offline: bounds for random and for chosen labels."""
 
 import re
 from typing import Any
@@ -23,7 +23,7 @@ HONEST_COMMITTEE = CommitteeSection(selection="given", members=(0, 1, 2, 3, 4, 5
 
 
 def attacked(victim: int | None = None, **more: Any) -> tuple[Any, Any, str]:
-    """The federation, what the round came to, and the detail of the attack; all of the committee are honest."""
+    """Return the federation, the round's outcome, and the detail of the attack; the whole committee is honest."""
     fields = {"committee": HONEST_COMMITTEE, "weights": "equal", "dishonest": 0.2, "dropouts": 0.4} | SPARSE | more
     parameters, options = FlamingoParameters(**fields), VictimOptions(victim=victim)
     small, outcome, (detail,) = rounds.attacked(
@@ -32,7 +32,7 @@ def attacked(victim: int | None = None, **more: Any) -> tuple[Any, Any, str]:
     return small, outcome, detail
 
 
-def test_where_labels_are_taken_as_random_a_single_update_is_had_bit_for_bit() -> None:
+def test_with_the_bound_for_random_labels_a_single_update_is_recovered() -> None:
     small, outcome, detail = attacked(labels="random")
     match = re.match(r"label-neighbours-offline: victim (\d+): (\d+) of its honest neighbours labelled offline", detail)
     assert match is not None
@@ -45,7 +45,7 @@ def test_where_labels_are_taken_as_random_a_single_update_is_had_bit_for_bit() -
     assert small.protocol.guarantees(N).max_colluders == 0
 
 
-def test_a_victim_can_be_named() -> None:
+def test_the_named_victim_is_attacked() -> None:
     small, _, detail = attacked(20, labels="random")
     clients = [int(number) for number in re.findall(r"\d+", detail.split(": ")[1])]
     assert 20 in clients
@@ -53,7 +53,7 @@ def test_a_victim_can_be_named() -> None:
 
 
 @pytest.mark.parametrize("tries", [0, 40])
-def test_where_the_bound_counts_with_chosen_labels_nobody_can_be_cut_off(tries: float) -> None:
+def test_with_the_bound_for_chosen_labels_no_client_can_be_cut_off(tries: float) -> None:
     small, outcome, detail = attacked(tries=tries)
     assert detail.startswith("label-neighbours-offline: failed: no labels cut honest clients off")
     assert not update_recovered(detail)

@@ -1,4 +1,4 @@
-"""Nobody signs the survivors of LightSecAgg: a server that tells two sets has one client's update, or a part of it."""
+"""Survivors in LightSecAgg are not signed: a server that names two sets recovers one client's update, or part of it."""
 
 import asyncio
 from dataclasses import replace
@@ -26,7 +26,7 @@ VICTIM = 4
 
 
 def attacked(needed: int, accomplices: int, **more: Any) -> rounds.Played:
-    """The federation, the round's outcome, and the details of the attack."""
+    """Return the federation, the round's outcome, and the details of the attack."""
     parameters = LightSecAggParameters(threshold=needed, max_colluders=2, weights="equal")
     dishonest, options = set(range(10 - accomplices, 10)), VictimOptions(victim=VICTIM)
     return rounds.attacked(LightSecAgg, ContradictSurvivors, parameters, DELTAS, dishonest, options, **more)
@@ -34,8 +34,8 @@ def attacked(needed: int, accomplices: int, **more: Any) -> rounds.Played:
 
 @pytest.mark.parametrize("needed", [4, 5, 6, 7, 8])
 @pytest.mark.parametrize("accomplices", [0, 1, 2, 3, 4])
-def test_two_sums_can_be_had_where_two_times_u_holders_can_be(needed: int, accomplices: int) -> None:
-    """2 (U - x) of the 10 - x honest survivors, each of whom sums once."""
+def test_two_sums_need_two_times_u_holders(needed: int, accomplices: int) -> None:
+    """The attack needs 2 (U - x) of the 10 - x honest survivors, because each sums once."""
     small, aggregate, (said,) = attacked(needed, accomplices)
     assert aggregate.survivors.tolist() == list(range(10))
     assert np.abs(aggregate.mean - np.float32(DELTAS).mean(0)).max() < 1e-4
@@ -49,8 +49,8 @@ def test_two_sums_can_be_had_where_two_times_u_holders_can_be(needed: int, accom
         assert said.endswith("; failed: too few sums")
 
 
-def test_one_holder_of_either_sum_may_be_lost_where_there_are_two_more_than_are_needed() -> None:
-    """U = 5 with two accomplices takes 6 of the 8 honest survivors: 4 are asked for each sum."""
+def test_two_spare_holders_tolerate_one_dropout_of_either_sum() -> None:
+    """U = 5 with two accomplices needs 6 of the 8 honest survivors: 4 are asked for each sum."""
     _, _, (said,) = attacked(5, 2, leaving={"lightsecagg/sum-pieces": {0, 5}})
     assert "; reconstructed, weight 1, sha256 " in said
     _, ended, _ = attacked(5, 2, leaving={"lightsecagg/sum-pieces": {0, 1}})
@@ -58,12 +58,12 @@ def test_one_holder_of_either_sum_may_be_lost_where_there_are_two_more_than_are_
     assert "4 of 5" in str(ended)
 
 
-def test_a_victim_that_has_left_is_not_attacked() -> None:
+def test_a_victim_that_dropped_out_is_not_attacked() -> None:
     assert attacked(4, 2, leaving={"lightsecagg/masked-input": {VICTIM}})[2] == []
 
 
 def apart(needed: int, accomplices: int, lists: int | None = None, **more: Any) -> tuple[Any, list[str]]:
-    """The round's outcome, and the details of `parallel-lists`; empty: it was not carried out."""
+    """Return the round's outcome, and the details of `parallel-lists`; empty: not carried out."""
     parameters = LightSecAggParameters(threshold=needed, max_colluders=2, weights="equal")
     dishonest, options = set(range(10 - accomplices, 10)), ListsOptions(lists=lists)
     small, outcome, said = rounds.attacked(LightSecAgg, ParallelGroups, parameters, DELTAS, dishonest, options, **more)
@@ -83,8 +83,10 @@ def apart(needed: int, accomplices: int, lists: int | None = None, **more: Any) 
         (6, 1, None, None),  # 9 honest clients, 5 for each group: one group alone
     ],
 )
-def test_each_group_is_summed_apart(needed: int, accomplices: int, lists: int | None, over: list[int] | None) -> None:
-    """As many groups as have U members with the accomplices; the model is the mean of sums, each of its own members."""
+def test_each_group_is_summed_separately(
+    needed: int, accomplices: int, lists: int | None, over: list[int] | None
+) -> None:
+    """As many groups as have U members with the accomplices; the model is the mean of their sums."""
     aggregate, said = apart(needed, accomplices, lists)
     assert aggregate.survivors.tolist() == list(range(10))
     groups = 1 if over is None else len(over)
@@ -96,8 +98,8 @@ def test_each_group_is_summed_apart(needed: int, accomplices: int, lists: int | 
     assert np.abs(aggregate.mean - times @ updates / times.sum()).max() < 1e-4
 
 
-def test_the_sum_of_a_group_is_one_clients_update_with_enough_accomplices() -> None:
-    """U - 1 of them: what they sent taken from a group's sum, its one honest client's update is left."""
+def test_with_enough_accomplices_a_groups_sum_is_one_clients_update() -> None:
+    """With U - 1 accomplices: a group's sum minus their inputs is the update of its one honest client."""
     sums: list[Any] = []
 
     class Seen(ParallelGroups):
@@ -117,15 +119,15 @@ def test_the_sum_of_a_group_is_one_clients_update_with_enough_accomplices() -> N
         assert np.abs(left - np.float32(DELTAS)[client]).max() < 1e-3
 
 
-def test_a_group_that_loses_too_many_has_no_sum() -> None:
+def test_a_group_with_too_many_dropouts_has_no_sum() -> None:
     aggregate, said = apart(5, 0, leaving={"lightsecagg/masked-input": {7}})
     assert said == ["parallel-lists: 1 sums in one round, over 5 honest clients"]
     assert aggregate.survivors.tolist() == [0, 1, 2, 3, 4]
     assert isinstance(apart(5, 0, leaving={"lightsecagg/masked-input": {2, 7}})[0], RoundAborted)
 
 
-def test_two_groups_that_are_both_too_small_for_a_sum_can_tell_of_one_update_alone() -> None:
-    """N - U + x = T, and yet: 1/2 + 1/12 = 1/3 + 1/4 of the holders' points, so that all other masks cancel."""
+def test_two_groups_too_small_for_a_sum_can_reveal_one_update() -> None:
+    """N - U + x = T, and still: 1/2 + 1/12 = 1/3 + 1/4 of the holders' points, so that all other masks cancel."""
     participants, victim = ids([1, 2, 3, 11]), 3
     told_all, told_others = ids([1, 11]), ids([2, 3])
     deltas = np.random.default_rng(3).uniform(-1, 1, (12, 6))
@@ -150,7 +152,7 @@ def test_two_groups_that_are_both_too_small_for_a_sum_can_tell_of_one_update_alo
     factors = {a: b * b, b: -a * a, c: scale * d * d, d: -scale * c * c}
     heard = sum(factors[point] * piece.astype(object) for point, piece in said.items()) % PRIME
     weights = [sum(factors[point] * point**power for point in (a, b)) % PRIME for power in range(3)]
-    assert weights[2] == 0  # what hides the mask is gone
+    assert weights[2] == 0  # no uniform piece hides the mask
     assert 0 not in weights[:2]
 
     def combined(vector: Any) -> list[int]:

@@ -1,4 +1,4 @@
-"""One dishonest client can end a round of LightSecAgg, in three ways; who is recorded for it."""
+"""Three ways in which one dishonest client can end a round of LightSecAgg, and the client that is recorded for it."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def played(kind: Any, dishonest: int, from_round: int = 1) -> Played:
     return with_dishonest(LightSecAgg, kind, PARAMETERS, DELTAS, {dishonest}, from_round=from_round)
 
 
-def test_pieces_that_do_not_open_end_the_round_and_every_holder_names_the_client() -> None:
+def test_unopenable_pieces_end_the_round_and_every_holder_names_the_client() -> None:
     small, ended, said = played(SealUnopenablePieces, 3)
     assert ended.reason == "below-threshold"
     assert said == ["seal-unopenable-pieces: 7 pieces that do not open"]
@@ -30,14 +30,14 @@ def test_pieces_that_do_not_open_end_the_round_and_every_holder_names_the_client
 
 
 @pytest.mark.parametrize("kind", [DealOtherPieces, AnswerWrongPieces])
-def test_pieces_and_sums_of_no_mask_end_the_round_and_nobody_is_named(kind: Any) -> None:
+def test_inconsistent_pieces_and_sums_end_the_round_without_a_culprit(kind: Any) -> None:
     small, ended, said = played(kind, 3)
     assert ended.reason == "implausible-sum"
     assert len(said) == 1
     assert (small.refusals(), small.misbehaviour()) == ([], [])
 
 
-def test_a_wrong_sum_beyond_those_that_are_decoded_is_without_effect() -> None:
+def test_a_wrong_sum_that_is_not_decoded_has_no_effect() -> None:
     """The sums of clients 0 to 4 are enough."""
     _, aggregate, said = played(AnswerWrongPieces, 7)
     assert len(said) == 1
@@ -45,7 +45,7 @@ def test_a_wrong_sum_beyond_those_that_are_decoded_is_without_effect() -> None:
 
 
 @pytest.mark.parametrize("kind", [SealUnopenablePieces, DealOtherPieces, AnswerWrongPieces])
-def test_in_rounds_that_are_not_attacked_the_client_is_honest(kind: Any) -> None:
+def test_the_client_is_honest_in_rounds_without_attack(kind: Any) -> None:
     _, aggregate, said = played(kind, 3, from_round=2)
     assert said == []
     assert np.abs(aggregate.mean - np.float32(DELTAS).mean(0)).max() < 1e-4

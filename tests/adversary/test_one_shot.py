@@ -1,4 +1,4 @@
-"""What a malicious server, clients and members of `one-shot` come to: both where it fails and where it does not."""
+"""Attacks of a malicious server, clients and members on `one-shot`, successful and unsuccessful ones."""
 
 from typing import Any
 
@@ -47,8 +47,8 @@ def attacked(kind: Any, dishonest: set[int], threshold: int, **more: Any) -> rou
 
 @pytest.mark.parametrize("threshold", [6, 7, 8])
 @pytest.mark.parametrize("accomplices", range(7))
-def test_two_sums_can_be_had_where_two_sets_can_be_signed(threshold: int, accomplices: int) -> None:
-    """Two sets of U signers of 8, of whom only accomplices are in both."""
+def test_two_sums_need_two_signed_sets(threshold: int, accomplices: int) -> None:
+    """Two sets of U signers among 8 members share only accomplices."""
     dishonest = {client for client in MEMBERS if client != VICTIM}
     some = set(sorted(dishonest)[:accomplices])
     small, aggregate, (said,) = attacked(ContradictCommittee, some, threshold)
@@ -67,13 +67,13 @@ def test_two_sums_can_be_had_where_two_sets_can_be_signed(threshold: int, accomp
         assert said.endswith("; failed: too few sums")
 
 
-def test_a_victim_that_has_left_is_not_attacked() -> None:
+def test_a_victim_that_dropped_out_is_not_attacked() -> None:
     _, aggregate, said = attacked(ContradictCommittee, {2}, 6, leaving={"one-shot/masked-input": {VICTIM}})
     assert said == []
     assert VICTIM not in aggregate.survivors
 
 
-def test_another_committee_than_everybody_knows_is_refused() -> None:
+def test_a_forged_committee_is_refused() -> None:
     small, ended, (said,) = attacked(ForgeCommittee, {0, 1, 10, 11}, 6)
     assert said == "forge-committee: sent a list with undrawn member"
     assert isinstance(ended, RoundAborted)
@@ -81,7 +81,7 @@ def test_another_committee_than_everybody_knows_is_refused() -> None:
     assert small.refusals() == [(client, "committee.other-members") for client in range(12)]
 
 
-def test_without_an_accomplice_outside_there_is_no_other_committee_to_name() -> None:
+def test_without_an_accomplice_outside_no_committee_can_be_forged() -> None:
     small, aggregate, said = attacked(ForgeCommittee, {2, 3}, 6)
     assert said == []
     assert len(aggregate.survivors) == 12
@@ -93,8 +93,8 @@ def with_clients(kind: Any, dishonest: set[int], threshold: int, options: Any = 
 
 
 @pytest.mark.parametrize(("dishonest", "found"), [({2}, True), ({2, 9}, False), ({0, 11}, True)])
-def test_a_wrong_sum_is_found_where_half_of_what_is_not_needed_is_more(dishonest: set[int], found: bool) -> None:
-    """Eight members, six needed: one wrong sum is found, of two it is known that they are too many."""
+def test_a_wrong_sum_is_found_with_two_spare_members(dishonest: set[int], found: bool) -> None:
+    """Eight members, six needed: one wrong sum is located; two are detected as too many."""
     small, outcome, said = with_clients(AnswerWrongSum, dishonest, 6)
     on_it = sorted(dishonest & set(MEMBERS))
     assert len(said) == len(on_it)
@@ -106,15 +106,15 @@ def test_a_wrong_sum_is_found_where_half_of_what_is_not_needed_is_more(dishonest
         assert small.misbehaviour() == []
 
 
-def test_where_all_members_are_needed_a_wrong_sum_ends_the_round() -> None:
+def test_without_spare_members_a_wrong_sum_ends_the_round() -> None:
     _, outcome, _ = with_clients(AnswerWrongSum, {2}, 8)
     assert outcome.reason == "wrong-shares"
     assert "no sum of 12 keys" in outcome.detail
 
 
 @pytest.mark.parametrize("holders", [1, 2, 3, 7, None])
-def test_a_client_whose_shares_belong_to_no_key_is_left_out_and_the_round_goes_on(holders: int | None) -> None:
-    """Whether it deals so to one member, to more than may be lost, or to all: T = 1, and 6 of 8 members must sum."""
+def test_a_client_with_inconsistent_shares_is_left_out_and_the_round_continues(holders: int | None) -> None:
+    """For wrong shares to one member, to more than may drop out, and to all: T = 1, and 6 of 8 members must sum."""
     small, outcome, said = with_clients(DealOtherShares, {11}, 6, DealOptions(holders=holders))
     assert outcome.survivors.tolist() == list(range(11))
     assert np.abs(outcome.mean - np.float32(DELTAS)[:11].mean(0)).max() < 1e-4
@@ -124,27 +124,27 @@ def test_a_client_whose_shares_belong_to_no_key_is_left_out_and_the_round_goes_o
     assert small.misbehaviour() == [(11, alone if holders == 1 else "one-shot.inconsistent-share")]
 
 
-def test_several_dealers_of_no_key_are_left_out() -> None:
+def test_several_clients_with_inconsistent_shares_are_left_out() -> None:
     small, outcome, _ = with_clients(DealOtherShares, {0, 5, 11}, 6, DealOptions(holders=4))
     assert outcome.survivors.tolist() == [client for client in range(12) if client not in (0, 5, 11)]
     assert sorted(client for client, _ in small.misbehaviour()) == [0, 5, 11]
 
 
-def test_a_member_that_rejects_all_shares_loses_its_place_and_no_client() -> None:
+def test_a_member_that_rejects_all_shares_is_left_out_without_losing_a_client() -> None:
     small, outcome, _ = with_clients(RejectShares, {2}, 6)
     assert len(outcome.survivors) == 12
     said = "opened shares: rejects those of all 12 clients, or these have dealt them so"
     assert small.misbehaviour() == [(2, said)]
 
 
-def test_a_client_cannot_have_a_member_blamed_for_its_wrong_sum() -> None:
-    """A share that is wrong for one member alone is rejected by it, and not summed: nobody's sum is wrong."""
+def test_a_client_cannot_frame_a_member_for_a_wrong_sum() -> None:
+    """A share that is wrong for one member only is rejected and not summed, so no member's sum is wrong."""
     small, outcome, _ = with_clients(DealOtherShares, {11}, 6, DealOptions(holders=1))
     assert 11 not in outcome.survivors
     assert [client for client, _ in small.misbehaviour()] == [11]
 
 
-def test_two_clients_that_have_an_honest_member_left_out_are_named_in_its_record() -> None:
+def test_two_clients_that_exclude_an_honest_member_are_named_in_its_record() -> None:
     small, outcome, _ = with_clients(DealOtherShares, {10, 11}, 6, DealOptions(holders=1))
     assert len(outcome.survivors) == 12
     said = "opened shares: rejects those of clients 10, 11, or these have dealt them so"
@@ -152,7 +152,7 @@ def test_two_clients_that_have_an_honest_member_left_out_are_named_in_its_record
 
 
 class FramingSum(AnswerWrongSum):
-    """Adds, at its own place, a codeword that is zero at all but three places: its own, an accomplice's, a victim's."""
+    """Adds a codeword that is zero except at three places: its own, an accomplice's, a victim's."""
 
     name = "framing-sum"
 
@@ -167,8 +167,8 @@ class FramingSum(AnswerWrongSum):
         return SummedShares(elements_to_bytes(((held.astype(np.uint64) + added) % PRIME).astype(np.uint32)))
 
 
-def test_two_members_cannot_have_an_honest_one_blamed_for_their_wrong_sums() -> None:
-    """Theirs and the honest others' fit one polynomial, the honest victim's does not; but it is no sum of keys."""
+def test_two_members_cannot_frame_an_honest_member_for_their_wrong_sums() -> None:
+    """All sums but the victim's fit one polynomial; but this polynomial is no sum of keys."""
     small, outcome, _ = with_clients(FramingSum, {2, 9}, 6)
     assert outcome.reason == "wrong-shares"
     assert "no sum of 12 keys" in outcome.detail

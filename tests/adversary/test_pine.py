@@ -1,4 +1,4 @@
-"""What malicious clients, a malicious leader and a malicious helper of `pine` come to."""
+"""Attacks of malicious clients, a malicious leader and a malicious helper on `pine`."""
 
 import hashlib
 from typing import Any
@@ -33,7 +33,7 @@ def with_clients(kind: Any, dishonest: set[int], options: Any, deltas: Any = DEL
 
 @pytest.mark.parametrize("factor", [1.00001, 10.0, 1e6])
 @pytest.mark.parametrize("scale", [0.0, 1.0])
-def test_updates_over_the_bound_are_left_out_and_nobody_elses(factor: float, scale: float) -> None:
+def test_only_updates_over_the_bound_are_left_out(factor: float, scale: float) -> None:
     small, aggregate, said = with_clients(UnboundedUpdate, {1, 6}, UnboundedOptions(factor=factor), scale * DELTAS)
     assert aggregate.survivors.tolist() == [0, 2, 3, 4, 5, 7]
     assert np.abs(aggregate.mean - scale * DELTAS[[0, 2, 3, 4, 5, 7]].mean(0)).max() < 2**-20
@@ -44,19 +44,19 @@ def test_updates_over_the_bound_are_left_out_and_nobody_elses(factor: float, sca
     assert said == [f"unbounded-update: an update {factor:g} times as long as it may be"] * 2
 
 
-def test_made_up_proofs_are_found_out() -> None:
+def test_forged_proofs_are_detected() -> None:
     small, aggregate, _ = with_clients(WrongProof, {1}, None)
     assert aggregate.survivors.tolist() == [0, 2, 3, 4, 5, 6, 7]
     assert small.misbehaviour() == [(1, f"pine.invalid-report: says the helper, client {HELPER}")]
 
 
-def test_a_helper_that_makes_its_share_up_ends_the_round() -> None:
+def test_a_helper_with_a_forged_share_ends_the_round() -> None:
     small, ended, _ = with_clients(AnswerWrongReportSum, {HELPER}, WrongSumOptions())
     assert ended.reason == "implausible-sum"
     assert [client for client, _ in small.misbehaviour()] == [HELPER]
 
 
-def test_a_helper_that_adds_to_its_share_is_not_found_out() -> None:
+def test_a_helper_that_adds_to_its_share_is_undetected() -> None:
     """Only valid updates are summed if both aggregators are honest: the construction does not promise more."""
     small, aggregate, _ = with_clients(AnswerWrongReportSum, {HELPER}, WrongSumOptions(by=0.5))
     assert small.misbehaviour() == []
@@ -68,15 +68,15 @@ def attacked(kind: Any, dishonest: set[int]) -> rounds.Played:
 
 
 @pytest.mark.parametrize("dishonest", [set(), {0, 1, 3, 5, 6, 7}])
-def test_a_leader_has_no_second_sum_of_an_honest_helper(dishonest: set[int]) -> None:
+def test_an_honest_helper_refuses_a_second_sum(dishonest: set[int]) -> None:
     small, aggregate, (said,) = attacked(ContradictHelper, dishonest)
     assert len(aggregate.survivors) == len(DELTAS)
     assert said.startswith(f"contradict-dropouts: victim {VICTIM}: failed: ")
     assert small.refusals() == [(HELPER, "pine.out-of-order")]
 
 
-def test_both_aggregators_together_have_every_update() -> None:
-    """The assumption that all rests on, broken: one dishonest client, who is the helper."""
+def test_both_aggregators_together_recover_every_update() -> None:
+    """The protocol's assumption is broken here: the helper is dishonest."""
     small, aggregate, (said,) = attacked(ContradictHelper, {HELPER})
     assert len(aggregate.survivors) == len(DELTAS)
     assert small.refusals() == []
@@ -87,15 +87,15 @@ def test_both_aggregators_together_have_every_update() -> None:
     assert update_recovered(said)
 
 
-def test_a_leader_that_leaves_reports_out_has_no_sum_of_few() -> None:
+def test_a_leader_cannot_get_a_sum_of_few_reports() -> None:
     small, ended, (said,) = attacked(ShrinkReports, {0, 1})
     assert said == f"shrink-the-sum: asked for the sum of client {VICTIM} and 2 accomplices"
     assert small.refusals() == [(HELPER, "pine.too-few")]
     assert isinstance(ended, RoundAborted)
 
 
-def test_a_leader_may_leave_out_all_but_the_fewest() -> None:
-    """What `min_survivors` is for: of five reports, four are the accomplices'."""
+def test_a_leader_may_leave_out_reports_down_to_min_survivors() -> None:
+    """The purpose of `min_survivors`: of five reports, four are the accomplices'."""
     small, aggregate, _ = attacked(ShrinkReports, {0, 1, 3, 5})
     assert aggregate.survivors.tolist() == [0, 1, 3, 4, 5]
     assert small.refusals() == []

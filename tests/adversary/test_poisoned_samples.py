@@ -1,4 +1,4 @@
-"""Clients that learn from poisoned samples: the real digits, and a federation that is poisoned by them."""
+"""Clients that train on poisoned samples: the real digits, and a federation poisoned by them."""
 
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from testbed.randomness import Randomness
 from testbed.records import RunDirectory, RunRecords
 from tests.engine.federations import Pulling
 from tests.former_defaults import with_former_defaults
+from tests.messages_named import naming
 
 DIGITS = {"dataset": "digits", "model": "logistic"}
 ROBUST = {"protocol": "plain", "weights": "equal", "robust": {"rule": "multi-krum", "max_dishonest": 5}}
@@ -42,7 +43,7 @@ def recorded(path: Path, described: Experiment) -> RunRecords:
 # -- samples -----------------------------------------------------------------------------------------------------------
 
 
-def test_labels_are_mirrored_or_one_becomes_another() -> None:
+def test_labels_are_mirrored_or_replaced() -> None:
     inputs, labels = np.zeros((5, 2)), np.array([0, 1, 4, 9, 4])
     same, mirrored = FlipLabels.poisoned((inputs, labels), 10, LabelOptions())
     assert same is inputs
@@ -78,7 +79,7 @@ def test_the_trigger_is_in_the_corner(shape: tuple[int, ...], corner: Any) -> No
 
 
 @pytest.mark.parametrize(("share", "count"), [(1.0, 40), (0.5, 20), (0.3125, 12), (0.01, 0)])
-def test_a_share_of_the_samples_spread_evenly_has_the_trigger(share: float, count: int) -> None:
+def test_an_evenly_spread_share_of_the_samples_has_the_trigger(share: float, count: int) -> None:
     images, labels = np.random.default_rng(1).uniform(-1, 1, (40, 8, 8)), np.arange(40) % 9 + 1
     chosen = BackdoorOptions(target=0, share=share)
     marked, told = Backdoor.poisoned((images, labels), 10, chosen)
@@ -95,7 +96,7 @@ def test_a_share_of_the_samples_spread_evenly_has_the_trigger(share: float, coun
     assert not taken_for.any()
 
 
-def test_training_on_poisoned_samples_is_real_and_leaves_the_data_as_they_were() -> None:
+def test_training_on_poisoned_samples_leaves_the_data_unchanged() -> None:
     described = experiment()
     workload: Any = workloads.build(described.workload, 20, 2)
     model = workload.initial_model()
@@ -115,7 +116,7 @@ def test_training_on_poisoned_samples_is_real_and_leaves_the_data_as_they_were()
 # -- federations -------------------------------------------------------------------------------------------------------
 
 
-def test_flipped_labels_cost_accuracy_and_a_rule_gives_it_back(tmp_path: Path) -> None:
+def test_flipped_labels_cost_accuracy_and_a_robust_rule_restores_it(tmp_path: Path) -> None:
     clients: dict[str, Any] = {"flip-labels": {}}
     attacked = recorded(tmp_path / "attacked", experiment(clients))
     clean = recorded(tmp_path / "clean", experiment())
@@ -145,7 +146,7 @@ def test_a_backdoor_is_learned_beside_the_task_and_measured(tmp_path: Path) -> N
     assert run.rounds["attack_success"].iloc[-1] == pytest.approx((said == 3)[labels != 3].mean())
 
 
-def test_where_no_sample_is_held_out_that_could_show_it_nothing_is_said() -> None:
+def test_without_suitable_held_out_samples_there_is_no_success_rate() -> None:
     described = experiment([{"backdoor": {"target": 3}}])
     workload: Any = workloads.build(described.workload, 20, 2)
     threes = workload.with_samples(lambda samples: (samples[0], np.full_like(samples[1], 3)))
@@ -155,14 +156,14 @@ def test_where_no_sample_is_held_out_that_could_show_it_nothing_is_said() -> Non
     assert adversary.success(threes, workload.initial_model()) is None
 
 
-def test_one_label_taken_for_another_is_measured(tmp_path: Path) -> None:
+def test_misclassification_as_the_target_is_measured(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", experiment({"flip-labels": {"source": 1, "target": 8}}, dishonest=0.6))
     recalls = run.rounds["recalls"].iloc[-1]
     assert run.rounds["attack_success"].iloc[-1] > 0.5
     assert recalls[1] <= 1 - run.rounds["attack_success"].iloc[-1]
 
 
-def test_scaling_comes_on_top_and_hosts_and_training_together_change_nothing(tmp_path: Path) -> None:
+def test_scaling_composes_and_hosts_and_batched_training_change_nothing(tmp_path: Path) -> None:
     clients = ["scale-update", "backdoor"]
     one = experiment(clients, dishonest=[4], rounds=2, selection={"participants": 20})
     run = recorded(tmp_path / "run", one)
@@ -176,25 +177,27 @@ def test_scaling_comes_on_top_and_hosts_and_training_together_change_nothing(tmp
 
 
 @pytest.mark.parametrize(
-    ("clients", "workload", "said"),
+    ("clients", "workload", "parts"),
     [
-        ({"backdoor": {"target": 10}}, {}, "backdoor.target: 10 of 10 labels, counted from 0"),
-        ({"backdoor": {"size": 9}}, {}, "backdoor.size: a trigger of 9 x 9 pixels in samples of 8 x 8"),
-        ({"flip-labels": {"source": 1, "target": 12}}, {}, "flip-labels.target: 12 of 10 labels"),
-        ("backdoor", {"training": "simulated"}, "backdoor poisons samples, and workload.training: simulated looks at"),
+        ({"backdoor": {"target": 10}}, {}, ("backdoor.target", "10 of 10")),
+        ({"backdoor": {"size": 9}}, {}, ("backdoor.size", "9 x 9", "8 x 8")),
+        ({"flip-labels": {"source": 1, "target": 12}}, {}, ("flip-labels.target", "12 of 10")),
+        ("backdoor", {"training": "simulated"}, ("backdoor", "workload.training", "simulated")),
         (
             "backdoor",
             {"dataset": "synthetic-reddit", "model": "auto"},
-            "is for samples with one of several labels each",
+            ("backdoor", "labels"),
         ),
         (
             "flip-labels",
             {"dataset": "tests.engine.federations:Pulling"},
-            "takes a workload whose samples can be replaced",
+            ("flip-labels", "ReplaceableSamplesWorkload"),
         ),
     ],
 )
-def test_what_has_nothing_to_poison(clients: Any, workload: dict[str, Any], said: str) -> None:
+def test_workloads_without_samples_to_poison_are_refused(
+    clients: Any, workload: dict[str, Any], parts: tuple[str, ...]
+) -> None:
     described = experiment(clients, workload=DIGITS | workload)
     chosen = Pulling(20) if ":" in described.workload.dataset else workloads.build(described.workload, 20, 2)
 
@@ -203,16 +206,19 @@ def test_what_has_nothing_to_poison(clients: Any, workload: dict[str, Any], said
         assert adversary is not None
         adversary.check_workload(chosen)
 
-    with pytest.raises(ExperimentError) as error:
+    with pytest.raises(ExperimentError, match=naming(*parts)) as error:
         checked()
-    assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
-    [({"source": 1}, "go together"), ({"source": 1, "target": 1}, "nothing would change"), ({"source": -1}, "greater")],
+    ("options", "parts"),
+    [
+        ({"source": 1}, ("source", "target", "both")),
+        ({"source": 1, "target": 1}, ("target", 1, "source")),
+        ({"source": -1}, ("source", -1)),
+    ],
 )
-def test_labels_that_cannot_be(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_labels_are_refused(options: dict[str, Any], parts: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match=naming(*parts)):
         experiment({"flip-labels": options})

@@ -1,4 +1,4 @@
-"""Updates that dishonest clients hand in instead of what they have learned."""
+"""Updates that dishonest clients submit instead of their trained updates."""
 
 import itertools
 import math
@@ -18,6 +18,7 @@ from testbed.errors import ExperimentError, RoundAborted
 from testbed.experiment.schema import validated
 from tests.engine.federations import Run
 from tests.engine.test_server_optimizers import PROTOCOLS
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 DISHONEST = [3, 8, 20]
@@ -29,8 +30,8 @@ def keys(clients: Any, protocol: str = "plain", **aggregation: Any) -> dict[str,
     return ALL | {"adversary": adversary, "aggregation": PROTOCOLS[protocol] | {"weights": "equal"} | aggregation}
 
 
-def handed_in(one: Any, protocol: str = "plain") -> Any:
-    """(30, d) what each client hands in, in round 1, of the initial model."""
+def submitted(one: Any, protocol: str = "plain") -> Any:
+    """Return the update that each client submits in round 1 from the initial model, (30, d)."""
     model = one.workload.initial_model()
     return model, np.array([one.workload.train(client, model, 1).delta for client in range(30)], np.float64)
 
@@ -42,9 +43,9 @@ def run() -> Callable[..., Run]:
 
 @pytest.mark.parametrize(("clients", "factor"), [({"scale-update": {"factor": 3.0}}, 3), ("flip-sign", -1)])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_every_protocol_sums_what_was_poisoned(run: Callable, clients: Any, factor: int, protocol: str) -> None:
+def test_every_protocol_sums_the_poisoned_updates(run: Callable, clients: Any, factor: int, protocol: str) -> None:
     one = run(keys(clients, protocol))
-    _, deltas = handed_in(one)
+    _, deltas = submitted(one)
     deltas[DISHONEST] *= factor
     assert np.abs(deltas).max() < 1  # nobody's encoder clips it
     one.rounds(1)
@@ -52,22 +53,22 @@ def test_every_protocol_sums_what_was_poisoned(run: Callable, clients: Any, fact
     assert one.outcomes[0].aggregate.mean == pytest.approx(deltas.mean(axis=0), abs=1e-3)
 
 
-def test_a_scaled_update_replaces_the_model_where_the_others_have_converged(run: Callable) -> None:
-    """Bagdasaryan et al., equation 3: times s, of one client, in a mean of s."""
+def test_a_scaled_update_replaces_the_model_after_convergence(run: Callable) -> None:
+    """Bagdasaryan et al., equation 3: one client's update, times s, in a mean of s updates."""
     one = run(keys("scale-update") | {"adversary": {"dishonest": [3], "clients": "scale-update"}})
-    _, deltas = handed_in(one)
+    _, deltas = submitted(one)
     mean = one.rounds(1).outcomes[0].aggregate.mean
     assert mean - np.delete(deltas, 3, axis=0).sum(axis=0) / 30 == pytest.approx(deltas[3], abs=1e-6)
 
 
 @pytest.mark.parametrize("protocol", ["secagg", "lightsecagg", "one-shot"])
-def test_an_honest_encoder_clips_each_coordinate_of_what_it_is_given(run: Callable, protocol: str) -> None:
-    """So a scaled update counts at most clip in each coordinate; a mean of plain updates has all of it."""
+def test_an_honest_encoder_clips_each_coordinate(run: Callable, protocol: str) -> None:
+    """A scaled update counts at most clip in each coordinate; a mean of plain updates contains all of it."""
     clip = {"clip": 0.3}
     clipped, whole = (
         run(keys({"scale-update": {"factor": 1e4}}, name, **more)) for name, more in ((protocol, clip), ("plain", {}))
     )
-    _, deltas = handed_in(clipped)
+    _, deltas = submitted(clipped)
     deltas[DISHONEST] *= 1e4
     assert clipped.rounds(1).outcomes[0].aggregate.mean == pytest.approx(
         np.clip(deltas, -0.3, 0.3).mean(axis=0), abs=1e-3
@@ -76,15 +77,16 @@ def test_an_honest_encoder_clips_each_coordinate_of_what_it_is_given(run: Callab
     assert np.abs(whole.outcomes[0].aggregate.mean).max() > 10
 
 
-def test_a_factor_beyond_all_numbers_is_the_largest_one(run: Callable) -> None:
+def test_an_overflowing_factor_gives_the_largest_number(run: Callable) -> None:
     one = run(keys({"scale-update": {"factor": 1e300}}, robust={"rule": "median"})).rounds(1)
     assert one.outcomes[0].state == "completed"
     assert np.abs(one.outcomes[0].aggregate.mean).max() < 0.2
 
 
-def test_a_client_that_encodes_for_itself_moves_the_mean_as_far_as_all_together_could() -> None:
-    """What docs/explanation/poisoning.md says of cheaters: ring elements beyond a client's own range pass, as long as
-    the sum is one that so many honest updates could have.
+def test_a_client_with_its_own_encoder_moves_the_mean_as_far_as_all_clients_could() -> None:
+    """See docs/explanation/poisoning.md.
+
+    Ring elements beyond a client's own range pass if the sum is possible for this number of honest updates.
     """
     quantisation, d = Quantisation(1.0, 16, 32), 50
     honest = [quantisation.encode(np.zeros(d, np.float32), 1, bytes([i]) * 32) for i in range(9)]
@@ -100,33 +102,33 @@ def test_a_client_that_encodes_for_itself_moves_the_mean_as_far_as_all_together_
 # -- colluders ---------------------------------------------------------------------------------------------------------
 
 
-def test_all_colluders_hand_in_the_same_z_deviations_from_their_mean(run: Callable) -> None:
+def test_all_colluders_submit_the_mean_minus_z_deviations(run: Callable) -> None:
     one = run(keys({"little-is-enough": {"z": 1.5}}))
-    _, deltas = handed_in(one)
+    _, deltas = submitted(one)
     own = deltas[DISHONEST]
     deltas[DISHONEST] = own.mean(axis=0) - 1.5 * own.std(axis=0)
     one.rounds(1)
     assert one.outcomes[0].aggregate.mean == pytest.approx(deltas.mean(axis=0), abs=1e-6)
 
 
-def test_estimates_are_of_the_first_colluders_with_samples(run: Callable) -> None:
+def test_estimates_use_the_first_colluders_with_samples(run: Callable) -> None:
     one = run(keys({"little-is-enough": {"z": 1.0, "estimates": 2}}))
     one.workload.sample_counts[3] = 0
-    _, deltas = handed_in(one)
+    _, deltas = submitted(one)
     own = deltas[[8, 20]]
     deltas[DISHONEST] = own.mean(axis=0) - own.std(axis=0)
     assert one.rounds(1).outcomes[0].aggregate.mean == pytest.approx(deltas.mean(axis=0), abs=1e-6)
 
 
-def test_one_alone_does_as_everybody_does(run: Callable) -> None:
+def test_a_single_colluder_submits_its_honest_update(run: Callable) -> None:
     one = run(keys("little-is-enough") | {"adversary": {"dishonest": 1, "clients": "little-is-enough"}})
-    _, deltas = handed_in(one)
+    _, deltas = submitted(one)
     one.rounds(1)
     assert one.outcomes[0].aggregate.mean == pytest.approx(deltas.mean(axis=0), abs=1e-6)
     assert not [event for event in one.federation.network.events if event.kind == "attack"]
 
 
-def test_z_as_in_the_paper() -> None:
+def test_z_max_equals_the_papers_example() -> None:
     """Section 3.1: n = 50 workers, m = 24 of them: s = 2, and Phi(z) < 0.92 (24/26)."""
     assert z_max(50, 24) == pytest.approx(NormalDist().inv_cdf(24 / 26))
     assert z_max(50, 24) == pytest.approx(1.43, abs=0.01)
@@ -144,20 +146,20 @@ def crafted(kind: Any, updates: Any, options: Any = None) -> np.ndarray:
 
 @given(st.integers(0, 2**32), st.integers(2, 9))
 @settings(max_examples=examples(100))
-def test_min_max_is_as_far_as_no_two_are_from_each_other_and_no_further(seed: int, count: int) -> None:
+def test_min_max_is_as_far_from_each_update_as_the_two_most_distant_updates(seed: int, count: int) -> None:
     updates = np.random.default_rng(seed).normal(size=(count, 6))
     most = max(math.dist(one, other) for one, other in itertools.combinations(updates, 2))
     furthest = max(math.dist(crafted(MinMax, updates), one) for one in updates)
     assert furthest == pytest.approx(most)
 
 
-def test_of_equal_updates_colluders_hand_in_just_that() -> None:
+def test_colluders_submit_equal_updates_unchanged() -> None:
     same = np.full((4, 3), 0.25)
     assert crafted(MinMax, same).tolist() == [0.25] * 3
     assert crafted(LittleIsEnough, same, LittleOptions(z=2.0)).tolist() == [0.25] * 3
 
 
-# -- when, where and for whom ------------------------------------------------------------------------------------------
+# -- rounds, hosts and exclusions --------------------------------------------------------------------------------------
 
 POISONED = ["scale-update", "flip-sign", {"little-is-enough": {"z": 1.0}}, "min-max"]
 
@@ -178,7 +180,7 @@ def test_hosts_and_resumption_change_nothing(tmp_path: Any, clients: Any) -> Non
 
 
 def test_measured_compute_gives_the_same_updates(run: Callable) -> None:
-    """Nothing is remembered there."""
+    """Measured runs use no memo."""
     models = [
         run(keys({"little-is-enough": {"z": 1.0}}) | {"time": {"compute": compute, "deadline_s": 600}}).rounds(1)
         for compute in ("modelled", "measured")
@@ -187,32 +189,31 @@ def test_measured_compute_gives_the_same_updates(run: Callable) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clients", "more", "said"),
+    ("clients", "more", "parts"),
     [
-        ({"scale-update": {"factor": 0}}, {}, "scale-update.factor: "),
-        ({"flip-sign": {"factor": -1}}, {}, "flip-sign.factor: "),
-        ({"little-is-enough": {"estimates": 1}}, {}, "little-is-enough.estimates: "),
-        ("little-is-enough", {"dishonest": [4]}, "little-is-enough.estimates: mean and deviation are of two colluders"),
+        ({"scale-update": {"factor": 0}}, {}, ("scale-update.factor",)),
+        ({"flip-sign": {"factor": -1}}, {}, ("flip-sign.factor",)),
+        ({"little-is-enough": {"estimates": 1}}, {}, ("little-is-enough.estimates",)),
+        ("little-is-enough", {"dishonest": [4]}, ("little-is-enough.estimates", "dishonest")),
     ],
 )
-def test_options_that_cannot_be(clients: Any, more: Any, said: str) -> None:
-    with pytest.raises(ExperimentError) as error:
+def test_invalid_options_are_refused(clients: Any, more: Any, parts: tuple[str, ...]) -> None:
+    with pytest.raises(ExperimentError, match=naming(*parts)):
         validated(keys(clients) | {"population": 30, "adversary": {"dishonest": 3, "clients": clients} | more}, "mine")
-    assert said in str(error.value)
 
 
-def test_colluders_do_not_know_what_others_keep(run: Callable) -> None:
+def test_client_state_excludes_collusion(run: Callable) -> None:
     kept = {"workload": {"momentum": 0, "drift_correction": {"name": "scaffold"}}}
-    with pytest.raises(ExperimentError, match=r"takes updates to follow from the model alone; leave out workload\.d"):
+    with pytest.raises(ExperimentError, match=naming("min-max", "workload.drift_correction")):
         run(keys("min-max") | kept)
 
 
-def test_gradient_sums_are_no_updates_that_colluders_know() -> None:
+def test_collusion_is_refused_for_gradient_sums() -> None:
     dp_sgd = {
         "selection": {"protocol": "bernoulli", "client_rate": 0.3},
         "aggregation": {"protocol": "dp-sgd-random-participation", "sample_rate": 0.2, "sigma": 1.0},
     }
-    said = r"clients: min-max does not apply to selection bernoulli with aggregation dp-sgd-random-participation"
-    with pytest.raises(ExperimentError, match=said):
+    parts = "clients", "min-max", "bernoulli", "dp-sgd-random-participation"
+    with pytest.raises(ExperimentError, match=naming(*parts)):
         validated(dp_sgd | {"adversary": {"dishonest": 3, "clients": "min-max"}}, "mine")
     validated(dp_sgd | {"adversary": {"dishonest": 3, "clients": ["flip-sign", "flip-labels"]}}, "mine")

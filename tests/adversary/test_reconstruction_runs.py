@@ -1,4 +1,4 @@
-"""The attacks from an experiment file: the server's choice of participants, and Lotto."""
+"""The attacks from an experiment file: with participants chosen by the server, and with Lotto."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ QUICK = ["rounds=2", "cluster.network=in-process", "workload.model=logistic"]
 
 
 def attacks(out: Path, *overrides: str) -> list[tuple[Any, list[str]]]:
-    """Each point's records, and what its attacks on secure aggregation came to."""
+    """Return each point's records, and the outcomes of its attacks on secure aggregation."""
     experiment = load(EXAMPLE, [*QUICK, *overrides])
     found = []
     for path in run_all(experiment, out, where="example"):
@@ -25,7 +25,7 @@ def attacks(out: Path, *overrides: str) -> list[tuple[Any, list[str]]]:
     return found
 
 
-def test_where_the_server_chooses_both_variants_fall(tmp_path: Path) -> None:
+def test_server_choice_breaks_both_variants(tmp_path: Path) -> None:
     for run, details in attacks(tmp_path / "run"):
         assert len(details) == 2
         assert all(detail.startswith("contradict-dropouts: victim ") for detail in details)
@@ -37,7 +37,7 @@ def test_where_the_server_chooses_both_variants_fall(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("selection", ["lotto-client-centric", "lotto-server-centric"])
-def test_under_lotto_the_same_population_does_not_do(tmp_path: Path, selection: str) -> None:
+def test_lotto_resists_with_the_same_population(tmp_path: Path, selection: str) -> None:
     server = "adversary.server=[keep-dishonest-candidates, contradict-dropouts]"
     for run, details in attacks(tmp_path / "run", f"selection.protocol={selection}", server, "aggregation.threshold=9"):
         completed = run.participation.groupby("round")["dishonest"].sum()
@@ -47,7 +47,7 @@ def test_under_lotto_the_same_population_does_not_do(tmp_path: Path, selection: 
 
 
 @pytest.mark.parametrize("attack", ["shrink-the-sum", "split-the-sharing"])
-def test_small_sums_are_a_matter_of_signatures(tmp_path: Path, attack: str) -> None:
+def test_signatures_prevent_small_sums(tmp_path: Path, attack: str) -> None:
     server = f"adversary.server=[{attack}]"
     (unsigned, had), (signed, not_had) = sorted(
         attacks(tmp_path / "run", server, "adversary.dishonest=0"),

@@ -1,4 +1,4 @@
-"""What the PKI refuses of clients that want to be in the population more often, or with a luckier key."""
+"""The PKI refuses clients that want to be in the population more than once, or with a chosen key."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from testbed.randomness import Randomness
 
 @pytest.mark.parametrize("from_system", [False, True])
 @pytest.mark.parametrize("dishonest", [{0}, {1, 4}, {0, 1, 2, 3, 5}])
-def test_what_is_refused(dishonest: set[int], from_system: bool) -> None:
+def test_every_attack_is_refused_or_useless(dishonest: set[int], from_system: bool) -> None:
     count = len(dishonest)
     found = attempts(6, frozenset(dishonest), Randomness(1, secrets_from_system=from_system))
     *refused, grinding = found
@@ -25,8 +25,8 @@ def test_what_is_refused(dishonest: set[int], from_system: bool) -> None:
     assert grinding.gained == "nothing: the same VRF key every time"
 
 
-def test_a_pki_that_draws_a_key_each_time_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attempts tell: with such a PKI, clients do gain."""
+def test_a_pki_that_draws_a_new_key_each_time_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With such a PKI, clients gain keys, and the attempts report it."""
     draws = iter(range(10**6))
     monkeypatch.setattr(PKI, "_vrf_secret", lambda self, client: next(draws).to_bytes(32, "big"))
     grinding = attempts(6, frozenset({1, 4}), Randomness(1))[-1]

@@ -1,4 +1,4 @@
-"""The choice of a victim, for every misbehaviour that attacks one client."""
+"""The choice of a victim for misbehaviours that attack one client."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -29,9 +29,9 @@ def test_the_server_draws_an_honest_client_anew_in_each_round() -> None:
 
 
 @pytest.mark.parametrize(("victim", "expected"), [(9, 9), (3, None), (40, None)])
-def test_a_named_victim_is_attacked_where_it_is_there_and_honest(victim: int, expected: int | None) -> None:
+def test_a_named_victim_is_attacked_if_it_is_present_and_honest(victim: int, expected: int | None) -> None:
     assert drawn(victim=victim) == drawn(victim=victim, seed=None) == expected
 
 
-def test_in_rounds_that_are_not_attacked_there_is_no_victim() -> None:
+def test_rounds_without_attack_have_no_victim() -> None:
     assert drawn(attacking=False) is drawn(attacking=False, victim=9) is None

@@ -8,6 +8,7 @@ import pytest
 from testbed.crypto import InvalidShares
 from testbed.crypto.coded_masks import MaskCode
 from testbed.crypto.prime_field import PRIME, product, total, vandermonde
+from tests.messages_named import naming
 
 POINTS = (1, 2, 3, 5, 8, 13)
 SEEDS = [bytes([number]) * 32 for number in range(1, 4)]
@@ -55,13 +56,13 @@ def test_what_few_hold_goes_with_every_mask():
 def test_too_few_pieces_or_of_another_length_are_refused():
     code = MaskCode(6, 4, 2)
     held = dict(zip(POINTS, code.coded(SEEDS[0], POINTS), strict=True))
-    with pytest.raises(InvalidShares, match="3 coded pieces of a mask, 4 are needed"):
+    with pytest.raises(InvalidShares, match=naming("3 coded pieces", 4)):
         code.decoded({point: held[point] for point in POINTS[:3]})
-    with pytest.raises(InvalidShares, match="does not have 3 elements"):
+    with pytest.raises(InvalidShares, match=naming("3 elements")):
         code.decoded(held | {1: held[1][:2]})
 
 
 @pytest.mark.parametrize("points", [(0, 1, 2, 3), (1, 2, 3, PRIME), (1, 2, 3, PRIME + 1), (1, 2, 2, 3)])
 def test_points_that_would_hold_a_piece_itself_are_refused(points):
-    with pytest.raises(InvalidShares, match="distinct, from 1 to 4294967290"):
+    with pytest.raises(InvalidShares, match=naming("distinct", "1 to 4294967290")):
         MaskCode(6, 4, 2).coded(SEEDS[0], points)

@@ -12,6 +12,7 @@ from testbed.crypto import OpeningFailed, packed_sums
 from testbed.crypto.negacyclic_ntt import DEGREE
 from testbed.crypto.packed_sums import LEAST_SHIFT, MOST_CLIENTS, MOST_WIDTH, USABLE_BITS, Packing, key_of, noise_bound
 from testbed.crypto.ring_lwe import DEVIATION, LARGEST, MODULUS, PRIMES, gaussian, products
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 PUBLIC = b"p" * 32
@@ -59,7 +60,7 @@ def test_widths_fill_the_coefficient(width: int) -> None:
 
 def test_widths_out_of_range_are_refused() -> None:
     for width in (0, MOST_WIDTH + 1):
-        with pytest.raises(ValueError, match="1 to 31 bits"):
+        with pytest.raises(ValueError, match=naming("1 to 31")):
             Packing(width)
 
 
@@ -97,7 +98,7 @@ def test_another_key_does_not_open_a_sum(width: int, clients: int) -> None:
     near[17] += 1
     masked = packing.masked(np.zeros(4_000, np.uint32), key, b"e" * 32, PUBLIC).astype(np.uint64)
     assert packing.unmasked(masked, key, PUBLIC, 4_000, clients).max() == 0
-    with pytest.raises(OpeningFailed, match="this key does not open the sum"):
+    with pytest.raises(OpeningFailed, match=naming("key", "open")):
         packing.unmasked(masked, near, PUBLIC, 4_000, clients)
 
 

@@ -13,6 +13,7 @@ from testbed.crypto.field64 import PRIME
 from testbed.crypto.pine import PineVdaf, Prepared, Report, largest_norm_bound
 from testbed.crypto.ternary_products import ternary_products
 from tests.crypto.draft_pine import DraftPine
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 KEY, NONCE = bytes(range(32)), bytes(range(16))
@@ -215,5 +216,5 @@ def test_bounds_that_the_field_cannot_hold_are_refused() -> None:
         PineVdaf(20, largest_norm_bound() + 1, 50, 4)
     with pytest.raises(ValueError, match="norm"):
         PineVdaf(20, 0, 50, 4)
-    with pytest.raises(ValueError, match="no more successes than checks"):
+    with pytest.raises(ValueError, match=naming("successes", "checks")):
         PineVdaf(21, 1000, 50, 4, successes=101)

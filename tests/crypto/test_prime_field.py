@@ -19,6 +19,7 @@ from testbed.crypto.prime_field import (
     uniform,
     vandermonde,
 )
+from tests.messages_named import naming
 from tests.thoroughness import examples
 
 ELEMENTS = st.integers(0, PRIME - 1)
@@ -106,7 +107,7 @@ def test_interpolation_gives_the_coefficients_back(points, data):
 
 
 def test_a_point_twice_is_refused():
-    with pytest.raises(ValueError, match="the point 7 is there twice"):
+    with pytest.raises(ValueError, match=naming("point 7")):
         interpolation([7, 1, 7], 2)
 
 

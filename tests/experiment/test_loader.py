@@ -145,7 +145,7 @@ def test_values_that_are_not_allowed(text: str, line: str, mistake: Callable[...
         ("selection: {protocol: lotto-client-centric, signatures: 11}",
          "selection.signatures: 11 of 10 participants; at most all"),
         ("selection: {protocol: bernoulli, participants: 60, assumed_unavailable: 0.5}",
-         "selection.participants: 60 of 50 clients expected to be there"),
+         "selection.participants: 60 of 50 clients expected to be available"),
         ("aggregation: {threshold: 5}", "aggregation.threshold: t = 5 of 10 participants; allowed 6 to 10"),
         ("aggregation: {threshold: 11}", "aggregation.threshold: t = 11 of 10 participants; allowed 6 to 10"),
         ("aggregation: {threshold: 0.5}", "aggregation.threshold: t = 5 of 10 participants; allowed 6 to 10"),

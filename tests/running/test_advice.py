@@ -37,8 +37,8 @@ TABLE: list[tuple[dict[str, Any], str, list[list[str]]]] = [
     ({"selection": {"participants": 21}}, "at most 20", [["selection.participants=20"]]),
     (
         {"selection": {"protocol": "bernoulli", "participants": 11, "assumed_unavailable": 0.5}},
-        "participants: 11 of 10 clients expected to be there (population * (1 - assumed_unavailable)); at most 10, or "
-        "a smaller assumed_unavailable",
+        "participants: 11 of 10 clients expected to be available (population * (1 - assumed_unavailable)); at most 10, "
+        "or a smaller assumed_unavailable",
         [["selection.participants=10"], ["selection.assumed_unavailable=0.45"]],
     ),
     (

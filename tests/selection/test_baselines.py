@@ -16,6 +16,7 @@ from testbed.selection.random_selection import (
     WeightedRandomParameters,
     WeightedRandomSelection,
 )
+from tests.messages_named import naming
 from tests.selection.federations import Selecting
 
 DRAWS = 3000
@@ -79,7 +80,7 @@ def test_a_round_without_enough_clients_is_skipped() -> None:
 
 
 def test_bernoulli_cannot_expect_more_than_are_there() -> None:
-    with pytest.raises(ValueError, match="of 50 clients expected to be there"):
+    with pytest.raises(ValueError, match=naming("participants", 60, 50)):
         BernoulliParameters(participants=60, assumed_unavailable=0.5).check(100)
 
 

@@ -17,6 +17,7 @@ from testbed.errors import RoundSkipped
 from testbed.randomness import Randomness
 from testbed.selection.balls_in_bins import BallsInBinsParameters, BallsInBinsSelection
 from testbed.selection.min_separation import _LAST, MinSeparationParameters, MinSeparationSelection
+from tests.messages_named import naming
 from tests.selection.federations import Selecting
 from tests.thoroughness import examples
 
@@ -149,11 +150,11 @@ def test_the_throws_of_clients_are_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "said"),
-    [({"bins": 4, "participants": 5}, "participants: 5, and bins says"), ({"bins": 11}, "bins: 11 of a population")],
+    ("keys", "parts"),
+    [({"bins": 4, "participants": 5}, ("participants", 5, "bins")), ({"bins": 11}, ("bins", 11, "population", 20, 10))],
 )
-def test_bins_that_do_not_fit_are_said(keys: dict[str, int], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_bins_that_do_not_fit_are_said(keys: dict[str, int], parts: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match=naming(*parts)):
         BallsInBinsParameters(**keys).check(20)
 
 

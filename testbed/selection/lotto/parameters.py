@@ -136,8 +136,7 @@ class LottoParameters(AgreedListParameters):
         if self.refine is not None and not smallest:
             most = self.refine.largest(population, max(self.participants, self.min_population or 0))
             raise ValueError(
-                f"refine.exclude: {self.refine.exclude:g} by two metrics with combine: or may leave no client; at most "
-                f"{most:g}"
+                f"refine.exclude: {self.refine.exclude:g} by two metrics with or may leave nobody; at most {most:g}"
             )
         if self.min_population is not None and self.min_population > smallest:
             raise ValueError(
