@@ -1,11 +1,11 @@
-"""What the tests of the primitives share: published vectors, and keys that nobody may accept."""
+"""Shared fixtures of the tests of primitives: published vectors, and keys that must be refused."""
 
 import pytest
 
 
 @pytest.fixture(scope="session")
 def refused_edwards_keys() -> list[bytes]:
-    """Encodings that are no public keys on edwards25519: the 8 points of small order, then what is no point."""
+    """Return encodings that are no public keys on edwards25519: the 8 points of small order, then invalid points."""
     order_8 = ["26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"]
     order_8 += ["c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"]
     small = [(1).to_bytes(32, "little"), (2**255 - 20).to_bytes(32, "little"), bytes(32), bytes(31) + b"\x80"]

@@ -1,6 +1,6 @@
-"""PINE as draft-chen-cfrg-vdaf-pine-01 has it: the shipped function with the draft's derivations of two seeds.
+"""PINE of draft-chen-cfrg-vdaf-pine-01: the shipped function with the draft's derivations of two seeds.
 
-The draft's vectors check the shipped arithmetic so. What differs is what the two seeds bind, nothing else.
+With it the draft's vectors check the shipped arithmetic. Only the inputs of the two seeds differ.
 """
 
 from functools import cached_property
@@ -18,7 +18,7 @@ _JOINT_SEED, _WRAPAROUND_SEED = 6, 9
 
 
 class DraftPine(PineVdaf):
-    """The draft's repository since 4f24d76 of 12 September 2024."""
+    """The function of the draft's repository since 4f24d76 of 12 September 2024."""
 
     def _wraparound_seed(self, parts: list[bytes]) -> bytes:
         return self._seed(_WRAPAROUND_SEED, parts)
@@ -28,7 +28,7 @@ class DraftPine(PineVdaf):
 
 
 class OlderDraftPine(DraftPine):
-    """The draft's repository at 81808e4 of 12 August 2024, of which the other published vector is."""
+    """The function of the draft's repository at 81808e4 of 12 August 2024, for the other published vector."""
 
     @property
     def _proof_counts(self) -> bytes:
@@ -49,7 +49,7 @@ class OlderDraftPine(DraftPine):
 
 
 class NormOfProducts(NormEquality):
-    """The older vector was made before squares had a gadget of their own: x x is a product there."""
+    """Norm of the older vector, made before squares had their own gadget: x x is a product there."""
 
     @cached_property
     def gadget(self) -> Any:

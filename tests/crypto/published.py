@@ -8,5 +8,5 @@ VECTORS = Path(__file__).resolve().parents[1] / "vectors"
 
 
 def vectors(name: str) -> dict[str, Any]:
-    """What tests/vectors/<name>.json holds."""
+    """Return the content of tests/vectors/<name>.json."""
     return json.loads((VECTORS / f"{name}.json").read_text())

@@ -1,4 +1,4 @@
-"""Masks that AEGIS-256X4 expands: the cipher against the draft's vectors, the masks against the cipher."""
+"""Masks expanded by AEGIS-256X4: the cipher against the draft's vectors, the masks against the cipher."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ SEEDS = [bytes([number]) * 32 for number in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("vector", json.loads(VECTORS.read_text())["aegis-256x4"])
-def test_the_cipher_is_that_of_the_draft(vector: dict[str, str]) -> None:
+def test_the_cipher_gives_the_drafts_vectors(vector: dict[str, str]) -> None:
     key, nonce, ad, message, encrypted = (bytes.fromhex(vector[name]) for name in ("key", "nonce", "ad", "msg", "ct"))
     for length, tag in ((16, "tag128"), (32, "tag256")):
         found = aegis256x4.encrypt_detached(key, nonce, message, ad, maclen=length)
@@ -31,7 +31,7 @@ def test_the_cipher_is_that_of_the_draft(vector: dict[str, str]) -> None:
 
 
 def stream(seed: bytes, length: int) -> bytes:
-    """What the cipher encrypts zeros to, under one nonce after the other."""
+    """Return the encryption of zeros, under consecutive nonces."""
     chunks = []
     for number in range(-(-length // CHUNK)):
         count = min(CHUNK, length - number * CHUNK)
@@ -50,7 +50,7 @@ def test_a_mask_is_the_key_stream(seed: bytes, length: int, bits: int) -> None:
 
 @settings(max_examples=4)
 @given(st.sampled_from([16, 20, 32, 64]), st.integers(0, 40))
-def test_long_vectors_are_made_of_chunks_under_nonces_of_their_own(bits: int, more: int) -> None:
+def test_each_chunk_of_a_long_vector_has_its_own_nonce(bits: int, more: int) -> None:
     lane = np.dtype(masks.word_dtype(bits))
     length = 2 * CHUNK // lane.itemsize + more
     accumulator = np.arange(length).astype(lane) & lane.type(2**bits - 1)
@@ -77,7 +77,7 @@ def test_threads_do_not_share_their_streams() -> None:
     np.testing.assert_array_equal(alone, together)
 
 
-def test_a_package_that_does_not_show_its_library_gives_the_same_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_without_access_to_its_library_gives_the_same_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = masks.mask(SEEDS[0], CHUNK, 32, "aegis-256x4")
     public = []
     stream_of = aegis256x4.stream

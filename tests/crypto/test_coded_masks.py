@@ -1,4 +1,4 @@
-"""LightSecAgg's code: any U coded pieces give the mask back, any T say nothing of it."""
+"""LightSecAgg's code: any U coded pieces determine the mask, any T reveal nothing about it."""
 
 import itertools
 
@@ -15,7 +15,7 @@ SEEDS = [bytes([number]) * 32 for number in range(1, 4)]
 
 
 @pytest.mark.parametrize(("length", "needed", "private"), [(10, 4, 2), (1, 5, 3), (12, 3, 0), (7, 6, 5), (3, 1, 0)])
-def test_any_that_are_enough_give_the_sum_of_the_masks(length, needed, private):
+def test_any_u_pieces_give_the_sum_of_the_masks(length, needed, private):
     code = MaskCode(length, needed, private)
     coded = [code.coded(seed, POINTS) for seed in SEEDS]
     assert coded[0].shape == (len(POINTS), -(-length // (needed - private)))
@@ -26,7 +26,7 @@ def test_any_that_are_enough_give_the_sum_of_the_masks(length, needed, private):
     assert code.decoded(held).tolist() == expected
 
 
-def test_a_holder_has_the_polynomial_of_the_pieces_at_its_point():
+def test_a_holders_piece_is_the_polynomials_value_at_its_point():
     code = MaskCode(5, 4, 2)
     pieces = code.pieces(SEEDS[0]).tolist()
     assert [element for piece in pieces[:2] for element in piece] == [*code.mask(SEEDS[0]).tolist(), 0]
@@ -35,8 +35,8 @@ def test_a_holder_has_the_polynomial_of_the_pieces_at_its_point():
             assert element == sum(piece[column] * point**k for k, piece in enumerate(pieces)) % PRIME
 
 
-def test_what_few_hold_goes_with_every_mask():
-    """T holders' pieces go with each mask, with other uniform pieces: with as many for one mask as for another."""
+def test_t_pieces_are_consistent_with_every_mask():
+    """T holders' pieces fit each mask, with other uniform pieces: the same number for each mask."""
     code = MaskCode(6, 4, 2)
     mask, other = code.pieces(SEEDS[0]), code.pieces(SEEDS[1])
     for some in itertools.combinations(POINTS, code.private):
@@ -63,6 +63,6 @@ def test_too_few_pieces_or_of_another_length_are_refused():
 
 
 @pytest.mark.parametrize("points", [(0, 1, 2, 3), (1, 2, 3, PRIME), (1, 2, 3, PRIME + 1), (1, 2, 2, 3)])
-def test_points_that_would_hold_a_piece_itself_are_refused(points):
+def test_points_that_would_reveal_a_piece_are_refused(points):
     with pytest.raises(InvalidShares, match=naming("distinct", "1 to 4294967290")):
         MaskCode(6, 4, 2).coded(SEEDS[0], points)

@@ -1,4 +1,4 @@
-"""Shares that are dealt by products of matrices are those that are dealt one by one."""
+"""Shares dealt by matrix products equal shares dealt one by one."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def test_the_shares_are_the_same(secrets: Any, to: list[int], data: st.DataObjec
 
 
 @pytest.mark.parametrize("threshold", [511, 512, 513, 700])
-def test_sums_longer_than_a_double_holds_are_made_in_parts(threshold: int) -> None:
+def test_sums_beyond_a_doubles_precision_are_split(threshold: int) -> None:
     to = [*range(1, 701), *range(2**32 - 3, 2**32 + 1)]
     dealt, other = share_to_many([(SECRET, ENTROPY), (ENTROPY, SECRET)], threshold, to)
     assert other[-4:] == shamir.share(ENTROPY, threshold, to, SECRET)[-4:]
@@ -49,14 +49,14 @@ def test_the_largest_sum_of_a_part_is_exact() -> None:
     assert int(largest @ largest) == dealing._EXACT * dealing._MASK**2 < 2**53
 
 
-def test_more_points_than_fit_in_memory_are_dealt_to_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_beyond_the_memory_limit_are_dealt_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dealing, "LARGEST_MATRIX", 12 * 3 * 5 - 1)
     monkeypatch.setattr(dealing, "_powers", None)
     assert dealt_alone(SECRET, 3, range(1, 6), ENTROPY) == shamir.share(SECRET, 3, range(1, 6), ENTROPY)
 
 
 @pytest.mark.parametrize("threshold", [0, 4])
-def test_what_cannot_be_dealt_is_refused(threshold: int) -> None:
+def test_invalid_dealings_are_refused(threshold: int) -> None:
     with pytest.raises(InvalidShares, match="threshold"):
         dealt_alone(SECRET, threshold, [1, 2, 3], ENTROPY)
     with pytest.raises(InvalidShares, match="same point"):
@@ -64,7 +64,7 @@ def test_what_cannot_be_dealt_is_refused(threshold: int) -> None:
 
 
 @given(st.lists(st.integers(0, 2**264 - 1), min_size=1, max_size=5))
-def test_limbs_are_the_numbers(numbers: list[int]) -> None:
+def test_limbs_represent_the_numbers(numbers: list[int]) -> None:
     found = limbs(numbers)
     assert found.shape == (len(numbers), 12)
     assert [sum(int(limb) << 22 * place for place, limb in enumerate(row)) for row in found] == numbers
@@ -74,8 +74,8 @@ near = st.builds(lambda k, off: max(0, k * P + off), st.sampled_from([0, 1, 2, 2
 
 
 @given(st.lists(st.one_of(near, st.integers(0, 2**527), st.just(2**527)), min_size=1, max_size=5), st.data())
-def test_numbers_are_reduced_whatever_their_limbs(numbers: list[int], data: st.DataObject) -> None:
-    """Rows hold more than a limb: each may have borrowed from the next one."""
+def test_numbers_are_reduced_for_any_limbs(numbers: list[int], data: st.DataObject) -> None:
+    """Rows hold more than a limb: each may have borrowed from the next."""
     columns = np.array([[number >> 22 * place & 2**22 - 1 for number in numbers] for place in range(24)], np.int64)
     for place in range(23):
         for at in range(len(numbers)):

@@ -17,14 +17,14 @@ field_elements = st.integers(0, P - 1)
 
 
 def add(left, right):
-    """The addition law of RFC 8032 section 5.1, with affine coordinates."""
+    """Return the sum by the addition law of RFC 8032 section 5.1, with affine coordinates."""
     (x1, y1), (x2, y2) = left, right
     t = D * x1 * x2 * y1 * y2
     return (x1 * y2 + x2 * y1) * pow(1 + t, -1, P) % P, (y1 * y2 + x1 * x2) * pow(1 - t, -1, P) % P
 
 
 def square_root(value):
-    """Some square root modulo P, or None."""
+    """Return a square root modulo P, or None."""
     for root in (pow(value, (P + 3) // 8, P), pow(value, (P + 3) // 8, P) * pow(2, (P - 1) // 4, P) % P):
         if root * root % P == value % P:
             return root
@@ -32,7 +32,7 @@ def square_root(value):
 
 
 def elligator(u):
-    """map_to_curve of RFC 9380 as its text (sections 6.7.1 and 6.8.2, appendix D.1) says it."""
+    """Map to the curve literally by RFC 9380 (sections 6.7.1 and 6.8.2, appendix D.1)."""
     a = 486662
     s1 = -a * pow(1 + 2 * u * u, -1, P) % P
     s2 = (-s1 - a) % P
@@ -73,7 +73,7 @@ def test_map_to_curve_is_elligator_2(u):
 
 @given(field_elements)
 def test_libsodium_maps_to_the_same_point_up_to_its_sign(u):
-    """Its from_uniform takes the sign of x from the input's top bit, which is why it is not used here."""
+    """Its from_uniform takes the sign of x from the input's top bit, so it is not used here."""
     theirs = bindings.crypto_core_ed25519_from_uniform(u.to_bytes(32, "little"))
     ours = edwards25519.encode(edwards25519.clear_cofactor(*edwards25519.map_to_curve(u)))
     negated = bindings.crypto_core_ed25519_sub(b"\x01" + bytes(31), ours)
@@ -170,7 +170,7 @@ def test_multiplying_by_zero_or_a_bad_point_is_refused(refused_edwards_keys):
 
 
 @given(st.integers(0, edwards25519.PRIME - 1))
-def test_the_first_coordinate_is_that_of_elligator_2(u):
+def test_the_first_coordinate_equals_elligator_2(u):
     _, y, z = edwards25519.map_to_curve(u)
     first = edwards25519.montgomery_u(u) % edwards25519.PRIME
     if (z - y) % edwards25519.PRIME:  # y / z = (s - 1) / (s + 1)

@@ -19,13 +19,13 @@ KEY, NONCE = bytes(range(32)), bytes(12)
 
 
 @given(keys, nonces, texts, texts)
-def test_what_is_sealed_opens(key, nonce, plaintext, associated):
+def test_sealed_messages_open(key, nonce, plaintext, associated):
     sealed = encryption.seal(key, nonce, plaintext, associated)
     assert len(sealed) == len(plaintext) + encryption.SEAL_OVERHEAD_BYTES
     assert encryption.open_sealed(key, nonce, sealed, associated) == plaintext
 
 
-def test_changing_any_byte_of_a_sealed_message_is_noticed():
+def test_changing_any_byte_of_a_sealed_message_is_detected():
     sealed = encryption.seal(KEY, NONCE, b"share", b"to 7")
     for at in range(len(sealed)):
         changed = bytearray(sealed)
@@ -67,7 +67,7 @@ def test_random_bytes_do_not_open(nonce, sealed, associated):
 
 @settings(max_examples=examples(50))
 @given(keys, keys, texts, texts)
-def test_what_is_sealed_to_a_key_opens_with_it(recipient_seed, ephemeral_seed, plaintext, associated):
+def test_messages_sealed_to_a_key_open_with_it(recipient_seed, ephemeral_seed, plaintext, associated):
     recipient = PrivateKey.from_seed(recipient_seed)
     sealed = encryption.seal_to(recipient.public, plaintext, associated, ephemeral_seed)
     assert len(sealed) == len(plaintext) + encryption.SEAL_TO_OVERHEAD_BYTES
@@ -75,7 +75,7 @@ def test_what_is_sealed_to_a_key_opens_with_it(recipient_seed, ephemeral_seed, p
     assert encryption.seal_to(recipient.public, plaintext, associated, ephemeral_seed) == sealed
 
 
-def test_changing_any_byte_of_what_is_sealed_to_a_key_is_noticed():
+def test_changing_any_byte_of_a_message_sealed_to_a_key_is_detected():
     recipient = PrivateKey.from_seed(KEY)
     sealed = encryption.seal_to(recipient.public, b"vrf key", b"client 7", bytes(32))
     for at in range(len(sealed)):
@@ -104,7 +104,7 @@ def test_a_seed_used_twice_gives_another_key_for_another_message():
     assert len(sealed) == 5
 
 
-def test_keys_that_nothing_may_be_sealed_to_are_refused():
+def test_sealing_to_invalid_keys_is_refused():
     for public in (b"", bytes(31), bytes(32), b"\x01" + bytes(31)):
         with pytest.raises(InvalidKey):
             encryption.seal_to(public, b"secret", b"", bytes(32))
@@ -112,8 +112,8 @@ def test_keys_that_nothing_may_be_sealed_to_are_refused():
         encryption.seal_to(PrivateKey.from_seed(KEY).public, b"secret", b"", bytes(31))
 
 
-def test_the_kem_is_that_of_rfc_9180():
-    """The appendix has no suite with AES-256-GCM; its first shares all that comes before the AEAD."""
+def test_the_kem_gives_rfc_9180s_vectors():
+    """The appendix has no suite with AES-256-GCM; its first suite is equal up to the AEAD."""
     for vector in vectors("hpke/rfc9180")["vectors"]:
         ephemeral = encryption.derive_key_pair(bytes.fromhex(vector["ikmE"]))
         recipient = encryption.derive_key_pair(bytes.fromhex(vector["ikmR"]))
@@ -128,7 +128,7 @@ def test_the_kem_is_that_of_rfc_9180():
 
 @settings(max_examples=examples(25))
 @given(keys, texts, texts)
-def test_another_implementation_of_hpke_reads_and_is_read(seed, plaintext, associated):
+def test_another_implementation_of_hpke_interoperates(seed, plaintext, associated):
     hpke = pytest.importorskip("cryptography.hazmat.primitives.hpke")
     suite = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM)
     recipient = PrivateKey.from_seed(seed)

@@ -1,4 +1,4 @@
-"""Batched proofs of equal logarithms: nothing that a prover may vary can be changed; against affine arithmetic."""
+"""Batched proofs of equal logarithms: no part of the statement can be changed; against affine arithmetic."""
 
 import hashlib
 from typing import Any
@@ -46,7 +46,7 @@ def test_right_products_are_proven_in_48_bytes(seed: int, count: int, content: b
 
 
 def test_the_equations_hold_in_affine_arithmetic() -> None:
-    """The verifier's two equations, of one point, without libsodium: r B - c Y and r H - c G hash to the challenge."""
+    """The verifier's two equations for one point, without libsodium: r B - c Y and r H - c G hash to the challenge."""
     secret, public, points, products = statement(1)
     proof = equal_logarithms.prove(secret, points, products, CONTENT)
     challenge, response = number(proof[:16]), number(proof[16:])
@@ -94,7 +94,7 @@ def test_no_part_of_a_statement_can_be_changed() -> None:
 
 
 def test_wrong_products_do_not_hide_in_the_combination() -> None:
-    """Neither one of many, nor two that cancel where all weights are 1."""
+    """Neither one of many, nor two that would cancel with equal weights."""
     secret, public, points, products = statement(4)
     more = edwards25519.multiply_base(scalar(9))
     one = [edwards25519.add(products[0], more), *products[1:]]
@@ -103,7 +103,7 @@ def test_wrong_products_do_not_hide_in_the_combination() -> None:
         assert not holds(public, points, wrong, CONTENT, equal_logarithms.prove(secret, points, wrong, CONTENT))
 
 
-def test_what_cannot_be_proven_is_refused() -> None:
+def test_invalid_statements_are_refused() -> None:
     secret, _, points, products = statement(2)
     with pytest.raises(InvalidKey):
         equal_logarithms.prove(secret[:-1], points, products, CONTENT)

@@ -19,7 +19,7 @@ def array(integers: list[int]) -> field64.Elements:
 
 @settings(max_examples=examples(100))
 @given(PAIRS)
-def test_sums_differences_and_products_are_those_of_integers(pairs: list[tuple[int, int]]) -> None:
+def test_sums_differences_and_products_equal_those_of_integers(pairs: list[tuple[int, int]]) -> None:
     left, right = array([pair[0] for pair in pairs]), array([pair[1] for pair in pairs])
     assert field64.add(left, right).tolist() == [(a + b) % PRIME for a, b in pairs]
     assert field64.subtract(left, right).tolist() == [(a - b) % PRIME for a, b in pairs]
@@ -35,7 +35,7 @@ def test_all_pairs_of_edges() -> None:
 
 
 @pytest.mark.parametrize("shapes", [((3, 20_000), (3, 1)), ((20_000, 3), (1, 3)), ((40_000,), (1,)), ((5, 7), (5, 7))])
-def test_operations_in_parts_are_those_of_the_whole(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+def test_operations_in_parts_equal_operations_on_the_whole(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     rng = np.random.default_rng(1)
     left, right = (rng.integers(0, PRIME, shape, np.uint64) for shape in shapes)
     expected = (left.astype(object) * right.astype(object)) % PRIME
@@ -60,14 +60,14 @@ def test_the_transform_evaluates_at_the_roots_of_unity() -> None:
         assert (field64.at_points_between(values) == field64.transform(longer)[1::2]).all()
 
 
-def test_signed_integers_come_back() -> None:
+def test_signed_integers_round_trip() -> None:
     integers = np.array([0, 1, -1, 2**62, -(2**62), 12345], np.int64)
     elements = field64.from_signed(integers)
     assert elements.tolist() == [value % PRIME for value in integers.tolist()]
     assert (field64.to_signed(elements) == integers).all()
 
 
-def test_bytes_come_back_and_others_are_no_elements() -> None:
+def test_bytes_round_trip_and_invalid_bytes_are_refused() -> None:
     elements = array(EDGES)
     found = field64.from_bytes(field64.to_bytes(elements))
     assert found is not None

@@ -1,4 +1,4 @@
-"""X25519 against RFC 7748, the derived keys against HKDF written out, and keys that must be refused."""
+"""X25519 against RFC 7748, the derived keys against HKDF by hand, and keys that must be refused."""
 
 import hmac
 import pickle
@@ -48,7 +48,7 @@ def test_both_sides_derive_the_same_key_by_hkdf(one, other, purpose):
 
 
 @given(seeds, seeds, st.binary(max_size=60))
-def test_who_holds_both_pairs_has_the_same_key(one, other, purpose):
+def test_both_private_keys_give_the_same_key(one, other, purpose):
     alice, bob = PrivateKey.from_seed(one), PrivateKey.from_seed(other)
     assert alice.agree_with(bob, purpose) == bob.agree_with(alice, purpose) == alice.agree(bob.public, purpose)
 
@@ -59,7 +59,7 @@ def multiplying_to(product, monkeypatch):
 
 @pytest.mark.parametrize("eighth", [2**251, 2**251 + 5, 2**252 - 1])
 @pytest.mark.parametrize("negative", [False, True])
-def test_a_product_is_brought_to_what_x25519_takes(eighth, negative, monkeypatch):
+def test_products_are_mapped_to_valid_x25519_scalars(eighth, negative, monkeypatch):
     pair, secrets = PrivateKey.from_seed(bytes(32)), []
     multiplying_to(edwards25519.ORDER - eighth if negative else eighth, monkeypatch)
     monkeypatch.setattr(key_agreement, "_agreed", lambda secret, *_: secrets.append(secret))
@@ -68,7 +68,7 @@ def test_a_product_is_brought_to_what_x25519_takes(eighth, negative, monkeypatch
 
 
 @pytest.mark.parametrize("product", [0, 1, edwards25519.ORDER - 2**252, 2**252, edwards25519.ORDER - 1])
-def test_a_product_that_cannot_be_is_not_needed(product, monkeypatch):
+def test_a_product_without_valid_scalar_falls_back(product, monkeypatch):
     alice, bob = (PrivateKey.from_seed(bytes([number]) * 32) for number in (1, 2))
     multiplying_to(product, monkeypatch)
     assert alice.agree_with(bob, b"x") == alice.agree(bob.public, b"x")
@@ -122,7 +122,7 @@ def test_any_bytes_give_a_key_or_a_typed_error(public):
 
 
 @given(st.sampled_from([*SMALL_ORDER, 2**254]), st.integers(-3, 3), st.booleans(), seeds)
-def test_a_public_key_is_refused_just_when_every_exchange_with_it_is(near, off, high, seed):
+def test_a_public_key_is_refused_exactly_if_every_exchange_is(near, off, high, seed):
     public = ((near + off) % 2**255 | high << 255).to_bytes(32, "little")
     try:
         PrivateKey.from_seed(seed).exchange(public)
@@ -136,5 +136,5 @@ def test_a_public_key_is_refused_just_when_every_exchange_with_it_is(near, off, 
 @given(seeds)
 def test_a_pair_is_the_same_in_another_process(seed):
     pair, other = PrivateKey.from_seed(seed), PrivateKey.from_seed(bytes(range(32)))
-    sent = pickle.loads(pickle.dumps(pair))  # noqa: S301  # what was just written
+    sent = pickle.loads(pickle.dumps(pair))  # noqa: S301  # written by this test
     assert (sent.public, sent.agree(other.public, b"x")) == (pair.public, other.agree(pair.public, b"x"))

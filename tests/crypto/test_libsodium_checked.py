@@ -1,7 +1,7 @@
-"""A libsodium that takes points of mixed order for points of prime order is refused when it is imported.
+"""Importing the package refuses a libsodium that accepts points of mixed order as points of prime order.
 
-libsodium before 2025-12-31 (in PyNaCl before 1.6.2) does so: CVE-2025-69277. Its functions are put in place of the
-installed ones by what they accepted: the sum of any point of prime order and the point of order 2.
+libsodium before 2025-12-31 (in PyNaCl before 1.6.2) has this defect: CVE-2025-69277. The tests replace the installed
+functions by functions that also accept the sum of any point of prime order and the point of order 2.
 """
 
 import subprocess
@@ -30,7 +30,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("function", ["crypto_core_ed25519_is_valid_point", "crypto_scalarmult_ed25519_noclamp"])
-def test_either_function_that_accepts_a_point_of_mixed_order_is_found(monkeypatch, function):
+def test_either_defective_function_is_detected(monkeypatch, function):
     edwards25519.check_libsodium()
     honest = getattr(bindings, function)
 
@@ -47,13 +47,13 @@ def test_either_function_that_accepts_a_point_of_mixed_order_is_found(monkeypatc
         edwards25519.check_libsodium()
 
 
-def test_a_function_that_refuses_everything_is_found(monkeypatch):
+def test_a_function_that_refuses_everything_is_detected(monkeypatch):
     monkeypatch.setattr(bindings, "crypto_core_ed25519_is_valid_point", lambda point: False)
     with pytest.raises(InstallationError, match=naming("base point")):
         edwards25519.check_libsodium()
 
 
-def test_the_command_says_in_one_line_what_to_install():
+def test_the_command_names_the_required_version_in_one_line():
     script = FLAWED.format(minus_one=MINUS_ONE.hex())
     done = subprocess.run([sys.executable, "-c", script, "schema"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 3

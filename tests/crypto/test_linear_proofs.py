@@ -1,4 +1,4 @@
-"""Fully linear proofs: the published vector of Prio3Count, and what a false proof comes to."""
+"""Fully linear proofs: the published vector of Prio3Count, and rejection of false proofs."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(7)
 
 @dataclass
 class Count:
-    """Of draft-irtf-cfrg-vdaf, section 7.4.1: x x - x is to be zero."""
+    """The circuit of draft-irtf-cfrg-vdaf, section 7.4.1: x x - x must be zero."""
 
     gadget = Products(1)
     calls = 1
@@ -32,7 +32,7 @@ class Count:
 
 @dataclass
 class SumOfSquares:
-    """The squares of all but the last element sum to the last one."""
+    """The squares of all but the last element sum to the last element."""
 
     length: int
     chunk: int
@@ -54,7 +54,7 @@ class SumOfSquares:
         return (int(field64.total(outputs)) - int(measurement[-1])) % PRIME
 
 
-def test_turboshake_is_that_of_rfc_9861() -> None:
+def test_turboshake_gives_rfc_9861s_vectors() -> None:
     assert TurboShake128(b"").read(32).hex() == "1e415f1c5983aff2169217277d17bb538cd945a397ddec541f1ce41af2c1b74c"
 
 
@@ -83,7 +83,7 @@ def test_the_published_vector_of_a_count() -> None:
 
 
 def decided(circuit: Circuit, measurement: Elements, proof: Elements, point: int) -> bool:
-    """What two verifiers decide of random shares."""
+    """Return the decision of two verifiers with random shares."""
     none = np.empty(0, np.uint64)
     masks = [RNG.integers(0, PRIME, len(whole), np.uint64) for whole in (measurement, proof)]
     others = [field64.subtract(whole, mask) for whole, mask in zip((measurement, proof), masks, strict=True)]
@@ -92,7 +92,7 @@ def decided(circuit: Circuit, measurement: Elements, proof: Elements, point: int
 
 
 @pytest.mark.parametrize(("length", "chunk"), [(1, 1), (6, 2), (7, 3), (64, 8), (65, 64)])
-def test_what_is_true_is_proven_and_what_is_not_is_not(length: int, chunk: int) -> None:
+def test_true_statements_verify_and_false_ones_do_not(length: int, chunk: int) -> None:
     circuit = SumOfSquares(length, chunk)
     vector = RNG.integers(0, PRIME, length, np.uint64)
     squares = field64.total(field64.multiply(vector, vector))
@@ -110,7 +110,7 @@ def test_what_is_true_is_proven_and_what_is_not_is_not(length: int, chunk: int) 
         assert not decided(circuit, measurement, changed, 12345)
 
 
-def test_no_proof_is_queried_where_it_would_show_an_input() -> None:
+def test_queries_that_would_reveal_an_input_are_refused() -> None:
     circuit = SumOfSquares(6, 2)
     measurement, proof = np.zeros(7, np.uint64), np.zeros(linear_proofs.proof_length(circuit), np.uint64)
     with pytest.raises(InvalidProof, match=naming("queried", "input")):

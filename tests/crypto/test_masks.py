@@ -17,13 +17,13 @@ seed_lists = st.lists(st.binary(min_size=32, max_size=32), max_size=5)
 
 
 def stream(seed, length):
-    """The key stream of AES-256-CTR from counter 0, made from AES on each counter."""
+    """Return the key stream of AES-256-CTR from counter 0, made from AES on each counter."""
     counters = b"".join(block.to_bytes(16, "big") for block in range(-(-length // 16)))
     return Cipher(AES(seed), ECB()).encryptor().update(counters)[:length]
 
 
 def plain_mask(seed, length, bits):
-    """One mask as a list of Python integers."""
+    """Return one mask as a list of Python integers."""
     lane = 2 if bits <= 16 else 4 if bits <= 32 else 8
     raw = stream(seed, length * lane)
     return [int.from_bytes(raw[at : at + lane], "little") % 2**bits for at in range(0, len(raw), lane)]
@@ -40,7 +40,7 @@ def plain_sum(values, seeds, signs, bits):
     ("bits", "lane"),
     [(1, np.uint16), (16, np.uint16), (17, np.uint32), (32, np.uint32), (33, np.uint64), (64, np.uint64)],
 )
-def test_the_lane_is_the_smallest_that_holds_the_ring(bits, lane):
+def test_the_word_is_the_smallest_that_holds_the_ring(bits, lane):
     assert masks.word_dtype(bits) is lane
 
 
@@ -77,7 +77,7 @@ def test_long_vectors_have_no_seam_between_chunks(bits):
 
 @given(all_bits, seed_lists)
 def test_opposite_signs_cancel(bits, seeds):
-    """What secure aggregation rests on: one party adds what the other subtracts."""
+    """Secure aggregation relies on this: one party adds the mask that the other subtracts."""
     values = np.arange(50).astype(masks.word_dtype(bits)) & masks.word_dtype(bits)(2**bits - 1)
     accumulator = values.copy()
     masks.add_masks(accumulator, seeds, [1] * len(seeds), bits)
@@ -134,7 +134,7 @@ def read_only(length):
         (np.zeros(4, np.uint64), [1], 65),
     ],
 )
-def test_what_cannot_be_masked_is_refused_untouched(accumulator, signs, bits):
+def test_invalid_arguments_are_refused_without_changes(accumulator, signs, bits):
     with pytest.raises(ValueError, match=r"must be|is needed"):
         masks.add_masks(accumulator, [bytes(32)], signs, bits)
     assert not accumulator.any()

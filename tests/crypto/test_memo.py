@@ -1,4 +1,4 @@
-"""Functions computed once for all parties of a process give what each would compute, and refuse what each would."""
+"""Memoised functions give the result of each caller's own computation, and the same refusals."""
 
 import asyncio
 import copy
@@ -33,7 +33,7 @@ SECRET = vrf.SecretKey.from_seed(bytes(32))
 
 
 @given(st.lists(st.tuples(st.sampled_from(range(4)), st.sampled_from(range(4)), st.sampled_from([b"a", b"b"]))))
-def test_both_ends_of_an_agreement_get_what_they_would_compute(asked: Any) -> None:
+def test_both_parties_of_an_agreement_get_their_own_result(asked: Any) -> None:
     results = Memo()
     with memo_scope(results):
         found = [memo.agree(PAIRS[own], PAIRS[peer].public, purpose) for own, peer, purpose in asked]
@@ -45,7 +45,7 @@ seeds = st.one_of(st.binary(min_size=32, max_size=32), st.sampled_from([bytes(32
 
 
 @given(seeds, seeds, st.booleans())
-def test_an_agreement_is_the_same_where_both_pairs_are_known(own: bytes, peer: bytes, known: bool) -> None:
+def test_an_agreement_between_stored_pairs_is_the_same(own: bytes, peer: bytes, known: bool) -> None:
     with memo_scope(Memo()):
         pair, other = memo.key_pair(own), (memo.key_pair if known else PrivateKey.from_seed)(peer)
         found = memo.agree(pair, other.public, PURPOSE)
@@ -53,19 +53,19 @@ def test_an_agreement_is_the_same_where_both_pairs_are_known(own: bytes, peer: b
     assert pair.public == PrivateKey.from_seed(own).public
 
 
-def test_two_known_pairs_take_no_multiple_of_the_other_public_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_stored_pairs_avoid_the_expensive_multiplication(monkeypatch: pytest.MonkeyPatch) -> None:
     with memo_scope(Memo()):
         pair, other = (memo.key_pair(bytes([number]) * 32) for number in (1, 2))
         assert pair.public == PAIRS[0].public
         expected = PAIRS[0].agree(PAIRS[1].public, PURPOSE)
         monkeypatch.setattr(PrivateKey, "exchange", None)
         assert memo.agree(pair, other.public, PURPOSE) == expected
-    assert memo.key_pair(bytes([1]) * 32).public == PAIRS[0].public  # where nobody remembers, too
+    assert memo.key_pair(bytes([1]) * 32).public == PAIRS[0].public  # also without a memo
 
 
 @given(st.lists(st.tuples(*[st.sampled_from(range(3))] * 2, *[st.sampled_from([b"a", b"b"])] * 3)))
-def test_a_signature_holds_for_its_key_purpose_and_content_alone(asked: Any) -> None:
-    """Whatever has been verified before."""
+def test_a_signature_verifies_only_for_its_key_purpose_and_content(asked: Any) -> None:
+    """Independent of earlier verifications."""
     with memo_scope(Memo()):
         for signer, key, domain, content, claimed in asked:
             signature = SIGNING[signer].sign(domain, content)
@@ -79,7 +79,7 @@ def test_a_signature_holds_for_its_key_purpose_and_content_alone(asked: Any) -> 
             assert answers == [signer == key and content == claimed] * 2
 
 
-def test_outputs_are_verified_for_their_key_and_input_alone() -> None:
+def test_outputs_verify_only_for_their_key_and_input() -> None:
     output, proof = SECRET.prove(b"round 1")
     other = vrf.SecretKey.from_seed(bytes(31) + b"1")
     with memo_scope(Memo()):
@@ -92,7 +92,7 @@ def test_outputs_are_verified_for_their_key_and_input_alone() -> None:
                 memo.verify_output(SECRET.public, b"round 1", proof[:-1] + b"\0")
 
 
-def test_what_was_computed_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
     def counted(function: Any, name: str) -> Any:
@@ -135,7 +135,7 @@ def test_failures_are_raised_each_time() -> None:
                 memo.verify(SIGNING[0].public, b"d", b"c", bytes(64))
 
 
-def test_the_oldest_results_are_forgotten() -> None:
+def test_the_oldest_results_are_discarded() -> None:
     results, made = Memo(2), []
     for key in "abacacb":
         results.of(key, lambda key=key: made.append(key))  # type: ignore[misc]
@@ -169,16 +169,16 @@ def signed(rows: Any) -> Any:
 @given(
     st.lists(st.lists(st.tuples(st.sampled_from(range(3)), st.sampled_from(range(3)), st.sampled_from([b"a", b"b"]))))
 )
-def test_a_list_is_known_to_be_signed_only_where_each_signature_holds(lists: Any) -> None:
+def test_a_signed_list_is_stored_only_if_each_signature_verifies(lists: Any) -> None:
     with memo_scope(Memo()):
         for rows in lists:
             found = signed(rows)
             known = memo.verify_all(repr(found).encode(), lambda found=found: found)  # type: ignore[misc]
             assert known == all(key == signer for key, signer, _ in rows)
-    assert not memo.verify_all(b"", list)  # where nobody remembers, each looks
+    assert not memo.verify_all(b"", list)  # without a memo, each call verifies
 
 
-def test_a_list_that_is_known_is_not_looked_at_again() -> None:
+def test_a_stored_list_is_not_verified_again() -> None:
     with memo_scope(Memo()):
         assert memo.verify_all(b"one", lambda: signed([(0, 0, b"a")]))
         assert memo.verify_all(b"one", lambda: pytest.fail("looked at again"))
@@ -192,7 +192,7 @@ CHANGES: Any = {
 
 @pytest.mark.parametrize("what", CHANGES)
 @pytest.mark.parametrize("known", [True, False])
-def test_what_was_sealed_here_opens_for_the_same_input_alone(what: str, known: bool) -> None:
+def test_stored_plaintexts_open_only_for_the_same_input(what: str, known: bool) -> None:
     given_: Any = {"pair_key": bytes(32), "dealer": 0, "holder": 1, "associated": b"round"}
     with memo_scope(Memo() if known else None):
         sealed = seal_shares(shares=bytes(range(66)), **given_)
@@ -205,7 +205,7 @@ def test_what_was_sealed_here_opens_for_the_same_input_alone(what: str, known: b
                 open_shares(**{**asked, what: CHANGES[what]})
 
 
-def test_what_was_sealed_here_is_not_deciphered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_plaintexts_are_not_decrypted(monkeypatch: pytest.MonkeyPatch) -> None:
     with memo_scope(Memo()):
         sealed = seal_shares(bytes(32), 0, 1, bytes(66), b"")
         monkeypatch.setattr(encryption, "open_sealed", None)
@@ -213,7 +213,7 @@ def test_what_was_sealed_here_is_not_deciphered(monkeypatch: pytest.MonkeyPatch)
 
 
 @given(st.binary(min_size=32, max_size=32), st.integers(1, 5))
-def test_shares_among_all_are_those_of_each(secret: bytes, threshold: int) -> None:
+def test_shares_among_all_equal_individual_shares(secret: bytes, threshold: int) -> None:
     secrets = [(secret, bytes(32)), (bytes(32), secret)]
     expected = [shamir.share(one, threshold, range(1, 6), entropy) for one, entropy in secrets]
     for results in (Memo(), None):
@@ -221,7 +221,7 @@ def test_shares_among_all_are_those_of_each(secret: bytes, threshold: int) -> No
             assert memo.share_among_all(secrets, threshold, range(1, 6)) == expected
 
 
-def test_proofs_that_were_verified_together_are_known_and_bad_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_valid_proofs_verified_together_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [vrf.SecretKey.from_seed(bytes([number]) * 32) for number in range(12)]
     claims = [(key.public, b"x", key.prove(b"x")[1]) for key in keys]
     bad = [(keys[0].public, b"y", claims[0][2]), (b"", b"x", b""), (keys[1].public, b"x", claims[2][2])]
@@ -236,10 +236,10 @@ def test_proofs_that_were_verified_together_are_known_and_bad_ones_are_not(monke
         for claim in bad:
             with pytest.raises(InvalidProof):
                 memo.verify_output(*claim)
-    memo.verify_outputs(bad)  # nobody remembers: nothing happens
+    memo.verify_outputs(bad)  # no memo: nothing happens
 
 
-def test_of_what_takes_much_memory_the_latest_result_alone_is_kept() -> None:
+def test_cached_latest_stores_only_the_last_result() -> None:
     results, computed = Memo(), []
 
     def of(purpose: str, key: int) -> int:
@@ -249,5 +249,5 @@ def test_of_what_takes_much_memory_the_latest_result_alone_is_kept() -> None:
         assert [of("a", 1), of("a", 1), of("b", 1), of("a", 2), of("a", 2), of("a", 1)] == [10, 10, 10, 20, 20, 10]
     assert computed == [("a", 1), ("b", 1), ("a", 2), ("a", 1)]
     assert len(results) == 2
-    assert [of("a", 1), of("a", 1)] == [10, 10]  # nobody remembers here
+    assert [of("a", 1), of("a", 1)] == [10, 10]  # no memo in this scope
     assert len(computed) == 6

@@ -1,4 +1,4 @@
-"""What is summed under masks is read back exactly, at the edges of the budget, and not beyond it."""
+"""Sums under masks decode exactly up to the noise budget, and fail beyond it."""
 
 from math import log2
 from typing import Any
@@ -32,7 +32,7 @@ def sums(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=examples(30), deadline=None)
 @given(sums())
-def test_the_sum_of_elements_comes_back(case: dict[str, Any]) -> None:
+def test_the_sum_of_elements_round_trips(case: dict[str, Any]) -> None:
     packing, most, shape = Packing(case["width"]), case["most"], case["shape"]
     elements = {
         "uniform": np.random.default_rng(case["seed"]).integers(0, most + 1, shape).astype(np.uint32),
@@ -73,8 +73,8 @@ def test_the_budget_is_sixty_four_times_the_root() -> None:
 
 
 @pytest.mark.parametrize("edge", [1, -1])
-def test_errors_up_to_the_bound_change_nothing_and_beyond_it_they_show(edge: int) -> None:
-    """Also those that are carried to the next element, from half the shift on."""
+def test_errors_up_to_the_bound_are_removed_and_larger_errors_detected(edge: int) -> None:
+    """Also errors that carry into the next element, from half the shift on."""
     packing = Packing(27)
     half = 1 << (packing.shift - 1)
     key, packed = np.zeros(DEGREE, np.int64), (5 + (6 << 27) + (7 << 54)) << packing.shift
@@ -92,7 +92,7 @@ def test_errors_up_to_the_bound_change_nothing_and_beyond_it_they_show(edge: int
 @pytest.mark.parametrize("width", [8, 20, 27, 31])
 @pytest.mark.parametrize("clients", [1, 200])
 def test_another_key_does_not_open_a_sum(width: int, clients: int) -> None:
-    """Be it ever so near: a unit more in one coefficient."""
+    """Even for a difference of one in one coefficient."""
     packing = Packing(width)
     key, near = key_of(bytes(32)), key_of(bytes(32))
     near[17] += 1
@@ -103,7 +103,7 @@ def test_another_key_does_not_open_a_sum(width: int, clients: int) -> None:
 
 
 @pytest.mark.parametrize("edge", [1, -1])
-def test_errors_of_more_clients_than_there_are_show(edge: int) -> None:
+def test_errors_of_more_clients_are_detected(edge: int) -> None:
     packing, key = Packing(31), np.zeros(DEGREE, np.int64)
     for size, opens in ((noise_bound(7), True), (noise_bound(7) + 1, False)):
         total = products(key, PUBLIC, 1).astype(np.uint64)
@@ -117,8 +117,8 @@ def test_errors_of_more_clients_than_there_are_show(edge: int) -> None:
 
 
 @pytest.mark.parametrize(("number", "elements"), [(1 << USABLE_BITS, 2), (9 << 61, 1)])
-def test_what_stands_where_no_element_does_shows(number: int, elements: int) -> None:
-    """The bit above them, and the second place of a coefficient whose first one is the last element."""
+def test_values_in_unused_positions_are_detected(number: int, elements: int) -> None:
+    """In the bit above the elements, and in the unused second place of the last coefficient."""
     packing, key = Packing(31), np.zeros(DEGREE, np.int64)
     total = products(key, PUBLIC, 1).astype(np.uint64)
     for row, prime in enumerate(PRIMES):
@@ -127,7 +127,7 @@ def test_what_stands_where_no_element_does_shows(number: int, elements: int) -> 
         packing.unmasked(total, key, PUBLIC, elements, 1)
 
 
-def test_a_masked_update_is_uniform_and_has_the_errors_in_it() -> None:
+def test_a_masked_update_is_uniform_and_contains_the_errors() -> None:
     packing, key = Packing(20), key_of(bytes(32))
     masked = packing.masked(np.zeros(40_000, np.uint32), key, b"e" * 32, PUBLIC)
     count = masked.shape[1]

@@ -1,4 +1,4 @@
-"""PINE: honest reports, and those that are not valid; the published vectors are in test_pine_draft_vectors.py."""
+"""PINE: honest reports and invalid reports; the published vectors are in test_pine_draft_vectors.py."""
 
 import math
 
@@ -30,7 +30,7 @@ def prepared(pine: PineVdaf, report: Report, key: bytes = KEY) -> list[Prepared]
 
 
 def decided(pine: PineVdaf, report: Report) -> list[Prepared]:
-    """What both make of a valid report; raises what they do of another."""
+    """Return both aggregators' result for a report; raise their errors."""
     both = prepared(pine, report)
     message = pine.combined(both[0].share, both[1].share)
     if not message == both[0].seeds == both[1].seeds:
@@ -39,14 +39,14 @@ def decided(pine: PineVdaf, report: Report) -> list[Prepared]:
 
 
 def within(bound: int, dimension: int, seed: int) -> npt.NDArray[np.int64]:
-    """A vector whose norm is nearly the bound."""
+    """Return a vector with a norm just below the bound."""
     drawn = np.random.default_rng(seed).normal(size=dimension)
     return np.trunc(drawn / np.linalg.norm(drawn) * bound).astype(np.int64)
 
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.integers(1, 90), st.integers(0, 25), st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 40))
-def test_honest_reports_are_valid_and_open_to_the_vector(d: int, bits: int, seed: int, chunk: int, norm: int) -> None:
+def test_honest_reports_are_valid_and_give_the_vector(d: int, bits: int, seed: int, chunk: int, norm: int) -> None:
     bound = min(2**bits, largest_norm_bound())
     pine = PineVdaf(d, bound, chunk, norm)
     vector = within(bound, d, seed)
@@ -58,7 +58,7 @@ def test_honest_reports_are_valid_and_open_to_the_vector(d: int, bits: int, seed
 
 
 @pytest.mark.parametrize("bound", [1, 1000, 2**24])
-def test_the_norm_is_enforced_to_the_last_integer(bound: int) -> None:
+def test_the_norm_bound_is_exact(bound: int) -> None:
     pine = PineVdaf(20, bound, 50, 4)
     vector = np.zeros(20, np.int64)
     vector[3] = -bound
@@ -68,8 +68,8 @@ def test_the_norm_is_enforced_to_the_last_integer(bound: int) -> None:
         decided(pine, pine.shard(vector, NONCE, seeds(2)))
 
 
-def test_a_norm_that_wraps_around_the_prime_is_found_out() -> None:
-    """Four squares sum to the prime plus 1 (Lagrange): the norm is 1 in the field, and only the products tell."""
+def test_a_norm_that_wraps_around_the_prime_is_detected() -> None:
+    """Four squares sum to the prime plus 1 (Lagrange): the norm is 1 in the field, and only the products reveal it."""
     roots = four_squares_of_prime_plus_one()
     assert sum(root**2 for root in roots) == PRIME + 1
     pine = PineVdaf(20, 2**24, 50, 4)
@@ -81,7 +81,7 @@ def test_a_norm_that_wraps_around_the_prime_is_found_out() -> None:
 
 
 def test_at_most_half_of_the_products_of_a_norm_that_wraps_around_are_in_range() -> None:
-    """Lemma 3.3; and all of an honest one's are."""
+    """Lemma 3.3; all products of an honest report are in range."""
     pine = PineVdaf(20, 2**24, 50, 4)
     most, rng = pine.circuits[0].check_bound, np.random.default_rng(5)
     wrapped = np.array([*four_squares_of_prime_plus_one(), *[0] * 16], np.int64)
@@ -91,7 +91,7 @@ def test_at_most_half_of_the_products_of_a_norm_that_wraps_around_are_in_range()
 
 
 def wrapped_around(dimension: int, times: int, seed: int) -> npt.NDArray[np.int64]:
-    """A vector in a random direction whose squared norm is little above so many primes."""
+    """Return a vector in a random direction with a squared norm slightly above a multiple of the prime."""
     drawn, goal = np.random.default_rng(seed).normal(size=dimension), times * PRIME
     vector = np.rint(drawn / np.linalg.norm(drawn) * goal**0.5).astype(np.int64)
     missing = goal - sum(int(entry) ** 2 for entry in vector) + int(vector[0]) ** 2
@@ -100,8 +100,8 @@ def wrapped_around(dimension: int, times: int, seed: int) -> npt.NDArray[np.int6
 
 
 @pytest.mark.parametrize("times", [1, 2, 7])
-def test_under_the_largest_bound_a_norm_that_wraps_around_is_found_out(times: int) -> None:
-    """A bound of 2.4e9 accepts it: products of a vector seven times as long as that are in range."""
+def test_under_the_largest_bound_a_norm_that_wraps_around_is_detected(times: int) -> None:
+    """A bound of 2.4e9 accepts it: products of a vector seven times as long are in range."""
     pine = PineVdaf(1000, largest_norm_bound(), 50, 32)
     vector = wrapped_around(1000, times, 6)
     squared = sum(int(entry) ** 2 for entry in vector)
@@ -112,7 +112,7 @@ def test_under_the_largest_bound_a_norm_that_wraps_around_is_found_out(times: in
 
 @pytest.mark.parametrize("shape", ["one", "just under twice the range", "the range", "random"])
 def test_under_the_largest_bound_a_product_is_in_range_half_of_the_time_at_most(shape: str) -> None:
-    """The vectors that `largest_norm_bound` tells apart, none shorter than the prime's square root."""
+    """The cases of `largest_norm_bound`, none shorter than the prime's square root."""
     most = PineVdaf(4, largest_norm_bound(), 50, 1).circuits[0].check_bound
     repeated = {"one": 2**32, "just under twice the range": 2 * most - 1, "the range": most}
     vector = wrapped_around(400, 1, 7)
@@ -124,7 +124,7 @@ def test_under_the_largest_bound_a_product_is_in_range_half_of_the_time_at_most(
 
 
 def four_squares_of_prime_plus_one() -> list[int]:
-    """Found by looking for a remainder that is the sum of two squares."""
+    """Find four squares by searching for a remainder that is the sum of two squares."""
     goal, first = PRIME + 1, 2**31
     for second in range(2**31, 2**31 + 100_000):
         left = goal - first**2 - second**2
@@ -137,8 +137,8 @@ def four_squares_of_prime_plus_one() -> list[int]:
     raise AssertionError("not found")
 
 
-def test_other_random_vectors_come_with_other_joint_randomness() -> None:
-    """Else a client could look for the two apart from each other, as in the draft: 2**120 pairs of 2**60 tries each."""
+def test_other_random_vectors_give_other_joint_randomness() -> None:
+    """Otherwise a client could search both independently, as in the draft: 2**120 pairs from 2**60 tries each."""
     report = PineVdaf(20, 1000, 50, 4).shard(within(1000, 20, 1), NONCE, seeds(4))
     other = bytes(32) + report.public[32:]  # the leader's part of the random vectors' seed, as the helper is told it
     for kind, same in ((PineVdaf, False), (DraftPine, True)):
@@ -149,8 +149,8 @@ def test_other_random_vectors_come_with_other_joint_randomness() -> None:
 
 
 @pytest.mark.parametrize("other", [{"norm_bound": 1001}, {"chunk": 51}, {"norm_chunk": 5}, {"successes": 99}])
-def test_another_statement_comes_with_other_seeds(other: dict[str, int]) -> None:
-    """As the draft has it, one share gives the same seeds under another bound, or with other proofs."""
+def test_another_statement_gives_other_seeds(other: dict[str, int]) -> None:
+    """In the draft, one share gives the same seeds under another bound, or with other proofs."""
     given = {"norm_bound": 1000, "chunk": 50, "norm_chunk": 4}
     report = PineVdaf(20, **given).shard(within(1000, 20, 1), NONCE, seeds(4))
     for kind, same in ((PineVdaf, False), (DraftPine, True)):
@@ -163,7 +163,7 @@ def test_another_statement_comes_with_other_seeds(other: dict[str, int]) -> None
 
 
 @pytest.mark.parametrize("place", [0, 30, 8 * 20 + 8 * 70, -100, -40])
-def test_a_changed_byte_of_the_leaders_share_is_found_out(place: int) -> None:
+def test_a_changed_byte_of_the_leaders_share_is_detected(place: int) -> None:
     pine = PineVdaf(20, 1000, 50, 4)
     report = pine.shard(within(1000, 20, 1), NONCE, seeds(4))
     changed = bytearray(report.leader)
@@ -173,7 +173,7 @@ def test_a_changed_byte_of_the_leaders_share_is_found_out(place: int) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 40, 70, 100])
-def test_a_changed_byte_of_the_helpers_share_or_of_the_public_one_is_found_out(place: int) -> None:
+def test_a_changed_byte_of_the_helpers_or_public_share_is_detected(place: int) -> None:
     pine = PineVdaf(20, 1000, 50, 4)
     report = pine.shard(within(1000, 20, 1), NONCE, seeds(4))
     helper, public = bytearray(report.helper), bytearray(report.public)

@@ -40,7 +40,7 @@ def sha256(content: bytes) -> str:
 
 
 @pytest.mark.parametrize("vector", PUBLISHED["vectors"], ids=lambda vector: str(vector["number"]))
-def test_the_drafts_vectors_in_all_bytes(vector: dict[str, Any]) -> None:
+def test_the_drafts_vectors_match_in_all_bytes(vector: dict[str, Any]) -> None:
     pine, totals = function(vector), []
     for expected in vector["reports"]:
         report = pine.shard(measurement(vector, expected), NONCE, SEEDS)
@@ -84,7 +84,7 @@ def test_the_shipped_function_has_an_identifier_of_its_own() -> None:
 
 
 def older() -> tuple[PineVdaf, bytes, bytes, list[bytes]]:
-    """The function, the verification key, the nonce and the seeds."""
+    """Return the function, the verification key, the nonce and the seeds."""
     pine = OlderDraftPine(
         OLDER["dimension"], OLDER["l2_norm_bound"], OLDER["chunk_length"], OLDER["chunk_length_norm_equality"],
         XofTurboShake128, 0xFFFFFFFF,

@@ -1,4 +1,4 @@
-"""HMAC-SHA-256 against RFC 4231, and the many-keys form against one at a time."""
+"""HMAC-SHA-256 against RFC 4231, and many keys at once against one at a time."""
 
 import hmac
 
@@ -19,12 +19,12 @@ def test_evaluate_gives_rfc_4231():
 
 
 @given(st.one_of(st.binary(max_size=140), st.binary(min_size=32, max_size=32)), st.binary(max_size=200))
-def test_evaluate_gives_what_the_library_gives(key, message):
+def test_evaluate_equals_the_library(key, message):
     assert prf.evaluate(key, message) == hmac.digest(key, message, "sha256")
 
 
 def test_evaluate_many_gives_rfc_4231():
-    """HMAC pads keys with zeros, so that the vectors' shorter keys are 32-byte keys too."""
+    """HMAC pads keys with zeros, so the vectors' shorter keys are 32-byte keys, too."""
     short = [vector for vector in vectors("hmac/rfc4231")["vectors"] if len(vector["key"]) <= 64]
     assert len(short) == 4
     for vector in short:
@@ -36,7 +36,7 @@ def test_evaluate_many_gives_rfc_4231():
 
 
 @given(arrays(np.uint8, st.tuples(st.integers(0, 20), st.just(32))), st.binary(max_size=200))
-def test_many_keys_give_what_each_gives(keys, message):
+def test_many_keys_equal_single_keys(keys, message):
     outputs = prf.evaluate_many(keys, message)
     assert outputs.shape == keys.shape
     assert outputs.dtype == np.uint8

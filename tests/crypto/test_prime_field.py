@@ -1,4 +1,4 @@
-"""Vectors modulo 2**32 - 5 beside Python's integers."""
+"""Vectors modulo 2**32 - 5 against Python's integers."""
 
 import gmpy2
 import numpy as np
@@ -27,7 +27,7 @@ EXTREMES = (0, 1, PRIME // 2, PRIME // 2 + 1, PRIME - 1)
 
 
 def matrix(rows, columns, seed):
-    """Random elements, every other one extreme."""
+    """Return random elements, every other one extreme."""
     rng = np.random.default_rng(seed)
     drawn = rng.integers(0, PRIME, (rows, columns), dtype=np.uint32)
     return np.where(rng.random(drawn.shape) < 0.5, rng.choice(np.array(EXTREMES, np.uint32), drawn.shape), drawn)
@@ -62,14 +62,14 @@ def test_sums_and_differences(pairs):
 @pytest.mark.parametrize(
     ("rows", "inner", "columns"), [(1, 1, 1), (3, 119, 2), (2, 120, 3), (4, 121, 3), (2, 500, 2), (70000, 2, 2)]
 )
-def test_a_product_is_that_of_integers(rows, inner, columns):
+def test_a_product_equals_that_of_integers(rows, inner, columns):
     left, right = matrix(rows, inner, 1), matrix(inner, columns, 2)
     assert product(left, right).tolist() == slow_product(left, right)
 
 
 @pytest.mark.parametrize("element", EXTREMES)
 def test_the_largest_sums_of_a_product_are_exact(element):
-    """All products of one sign, as large as they get, and more of them than a double sums at once."""
+    """All products have one sign and the largest size, and there are more than a double sums at once."""
     left, right = np.full((3, 1000), element, np.uint32), np.full((1000, 3), element, np.uint32)
     assert set(product(left, right).ravel().tolist()) == {1000 * element**2 % PRIME}
 
@@ -87,8 +87,8 @@ def test_uniform_elements_are_the_words_of_the_stream_below_the_prime():
         uniform(b"short", 1)
 
 
-def test_words_that_are_no_elements_are_passed_over(monkeypatch):
-    """One word in 10**9 is; here every other one."""
+def test_words_that_are_no_elements_are_skipped(monkeypatch):
+    """One word in 10**9 is none; here every other one."""
     monkeypatch.setattr("testbed.crypto.prime_field.PRIME", 2**31)
     words = mask(b"s" * 32, 400_000, 32)
     assert uniform(b"s" * 32, 100_000).tolist() == words[words < 2**31][:100_000].tolist()

@@ -1,4 +1,4 @@
-"""Wrong values are found up to half of those that are not needed, and a word beyond that is refused."""
+"""Wrong values are found up to half of the spare values; words with more are refused."""
 
 import random
 
@@ -21,7 +21,7 @@ def values_of(polynomial: list[int], points: list[int]) -> list[int]:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.integers(1, 7), st.integers(0, 9), st.integers(0, 2**64))
-def test_as_many_as_can_be_are_found(threshold: int, more: int, seed: int) -> None:
+def test_up_to_the_limit_wrong_values_are_found(threshold: int, more: int, seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311  # a test's own cases
     count = threshold + more
     polynomial = [rng.choice([0, rng.randrange(PRIME)]) for _ in range(threshold)]
@@ -33,7 +33,7 @@ def test_as_many_as_can_be_are_found(threshold: int, more: int, seed: int) -> No
     assert wrong_values(points, values, threshold) == wrong
 
 
-def test_one_too_many_is_refused() -> None:
+def test_one_wrong_value_too_many_is_refused() -> None:
     rng = np.random.default_rng(3)
     for _ in range(40):
         points = list(range(1, 10))
@@ -53,7 +53,7 @@ def held(*secrets: Elements) -> dict[int, Elements]:
     return {point: total([one[i] for one in dealt]) for i, point in enumerate(POINTS)}
 
 
-def test_given_elements_are_shared_and_sums_come_back() -> None:
+def test_sums_of_shared_elements_round_trip() -> None:
     rng = np.random.default_rng(1)
     secrets = [rng.integers(0, PRIME, 10).astype(np.uint32) for _ in range(3)]
     said = held(*secrets)
@@ -61,7 +61,7 @@ def test_given_elements_are_shared_and_sums_come_back() -> None:
         assert CODE.decoded({point: said[point] for point in some}).tolist() == total(secrets).tolist()
     assert CODE.wrong(said) == []
     one, other = (CODE.shared(secrets[0], seed, POINTS) for seed in (bytes(32), b"s" * 32))
-    assert (one != other).mean() > 0.9  # what T hold depends on the seed
+    assert (one != other).mean() > 0.9  # the pieces of T holders depend on the seed
 
 
 @pytest.mark.parametrize("wrong", [(), (1,), (3, 21), (1, 13)])
@@ -82,7 +82,7 @@ def test_steps_of_the_search_grow_as_its_elimination_does() -> None:
     assert CODE.search_steps(7) == 7 * CODE.piece_length + 7 * 8 * 7
 
 
-def test_of_just_enough_nothing_is_said_and_of_too_many_wrong_ones_it_is_refused() -> None:
+def test_without_spare_pieces_no_error_is_found_and_too_many_errors_are_refused() -> None:
     said = held(np.arange(10, dtype=np.uint32))
     few = {point: said[point] for point in POINTS[:3]}
     few[1] = few[1] ^ np.uint32(1)

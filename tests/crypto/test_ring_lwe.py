@@ -1,4 +1,4 @@
-"""Transforms, errors and masks of Ring-LWE against slow, obvious oracles; and vectors of our own."""
+"""Transforms, errors and masks of Ring-LWE against slow, simple oracles; and stored vectors."""
 
 import json
 from fractions import Fraction
@@ -30,7 +30,7 @@ VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "ring_lwe" / "mask
 
 
 def negacyclic(left: list[int], right: list[int], prime: int) -> list[int]:
-    """The product modulo X**4096 + 1 by the one of integers: each coefficient in 128 bits of a large number."""
+    """Return the product modulo X**4096 + 1 from a product of integers: each coefficient in 128 bits."""
     width = 16
     one, other = (int.from_bytes(b"".join(c.to_bytes(width, "little") for c in row), "little") for row in (left, right))
     whole = (one * other).to_bytes(2 * DEGREE * width, "little")
@@ -39,7 +39,7 @@ def negacyclic(left: list[int], right: list[int], prime: int) -> list[int]:
 
 
 @pytest.mark.parametrize("prime", PRIMES)
-def test_the_parameters_are_what_they_are_said_to_be(prime: int) -> None:
+def test_the_parameters_are_as_documented(prime: int) -> None:
     assert all(pow(base, prime - 1, prime) == 1 for base in (2, 3, 5, 7, 11))  # and no factor, below
     assert all(prime % factor for factor in range(3, 46341, 2))
     assert prime < 2**31
@@ -90,14 +90,14 @@ def test_numbers_that_have_no_such_root_are_refused() -> None:
 
 
 def exact_probabilities() -> dict[int, Fraction]:
-    """Of the discrete Gaussian, to 15 digits."""
+    """Return the probabilities of the discrete Gaussian, to 15 digits."""
     weights = {x: Fraction(exp(-x * x / (2 * DEVIATION**2))) for x in range(-LARGEST, LARGEST + 1)}
     whole = sum(weights.values())
     return {x: weight / whole for x, weight in weights.items()}
 
 
-def test_errors_have_the_exact_law() -> None:
-    """Chi-squared of a million of them, in cells of at least 100: 4 deviations."""
+def test_errors_have_the_exact_distribution() -> None:
+    """Chi-squared of a million errors, in cells of at least 100: 4 deviations."""
     count = 1_000_000
     drawn = gaussian(bytes(range(32)), count)
     expected = {x: float(p) * count for x, p in exact_probabilities().items()}
@@ -111,8 +111,8 @@ def test_errors_have_the_exact_law() -> None:
     assert abs(float(drawn.std()) / DEVIATION - 1) < 0.003
 
 
-def test_the_bounds_are_the_distributions() -> None:
-    """Every number of 64 bits stands for the value that the exact distribution function says, but at 2**-50 of one."""
+def test_the_bounds_follow_the_distribution() -> None:
+    """Every 64-bit number gives the value of the exact distribution function, except at 2**-50 of one."""
     from testbed.crypto.ring_lwe import _BOUNDS, _cells
 
     upto = Fraction(0)
@@ -174,7 +174,7 @@ def test_products_are_homomorphic_in_the_key() -> None:
 
 
 def test_vectors() -> None:
-    """Written once by the slow oracles above: they hold whatever becomes of the fast ones."""
+    """Check vectors written once by the slow oracles above, independent of the fast code."""
     for row in VECTORS["masks"]:
         key = gaussian(bytes.fromhex(row["key_seed"]), DEGREE)
         assert key[:16].tolist() == row["key_begins"]

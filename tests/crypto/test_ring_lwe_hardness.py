@@ -1,7 +1,7 @@
-"""What the primal attack costs: our own estimate, which agrees with the standard's table where that says 128 bits.
+"""An estimate of the primal attack's cost, which agrees with the standard's table at 128 bits.
 
 Alkim, Ducas, Poppelmann, Schwabe, Post-quantum Key Exchange: a New Hope, USENIX Security 2016, section 6.3: BKZ with
-blocks of b finds the short vector in dimension d from m samples once ``sigma sqrt(b) <= delta(b)**(2 b - d - 1) q**(m /
+blocks of b finds the short vector in dimension d from m samples once ``sigma sqrt(b) <= delta(b)**(2 b - d - 1) q**(m
 d)``. The standard (and the estimator of Albrecht, Player and Scott with it) takes 2**(0.292 b + 16.4 + log2(8 d))
 operations for that.
 """
@@ -15,7 +15,7 @@ from testbed.crypto.ring_lwe import DEVIATION, MODULUS
 
 
 def block(degree: int, log_modulus: float, sigma: float) -> tuple[int, int]:
-    """The least block size with which the attack succeeds, and the dimension."""
+    """Return the smallest block size with which the attack succeeds, and the dimension."""
 
     def dimension(size: int) -> int | None:
         growth = log2(((pi * size) ** (1 / size) * size / (2 * pi * e)) ** (1 / (2 * (size - 1))))
@@ -44,8 +44,8 @@ def test_the_estimate_agrees_with_the_standards_rows(degree: int, log_modulus: i
     assert 128 <= bits(degree, log_modulus, 3.2) < 145
 
 
-def test_the_parameters_have_more_than_the_standard_asks_for() -> None:
-    """With the deviation that hints leave: half of sigma."""
+def test_the_parameters_exceed_the_standards_requirement() -> None:
+    """With the deviation that remains after the hints: half of sigma."""
     size, _ = block(DEGREE, log2(MODULUS), DEVIATION / 2)
     assert size == 424  # 0.292 of it, the core of the cost alone, is 124 bits
     assert bits(DEGREE, log2(MODULUS), DEVIATION / 2) > 150

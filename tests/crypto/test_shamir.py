@@ -1,4 +1,4 @@
-"""Secret sharing against textbook interpolation, and everything that must be refused."""
+"""Secret sharing against textbook interpolation, and inputs that must be refused."""
 
 import random
 from itertools import combinations
@@ -20,7 +20,7 @@ point_lists = st.lists(st.integers(1, 2**32), min_size=1, max_size=12, unique=Tr
 
 
 def interpolate_at(x, points, values):
-    """The polynomial of least degree through the points, at x, by Lagrange's formula in Python's integers."""
+    """Return the value at x of the polynomial through the points, by Lagrange's formula in Python's integers."""
     total = 0
     for i, value in zip(points, values, strict=True):
         numerator = denominator = 1
@@ -60,7 +60,7 @@ def test_shares_lie_on_one_polynomial_of_degree_below_the_threshold(secret, thre
         assert interpolate_at(point, points[:threshold], values[:threshold]) == value
 
 
-def test_at_the_size_of_the_papers():
+def test_sharing_at_the_papers_sizes():
     points = list(range(1, 71))
     shares = shamir.share(SECRET, 42, points, ENTROPY)
     chosen = random.Random(1).sample(range(70), 42)  # noqa: S311 - which shares are tried, not a secret
@@ -70,7 +70,7 @@ def test_at_the_size_of_the_papers():
     assert weights.reconstruct([other[k] for k in chosen]) == bytes(32)
 
 
-def test_fewer_shares_fit_every_secret():
+def test_fewer_shares_are_consistent_with_every_secret():
     """Two of three shares and any claimed secret lie on one polynomial of the right degree."""
     points = [1, 2, 3]
     values = [int.from_bytes(one, "big") for one in shamir.share(SECRET, 3, points, ENTROPY)]
@@ -86,7 +86,7 @@ def test_fewer_shares_fit_every_secret():
 
 def test_the_polynomial_depends_on_entropy_secret_and_threshold():
     def slope(secret, threshold, entropy):
-        """The first coefficient above the secret, where the threshold is 2."""
+        """Return the first coefficient above the secret, for threshold 2."""
         first, second = (int.from_bytes(one, "big") for one in shamir.share(secret, threshold, [1, 2], entropy))
         return (second - first) % P
 
@@ -121,7 +121,7 @@ def test_sharing_out_of_range_is_refused(secret, threshold, points, entropy):
         shamir.share(secret, threshold, points, entropy)
 
 
-def test_reconstructing_from_what_is_no_set_of_shares_is_refused():
+def test_reconstruction_from_invalid_shares_is_refused():
     points = [1, 2, 2**32]
     shares = shamir.share(SECRET, 2, points, ENTROPY)
     assert shamir.reconstruct(points[1:], shares[1:], 2) == SECRET
@@ -177,7 +177,7 @@ def test_any_bytes_give_a_secret_or_a_typed_error(points, shares, threshold):
 
 
 @given(st.one_of(point_lists, st.lists(st.integers(1, 30), min_size=1, max_size=12, unique=True)))
-def test_weights_are_those_of_lagranges_formula(points):
+def test_weights_follow_lagranges_formula(points):
     for own, weight in zip(points, shamir.LagrangeWeights(points)._weights, strict=True):
         assert weight == interpolate_at(0, points, [int(point == own) for point in points])
     distances = shamir.products_of_distances(points)

@@ -1,4 +1,4 @@
-"""Shares that belong together pass, others do not; against slow arithmetic."""
+"""Consistent shares pass, inconsistent shares do not; against slow arithmetic."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ class Dealt:
         self.response = test.response(self.polynomials, self.challenge)
 
     def passing(self, rows: Elements) -> list[bool]:
-        """Of each holder."""
+        """Return for each holder whether its row passes."""
         values = self.test.values(self.response[None], self.points)
         return [
             bool(self.test.passes(row[None], [self.challenge], values[:, :, place])[0])
@@ -56,7 +56,7 @@ def test_the_first_elements_of_a_row_are_the_share() -> None:
 
 
 def test_a_response_is_the_combination_of_the_polynomials() -> None:
-    """By Python's integers."""
+    """Computed in Python's integers."""
     test = ShareTest(MaskCode(20, 4, 2), 6)
     dealt = Dealt(test, (1, 2, 3, 4, 5, 6))
     length = test.code.piece_length
@@ -68,8 +68,8 @@ def test_a_response_is_the_combination_of_the_polynomials() -> None:
             assert dealt.response[combination, degree] == slow % PRIME
 
 
-def test_no_polynomial_passes_for_all_rows_that_belong_to_none() -> None:
-    """The best response to seven uniform rows, of five of which each is right: it passes for those five."""
+def test_no_polynomial_passes_for_all_inconsistent_rows() -> None:
+    """The best response to seven uniform rows fits five of them, and passes only for these five."""
     test, points = ShareTest(MaskCode(30, 5, 2), 7), (1, 2, 3, 4, 5, 6, 7)
     dealt = Dealt(test, points)
     rows = uniform(b"r" * 32, 7 * test.row_length).reshape(7, -1)
@@ -80,8 +80,8 @@ def test_no_polynomial_passes_for_all_rows_that_belong_to_none() -> None:
     assert dealt.passing(rows) == [True] * 5 + [False] * 2
 
 
-def test_a_response_says_nothing_that_other_shares_would_not() -> None:
-    """Two dealers whose rows are the same at T points can have the same responses: blinds make up for the rest."""
+def test_a_response_reveals_nothing_about_other_shares() -> None:
+    """Two dealers with the same rows at T points can have the same responses, with other blinds."""
     code, points = MaskCode(8, 4, 2), (1, 2, 3, 4, 5)
     test = ShareTest(code, 5)
     dealt = Dealt(test, points)
@@ -104,14 +104,12 @@ def test_a_response_says_nothing_that_other_shares_would_not() -> None:
 @pytest.mark.parametrize(
     ("holders", "needed", "combinations"), [(60, 40, 5), (20, 14, 4), (8, 6, 4), (4, 4, 4), (1000, 667, 32)]
 )
-def test_so_many_combinations_that_no_set_of_rows_passes_by_chance(
-    holders: int, needed: int, combinations: int
-) -> None:
+def test_combinations_suffice_for_all_sets_of_rows(holders: int, needed: int, combinations: int) -> None:
     """binomial(60, 41) is 2**51.9."""
     assert ShareTest(MaskCode(4096, needed, 1), holders).combinations == combinations
 
 
-def test_the_challenge_follows_from_all_that_a_dealer_could_vary() -> None:
+def test_the_challenge_depends_on_everything_that_a_dealer_could_vary() -> None:
     code = MaskCode(100, 5, 2)
     found = {
         ShareTest(code, 8).challenge(root_of([b"a", b"b"]), b"x").tobytes(),

@@ -13,7 +13,7 @@ from tests.thoroughness import examples
 seeds = st.binary(min_size=32, max_size=32)
 
 
-def test_signatures_are_those_of_rfc_8032():
+def test_signatures_give_rfc_8032s_vectors():
     for vector in vectors("ed25519/rfc8032")["vectors"]:
         message, signature = bytes.fromhex(vector["message"]), bytes.fromhex(vector["signature"])
         key = signatures.SigningKey.from_seed(bytes.fromhex(vector["secret"]))
@@ -34,7 +34,7 @@ def test_openssl_agrees(seed, domain, content):
 
 @given(st.binary(min_size=32, max_size=32), st.binary(max_size=20), st.binary(max_size=100))
 @settings(max_examples=examples(30))
-def test_openssl_takes_what_is_signed_with_a_scalar(entropy, domain, content):
+def test_openssl_accepts_signatures_made_with_a_scalar(entropy, domain, content):
     scalar = feldman.random_scalar(entropy)
     other = edwards25519.add_scalars(scalar, bytes([1, *bytes(31)]))
     public, signature = edwards25519.multiply_base(scalar), signatures.sign_with_scalar(scalar, domain, content)
@@ -48,14 +48,14 @@ def test_openssl_takes_what_is_signed_with_a_scalar(entropy, domain, content):
         signatures.verify(public, domain, content + b"!", signature)
 
 
-def test_nonces_of_scalars_are_never_used_again():
-    """Two signatures with one nonce give the scalar away."""
+def test_nonces_of_scalars_are_never_reused():
+    """Two signatures with one nonce reveal the scalar."""
     scalars = [feldman.random_scalar(bytes([i]) * 32) for i in range(3)]
     made = {signatures.sign_with_scalar(s, d, c)[:32] for s in scalars for d in (b"a", b"b") for c in (b"", b"c")}
     assert len(made) == 12
 
 
-def test_a_signature_holds_for_its_domain_only():
+def test_a_signature_verifies_only_for_its_domain():
     """Moving a byte between the domain and the content does not give the same signed bytes."""
     key = signatures.SigningKey.from_seed(bytes(32))
     signature = key.sign(b"testbed/a", b"/v1")
@@ -98,7 +98,7 @@ def test_s_must_be_reduced():
 
 
 def test_bad_public_keys_are_refused(refused_edwards_keys):
-    """Under the identity as key, (R, s) = (identity, 0) would hold for every message."""
+    """Under the identity as key, (R, s) = (identity, 0) would verify for every message."""
     signatures.validate_public_key(signatures.SigningKey.from_seed(bytes(32)).public)
     forged = b"\x01" + bytes(63)
     for public in refused_edwards_keys:

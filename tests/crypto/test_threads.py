@@ -1,4 +1,4 @@
-"""One function of many inputs on all cores gives what a loop gives."""
+"""Mapping a function on all cores gives the results of a loop."""
 
 import threading
 
@@ -10,7 +10,7 @@ from testbed.crypto import threads
 
 
 @given(st.lists(st.integers(), max_size=60), st.integers(1, 9))
-def test_in_the_order_of_the_items(items: list[int], cores: int) -> None:
+def test_results_are_in_the_order_of_the_items(items: list[int], cores: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads, "cores", lambda: cores)
         assert list(threads.thread_map(lambda item: item * 3, items)) == [item * 3 for item in items]
@@ -26,7 +26,7 @@ def test_several_threads_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 5, 11])
-def test_what_it_raises_comes_through(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exceptions_are_raised(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "cores", lambda: 2)
     with pytest.raises(ZeroDivisionError):
         threads.thread_map(lambda item: 1 // (item - at), range(12))

@@ -1,4 +1,4 @@
-"""Feldman's sharing and threshold ElGamal against arithmetic in Python's integers and affine coordinates."""
+"""Feldman's sharing and threshold ElGamal against Python's integers and affine coordinates."""
 
 import hashlib
 import json
@@ -67,7 +67,7 @@ def dealt(seed: int, threshold: int) -> list[bytes]:
 
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 2**32))
 @settings(max_examples=examples(20), deadline=None)
-def test_shares_are_values_of_the_polynomial_and_commitments_show_them(seed: int, threshold: int, point: int) -> None:
+def test_shares_are_values_of_the_polynomial_and_match_commitments(seed: int, threshold: int, point: int) -> None:
     coefficients = dealt(seed, threshold)
     committed = feldman.commitments(coefficients)
     share = feldman.share_at(coefficients, point)
@@ -91,8 +91,8 @@ def test_any_t_shares_give_the_secret(seed: int, points: list[int]) -> None:
     assert feldman.weighted_shares(shares[:2], two) != coefficients[0]
 
 
-def test_dealings_add_up_and_are_handed_on() -> None:
-    """The sum of three dealings is one; t of its holders deal it again, and the secret stays what it was."""
+def test_dealings_add_up_and_can_be_dealt_again() -> None:
+    """The sum of three dealings is a dealing; t of its holders deal it again, and the secret does not change."""
     dealings = [dealt(seed, 3) for seed in range(3)]
     committed = feldman.weighted_commitments([feldman.commitments(one) for one in dealings])
     holders = [1, 2, 3, 4, 5]
@@ -115,13 +115,13 @@ def test_dealings_add_up_and_are_handed_on() -> None:
 
 
 @pytest.mark.parametrize("points", [[], [1, 1], [0, 1], [2**32 + 1]])
-def test_what_are_no_points_is_refused(points: list[int]) -> None:
+def test_invalid_points_are_refused(points: list[int]) -> None:
     with pytest.raises(InvalidShares):
         feldman.lagrange_weights(points)
 
 
 @pytest.mark.parametrize("bad", [IDENTITY, SMALL_ORDER, b"\xff" * 32, bytes(31)])
-def test_commitments_that_are_no_points_of_prime_order_are_no_ones_shares(bad: bytes) -> None:
+def test_commitments_that_are_no_points_of_prime_order_match_no_share(bad: bytes) -> None:
     coefficients = dealt(1, 3)
     committed = [*feldman.commitments(coefficients)[:2], bad]
     assert not feldman.is_share(feldman.share_at(coefficients, 5), committed, 5)
@@ -136,7 +136,7 @@ def test_commitments_that_are_no_points_of_prime_order_are_no_ones_shares(bad: b
 
 @given(st.integers(0, 1000), st.binary(max_size=64), st.permutations(range(1, 8)))
 @settings(max_examples=examples(20), deadline=None)
-def test_t_partial_decryptions_open_what_was_encrypted(seed: int, plaintext: bytes, holders: list[int]) -> None:
+def test_t_partial_decryptions_open_a_ciphertext(seed: int, plaintext: bytes, holders: list[int]) -> None:
     coefficients, t = dealt(seed, 4), 4
     public = feldman.commitments(coefficients)[0]
     point, sealed = threshold_elgamal.encrypt(public, plaintext, ASSOCIATED, bytes(32))
@@ -155,7 +155,7 @@ def test_t_partial_decryptions_open_what_was_encrypted(seed: int, plaintext: byt
         threshold_elgamal.decrypt(point, sealed, b"for another", partial)
 
 
-def test_entropy_used_twice_does_not_use_a_key_twice() -> None:
+def test_reused_entropy_does_not_reuse_a_key() -> None:
     public = feldman.commitments(dealt(1, 2))[0]
     made = {threshold_elgamal.encrypt(public, m, a, bytes(32))[0] for m in (b"one", b"two") for a in (b"", b"x")}
     assert len(made) == 4
@@ -164,8 +164,8 @@ def test_entropy_used_twice_does_not_use_a_key_twice() -> None:
 
 
 @pytest.mark.parametrize("bad", [IDENTITY, SMALL_ORDER, b"\xff" * 32, bytes(31)])
-def test_points_that_would_tell_of_a_share_are_refused(bad: bytes) -> None:
-    """Of a point of small order, a share times it is the share modulo 8."""
+def test_points_that_would_reveal_a_share_are_refused(bad: bytes) -> None:
+    """A share times a point of small order reveals the share modulo 8."""
     with pytest.raises(InvalidKey):
         threshold_elgamal.partial_decryption(feldman.share_at(dealt(1, 3), 1), bad)
     with pytest.raises(InvalidKey):
@@ -173,8 +173,8 @@ def test_points_that_would_tell_of_a_share_are_refused(bad: bytes) -> None:
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"])
-def test_the_kept_vectors(case: dict[str, Any]) -> None:
-    """What was computed by this code once, so that stored ciphertexts and shares stay readable."""
+def test_the_stored_vectors(case: dict[str, Any]) -> None:
+    """Computed once by this code, so that stored ciphertexts and shares stay readable."""
     entropy = bytes.fromhex(case["entropy"])
     coefficients = feldman.polynomial(feldman.random_scalar(entropy), case["threshold"], entropy)
     assert [one.hex() for one in coefficients] == case["coefficients"]
@@ -189,7 +189,7 @@ def test_the_kept_vectors(case: dict[str, Any]) -> None:
     assert threshold_elgamal.decrypt(point, sealed, associated, partial) == plaintext
 
 
-def test_a_share_that_is_not_reduced_is_none() -> None:
+def test_a_share_that_is_not_reduced_is_refused() -> None:
     """A share plus the group's order has the same product with the base point."""
     polynomial = dealt(1, 2)
     committed, share = feldman.commitments(polynomial), feldman.share_at(polynomial, 3)

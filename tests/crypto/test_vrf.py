@@ -1,4 +1,4 @@
-"""The VRF against every value of RFC 9381's vectors, an oracle written from the RFC's text, and bad input."""
+"""The VRF against all values of RFC 9381's vectors, an oracle written from the RFC's text, and invalid input."""
 
 import json
 from hashlib import sha512
@@ -24,9 +24,9 @@ inputs = st.binary(max_size=200)
 
 
 class Oracle:
-    """ECVRF_verify, literally as RFC 9381 section 5.3 has it, with affine points and Python integers.
+    """ECVRF_verify of RFC 9381 section 5.3, literally, with affine points and Python integers.
 
-    Takes H from the code under test (its own oracle is in test_edwards25519), and nothing else.
+    Uses only H from the code under test (its own oracle is in test_edwards25519).
     """
 
     def add(self, left, right):
@@ -46,7 +46,7 @@ class Oracle:
         return (point[1] | (point[0] & 1) << 255).to_bytes(32, "little")
 
     def decode(self, encoded):
-        """Points are in small supply here, so any root will do: no square-root formula to get wrong."""
+        """Find a root by search among the few points here: no square-root formula that could be wrong."""
         y, sign = int.from_bytes(encoded, "little") % 2**255, encoded[31] >> 7
         assert y < P
         square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
@@ -56,7 +56,7 @@ class Oracle:
         return (root if root & 1 == sign else P - root), y
 
     def verify(self, public, alpha, proof, suite):
-        """beta, or None."""
+        """Return beta, or None."""
         gamma, c, s = proof[:32], int.from_bytes(proof[32:48], "little"), int.from_bytes(proof[48:], "little")
         h = vrf.encode_to_curve(public, alpha, suite)
         base = self.decode((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
@@ -73,7 +73,7 @@ class Oracle:
 
 @pytest.fixture(scope="module")
 def published():
-    """RFC 9381's vectors, decoded."""
+    """Return RFC 9381's vectors, decoded."""
     names = ("sk", "pk", "alpha", "h", "k", "u", "v", "pi", "beta")
     decoded = [
         (vrf.Suite(int(vector["suite_string"], 16)), {name: bytes.fromhex(vector[name]) for name in names})
@@ -83,7 +83,7 @@ def published():
     return decoded
 
 
-def test_outputs_and_proofs_are_those_of_rfc_9381(published):
+def test_outputs_and_proofs_give_rfc_9381s_vectors(published):
     for suite, vector in published:
         key = vrf.SecretKey.from_seed(vector["sk"])
         assert key.public == vector["pk"]
@@ -92,7 +92,7 @@ def test_outputs_and_proofs_are_those_of_rfc_9381(published):
         assert vrf.verify(vector["pk"], vector["alpha"], vector["pi"], suite) == vector["beta"]
 
 
-def test_intermediate_values_are_those_of_rfc_9381(published):
+def test_intermediate_values_give_rfc_9381s_vectors(published):
     for suite, vector in published:
         h = vrf.encode_to_curve(vector["pk"], vector["alpha"], suite)
         assert h == vector["h"]
@@ -121,7 +121,7 @@ def test_elligator_is_the_default_suite(published):
 
 @settings(max_examples=examples(50))
 @given(seeds, inputs, suites)
-def test_what_is_proved_verifies(seed, alpha, suite):
+def test_proofs_verify(seed, alpha, suite):
     key = vrf.SecretKey.from_seed(seed)
     beta, proof = key.prove(alpha, suite)
     assert len(beta) == vrf.OUTPUT_BYTES
@@ -148,7 +148,7 @@ def test_changing_any_byte_of_a_proof_breaks_it(published):
                     vrf.verify(vector["pk"], vector["alpha"], bytes(proof), suite)
 
 
-def test_a_proof_holds_for_its_key_input_and_suite_only(published):
+def test_a_proof_verifies_only_for_its_key_input_and_suite(published):
     (_, first), (suite, vector) = published[3], published[4]
     other = vrf.Suite.TAI
     for public, alpha, with_suite in (
@@ -170,7 +170,7 @@ def test_s_must_be_reduced(published):
         vrf.verify(vector["pk"], vector["alpha"], proof, suite)
 
 
-def test_a_proof_of_zeros_says_what_is_wrong_with_it():
+def test_the_error_for_a_proof_of_zeros_names_the_inputs():
     public = vrf.SecretKey.from_seed(bytes(range(32))).public
     with pytest.raises(InvalidProof, match=naming("VRF public key", "Gamma", "s")):
         vrf.verify(public, b"", bytes(80))
@@ -206,8 +206,8 @@ def test_bad_gammas_are_refused(published, refused_edwards_keys):
             vrf.verify(vector["pk"], vector["alpha"], gamma + vector["pi"][32:], suite)
 
 
-def test_a_proof_in_which_a_point_of_small_order_hides_is_refused(published):
-    """The RFC accepts it where the challenge happens to be even; it proves the same beta."""
+def test_a_proof_with_a_small_order_component_is_refused(published):
+    """The RFC accepts it if the challenge happens to be even; it proves the same beta."""
     _, vector = published[3]
     hashed = sha512(vector["sk"]).digest()
     x = (int.from_bytes(hashed[:32], "little") & (2**254 - 8)) | 2**254
@@ -274,15 +274,15 @@ def test_one_of_two_outputs_is_the_output(seed, alpha):
     assert either[0] != either[1]
 
 
-def test_one_of_two_outputs_is_that_of_rfc_9381(published):
+def test_one_of_two_outputs_is_rfc_9381s(published):
     for vector in [vector for suite, vector in published if suite is vrf.Suite.ELL2]:
         either = vrf.either_output(vector["sk"], vector["pk"], vector["alpha"])
         assert either is not None
         assert vector["beta"] in either
 
 
-def test_there_are_no_two_outputs_where_the_map_has_none(monkeypatch):
-    """No input is known for which that is so."""
+def test_without_a_map_there_is_no_pair_of_outputs(monkeypatch):
+    """No such input is known."""
     key = vrf.SecretKey.from_seed(bytes(32))
     for none in (0, 1, P - 1):
         monkeypatch.setattr(edwards25519, "montgomery_u", lambda u, none=none: none)

@@ -1,4 +1,4 @@
-"""The VRF benchmark prints what it promises; how long things take is not asserted."""
+"""The VRF benchmark prints its documented output; durations are not asserted."""
 
 import json
 

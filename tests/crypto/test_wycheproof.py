@@ -1,7 +1,7 @@
-"""The primitives against Project Wycheproof's vectors (C2SP/wycheproof, testvectors_v1), trimmed to what they take.
+"""The primitives against Project Wycheproof's vectors (C2SP/wycheproof, testvectors_v1), trimmed to supported input.
 
-"valid" must be accepted with that very result, "invalid" be refused, each by the module's own error. What is
-"acceptable" there is decided here, and said in each test: where the testbed is stricter than it must be, it refuses.
+"valid" vectors must give the exact result, "invalid" vectors must be refused with the module's own error. Each test
+decides about "acceptable" vectors: where the testbed is stricter than required, it refuses them.
 """
 
 import json
@@ -18,7 +18,7 @@ Vector = dict[str, Any]
 
 
 def every(primitive: str) -> Any:
-    """Parametrizes a test with all vectors of a primitive, their hexadecimal values as bytes."""
+    """Parametrize a test with all vectors of a primitive, their hexadecimal values as bytes."""
     vectors = json.loads((VECTORS / primitive / "wycheproof.json").read_text())["vectors"]
     words = ("id", "flags", "result")
     values = [{key: one if key in words else bytes.fromhex(one) for key, one in vector.items()} for vector in vectors]
@@ -27,7 +27,7 @@ def every(primitive: str) -> Any:
 
 @every("x25519")
 def test_x25519(vector: Vector) -> None:
-    """Keys on the twist and u that are not below p are taken, as RFC 7748 asks; a result of zero is refused."""
+    """Keys on the twist and u not below p are accepted, as RFC 7748 asks; a result of zero is refused."""
     private = PrivateKey.from_seed(vector["private"])
     if "ZeroSharedSecret" in vector["flags"]:
         assert vector["shared"] == bytes(32)
@@ -41,7 +41,7 @@ def test_x25519(vector: Vector) -> None:
 
 @every("hkdf")
 def test_hkdf(vector: Vector) -> None:
-    """Key agreement takes 32 bytes: outputs of other lengths begin alike (RFC 5869, section 2.3)."""
+    """Key agreement uses 32 bytes: outputs of other lengths have the same prefix (RFC 5869, section 2.3)."""
     assert vector["result"] == "valid"
     key = key_agreement._derived(vector["ikm"], vector["info"])
     length = min(len(key), len(vector["okm"]))
@@ -51,7 +51,7 @@ def test_hkdf(vector: Vector) -> None:
 
 @every("ed25519")
 def test_ed25519(vector: Vector) -> None:
-    """Keys of small or mixed order never get as far as a signature: they are refused when they are registered."""
+    """Keys of small or mixed order are refused at registration, before any signature."""
     public, message, signature = vector["public"], vector["message"], vector["signature"]
     if {"SmallOrderPublicKey", "MixedOrderPublicKey"} & set(vector["flags"]):
         with pytest.raises(InvalidKey):
@@ -68,7 +68,7 @@ def test_ed25519(vector: Vector) -> None:
 
 @every("aes_gcm")
 def test_aes_gcm(vector: Vector) -> None:
-    """Other keys than of 32 bytes and other nonces than of 12 are refused, also where the standard has them."""
+    """Keys other than 32 bytes and nonces other than 12 bytes are refused, also where the standard allows them."""
     key, nonce, associated = vector["key"], vector["nonce"], vector["associated"]
     plaintext, sealed = vector["plaintext"], vector["ciphertext"] + vector["tag"]
     if len(key) != encryption.KEY_BYTES:
@@ -93,8 +93,8 @@ def test_aes_gcm(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize("primitive", ["x25519", "hkdf", "ed25519", "aes_gcm"])
-def test_every_class_is_there(primitive: str) -> None:
-    """What the file says of its flags is what its vectors have."""
+def test_every_class_of_vectors_is_present(primitive: str) -> None:
+    """The flags in the file are those of its vectors."""
     contents = json.loads((VECTORS / primitive / "wycheproof.json").read_text())
     assert {flag for vector in contents["vectors"] for flag in vector["flags"]} == set(contents["flags"])
     assert "wycheproof" in contents["source"]

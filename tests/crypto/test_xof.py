@@ -1,4 +1,4 @@
-"""The XOF: AES-128-CTR under what HMAC-SHA-256 derives, from the two primitives by themselves."""
+"""The XOF (AES-128-CTR with key and counter from HMAC-SHA-256) against its two primitives."""
 
 import hmac
 
@@ -12,7 +12,7 @@ from testbed.crypto.xof import XofHmacSha256Aes128, derived_seed, elements
 
 
 def stream(seed: bytes, domain: bytes, binder: bytes, count: int) -> bytes:
-    """Block after block, the counter by hand."""
+    """Return block after block with a counter computed by hand."""
     derived = hmac.digest(seed, bytes([len(domain)]) + domain + binder, "sha256")
     block = Cipher(algorithms.AES128(derived[:16]), modes.ECB()).encryptor()  # an oracle of counter mode
     first = int.from_bytes(derived[24:], "big")
@@ -21,7 +21,7 @@ def stream(seed: bytes, domain: bytes, binder: bytes, count: int) -> bytes:
 
 
 @pytest.mark.parametrize("count", [1, 16, 17, 70_000])
-def test_the_stream_is_what_the_draft_says(count: int) -> None:
+def test_the_stream_follows_the_draft(count: int) -> None:
     expected = stream(b"s" * 32, b"domain", b"bound to this", count)
     assert bytes(XofHmacSha256Aes128(b"s" * 32, b"domain", b"bound to", b" this").read(count)) == expected
     pieces = XofHmacSha256Aes128(b"s" * 32, b"domain", b"bound to this")
@@ -44,7 +44,7 @@ def test_elements_are_the_words_below_the_prime() -> None:
     assert elements(Words(), 4).tolist() == [5, PRIME - 1, 7, 9]
 
 
-def test_an_array_is_hashed_as_it_lies() -> None:
+def test_an_array_is_hashed_in_memory_order() -> None:
     words = np.arange(5, dtype="<u8")
     left = XofHmacSha256Aes128(bytes(32), b"", memoryview(words).cast("B")).read(8)
     assert left == XofHmacSha256Aes128(bytes(32), b"", words.tobytes()).read(8)

@@ -1,5 +1,6 @@
-"""TurboSHAKE128 (RFC 9861) as its text says it, one round after the other: what vectors of VDAFs are made with, and
-nothing that is shipped. `XofTurboShake128` is that of draft-irtf-cfrg-vdaf, section 6.2.1, as of two versions.
+"""TurboSHAKE128 (RFC 9861), literally, for the vectors of VDAFs; not shipped.
+
+`XofTurboShake128` is that of draft-irtf-cfrg-vdaf, section 6.2.1, in two versions.
 """
 
 from typing import ClassVar
@@ -61,7 +62,7 @@ class TurboShake128:
 
 
 class XofTurboShake128(TurboShake128):
-    """With seeds of 16 bytes, as up to version 11 of the draft."""
+    """XOF with seeds of 16 bytes, as up to version 11 of the draft."""
 
     seed_bytes: ClassVar[int] = 16
 
@@ -71,7 +72,7 @@ class XofTurboShake128(TurboShake128):
 
 
 class XofTurboShake128Of32(TurboShake128):
-    """With seeds of 32 bytes, as in version 12's vectors of Prio3."""
+    """XOF with seeds of 32 bytes, as in version 12's vectors of Prio3."""
 
     seed_bytes: ClassVar[int] = 32
 

@@ -1,9 +1,9 @@
-"""Bytes that are almost messages, through both decoders: all that may come of them is a message or `ProtocolError`.
+"""Fuzz both decoders with almost valid messages: the only outcomes are a message or `ProtocolError`.
 
     python -m tests.fuzz.messages --count 120000 --seed 7
 
-For each of `count` cases a valid message of some type is encoded and changed at random: bits flipped, bytes cut out or
-put in, lengths made huge, nested arrays; one in ten is random from the start. Every type takes its turn. The same seed
+For each of `count` cases a valid message of some type is encoded and changed at random: flipped bits, removed or
+inserted bytes, huge lengths, nested arrays; one in ten is random from the start. All types take turns. The same seed
 gives the same cases.
 """
 
@@ -26,7 +26,7 @@ from testbed.errors import ProtocolError
 from testbed.messages import Message, Vector
 from testbed.vectors.integers import INTEGERS, IntegerVector
 
-MEMORY_BYTES = 6 << 30  # by hand: who asks for more fails
+MEMORY_BYTES = 6 << 30  # decoders that ask for more bytes fail
 _MARKERS = bytes.fromhex("00ff7f80c0c1c6c9dddfdbd49f90")  # of MessagePack: nil, never used, arrays, maps, bytes
 _BOMBS = (
     b"\xdd\xff\xff\xff\xff",  # an array of 2^32 - 1 elements
@@ -42,11 +42,12 @@ Decoder = Callable[[type[Message], bytes, tuple[Vector, ...]], object]
 
 @dataclass
 class Report:
-    """What came of the cases.
+    """Outcomes of the cases.
 
     Attributes:
-        decoded, refused: how many were messages, and how many `ProtocolError`.
-        untyped: (error, decoder) of everything else, and an example: the type and the bytes.
+        decoded: number of messages.
+        refused: number of `ProtocolError`.
+        untyped: (error, decoder) of all other errors, with an example: the type and the bytes.
     """
 
     decoded: int = 0
@@ -56,7 +57,7 @@ class Report:
 
 
 def _whole(kind: type[Message], data: bytes, vectors: tuple[Vector, ...]) -> object:
-    """As it comes off the wire; what has been decoded can be encoded again."""
+    """Decode as from the wire, and check that the message can be encoded again."""
     return messages.encode(messages.decode(kind, data))
 
 
@@ -64,7 +65,7 @@ DECODERS: dict[str, Decoder] = {"decode": _whole, "attach": messages.attach}
 
 
 def message_kinds() -> list[type[Message]]:
-    """All types of messages of the testbed, by name."""
+    """Return all types of messages of the testbed, by name."""
     for module in pkgutil.walk_packages(testbed.__path__, "testbed."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -79,7 +80,7 @@ def _subclasses(kind: type[Message]) -> Iterator[type[Message]]:
 
 
 def valid(kind: Any, rng: random.Random) -> Any:
-    """A value of a type, as `msgspec.inspect` describes it: the least, the largest, or something between."""
+    """Return a value of a type described by `msgspec.inspect`: the smallest, the largest, or one between."""
     match kind:
         case msgspec.inspect.IntType():
             least, most = kind.ge or 0, 2**40 if kind.le is None else kind.le
@@ -117,7 +118,7 @@ def _vector(rng: random.Random) -> Vector:
 
 
 def changed(data: bytes, rng: random.Random) -> bytes:
-    """`data` with one to eight changes."""
+    """Return `data` with one to eight changes."""
     made = bytearray(data)
     for _ in range(rng.choice([1, 1, 1, 2, 3, 8])):
         at = rng.randrange(len(made) + 1)

@@ -1,12 +1,12 @@
-"""Whole rounds in which one message is not what an honest party would send: a search for untyped errors.
+"""Fuzz whole rounds: one message differs from an honest one, and all errors must be typed.
 
     python -m tests.fuzz.rounds --federations 400 --seed 1
 
-Each federation runs three rounds of one of the protocol mixes below. In each round one question (a malicious server)
-or one answer (a malicious client) is decoded, changed in one place, and sent on; or an older question, a question of
-another protocol, or somebody else's private part takes its place. Whatever comes of it, the round ends with an
-outcome, handlers answer or refuse, and the server raises nothing but the testbed's own errors. The same seed gives
-the same federations.
+Each federation runs three rounds of one of the protocol mixes below. In each round one question (a malicious server) or
+one answer (a malicious client) is decoded, changed in one place, and sent on; or it is replaced by an older question, a
+question of another protocol, or another client's private part. In all cases the round must end with an outcome,
+handlers must answer or refuse, and the server may raise only the testbed's own errors. The same seed gives the same
+federations.
 """
 
 import argparse
@@ -114,7 +114,7 @@ QUESTIONS = [kind for kind in message_kinds() if kind.Answer is not None]
 
 
 class Workload:
-    """Updates that depend on the client alone, and cost nothing."""
+    """Updates that depend on the client alone, at no cost."""
 
     dimension = DIMENSION
 
@@ -131,10 +131,10 @@ class Workload:
         return self.train(1, model, round_number)
 
     def check_gradient_sum(self) -> None:
-        """It can."""
+        """Accept all settings."""
 
     def evaluate(self, model: Any) -> None:
-        """Nothing to measure."""
+        """Measure nothing."""
 
 
 class Changing:
@@ -144,7 +144,7 @@ class Changing:
         self.rng = rng
 
     def changed(self, value: Any) -> Any:
-        """`value` with one place changed, of its own type where that can be."""
+        """Return `value` with one place changed, of the same type if possible."""
         rng = self.rng
         match value:
             case Vector():
@@ -212,11 +212,11 @@ class Changing:
 
 
 class DishonestHosts(LocalHosts):
-    """Clients in this process; one question to them, or one answer of theirs, is changed on its way.
+    """Clients in this process; one question to them, or one answer from them, is changed in transit.
 
     Attributes:
         failures: handlers that crashed: (client, line).
-        did: what was changed last.
+        did: the last change.
     """
 
     def __init__(self, changing: Changing, *arguments: Any, **options: Any) -> None:
@@ -230,7 +230,7 @@ class DishonestHosts(LocalHosts):
         self._of_question = True
 
     def plan(self) -> None:
-        """Choose which message of the round to come is changed."""
+        """Choose the message to change in the next round."""
         self._of_question, self._at = self._rng.random() < 0.5, self._seen + self._rng.randint(1, 9)
 
     async def deliver(self, delivery: Delivery) -> HostAnswers:
@@ -276,7 +276,7 @@ class DishonestHosts(LocalHosts):
             return delivery  # a change that no encoding can say
 
     def _foreign(self, delivery: Delivery, kind: type[Message]) -> Delivery:
-        """A valid question of any protocol, mostly of this round."""
+        """Return a valid question of any protocol, mostly of this round."""
         question: Any = valid(msgspec.inspect.type_info(kind), self._rng)
         if "round" in kind.__struct_fields__ and self._rng.random() < 0.8:
             question = msgspec.structs.replace(question, round=delivery.key[0])
@@ -305,12 +305,12 @@ class DishonestHosts(LocalHosts):
 
 @dataclass
 class Report:
-    """What came of the rounds.
+    """Outcomes of the rounds.
 
     Attributes:
         states: rounds by outcome.
-        changes: how often what was changed.
-        untyped: errors that are not the testbed's own, in handlers and in the server: what, and after which change.
+        changes: number of changes by kind.
+        untyped: errors in handlers and in the server that are not the testbed's own, with the change that caused each.
     """
 
     states: Counter[str] = field(default_factory=Counter)
@@ -319,7 +319,7 @@ class Report:
 
 
 def fuzz(federations: int, seed: int, mixes: list[tuple[dict[str, Any], dict[str, Any]]] | None = None) -> Report:
-    """Run so many federations, the mixes in turn."""
+    """Run federations of all mixes in turn."""
     rng = random.Random(seed)  # noqa: S311 - cases are no secrets
     report, mixes = Report(), mixes or MIXES
     for number in range(federations):

@@ -1,6 +1,6 @@
-"""The two harnesses with a fixed seed and a fixed number of cases; more of them by hand with `make fuzz`.
+"""The two fuzzers with a fixed seed and number of cases; `make fuzz` runs more.
 
-Each is also shown a defect that it has to find: a search that finds nothing says nothing otherwise.
+Each fuzzer must also find a seeded defect: otherwise a run without findings would prove nothing.
 """
 
 from typing import Any
@@ -18,11 +18,11 @@ def test_almost_messages_decode_or_are_refused() -> None:
     report = of_messages.fuzz(40_000, seed=7)
     assert report.untyped == {}
     assert set(report.kinds) == {kind.__name__ for kind in of_messages.message_kinds()}
-    assert report.decoded > 5_000  # so that what is changed is not refused at once, always
+    assert report.decoded > 5_000  # so that changes are not always refused at once
     assert report.refused > 5_000
 
 
-def test_a_decoder_that_raises_what_it_should_not_is_found() -> None:
+def test_an_untyped_error_of_a_decoder_is_found() -> None:
     def careless(kind: type[Message], data: bytes, vectors: tuple[Vector, ...]) -> object:
         if data[:1] == b"\x91":
             raise KeyError("stage")
@@ -44,7 +44,7 @@ def test_rounds_with_a_dishonest_message_end_in_typed_errors_only() -> None:
     assert report.states["aborted"] > 10
 
 
-def test_a_handler_that_raises_what_it_should_not_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_untyped_error_of_a_handler_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = PlainClient.on_send_update
 
     def careless(self: PlainClient, message: Any) -> Any:

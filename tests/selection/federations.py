@@ -28,16 +28,16 @@ POPULATION, PARTICIPANTS = 40, 5  # of the malicious servers
 
 
 class Selecting:
-    """A protocol's server, its clients and the network between them; round after round.
+    """A protocol's server, its clients and the network between them, for several rounds.
 
     Args:
         protocol: the server side.
         population: number of clients.
-        seed: of everything.
+        seed: of all randomness.
         registered: whether clients register with a PKI.
-        more_roles: roles that chosen clients play besides (misbehaviour).
+        more_roles: additional roles of some clients (misbehaviour).
         availability: keys of the section.
-        timing: what the server waits for.
+        timing: deadlines of the server.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class Selecting:
         self.last: Selection
 
     def client(self, number: int) -> Any:
-        """The client object."""
+        """Return the client object."""
         return self.hosts.hosts[0].client(number)
 
     def select(self, number: int = 1) -> Selection:
-        """Run the selection of one round; `last` keeps its outcome, also when it ends the round."""
+        """Run the selection of one round; `last` stores its outcome, also if it ends the round."""
         return asyncio.run(self._select(number))
 
     async def _select(self, number: int) -> Selection:
@@ -109,7 +109,7 @@ class Selecting:
         return self.last
 
     def refusals(self) -> dict[int, str]:
-        """Who refused in the last round, and the check that failed."""
+        """Return the clients that refused in the last round, and the failed checks."""
         return {
             int(event.party.removeprefix("client:")): event.detail.partition(":")[0]
             for event in self.network.events
@@ -118,11 +118,11 @@ class Selecting:
 
 
 def malicious_server(variant: tuple[Any, Any], **decisions: Callable) -> Any:
-    """A server with some decisions overridden; n_min is half the population.
+    """Return a server with some decisions overridden; n_min is half the population.
 
     Args:
-        variant: the class of the honest server and that of its parameters.
-        decisions: the methods of the malicious one.
+        variant: the class of the honest server and the class of its parameters.
+        decisions: the methods of the malicious server.
     """
     kind, section = variant
     parameters = section(participants=PARTICIPANTS, over_selection=3.0, min_population=POPULATION // 2)

@@ -1,4 +1,4 @@
-"""The baselines: who is drawn how often, and when a round is skipped."""
+"""The baselines: selection frequencies, and skipped rounds."""
 
 import itertools
 from collections import Counter
@@ -24,14 +24,14 @@ SUSPICIOUS = 1e-4
 
 
 class Coins:
-    """Stands for a round of which only the rng and the participations are read."""
+    """Replaces a round where only the generator and the participations are read."""
 
     def __init__(self, participations: list[int]) -> None:
         self.participations = np.array(participations, np.int64)
         self._generator = np.random.default_rng(11)
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """One generator for all draws."""
+        """Return one generator for all draws."""
         return self._generator
 
 
@@ -63,7 +63,7 @@ def test_bernoulli_draws_each_at_the_published_rate(assumed: float, rate: float)
     total = sum(len(drawn) for drawn in draws)
     assert binomtest(total, 200 * 100, rate).pvalue > SUSPICIOUS
     each = np.bincount(np.concatenate(draws), minlength=200)[present]
-    assert chisquare(each).pvalue > SUSPICIOUS  # nobody more often than others
+    assert chisquare(each).pvalue > SUSPICIOUS  # no client more often than others
     sizes = np.array([len(drawn) for drawn in draws])
     assert abs(sizes.var() / (100 * rate * (1 - rate)) - 1) < 0.4  # independent draws, not a fixed number
     assert protocol.maximum_participants == 200
@@ -79,12 +79,12 @@ def test_a_round_without_enough_clients_is_skipped() -> None:
         assert skipped.value.reason == "too-few-available"
 
 
-def test_bernoulli_cannot_expect_more_than_are_there() -> None:
+def test_bernoulli_refuses_more_participants_than_expected_clients() -> None:
     with pytest.raises(ValueError, match=naming("participants", 60, 50)):
         BernoulliParameters(participants=60, assumed_unavailable=0.5).check(100)
 
 
-def test_two_rounds_draw_differently_and_one_seed_draws_the_same() -> None:
+def test_rounds_draw_differently_and_a_seed_reproduces_the_draws() -> None:
     def draws(seed: int) -> list[list[int]]:
         run = Selecting(RandomSelection(RandomParameters(participants=10), 200), 200, seed=seed)
         return [run.select(number).participants.tolist() for number in (1, 2, 3)]

@@ -24,7 +24,7 @@ SUSPICIOUS = 1e-4  # below this p-value the distributions differ (the draws are 
 
 
 def family(users: int, selected: int, privacy: int) -> list[frozenset[int]]:
-    """Algorithm 1: every union of K/T of the N/T batches of T consecutive users."""
+    """Return every union of K/T of the N/T batches of T consecutive users (Algorithm 1)."""
     batches = [range(first, first + privacy) for first in range(0, users, privacy)]
     return [
         frozenset(itertools.chain.from_iterable(union))
@@ -38,9 +38,9 @@ MODES = ["uniform", "fair", "least-total"]
 def admissible(
     sets: list[frozenset[int]], present: set[int], frequency: np.ndarray, mode: str
 ) -> dict[frozenset[int], float]:
-    """Algorithm 2: the probability of each set, by enumeration.
+    """Return the probability of each set, by enumeration (Algorithm 2).
 
-    In fair mode the user of minimum frequency is drawn uniformly among those that stand in any admissible set.
+    In fair mode the user of minimum frequency is drawn uniformly among the users in any admissible set.
     """
     rows = [row for row in sets if row <= present]
     if mode == "least-total":
@@ -58,8 +58,8 @@ def admissible(
     return chance
 
 
-def drawn(protocol: BatchPartitionSelection, present: list[int], frequency: np.ndarray) -> Counter:
-    """How often each set of users was taken."""
+def selection_counts(protocol: BatchPartitionSelection, present: list[int], frequency: np.ndarray) -> Counter:
+    """Return how often each set of users was selected."""
     rng = np.random.default_rng(7)
     there = np.array(present, np.int64)
     return Counter(
@@ -78,7 +78,7 @@ def assert_same_distribution(found: Counter, expected: Counter) -> None:
 @pytest.mark.parametrize("away", [(), (3,), (0, 7), (0, 1, 4)])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("frequency", [[0] * 8, [2, 2, 1, 1, 0, 0, 3, 3], [0, 5, 0, 0, 1, 1, 0, 2]])
-def test_sets_are_drawn_as_by_the_enumerating_algorithms(
+def test_sets_have_the_distribution_of_the_enumerating_algorithms(
     away: tuple[int, ...], mode: str, frequency: list[int]
 ) -> None:
     parameters = BatchPartitionParameters(participants=4, privacy=2, mode=mode)
@@ -86,19 +86,19 @@ def test_sets_are_drawn_as_by_the_enumerating_algorithms(
     present = [user for user in range(8) if user not in away]
     expected = admissible(family(8, 4, 2), set(present), np.array(frequency), mode)
     assert len(expected) >= 1
-    assert_same_distribution(drawn(protocol, present, np.array(frequency)), expected)
+    assert_same_distribution(selection_counts(protocol, present, np.array(frequency)), expected)
 
 
-def test_random_selection_is_the_case_t_1_and_partition_the_case_t_k() -> None:
+def test_random_is_the_case_t_1_and_partition_the_case_t_k() -> None:
     singles = BatchPartitionSelection(BatchPartitionParameters(participants=2, privacy=1, mode="uniform"), 5)
     present = [0, 1, 3, 4]
     expected = Counter({frozenset(pair): 1 / 6 for pair in itertools.combinations(present, 2)})
-    assert_same_distribution(drawn(singles, present, np.zeros(5, np.int64)), expected)
+    assert_same_distribution(selection_counts(singles, present, np.zeros(5, np.int64)), expected)
 
     whole = BatchPartitionSelection(PartitionParameters(participants=3), 9)
     frequency = np.array([1, 1, 1, 0, 0, 0, 0, 0, 0])
     groups = Counter({frozenset({3, 4, 5}): 0.5, frozenset({6, 7, 8}): 0.5})
-    assert_same_distribution(drawn(whole, list(range(9)), frequency), groups)
+    assert_same_distribution(selection_counts(whole, list(range(9)), frequency), groups)
 
 
 def test_fair_mode_takes_the_batch_of_the_user_with_the_fewest_participations() -> None:
@@ -108,14 +108,14 @@ def test_fair_mode_takes_the_batch_of_the_user_with_the_fewest_participations() 
         frequency = np.full(30, 4)
         frequency[fewest] = 3
         assert fewest in protocol.batches.members(protocol.choose(np.arange(30), frequency, rng))
-    # His own batch is not whole: the minimum is taken over the others.
+    # This user's batch is not complete: the minimum is over the others.
     frequency = np.arange(30)
     present = np.setdiff1d(np.arange(30), [1])
     assert 3 in protocol.batches.members(protocol.choose(present, frequency, rng))
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_fewer_whole_batches_than_wanted_skip_the_round(mode: str) -> None:
+def test_too_few_whole_batches_skip_the_round(mode: str) -> None:
     protocol = BatchPartitionSelection(BatchPartitionParameters(participants=4, privacy=2, mode=mode), 8)
     with pytest.raises(RoundSkipped) as skipped:
         protocol.choose(np.array([0, 1, 2, 4, 6, 7][:4]), np.zeros(8, np.int64), np.random.default_rng(0))
@@ -139,7 +139,7 @@ def test_batches_are_consecutive_and_none_is_smaller_than_t(population: int, siz
         assert (sizes == size).all()
 
 
-def test_sizes_that_do_not_divide_never_give_more_than_announced() -> None:
+def test_uneven_sizes_never_exceed_the_announced_maximum() -> None:
     protocol = BatchPartitionSelection(BatchPartitionParameters(participants=4, privacy=2), 11)
     assert protocol.batches.sizes.tolist() == [3, 2, 2, 2, 2]
     rng = np.random.default_rng(3)
@@ -151,7 +151,7 @@ def test_sizes_that_do_not_divide_never_give_more_than_announced() -> None:
 
 
 def uneven_family(protocol: BatchPartitionSelection) -> list[frozenset[int]]:
-    """Algorithm 1 for batches that are not all of one size: every union of K/T of them."""
+    """Return every union of K/T batches of different sizes (Algorithm 1)."""
     batches = [np.flatnonzero(protocol.batches.of == batch).tolist() for batch in range(len(protocol.batches))]
     return [
         frozenset(itertools.chain.from_iterable(union)) for union in itertools.combinations(batches, protocol.required)
@@ -161,7 +161,7 @@ def uneven_family(protocol: BatchPartitionSelection) -> list[frozenset[int]]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("population", "selected", "privacy"), [(11, 4, 2), (10, 6, 3), (7, 2, 1), (13, 8, 4)])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_uneven_batches_are_drawn_as_by_the_enumerating_algorithms(
+def test_uneven_batches_have_the_distribution_of_the_enumerating_algorithms(
     mode: str, population: int, selected: int, privacy: int, seed: int
 ) -> None:
     protocol = BatchPartitionSelection(
@@ -172,7 +172,7 @@ def test_uneven_batches_are_drawn_as_by_the_enumerating_algorithms(
     away = {int(generator.integers(population))} if len(protocol.batches) > protocol.required else set()
     present = [user for user in range(population) if user not in away]
     expected = admissible(uneven_family(protocol), set(present), frequency, mode)
-    assert_same_distribution(drawn(protocol, present, frequency), expected)
+    assert_same_distribution(selection_counts(protocol, present, frequency), expected)
 
 
 @pytest.mark.parametrize("mode", ["fair", "least-total"])
@@ -200,7 +200,7 @@ def test_a_population_of_a_million(mode: str) -> None:
         ({"participants": 20, "privacy": 5}, 10, "20 of a population of 10"),
     ],
 )
-def test_parameters_that_do_not_fit(keys: dict, population: int, says: str) -> None:
+def test_unsuitable_parameters_are_refused(keys: dict, population: int, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         BatchPartitionParameters(**keys).check(population)
 
@@ -218,7 +218,7 @@ def test_a_whole_round_over_the_network() -> None:
     assert there[chosen.participants].all()
 
 
-def test_a_skipped_round_keeps_how_many_were_there() -> None:
+def test_a_skipped_round_records_the_available_clients() -> None:
     parameters = BatchPartitionParameters(participants=6, privacy=2)
     run = Selecting(
         BatchPartitionSelection(parameters, 20), 20, availability={"model": "bernoulli", "unavailable": 0.6}

@@ -1,6 +1,4 @@
-"""`min-separation` and `balls-in-bins`: the rounds of every client keep to the pattern, whoever is there, and draws are
-uniform.
-"""
+"""`min-separation` and `balls-in-bins`: rounds of every client keep to the pattern, and draws are uniform."""
 
 import itertools
 from collections import Counter
@@ -25,7 +23,7 @@ SUSPICIOUS = 1e-4
 
 
 class Round:
-    """Stands for a round of which only this much is read."""
+    """Replaces a round where only these fields are read."""
 
     def __init__(self, number: int, population: int, memory: dict[str, Any], participations: Ids) -> None:
         self.number, self.memory, self.participations = number, memory, participations
@@ -33,7 +31,7 @@ class Round:
         self.everyone = np.arange(population)
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """One generator a round."""
+        """Return one generator for each round."""
         return np.random.default_rng((self.number, 7))
 
 
@@ -44,7 +42,7 @@ def min_separation(population: int, **keys: Any) -> MinSeparationSelection:
 
 
 def chosen_in_rounds(server: MinSeparationSelection, presence: np.ndarray) -> list[Ids]:
-    """The participants of each round, none where it is skipped, as `select` keeps them."""
+    """Return the participants of each round (none if it is skipped), stored as `select` does."""
     n, found = server.population, []
     memory, participations = {_LAST: np.zeros(n, np.int64)}, np.zeros(n, np.int64)
     for number, there in enumerate(presence, 1):
@@ -60,7 +58,7 @@ def chosen_in_rounds(server: MinSeparationSelection, presence: np.ndarray) -> li
 
 @given(data=st.data())
 @settings(max_examples=examples(150))
-def test_no_two_rounds_of_a_client_are_too_close_whoever_is_there(data: st.DataObject) -> None:
+def test_rounds_of_a_client_are_never_too_close(data: st.DataObject) -> None:
     privacy = data.draw(st.integers(1, 3), "privacy")
     wanted = data.draw(st.integers(1, 3), "batches of a round")
     separation = data.draw(st.integers(1, 5), "separation")
@@ -82,14 +80,14 @@ def test_no_two_rounds_of_a_client_are_too_close_whoever_is_there(data: st.DataO
         assert len(own) <= pattern.most_participations(25)
 
 
-def test_with_everybody_there_and_just_enough_clients_no_round_is_skipped() -> None:
+def test_with_full_availability_and_just_enough_clients_no_round_is_skipped() -> None:
     server = min_separation(12, participants=3, separation=4)
     rounds = chosen_in_rounds(server, np.ones((20, 12), np.bool_))
     assert [len(chosen) for chosen in rounds] == [3] * 20
-    assert np.bincount(np.concatenate(rounds)).tolist() == [5] * 12  # whose turn it is, is then the same in every cycle
+    assert np.bincount(np.concatenate(rounds)).tolist() == [5] * 12  # every cycle has the same order
 
 
-def test_too_few_that_have_rested_are_no_round() -> None:
+def test_too_few_rested_clients_skip_the_round() -> None:
     server = min_separation(7, participants=3, separation=2)
     round_ = Round(2, 7, {_LAST: np.array([1, 1, 1, 0, 0, 0, 0])}, np.zeros(7, np.int64))
     with pytest.raises(RoundSkipped) as ended:
@@ -99,7 +97,7 @@ def test_too_few_that_have_rested_are_no_round() -> None:
     assert server.choose(np.array([0, 3, 4, 6]), round_).tolist() == [3, 4, 6]
 
 
-def test_those_that_have_rested_are_drawn_uniformly() -> None:
+def test_rested_clients_are_drawn_uniformly() -> None:
     server = min_separation(8, participants=2, separation=3)
     found: Counter[frozenset[int]] = Counter()
     for number in range(3000):
@@ -119,7 +117,7 @@ def test_those_that_have_rested_are_drawn_uniformly() -> None:
         ({"participants": 30, "separation": 1}, "participants: 30 of a population of 20"),
     ],
 )
-def test_what_a_population_is_too_small_for_is_said(keys: dict[str, int], said: str) -> None:
+def test_a_population_too_small_for_the_separation_is_refused(keys: dict[str, int], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         MinSeparationParameters(**keys).check(20)
 
@@ -131,7 +129,7 @@ def bins_of(population: int, bins: int, coins: str) -> Selecting:
 
 
 @pytest.mark.parametrize("coins", ["server", "clients"])
-def test_every_client_has_one_bin_and_each_bin_is_as_likely(coins: str) -> None:
+def test_every_client_has_one_bin_and_bins_are_equally_likely(coins: str) -> None:
     bins, population = 5, 3000
     running = bins_of(population, bins, coins)
     turns = [running.select(number).participants for number in range(1, 2 * bins + 1)]
@@ -143,7 +141,7 @@ def test_every_client_has_one_bin_and_each_bin_is_as_likely(coins: str) -> None:
     assert binomtest(together, population - 1, 1 / bins).pvalue > SUSPICIOUS
 
 
-def test_the_throws_of_clients_are_their_own() -> None:
+def test_bins_drawn_by_clients_are_independent_of_the_servers() -> None:
     own, server = bins_of(400, 4, "clients"), bins_of(400, 4, "server")
     same = sum(len(np.intersect1d(own.select(n).participants, server.select(n).participants)) for n in range(1, 5))
     assert binomtest(same, 400, 1 / 4).pvalue > SUSPICIOUS
@@ -153,7 +151,7 @@ def test_the_throws_of_clients_are_their_own() -> None:
     ("keys", "parts"),
     [({"bins": 4, "participants": 5}, ("participants", 5, "bins")), ({"bins": 11}, ("bins", 11, "population", 20, 10))],
 )
-def test_bins_that_do_not_fit_are_said(keys: dict[str, int], parts: tuple[object, ...]) -> None:
+def test_unsuitable_bins_are_refused(keys: dict[str, int], parts: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=naming(*parts)):
         BallsInBinsParameters(**keys).check(20)
 

@@ -1,4 +1,4 @@
-"""`random` with recorded participants: the same clients take part again, as far as they are there."""
+"""`random` with recorded participants: available participants of the recorded round take part again."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ ROWS = [
 
 @pytest.fixture
 def protocol(tmp_path: Path) -> Callable[..., RandomSelection]:
-    """The protocol that replays these rows."""
+    """Return the protocol that replays these rows."""
 
     def protocol(rows: list = ROWS, participants: int = 3, population: int = POPULATION) -> RandomSelection:
         path = tmp_path / "schedule.csv"
@@ -50,7 +50,7 @@ def test_a_round_without_recorded_participants_is_skipped(protocol: Callable, nu
     assert skipped.value.detail == f"no participants in round {number} of {replaying.parameters.recorded}"
 
 
-def test_of_the_recorded_clients_those_take_part_that_are_there(protocol: Callable) -> None:
+def test_available_recorded_clients_take_part(protocol: Callable) -> None:
     replaying = protocol()
     there = replaying._recorded(np.array([0, 1, 4, 5, 9]), 1)
     assert there.tolist() == [4, 9]
@@ -63,7 +63,7 @@ def test_an_honest_server_may_have_fewer_than_k(protocol: Callable) -> None:
     assert RandomSelection(RandomParameters(participants=3), POPULATION).minimum_participants == 3
 
 
-def test_files_that_cannot_be_replayed_are_one_line(protocol: Callable, tmp_path: Path) -> None:
+def test_errors_of_unsuitable_files_are_one_line(protocol: Callable, tmp_path: Path) -> None:
     protocol().check_files()
     RandomSelection(RandomParameters(), POPULATION).check_files()
     for changes, parts in (
@@ -80,8 +80,8 @@ def test_files_that_cannot_be_replayed_are_one_line(protocol: Callable, tmp_path
         missing.check_files()
 
 
-def test_the_file_is_read_by_the_one_who_selects(tmp_path: Path) -> None:
-    """The processes of the clients make the protocol, too, perhaps on a machine without the file."""
+def test_only_the_server_reads_the_file(tmp_path: Path) -> None:
+    """Client processes create the protocol, too, perhaps on a machine without the file."""
     replaying = RandomSelection(RandomParameters(recorded=tmp_path / "elsewhere.csv"), POPULATION)
     assert replaying.roles
     assert replaying.minimum_participants == 2

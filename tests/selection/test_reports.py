@@ -1,4 +1,4 @@
-"""What the server learns from training: what is measured, what is said, and what it makes of nonsense."""
+"""The server's training reports: measurements, claims of clients, and invalid values."""
 
 import math
 
@@ -14,7 +14,7 @@ WAITED_S = 4.0
 
 
 def replies(answers: dict[int, TrainingReport], latency_s: list[float]) -> Replies:
-    """The answers to `Train` as a network hands them over; nobody sums them."""
+    """Return the answers to `Train` as a network returns them; they are not summed."""
 
     async def nothing_to_sum(clients: object, weights: object) -> np.ndarray:
         raise AssertionError
@@ -25,12 +25,12 @@ def replies(answers: dict[int, TrainingReport], latency_s: list[float]) -> Repli
 
 
 def reported(*answers: TrainingReport) -> TrainingReports:
-    """The reports of clients 0, 1, ... that gave these answers."""
+    """Return the reports of clients 0, 1, ... from these answers."""
     got = replies(dict(enumerate(answers)), [1.0] * len(answers))
     return reports_of(got, np.arange(len(answers)))
 
 
-def test_reports_are_aligned_with_those_who_answered() -> None:
+def test_reports_are_aligned_with_the_clients_that_answered() -> None:
     answers = {2: TrainingReport(10, 0.5, 0.3), 5: TrainingReport(4, 2.0, 5.0), 9: TrainingReport(0, 0.0, 0.0)}
     found = reports_of(replies(answers, [1.5, 2.5, 0.25]), np.array([1, 2, 5, 7, 9]))
     assert found.clients.tolist() == [2, 5, 9]
@@ -42,12 +42,12 @@ def test_reports_are_aligned_with_those_who_answered() -> None:
     assert found.quality == pytest.approx([10 * math.sqrt(0.3), 4 * math.sqrt(5.0), 0.0])
 
 
-def test_a_workload_that_gives_no_squared_loss_counts_with_the_square_of_its_mean() -> None:
+def test_without_a_squared_loss_the_square_of_the_mean_counts() -> None:
     assert reported(TrainingReport(3, 1.5)).squared_loss.tolist() == [2.25]
 
 
 @pytest.mark.parametrize("nonsense", [math.nan, math.inf, -math.inf])
-def test_what_is_no_loss_counts_as_nothing(nonsense: float) -> None:
+def test_an_invalid_loss_counts_as_zero(nonsense: float) -> None:
     found = reported(
         TrainingReport(3, nonsense, nonsense),
         TrainingReport(3, nonsense),
@@ -59,7 +59,7 @@ def test_what_is_no_loss_counts_as_nothing(nonsense: float) -> None:
     assert np.isfinite(found.quality).all()
 
 
-def test_an_answer_that_does_not_decode_is_no_report() -> None:
+def test_an_undecodable_answer_is_no_report() -> None:
     got = replies({1: TrainingReport(3, 1.0), 4: TrainingReport(3, 1.0)}, [0.5, 0.75])
     got._headers[1] = b""
     found = reports_of(got, np.array([1, 4]))
@@ -68,7 +68,7 @@ def test_an_answer_that_does_not_decode_is_no_report() -> None:
     assert found.unheard.tolist() == [1]
 
 
-def test_nobody_answered() -> None:
+def test_reports_without_answers_are_empty() -> None:
     found = reports_of(replies({}, []), np.array([3]))
     assert len(found.clients) == len(found.quality) == 0
     assert found.unheard.tolist() == [3]

@@ -1,4 +1,4 @@
-"""Verifiable batch partition: which batches stand, what participants agree on, and what they refuse by name."""
+"""Verifiable batch partition: candidate batches, agreement of participants, and refusals by code."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -36,12 +36,12 @@ def parameters(**keys: Any) -> VerifiableBatchPartitionParameters:
 
 
 def server(population: int = 36, decisions: dict[str, Any] | None = None, **keys: Any) -> Any:
-    """A server with some decisions overridden; it keeps the list that it shows."""
+    """Return a server with some decisions overridden; it stores the list that it shows."""
     return type("Server", (VerifiableBatchServer,), decisions or {})(parameters(**keys), population)
 
 
 def values_of(run: Any, number: int) -> dict[int, Fraction]:
-    """Every batch's value in [0, 1), computed by itself from the members' keys."""
+    """Return every batch's value in [0, 1), computed from the members' keys."""
     evaluated = selection_input(EXPERIMENT_ID, number)
     found = {}
     batches = run.protocol.batches
@@ -97,7 +97,7 @@ def test_honest_rounds_take_whole_candidate_batches(population: int) -> None:
     assert len(seen) >= 3
 
 
-def test_a_batchs_value_falls_below_the_threshold_at_the_rate_it_should() -> None:
+def test_batch_values_fall_below_the_threshold_at_the_expected_rate() -> None:
     """Real VRF outputs, whole batches of three: 30 batches, 40 rounds, a K/n = 0.2."""
     terms, batches = parameters(over_selection=3.0), Batches.consecutive(90, 3)
     secrets = [vrf.SecretKey.from_seed(number.to_bytes(32, "big")) for number in range(90)]
@@ -110,7 +110,7 @@ def test_a_batchs_value_falls_below_the_threshold_at_the_rate_it_should() -> Non
     assert chisquare(often).pvalue > SUSPICIOUS
 
 
-def test_when_a_k_is_n_every_whole_batch_stands_and_the_server_draws_uniformly() -> None:
+def test_with_a_k_equal_to_n_every_whole_batch_is_a_candidate_and_draws_are_uniform() -> None:
     run = Selecting(server(12, over_selection=2.0), 12)
     assert run.select().candidates == 12
 
@@ -125,7 +125,7 @@ def test_when_a_k_is_n_every_whole_batch_stands_and_the_server_draws_uniformly()
     assert chisquare(np.bincount(found)[[0, 1, 3]]).pvalue > SUSPICIOUS
 
 
-def test_the_assignment_follows_from_the_beacon_alone() -> None:
+def test_the_assignment_depends_only_on_the_beacon() -> None:
     one, again, other = (assign_batches(1000, 7, beacon) for beacon in ("a", "a", "b"))
     assert one.of.tolist() == again.of.tolist() != other.of.tolist()
     assert np.array_equal(one.sizes, Batches.consecutive(1000, 7).sizes)
@@ -134,7 +134,7 @@ def test_the_assignment_follows_from_the_beacon_alone() -> None:
     assert binomtest(int((one.of[1:] == one.of[:-1]).sum()), 999, 6 / 999).pvalue > SUSPICIOUS
 
 
-def test_unavailable_members_take_their_batch_out() -> None:
+def test_a_batch_with_unavailable_members_is_no_candidate() -> None:
     run = Selecting(server(60, over_selection=10.0), 60, availability={"model": "bernoulli", "unavailable": 0.1})
     for number in (1, 2, 3):
         chosen = run.select(number)
@@ -146,8 +146,8 @@ def test_unavailable_members_take_their_batch_out() -> None:
         assert set(run.protocol.batches.whole(chosen.participants).tolist()) <= set(whole.tolist())
 
 
-def test_the_numbers_are_short_and_only_candidates_prove() -> None:
-    """67 bytes from everybody; the 80 bytes of a proof from members of candidate batches alone."""
+def test_all_clients_send_short_numbers_and_only_candidates_send_proofs() -> None:
+    """67 bytes from all clients; the 80 bytes of a proof only from members of candidate batches."""
     run = Selecting(server(120, over_selection=4.0), 120)
     chosen = run.select(2)
     announced, asked = run.network.exchanges[:2]
@@ -156,7 +156,7 @@ def test_the_numbers_are_short_and_only_candidates_prove() -> None:
     assert len(asked.clients) == chosen.candidates < 60
 
 
-def test_too_few_candidate_batches_abort_and_are_counted() -> None:
+def test_too_few_candidate_batches_abort_the_round() -> None:
     run = Selecting(server(36, over_selection=1.0, participants=12), 36)
     aborted = 0
     for number in range(1, 9):
@@ -170,18 +170,20 @@ def test_too_few_candidate_batches_abort_and_are_counted() -> None:
         assert end.value.reason == "too-few-candidate-batches"
         assert end.value.detail == f"{len(standing)} candidate batches, 4 wanted"
         assert run.last.candidates == 3 * len(standing)
-        assert len(run.network.exchanges) == 1  # nobody has proven anything
+        assert len(run.network.exchanges) == 1  # no client has proven its number
     assert aborted
 
 
-def test_what_a_quorum_leaves() -> None:
-    """A participant that is lost after the list: fatal where all must sign, not for a quorum; its batch is known."""
+def test_a_quorum_tolerates_a_dropout_after_the_list() -> None:
+    """A dropout after the list is fatal if all must sign, but not for a quorum; its batch is known."""
     for quorum, ends in (("strict", True), (5, False)):
         run = Selecting(server(12, over_selection=2.0, signatures=quorum), 12)
         lost = int(run.select(1).participants[0])
         batch = int(run.protocol.batches.of[lost])
         run.protocol.choose = lambda *_, b=batch: np.sort([b, (b + 1) % 4])  # it takes part in the next round, too
-        run.client(lost).identity.signing = signatures.SigningKey.from_seed(bytes(32))  # signs what nobody accepts
+        run.client(lost).identity.signing = signatures.SigningKey.from_seed(
+            bytes(32)
+        )  # its signature is invalid for all
         if ends:
             with pytest.raises(RoundAborted):
                 run.select(2)
@@ -191,11 +193,11 @@ def test_what_a_quorum_leaves() -> None:
             assert lost not in chosen.ready
 
 
-# -- what honest clients refuse -------------------------------------------------------------------------------------
+# -- refusals of honest clients -------------------------------------------------------------------------------------
 
 
 def showing(alter: Callable[[Any, ParticipantList], ParticipantList], **keys: Any) -> Any:
-    """A server that shows everybody an altered list."""
+    """Return a server that shows all participants an altered list."""
 
     def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
         return [(participants, alter(self, message))]
@@ -208,13 +210,13 @@ def with_rows(message: ParticipantList, rows: Sequence[ParticipantEntry]) -> Par
 
 
 def all_rows(self: Any, message: ParticipantList, batch_index: int) -> list[ParticipantEntry]:
-    """The rows of the first or the last batch of the list."""
+    """Return the rows of the first or the last batch of the list."""
     taken = np.unique(self.batches.of[[entry.client for entry in message.participants]])
     return [entry for entry in message.participants if self.batches.of[entry.client] == taken[batch_index]]
 
 
 def others(clients: Sequence[int], own: str, check: str) -> dict[int, str]:
-    """The first client refuses with `own`, the others with `check`."""
+    """Return refusals: the first client with `own`, the others with `check`."""
     return {client: own if client == clients[0] else check for client in clients}
 
 
@@ -246,7 +248,7 @@ ALTERED = {
 
 
 @pytest.mark.parametrize("name", ALTERED)
-def test_a_list_that_is_not_k_whole_batches_is_refused_by_everybody(name: str) -> None:
+def test_all_participants_refuse_a_list_that_is_not_k_whole_batches(name: str) -> None:
     alter, check = ALTERED[name]
     participants, refusals, _ = refused_round(Selecting(showing(alter), 36))
     assert refusals == dict.fromkeys(participants, check)
@@ -267,8 +269,8 @@ def test_a_changed_row_is_refused(key: str, change: Callable, check: str) -> Non
     assert refusals == others(participants, "lotto.own-entry-changed", check)
 
 
-def test_a_forged_number_changes_the_value_or_is_not_the_proofs() -> None:
-    """Where every batch stands (a K = n) only the proof is in the way; else mostly the threshold is."""
+def test_a_forged_number_changes_the_value_or_contradicts_the_proof() -> None:
+    """If every batch is a candidate (a K = n) only the proof prevents it; otherwise mostly the threshold."""
     participants, refusals, _ = refused_round(Selecting(showing(first_row(output=lambda entry: bytes(64))), 36))
     assert refusals == others(participants, "lotto.own-entry-changed", "lotto.output-mismatch")
     run = Selecting(showing(first_row(output=lambda entry: bytes(64)), over_selection=2.0), 36)
@@ -291,8 +293,8 @@ def test_a_batch_over_the_threshold_is_refused() -> None:
     assert seen == {"lotto.over-threshold"}
 
 
-def test_order_of_members_is_the_clients_not_the_servers() -> None:
-    """A server that reverses the rows changes no value: nobody refuses, all sign what they see."""
+def test_the_order_of_rows_does_not_change_a_batchs_value() -> None:
+    """A server that reverses the rows changes no value: no client refuses, all sign their list."""
     signed: list[Any] = []
 
     def valid_signatures(self: Any, answers: Any, message: Any, round_: Any) -> Any:
@@ -345,11 +347,11 @@ def test_announcements_and_proofs_out_of_turn_are_refused() -> None:
         ({"signatures": 7}, 36, "signatures: 7 of 6 participants; at most all"),
     ],
 )
-def test_parameters_that_do_not_fit_are_one_line(keys: dict[str, Any], population: int, says: str) -> None:
+def test_errors_of_unsuitable_parameters_are_one_line(keys: dict[str, Any], population: int, says: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(says)}$"):
         parameters(**keys).check(population)
 
 
-def test_what_is_signed_holds_the_partition() -> None:
+def test_the_signed_content_contains_the_partition() -> None:
     signed = {parameters(**keys).terms for keys in ({}, {"privacy": 2}, {"beacon": "b"}, {"beacon": None})}
     assert len(signed) == 4

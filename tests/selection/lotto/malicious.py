@@ -21,7 +21,7 @@ VARIANTS = [CLIENT_CENTRIC, SERVER_CENTRIC]
 
 
 def showing(alter: Callable[[Any, ParticipantList], ParticipantList]) -> Callable:
-    """Shows everybody an altered list."""
+    """Return a server that shows all participants an altered list."""
 
     def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
         return [(participants, alter(self, message))]
@@ -30,15 +30,15 @@ def showing(alter: Callable[[Any, ParticipantList], ParticipantList]) -> Callabl
 
 
 def with_rows(message: ParticipantList, rows: Sequence[ParticipantEntry]) -> ParticipantList:
-    """The list with other rows."""
+    """Return the list with other rows."""
     return replaced(message, participants=list(rows))
 
 
 def everybody(clients: Sequence[int], check: str) -> dict[int, str]:
-    """All refuse with the same check."""
+    """Return refusals by all with the same check."""
     return dict.fromkeys(clients, check)
 
 
 def one_more(self: Any, candidates: Any, round_: Any) -> Any:
-    """Chooses s + 1 of the candidates, so that there are several valid lists of s."""
+    """Choose s + 1 of the candidates, so that there are several valid lists of s."""
     return np.sort(round_.rng("residual removal").choice(candidates, PARTICIPANTS + 1, replace=False))

@@ -1,4 +1,4 @@
-"""Questions to one client of Lotto, honest ones and others, in any order; and what the client makes of them."""
+"""Questions to one client of Lotto, honest and dishonest, in any order, and the client's reactions."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -57,7 +57,7 @@ _replaced = msgspec.structs.replace
 
 
 def server_of(protocol: str) -> SelectionProtocol:
-    """The server side, for its clients' roles and the parameters."""
+    """Return the server side, for its clients' roles and the parameters."""
     name, _, beacon = protocol.partition(", ")
     terms = TERMS | {"round_beacon": "public" if beacon else "none"}
     if name == "client-centric":
@@ -70,7 +70,7 @@ def server_of(protocol: str) -> SelectionProtocol:
 
 @cache
 def host_of(protocol: str) -> Host:
-    """All clients, registered, on one host."""
+    """Return all clients, registered, on one host."""
     server = server_of(protocol)
     environment = Environment(
         population=POPULATION,
@@ -89,7 +89,7 @@ def host_of(protocol: str) -> Host:
 
 @cache
 def questions_of(protocol: str) -> Mapping[str, tuple[Message, int]]:
-    """By name, what can be asked, and the announced round that the client then knows of."""
+    """Return the possible questions by name, each with the announced round that the client then knows."""
     host, parameters = host_of(protocol), server_of(protocol).parameters
     announced, beacon = not protocol.startswith("server"), protocol.endswith("beacon")
     identities = {client: host.client(client).identity for client in (ASKED, OTHER)}
@@ -158,7 +158,7 @@ def questions_of(protocol: str) -> Mapping[str, tuple[Message, int]]:
 
 
 class AskedClient:
-    """The client that is asked, at the beginning of a run."""
+    """A client at the beginning of a run."""
 
     def __init__(self, protocol: str) -> None:
         self.questions = questions_of(protocol)
@@ -168,7 +168,7 @@ class AskedClient:
         self.client.last_round = self.client.last_announced = 0
 
     def ask(self, name: str) -> str:
-        """What it answers (a hash), or which refusal; the round it is in then, and whether it has agreed on a list."""
+        """Return the answer (a hash) or the refusal, the client's round, and whether it has agreed on a list."""
         message, last_announced = self.questions[name]
         told = detach(message)
         answers = self.host.deliver(

@@ -1,6 +1,6 @@
-"""What a Lotto client checks about the round and the population, and the refusals by name.
+"""A Lotto client's checks of the round and the population, with the refusals by code.
 
-Each malicious server is the honest one with a decision overridden.
+Each malicious server is the honest server with one decision overridden.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.selection.lotto.malicious import CLIENT_CENTRIC, SERVER_CENTRIC, ever
 
 
 def announcing(**changes: Any) -> Callable:
-    """Announces something else to everybody."""
+    """Return a server that sends all clients another announcement."""
 
     def announcement_for(self: Any, everyone: Any, message: Announce) -> Any:
         return [(everyone, replaced(message, **changes))]
@@ -76,14 +76,14 @@ def test_other_parameters_than_agreed_are_refused(changes: dict) -> None:
 
 
 @pytest.mark.parametrize("earlier", [3, 2, 1])
-def test_a_used_round_number_is_refused_by_all_who_heard_it(earlier: int) -> None:
+def test_clients_that_received_an_announcement_refuse_its_number_again(earlier: int) -> None:
     run = Selecting(malicious_server(CLIENT_CENTRIC), POPULATION)
     run.select(3)
     assert refused_round(run, earlier)[1] == everybody(range(POPULATION), "lotto.round-used")
-    assert len(run.select(5).participants) == PARTICIPANTS  # what is refused counts as the fourth
+    assert len(run.select(5).participants) == PARTICIPANTS  # a refused announcement counts as the fourth
 
 
-def test_a_used_round_number_is_refused_by_its_participants() -> None:
+def test_participants_refuse_a_used_round_number() -> None:
     run = Selecting(malicious_server(SERVER_CENTRIC), POPULATION)
     before = run.select(3).participants.tolist()
     participants, refusals, _ = refused_round(run, 3)
@@ -91,7 +91,7 @@ def test_a_used_round_number_is_refused_by_its_participants() -> None:
     assert refusals == everybody(participants, "lotto.round-used")
 
 
-def test_a_resumed_client_refuses_the_rounds_before() -> None:
+def test_a_resumed_client_refuses_earlier_rounds() -> None:
     run = Selecting(malicious_server(CLIENT_CENTRIC), POPULATION)
     for number in range(POPULATION):
         run.client(number).last_round = 7
@@ -104,9 +104,9 @@ def test_a_list_for_a_round_that_was_not_announced_is_refused() -> None:
     assert refusals == everybody(participants, "lotto.unannounced-round")
 
 
-def test_a_new_announcement_ends_what_was_agreed_on_before() -> None:
+def test_a_new_announcement_ends_the_earlier_agreement() -> None:
     async def select(self: Any, round_: Any) -> Any:
-        """After an honest selection the next round is announced within this one, and the old signatures come again."""
+        """Announce the next round after an honest selection, and send the old signatures again."""
         kept: list[Any] = []
 
         def signatures_for(signers: Any, message: ListSignatures) -> Any:
@@ -131,7 +131,7 @@ def test_a_new_announcement_ends_what_was_agreed_on_before() -> None:
 
 @pytest.mark.parametrize(("variant", "check"), [(CLIENT_CENTRIC, "second-list"), (SERVER_CENTRIC, "round-used")])
 def test_a_second_list_in_one_round_is_refused(variant: tuple, check: str) -> None:
-    """Otherwise two honest clients could be made to sign both of two lists, and each to agree on another one."""
+    """Otherwise two honest clients could both sign two lists, and agree on different ones."""
 
     def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
         return [(participants, message), (participants, message)]

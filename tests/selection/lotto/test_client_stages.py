@@ -1,7 +1,7 @@
-"""Which question a client of Lotto answers when: any sequence of them, as clients answered before there was a table.
+"""The questions that a Lotto client answers in each state: sequences of questions against recorded reactions.
 
-`recorded_client.json` is an automaton for each protocol, made from all that can be asked of a client: the answer or
-refusal to each question in each of its states, and the state after it. Answers stand there as hashes.
+`recorded_client.json` is an automaton for each protocol: the answer or refusal to each possible question in each state,
+and the next state. Answers are stored as hashes.
 """
 
 import json
@@ -19,7 +19,7 @@ RECORDED: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "recor
 
 
 def assert_as_recorded(protocol: str, asked: list[str]) -> None:
-    """A new client is asked one after the other."""
+    """Ask a new client these questions and compare each reaction."""
     recorded, client, state = RECORDED[protocol], AskedClient(protocol), 0
     for position, name in enumerate(asked, 1):
         answer, state = recorded["states"][state][recorded["questions"].index(name)]
@@ -29,7 +29,7 @@ def assert_as_recorded(protocol: str, asked: list[str]) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=examples(150))
 @given(data=st.data())
-def test_any_sequence_of_questions_is_answered_as_ever(protocol: str, data: st.DataObject) -> None:
+def test_sequences_of_questions_give_the_recorded_reactions(protocol: str, data: st.DataObject) -> None:
     assert set(RECORDED[protocol]["questions"]) == questions_of(protocol).keys()
     names = st.sampled_from(RECORDED[protocol]["questions"])
     assert_as_recorded(protocol, data.draw(st.lists(names, max_size=12)))
@@ -37,7 +37,7 @@ def test_any_sequence_of_questions_is_answered_as_ever(protocol: str, data: st.D
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_each_question_in_each_state(protocol: str) -> None:
-    """The shortest way to each state, and from there every question."""
+    """Take the shortest way to each state, and from there ask every question."""
     questions, states = RECORDED[protocol]["questions"], RECORDED[protocol]["states"]
     ways: dict[int, list[str]] = {0: []}
     for state in range(len(states)):

@@ -1,6 +1,6 @@
-"""What Lotto clients check about each other's signatures, and the refusals by name.
+"""A Lotto client's checks of other clients' signatures, with the refusals by code.
 
-Each malicious server is the honest one with a decision overridden.
+Each malicious server is the honest server with one decision overridden.
 """
 
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from tests.selection.lotto.malicious import VARIANTS, everybody, one_more, with_
 
 
 def flipped(value: bytes, at: int) -> bytes:
-    """One bit changed."""
+    """Return the bytes with one bit changed."""
     return value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
 
 
 def two_lists(self: Any, participants: Any, message: ParticipantList) -> Any:
-    """One list without the last, the other without the first; each is valid for those who see it."""
+    """Return one list without the last row and one without the first; each is valid for its recipients."""
     rows = message.participants
     half = len(rows) // 2
     return [
@@ -31,14 +31,14 @@ def two_lists(self: Any, participants: Any, message: ParticipantList) -> Any:
 
 
 def unverified(self: Any, answers: dict[int, Any], message: ParticipantList, round_: Any) -> list[SignedBy]:
-    """Takes every signature, whatever was signed: the server knows what it has shown to whom."""
+    """Accept every signature: the server knows which list each client has seen."""
     return [SignedBy(client, answers[client].signature) for client in sorted(answers)]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_different_lists_to_different_participants_are_refused(variant: tuple) -> None:
     def signatures_for(self: Any, signers: Any, message: ListSignatures) -> Any:
-        """All that each group can place: those of the clients on its own list."""
+        """Send each group the signatures of the clients on its own list."""
         half = len(signers) // 2
         return [
             (signers[:half], replaced(message, signatures=message.signatures[:-1])),
@@ -65,7 +65,7 @@ def test_signatures_of_clients_that_are_not_in_the_list_are_refused(variant: tup
 
 
 def sending(alter: Callable[[Any, list[SignedBy]], list[SignedBy]]) -> Callable:
-    """Sends everybody altered signatures."""
+    """Return a server that sends all clients altered signatures."""
 
     def signatures_for(self: Any, signers: Any, message: ListSignatures) -> Any:
         return [(signers, replaced(message, signatures=alter(self, message.signatures)))]
@@ -97,7 +97,7 @@ def test_wrong_signatures_are_refused(variant: tuple, alter: Callable, check: st
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("later", [0, 1])
 def test_signatures_for_a_list_that_was_not_shown_are_refused(variant: tuple, later: int) -> None:
-    """To clients without a list, or for another round than the list's."""
+    """For clients without a list, and for another round than the list's."""
 
     def signatures_for(self: Any, signers: Any, message: ListSignatures) -> Any:
         stranger = np.setdiff1d(np.arange(POPULATION), signers)[:1]
@@ -112,7 +112,7 @@ def test_signatures_for_a_list_that_was_not_shown_are_refused(variant: tuple, la
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_quorum_still_refuses_two_lists_without_a_majority_behind_one(variant: tuple) -> None:
     def signatures_for(self: Any, signers: Any, message: ListSignatures) -> Any:
-        """Only the valid ones: of those who were shown the same list."""
+        """Send each group the signatures of clients with the same list."""
         half = len(signers) // 2
         return [
             (signers[:half], replaced(message, signatures=message.signatures[:half])),
@@ -132,12 +132,12 @@ def test_a_quorum_still_refuses_two_lists_without_a_majority_behind_one(variant:
 
 
 def with_parameters(parameters: Any, **changes: Any) -> Any:
-    """The parameters with some changed."""
+    """Return the parameters with some changed."""
     return type(parameters).model_validate(parameters.model_dump() | changes)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_one_refusal_in_quorum_mode_does_not_end_the_round(variant: tuple) -> None:
+def test_with_a_quorum_one_refusal_does_not_end_the_round(variant: tuple) -> None:
     def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
         return [(participants[:1], with_rows(message, message.participants[1:])), (participants[1:], message)]
 
@@ -150,7 +150,7 @@ def test_one_refusal_in_quorum_mode_does_not_end_the_round(variant: tuple) -> No
     assert run.client(int(chosen.participants[0])).agreed_participants is None
 
 
-def test_a_candidate_that_is_not_registered_is_left_out_by_the_honest_server() -> None:
+def test_the_honest_server_leaves_out_unregistered_candidates() -> None:
     for variant in VARIANTS:
         run = Selecting(malicious_server(variant), POPULATION)
         run.environment.directory.registered[::2] = False

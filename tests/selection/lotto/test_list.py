@@ -1,6 +1,6 @@
-"""What a Lotto client checks about the participant list, and the refusals by name.
+"""A Lotto client's checks of the participant list, with the refusals by code.
 
-Each malicious server is the honest one with a decision overridden.
+Each malicious server is the honest server with one decision overridden.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,18 +25,18 @@ from tests.selection.lotto.malicious import (
 
 
 def changing_rows(rows: Callable[[list[ParticipantEntry]], list[ParticipantEntry]]) -> Callable:
-    """Shows a list with other rows."""
+    """Return a server that shows a list with other rows."""
     return showing(lambda self, message: with_rows(message, rows(message.participants)))
 
 
 def others(clients: Sequence[int], one: int, own: str, check: str) -> dict[int, str]:
-    """One client refuses with `own`, the others with `check`."""
+    """Return refusals: one client with `own`, the others with `check`."""
     return {client: own if client == one else check for client in clients}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_list_without_the_client_is_refused(variant: tuple) -> None:
-    """An honest candidate in the place of another: the list is right in itself, but not for who is left out."""
+    """An honest candidate replaces another: the list is valid, but not for the replaced client."""
 
     def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
         left_out, *rows = message.participants
@@ -71,7 +71,7 @@ def test_a_client_that_is_listed_twice_is_refused(variant: tuple) -> None:
 
 
 def changing_the_first(**changes: Callable[[Any], Any]) -> Callable:
-    """Shows a list whose first row is changed."""
+    """Return a server that shows a list with a changed first row."""
 
     def alter(self: Any, message: ParticipantList) -> ParticipantList:
         first, *rest = message.participants
@@ -81,7 +81,7 @@ def changing_the_first(**changes: Callable[[Any], Any]) -> Callable:
 
 
 def flipped(value: bytes, at: int) -> bytes:
-    """One bit changed."""
+    """Return the bytes with one bit changed."""
     return value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
 
 
@@ -101,20 +101,20 @@ def test_a_forged_proof_is_refused(at: int) -> None:
 
 
 @pytest.mark.parametrize("proof", [b"", bytes(80), bytes(79)])
-def test_no_proof_is_refused(proof: bytes) -> None:
+def test_a_missing_proof_is_refused(proof: bytes) -> None:
     server = malicious_server(CLIENT_CENTRIC, list_for=changing_the_first(proof=lambda entry: proof))
     participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.invalid-proof")
 
 
-def test_a_number_that_is_not_the_proofs_is_refused() -> None:
+def test_a_number_that_contradicts_the_proof_is_refused() -> None:
     server = malicious_server(CLIENT_CENTRIC, list_for=changing_the_first(output=lambda entry: bytes(64)))
     participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == others(participants, participants[0], "lotto.own-entry-changed", "lotto.output-mismatch")
 
 
 @pytest.mark.parametrize("changes", [{"output": lambda entry: bytes(32)}, {"proof": lambda entry: b"?"}])
-def test_a_number_that_is_not_the_functions_is_refused(changes: dict) -> None:
+def test_a_number_that_is_not_the_prf_output_is_refused(changes: dict) -> None:
     server = malicious_server(SERVER_CENTRIC, list_for=changing_the_first(**changes))
     participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     assert refusals == everybody(participants, "lotto.output-mismatch")
@@ -122,7 +122,7 @@ def test_a_number_that_is_not_the_functions_is_refused(changes: dict) -> None:
 
 @pytest.mark.parametrize(("variant", "length"), [(CLIENT_CENTRIC, 32), (SERVER_CENTRIC, 64)])
 def test_a_number_of_another_size_is_refused(variant: tuple, length: int) -> None:
-    """Small for its size, so that only the size tells."""
+    """The number is small for its size, so only the size is wrong."""
     server = malicious_server(variant, list_for=changing_the_first(output=lambda entry: bytes(length)))
     participants, refusals, _ = refused_round(Selecting(server, POPULATION))
     own = "lotto.own-entry-changed" if variant is CLIENT_CENTRIC else "lotto.output-mismatch"
@@ -130,7 +130,7 @@ def test_a_number_of_another_size_is_refused(variant: tuple, length: int) -> Non
 
 
 def with_accomplice(entry_of: Callable[[Any, int, Any], ParticipantEntry]) -> Callable:
-    """Puts a client that was not drawn into the list, instead of the last one."""
+    """Replace the last client of the list by a client that was not drawn."""
 
     def list_for(self: Any, participants: Any, message: ParticipantList) -> Any:
         *rows, _ = message.participants
@@ -140,7 +140,7 @@ def with_accomplice(entry_of: Callable[[Any, int, Any], ParticipantEntry]) -> Ca
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_client_over_the_threshold_is_refused_however_genuine(variant: tuple) -> None:
+def test_a_genuine_number_over_the_threshold_is_refused(variant: tuple) -> None:
     def genuine(self: Any, number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
         evaluated = selection_input(bytes(range(16)), number)
         for client in range(POPULATION):
@@ -161,7 +161,7 @@ def test_a_client_over_the_threshold_is_refused_however_genuine(variant: tuple) 
 @pytest.mark.parametrize(
     ("variant", "check"), [(CLIENT_CENTRIC, "lotto.invalid-proof"), (SERVER_CENTRIC, "lotto.output-mismatch")]
 )
-def test_a_copied_lot_is_refused(variant: tuple, check: str) -> None:
+def test_a_copied_number_is_refused(variant: tuple, check: str) -> None:
     def copied(self: Any, number: int, rows: list[ParticipantEntry]) -> ParticipantEntry:
         accomplice = min(set(range(POPULATION)) - {row.client for row in rows})
         return replaced(rows[0], client=accomplice, registration_key=run.client(accomplice).identity.signing.public)

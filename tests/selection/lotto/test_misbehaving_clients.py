@@ -1,4 +1,4 @@
-"""One dishonest client must not be able to end everybody's round: the honest server leaves it out and records why."""
+"""One dishonest client cannot end the round of all others: the honest server leaves it out and records why."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ POPULATION, PARTICIPANTS = 40, 5
 
 
 def role(kind: Any, **options: Any) -> Any:
-    """A dishonest client's role, by what it does."""
+    """Return the role of a dishonest client with this behaviour."""
     context = AttackContext(frozenset(), {kind: kind.Options(**options)})
     return dishonest_role(ClientCentricClient, [kind], context)
 
@@ -57,7 +57,7 @@ def test_with_a_quorum_wrong_signers_are_left_out() -> None:
     assert set(chosen.ready.tolist()) == set(chosen.participants.tolist()) - wrong
 
 
-def test_where_all_must_sign_a_wrong_signer_ends_the_round() -> None:
+def test_if_all_must_sign_a_wrong_signer_ends_the_round() -> None:
     honest = run_with(WrongSigner, set()).select()
     run = run_with(WrongSigner, {int(honest.participants[0])})
     with pytest.raises(RoundAborted, match="too-few-signatures: 4 of 5"):

@@ -1,4 +1,4 @@
-"""Population refinement against a slow oracle, worked examples, and what the rule promises about sizes."""
+"""Population refinement against a slow oracle, worked examples, and the guaranteed sizes."""
 
 import math
 from fractions import Fraction
@@ -21,17 +21,17 @@ clients = st.lists(st.tuples(metric, metric), min_size=1, max_size=40)
 share = st.integers(0, 99).map(lambda percent: percent / 100)
 
 
-def dropped(badness: dict[int, float], exclude: float) -> set[int]:
-    """The oracle: sort the clients that are known, the worst first and of equals the smaller number, and cut."""
+def dropped_by_oracle(badness: dict[int, float], exclude: float) -> set[int]:
+    """Return the clients that the oracle drops: sort measured clients by badness, ties by number, and cut."""
     known = sorted((client for client in badness if not math.isnan(badness[client])), key=lambda c: (-badness[c], c))
     return set(known[: math.floor(Fraction(str(exclude)) * len(known))])
 
 
 def oracle(rule: Refinement, latency_s: list[float], quality: list[float]) -> set[int]:
-    """Who is left."""
+    """Return the refined population."""
     everyone = range(len(latency_s))
-    slow = dropped({c: latency_s[c] for c in everyone}, rule.exclude)
-    useless = dropped({c: -quality[c] for c in everyone}, rule.exclude)
+    slow = dropped_by_oracle({c: latency_s[c] for c in everyone}, rule.exclude)
+    useless = dropped_by_oracle({c: -quality[c] for c in everyone}, rule.exclude)
     if rule.combine == "joint":
         known = [c for c in everyone if not math.isnan(latency_s[c] + quality[c])]
         times = sorted(latency_s[c] for c in known)
@@ -40,7 +40,7 @@ def oracle(rule: Refinement, latency_s: list[float], quality: list[float]) -> se
         def joint(c: int) -> float:
             return quality[c] * ((preferred / max(latency_s[c], 1e-4)) ** 2 if latency_s[c] > preferred else 1)
 
-        out = dropped({c: -joint(c) for c in known}, rule.exclude)
+        out = dropped_by_oracle({c: -joint(c) for c in known}, rule.exclude)
     elif len(rule.by) == 1:
         out = slow if rule.by == ["latency"] else useless
     else:
@@ -60,7 +60,7 @@ RULES = [
 @given(clients, share)
 @example([(1.0, 1.0)] * 10, 0.29)  # all equal; 0.29 * 100 is below 29 in floats
 @example([(NAN, NAN)] * 5 + [(1.0, 2.0)], 0.99)
-def test_the_rule_is_the_oracles(keys: dict, measured: list[tuple[float, float]], exclude: float) -> None:
+def test_the_rule_equals_the_oracle(keys: dict, measured: list[tuple[float, float]], exclude: float) -> None:
     rule = Refinement(**keys, exclude=exclude)
     latency_s, quality = (np.array(column, np.float64) for column in zip(*measured, strict=True))
     kept = refined(rule, latency_s, quality)
@@ -70,8 +70,8 @@ def test_the_rule_is_the_oracles(keys: dict, measured: list[tuple[float, float]]
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 100), st.floats(0.01, 100)), min_size=1, max_size=40, unique=True), share)
-def test_joint_is_the_oracles(measured: list[tuple[float, float]], exclude: float) -> None:
-    """Utilities as good as equal may be ranked either way."""
+def test_the_joint_rule_equals_the_oracle(measured: list[tuple[float, float]], exclude: float) -> None:
+    """Nearly equal utilities may be ranked either way."""
     rule = Refinement(combine="joint", exclude=exclude)
     latency_s, quality = (np.array(column) for column in zip(*measured, strict=True))
     kept = refined(rule, latency_s, quality)
@@ -82,7 +82,7 @@ def test_joint_is_the_oracles(measured: list[tuple[float, float]], exclude: floa
     assert not differing or np.ptp(worth[list(differing)]) < 1e-9 * worth.max()
 
 
-def test_or_and_and_joint_by_hand() -> None:
+def test_worked_examples_of_or_and_and_joint() -> None:
     latency_s = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 9.0, 8.0])
     quality = np.array([50.0, 50, 50, 50, 50, 50, 50, 3, 2, 90])
     either, both, joint = (refined(Refinement(combine=how), latency_s, quality) for how in ("or", "and", "joint"))
@@ -100,8 +100,8 @@ def test_the_smallest_population_is_reached() -> None:
     assert refined(Refinement(combine="joint"), latency_s, quality).sum() == 8
 
 
-def test_the_fraction_is_of_those_that_are_known() -> None:
-    """In the first rounds few are known; that they are does not make them the worst of all."""
+def test_the_fraction_refers_to_measured_clients() -> None:
+    """In the first rounds few clients are measured; this alone does not make them the worst."""
     latency_s = np.full(100, NAN)
     latency_s[10:20] = np.arange(10.0)
     kept = refined(Refinement(by=["latency"]), latency_s, latency_s)
@@ -109,8 +109,8 @@ def test_the_fraction_is_of_those_that_are_known() -> None:
     assert refined(Refinement(), np.full(100, NAN), np.full(100, NAN)).all()
 
 
-def test_who_has_never_reported_a_quality_is_dropped_for_its_time() -> None:
-    """It timed out whenever it was asked; in the joint utility it counts with the mean quality of the others."""
+def test_a_client_without_quality_reports_is_dropped_by_latency() -> None:
+    """It timed out whenever it was asked; in the joint utility it has the mean quality of the others."""
     latency_s = np.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 20.0, NAN])
     quality = np.array([50.0, 50, 50, 50, 50, 10, NAN, NAN])
     for keys, out in (
@@ -119,10 +119,10 @@ def test_who_has_never_reported_a_quality_is_dropped_for_its_time() -> None:
     ):  # fmt: skip
         assert np.flatnonzero(~refined(Refinement(**keys), latency_s, quality)).tolist() == out
     joint = refined(Refinement(combine="joint"), latency_s, np.full(8, NAN))
-    assert np.flatnonzero(~joint).tolist() == [6]  # nobody has ever reported one
+    assert np.flatnonzero(~joint).tolist() == [6]  # no client has reported one
 
 
-def test_who_was_not_heard_of_takes_as_long_as_was_waited() -> None:
+def test_a_silent_client_gets_the_waiting_time() -> None:
     round_: Any = SimpleNamespace(population=5, memory={})
     one, ones = np.ones(1), np.ones(2)
     remember(round_, TrainingReports(np.array([0, 1]), np.array([3, 4]), ones, ones, 7 * ones, np.array([2]), 9.0))
@@ -131,12 +131,12 @@ def test_who_was_not_heard_of_takes_as_long_as_was_waited() -> None:
     assert round_.memory["quality"].tolist() == pytest.approx([3.0, 4.0, NAN, 3.0, NAN], nan_ok=True)
 
 
-def test_a_rule_that_may_leave_nobody_leaves_none() -> None:
+def test_a_rule_that_may_drop_all_clients_is_refused() -> None:
     assert Refinement(exclude=0.9).smallest(100) == 0
     assert Refinement(exclude=0.9, combine="and").smallest(100) == 10
 
 
-def test_the_share_is_the_decimal_fraction_that_is_written() -> None:
+def test_the_share_is_the_written_decimal_fraction() -> None:
     assert worst(np.arange(100.0), 0.29).sum() == 29
     assert worst(np.arange(10.0), 0.3).tolist() == [False] * 7 + [True] * 3
 

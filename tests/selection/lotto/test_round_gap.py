@@ -1,4 +1,4 @@
-"""Clients count announcements: a round that is announced without those before it is refused."""
+"""Clients count announcements: an announcement that skips earlier rounds is refused."""
 
 import contextlib
 from dataclasses import replace
@@ -38,7 +38,7 @@ def protocol(request: pytest.FixtureRequest) -> str:
 
 
 class Announcing:
-    """Mixed in before a server, it announces the numbers that `numbers` gives for the run's rounds."""
+    """Mixed in before a server to announce the numbers in `numbers` for the run's rounds."""
 
     numbers: dict[int, int]
 
@@ -65,13 +65,13 @@ def test_the_first_round_is_within_the_gap(gap: int, number: int, accepted: bool
 
 
 @pytest.mark.parametrize("unbounded", ["none", None])
-def test_without_a_bound_any_later_round_will_do(unbounded: Any, protocol: str) -> None:
+def test_without_a_bound_any_later_round_is_accepted(unbounded: Any, protocol: str) -> None:
     run = Selecting(announcing(protocol, {1: 700}, max_round_gap=unbounded), POPULATION)
     assert len(run.select(1).participants) in (4, 5)
 
 
-def test_an_announcement_that_is_refused_counts_as_one_round(protocol: str) -> None:
-    """So that a run goes on honestly, and no faster than by announcing one round after the other."""
+def test_a_refused_announcement_counts_as_one_round(protocol: str) -> None:
+    """A run continues honestly, and no faster than with one announcement after the other."""
     run = Selecting(announcing(protocol, {2: 50, 3: 5}), POPULATION)
     run.select(1)
     for number in (2, 3):
@@ -80,8 +80,8 @@ def test_an_announcement_that_is_refused_counts_as_one_round(protocol: str) -> N
     assert len(run.select(4).participants) in (4, 5)
 
 
-def test_announcements_that_are_refused_leave_no_choice(protocol: str) -> None:
-    """A server that has three refused cannot take whichever of the first three numbers favours it."""
+def test_refused_announcements_leave_no_choice_of_numbers(protocol: str) -> None:
+    """A server with three refused announcements cannot choose among the first three numbers."""
     run = Selecting(announcing(protocol, {1: 700, 2: 700, 3: 700, 4: 2, 5: 5}), POPULATION)
     for number in (1, 2, 3):
         with pytest.raises(RoundAborted, match=r"lotto\.round-skipped"):
@@ -91,8 +91,8 @@ def test_announcements_that_are_refused_leave_no_choice(protocol: str) -> None:
     assert len(run.select(5).participants) in (4, 5)
 
 
-def test_a_round_that_ended_early_was_announced(protocol: str) -> None:
-    """The way to go on after an aborted round is the next number."""
+def test_after_an_aborted_round_the_next_number_is_accepted(protocol: str) -> None:
+    """The next number follows an aborted round."""
     run = Selecting(server(protocol), POPULATION)
     run.select(1)
     run.protocol.require_candidates = lambda *_: (_ for _ in ()).throw(RoundAborted("power-cut"))
@@ -103,21 +103,21 @@ def test_a_round_that_ended_early_was_announced(protocol: str) -> None:
     assert run.refusals() == {}
 
 
-def test_whoever_was_out_of_reach_takes_part_again(protocol: str) -> None:
-    """Half are away in each round, others each time: nobody takes the rounds that it has missed for skipped."""
+def test_clients_that_missed_rounds_take_part_again(protocol: str) -> None:
+    """Half of the clients are away in each round, different ones each time: none takes missed rounds for skipped."""
     away = {"model": "bernoulli", "unavailable": 0.5}
     run = Selecting(server(protocol, signatures=1), POPULATION, availability=away)
     there = []
     for number in range(1, 9):
-        with contextlib.suppress(RoundAborted):  # too few were there
+        with contextlib.suppress(RoundAborted):  # too few clients were available
             run.select(number)
         assert run.refusals() == {}
         there.append(run.network.availability.presence(number, "lotto/announce", 0.0, np.arange(POPULATION)).reachable)
     assert sum(int((after & ~before).sum()) for before, after in pairwise(there)) > 20
 
 
-def test_being_left_out_is_seen_by_who_could_be_reached(protocol: str) -> None:
-    """A server that announces a round to some only cannot have the others in the next one."""
+def test_available_clients_detect_being_left_out(protocol: str) -> None:
+    """A server that announces a round only to some clients loses the others in the next round."""
     kind, section, keys = PROTOCOLS[protocol]
 
     def some(self: Any, everyone: Any, message: Any) -> Any:
@@ -131,7 +131,7 @@ def test_being_left_out_is_seen_by_who_could_be_reached(protocol: str) -> None:
         assert run.refusals() == refused
 
 
-def test_with_refinement_clients_outside_hear_nothing() -> None:
+def test_a_round_gap_excludes_refinement() -> None:
     refine = Refinement(by=["latency"])
     assert ClientCentricParameters(refine=refine).round_gap is None
     assert ClientCentricParameters().round_gap == 1
@@ -141,7 +141,7 @@ def test_with_refinement_clients_outside_hear_nothing() -> None:
 
 
 @pytest.mark.parametrize("gap", [0, -1, "some", 1.5, True])
-def test_what_is_no_gap(gap: Any) -> None:
+def test_invalid_gaps_are_refused(gap: Any) -> None:
     keys = {"protocol": "lotto-client-centric", "max_round_gap": gap}
     with pytest.raises(Exception, match="max_round_gap"):
         validated({"selection": keys}, "here")

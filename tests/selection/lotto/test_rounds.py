@@ -1,4 +1,4 @@
-"""Lotto, honest parties: who becomes a candidate, what participants agree on, what it costs."""
+"""Honest Lotto rounds: candidates, agreement of participants, and costs."""
 
 import contextlib
 from fractions import Fraction
@@ -31,7 +31,7 @@ VARIANTS = [(ClientCentricServer, ClientCentricParameters), (ServerCentricServer
 
 
 def lotto(variant: tuple[Any, Any], population: int, **parameters: Any) -> Any:
-    """A server that keeps the list it shows."""
+    """Return a server that stores the list it shows."""
     kind, section = variant
 
     class Watched(kind):  # type: ignore[misc,valid-type]
@@ -45,7 +45,7 @@ def lotto(variant: tuple[Any, Any], population: int, **parameters: Any) -> Any:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_honest_rounds_agree_on_s_participants_with_valid_lots(variant: tuple) -> None:
+def test_honest_rounds_agree_on_s_participants_with_valid_numbers(variant: tuple) -> None:
     run = Selecting(lotto(variant, 60, participants=6, over_selection=3.0), 60)
     lists = []
     for number in (1, 2, 3, 4):
@@ -90,7 +90,7 @@ def test_the_candidates_are_exactly_those_below_the_threshold(variant: tuple) ->
             assert run.last.candidates == below < 4
 
 
-def test_theorem_1_as_published_and_with_the_real_function() -> None:
+def test_theorem_1_as_published_and_with_the_real_prf() -> None:
     """Pr[|C| >= s] = 1 - BinCDF(s-1; n, a s/n): the paper's two examples, and 1500 rounds of the PRF at n = 700."""
     assert binom.sf(10 - 1, 100, 1.3 * 10 / 100) == pytest.approx(0.852, abs=5e-4)
     expected = binom.sf(70 - 1, 700, 1.3 * 70 / 700)
@@ -160,7 +160,7 @@ def test_the_array_comparison_equals_the_exact_one(
     assert [under_threshold(output, factor, participants, population) for output in outputs] == oracle
 
 
-def test_the_factor_is_the_decimal_that_the_experiment_says() -> None:
+def test_the_factor_is_the_written_decimal() -> None:
     assert ClientCentricParameters(over_selection=1.3).factor == Fraction(13, 10)
     assert ClientCentricParameters(over_selection=1.1).factor == Fraction(11, 10)
 
@@ -175,7 +175,7 @@ def test_a_factor_with_all_the_digits_of_a_float_can_be_announced(over_selection
     assert run.last.candidates > 0
 
 
-def test_when_more_are_wanted_than_there_are_everybody_is_a_candidate() -> None:
+def test_with_a_threshold_above_all_numbers_every_client_is_a_candidate() -> None:
     for variant in VARIANTS:
         chosen = Selecting(lotto(variant, 8, participants=6, over_selection=2.0), 8).select()
         assert chosen.candidates == 8
@@ -186,7 +186,7 @@ def test_when_more_are_wanted_than_there_are_everybody_is_a_candidate() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_too_few_candidates_abort_and_are_counted(variant: tuple) -> None:
+def test_too_few_candidates_abort_the_round(variant: tuple) -> None:
     run = Selecting(lotto(variant, 40, participants=10, over_selection=1.0), 40)
     aborted = []
     for number in range(1, 8):
@@ -200,11 +200,11 @@ def test_too_few_candidates_abort_and_are_counted(variant: tuple) -> None:
         assert error.detail == f"{last.candidates} candidate{'s' * (last.candidates != 1)}, 10 wanted"
         assert 0 < last.candidates < 10
         assert len(last.participants) == 0
-        assert len(exchanges) == 1  # it has cost its time and bytes
+        assert len(exchanges) == 1  # the stage has taken time and bytes
         assert exchanges[0].bytes_down.sum() > 0
 
 
-def test_silence_costs_the_deadline_and_acknowledging_costs_messages() -> None:
+def test_silent_clients_cost_the_deadline_and_acknowledgements_cost_messages() -> None:
     def first_stage(unselected: str) -> tuple[Any, float]:
         parameters = ClientCentricParameters(participants=4, over_selection=2.0, unselected=unselected)
         run = Selecting(ClientCentricServer(parameters, 50), 50, timing=Timing(30.0))
@@ -217,7 +217,7 @@ def test_silence_costs_the_deadline_and_acknowledging_costs_messages() -> None:
     assert silent.participants.tolist() == noisy.participants.tolist()
     assert silent.candidates == noisy.candidates < 50
 
-    assert silent_s == pytest.approx(30, abs=0.05)  # the deadline, and what the server then computes
+    assert silent_s == pytest.approx(30, abs=0.05)  # the deadline, and the server's computation after it
     assert acknowledged_s < 1
     small = len(encode(Candidacy()))
     assert small == 3
@@ -227,7 +227,7 @@ def test_silence_costs_the_deadline_and_acknowledging_costs_messages() -> None:
     assert (answered.outcome == OUTCOMES.index("answered")).all()
 
 
-def test_a_server_that_verifies_nobody_selects_the_same_and_saves_the_verifications() -> None:
+def test_a_server_without_verification_selects_the_same_participants() -> None:
     def selected(server_verifies: str) -> tuple[Any, float]:
         parameters = ClientCentricParameters(participants=4, over_selection=2.0, server_verifies=server_verifies)
         run = Selecting(ClientCentricServer(parameters, 50), 50)
@@ -241,10 +241,10 @@ def test_a_server_that_verifies_nobody_selects_the_same_and_saves_the_verificati
     assert longer_s - shorter_s == pytest.approx(checked.candidates * REFERENCE_COSTS["vrf.verify"])
 
 
-# -- losing participants ------------------------------------------------------------------------------------------
+# -- dropouts -----------------------------------------------------------------------------------------------
 
 
-def test_strict_signatures_do_not_survive_a_loss_and_a_quorum_does() -> None:
+def test_a_quorum_tolerates_dropouts_and_strict_signatures_do_not() -> None:
     lost = {"dropout": {"rate": [0, 0, 0, 0, 1], "stage": "lotto/participants"}}  # every fifth client
 
     def run_with(signatures: Any) -> Any:
@@ -262,7 +262,7 @@ def test_strict_signatures_do_not_survive_a_loss_and_a_quorum_does() -> None:
 
     quorum = run_with(len(signing))
     chosen = quorum.select()
-    assert chosen.participants.tolist() == participants.tolist()  # what was agreed on stays the list
+    assert chosen.participants.tolist() == participants.tolist()  # the agreed list does not change
     assert chosen.ready.tolist() == signing.tolist()
     for client in signing.tolist():
         assert sorted(quorum.client(client).agreed_participants) == participants.tolist()
@@ -278,21 +278,21 @@ def test_strict_signatures_do_not_survive_a_loss_and_a_quorum_does() -> None:
         ({"participants": 101}, "101 of a population of 100"),
     ],
 )
-def test_parameters_that_do_not_fit(keys: dict, says: str) -> None:
+def test_unsuitable_parameters_are_refused(keys: dict, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         ClientCentricParameters(**keys).check(100)
 
 
 @pytest.mark.parametrize("keys", [{}, {"min_population": 100}, {"signatures": 10}, {"participants": 100}])
-def test_parameters_that_just_fit(keys: dict) -> None:
+def test_limiting_parameters_are_accepted(keys: dict) -> None:
     ClientCentricParameters(**keys).check(100)
 
 
-# -- what it costs by the table -----------------------------------------------------------------------------------
+# -- modelled cost ------------------------------------------------------------------------------------------
 
 
 def test_modelled_compute_counts_every_operation_once() -> None:
-    """s = 6 of n = 40: what each party does at each stage, as in Table 1 of the paper."""
+    """s = 6 of n = 40: the operations of each party at each stage, as in Table 1 of the paper."""
     s, n, cost = 6, 40, REFERENCE_COSTS
     run = Selecting(lotto(VARIANTS[0], n, participants=s, over_selection=3.0), n)
     run.select()
