@@ -228,7 +228,7 @@ class ImprintOptions(MisbehaviourOptions):
 
 
 class SendCraftedModel(TrainingMisbehaviour, Broadcast):
-    """Sends all clients a model whose first layer reveals samples in its update."""
+    """Sends all clients a model that reveals samples in the update of its first layer."""
 
     name: ClassVar[str] = "send-crafted-model"
     applies_to: ClassVar[tuple[str, ...]] = ("train",)

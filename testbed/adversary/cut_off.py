@@ -14,7 +14,7 @@ _PAIRS = 64  # pairs, or groups of one size, that are checked before the next si
 
 @dataclass(frozen=True)
 class CutOff:
-    """Honest clients whose sum the server can recover, as indices into the list of participants.
+    """A sum of few honest clients that the server can recover, as indices into the list of participants.
 
     Attributes:
         group: the clients.

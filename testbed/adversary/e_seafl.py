@@ -114,7 +114,7 @@ class ShrinkSurvivors(AggregationMisbehaviour, ESeafl):
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     def choose_survivors(self, state: ESeaflRound) -> Ids:
-        """Return the victim, and the clients whose updates the server can subtract."""
+        """Return the victim, and the clients with updates that the server can subtract."""
         honest = super().choose_survivors(state)
         victim = drawn_victim(self, ShrinkSurvivors, honest, state.start)
         if victim is None:

@@ -25,12 +25,15 @@ class _LeavesOneOut(AggregationMisbehaviour):
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     def without_victim(self, kind: type[AggregationMisbehaviour], survivors: Ids, round_: AggregationRound) -> Ids:
-        """Return the survivors without one honest client whose batch-mates survive; all survivors if there is none.
+        """Return the survivors without one honest client of a batch with other survivors.
 
         Args:
             kind: the calling class.
             survivors: sorted clients.
             round_: the round.
+
+        Returns:
+            All survivors if there is no such client.
         """
         if round_.batches is None:
             return survivors

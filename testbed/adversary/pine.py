@@ -167,7 +167,7 @@ class ShrinkReports(AggregationMisbehaviour, Pine):
     Options: ClassVar[type[MisbehaviourOptions]] = VictimOptions
 
     def survivors(self, state: PineRound) -> Ids:
-        """Return the victim and the clients whose updates the server can subtract."""
+        """Return the victim and the clients with updates that the server can subtract."""
         honest = super().survivors(state)
         victim = drawn_victim(self, ShrinkReports, honest, state.start)
         if victim is None:

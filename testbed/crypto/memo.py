@@ -32,11 +32,11 @@ class Memo:
 
     def __init__(self, most: int = MOST_RESULTS) -> None:
         self._most = most
-        self._found: dict[Hashable, object] = {}
+        self._stored: dict[Hashable, object] = {}
         self._turn = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._stored)
 
     def of(self, key: Hashable, compute: Callable[[], Result]) -> Result:
         """Return the stored result for the key, or compute and store it; exceptions are not stored.
@@ -45,7 +45,7 @@ class Memo:
             key: identifies the function and its whole input.
             compute: the function without arguments.
         """
-        stored: Result = self._found.get(key, self)  # type: ignore[assignment]
+        stored: Result = self._stored.get(key, self)  # type: ignore[assignment]
         if stored is not self:
             return stored
         result = compute()
@@ -53,11 +53,11 @@ class Memo:
         return result
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._found
+        return key in self._stored
 
     def get(self, key: Hashable) -> Any:
         """Return the stored result; None if there is none."""
-        return self._found.get(key)
+        return self._stored.get(key)
 
     def note(self, key: Hashable, result: object) -> None:
         """Store a result.
@@ -67,9 +67,9 @@ class Memo:
             result: any object.
         """
         with self._turn:
-            if len(self._found) >= self._most:
-                del self._found[next(iter(self._found))]
-            self._found[key] = result
+            if len(self._stored) >= self._most:
+                del self._stored[next(iter(self._stored))]
+            self._stored[key] = result
 
     def __getstate__(self) -> int:
         """Return the limit alone: results stay in their process."""

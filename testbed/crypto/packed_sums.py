@@ -67,7 +67,7 @@ class Packing:
 
     @property
     def most_clients(self) -> int:
-        """Largest number of clients whose errors fit (`noise_bound`)."""
+        """Largest number of clients with room for their errors (`noise_bound`)."""
         return min(MOST_CLIENTS, int(((2 ** (self.shift - 1) - 1) / _BOUND_OF_ONE) ** 2))
 
     def coefficients(self, elements: int) -> int:

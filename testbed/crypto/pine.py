@@ -100,7 +100,7 @@ class PineVdaf:
         successes: checks that a valid report passes, exactly this many.
 
     Raises:
-        ValueError: a size below 1, more successes than checks, or a norm whose wraparound the checks might miss
+        ValueError: a size below 1, more successes than checks, or a norm with a wraparound that the checks might miss
             (`largest_norm_bound`).
     """
 

@@ -161,7 +161,7 @@ def products_of_distances(points: Sequence[int]) -> list[int]:
     exact = np.array([int(point) for point in points], np.int64)
     away = exact[:, None] - exact
     np.fill_diagonal(away, 1)
-    together = max(1, 63 // int(np.abs(away).max()).bit_length())  # factors whose product fits one word
+    together = max(1, 63 // int(np.abs(away).max()).bit_length())  # factors in one word
     factors = np.ones((len(exact), -(-len(exact) // together) * together), np.int64)
     factors[:, : len(exact)] = away
     return [prod(row) for row in factors.reshape(len(exact), -1, together).prod(axis=2).tolist()]

@@ -3,7 +3,7 @@
 The number beta of a party is the output of a verifiable random function or a PRF on a public input. The party is drawn
 if beta < a s m / n, with m = 2**(8 len(beta)) (Jiang et al., arXiv 2401.02880, section 3.4): of n parties, a s are
 expected. With weights, a party of weight w in a total of W is drawn with probability min(1, a s w / W): call with
-`drawn` = s w and `among` = W.
+`selected` = s w and `total` = W.
 """
 
 from collections.abc import Callable
@@ -17,36 +17,36 @@ from testbed.crypto import vrf
 Bytes = npt.NDArray[np.uint8]
 
 
-def under_threshold(output: bytes, factor: Fraction, drawn: int, among: int) -> bool:
+def under_threshold(output: bytes, factor: Fraction, selected: int, total: int) -> bool:
     """Return whether beta < a s m / n with m = 2**(8 len(output)), compared in integers without rounding.
 
     Args:
         output: beta, big-endian.
         factor: over-selection factor a.
-        drawn: s, number of parties to draw (or s w).
-        among: n, number of parties (or W).
+        selected: s, number of parties to draw (or s w).
+        total: n, number of parties (or W).
 
     Example:
         >>> under_threshold(bytes([127]), Fraction(1), 1, 2)
         True
     """
     beta = int.from_bytes(output, "big")
-    return beta * among * factor.denominator < factor.numerator * drawn << (8 * len(output))
+    return beta * total * factor.denominator < factor.numerator * selected << (8 * len(output))
 
 
-def first_not_under(factor: Fraction, drawn: int, among: int, size: int) -> int:
+def first_not_under(factor: Fraction, selected: int, total: int, size: int) -> int:
     """Return the smallest number that is not under the threshold; it may need more than `size` bytes.
 
     Args:
         factor: over-selection factor a.
-        drawn: s.
-        among: n.
+        selected: s.
+        total: n.
         size: length of numbers [bytes].
     """
-    return -(-(factor.numerator * drawn << (8 * size)) // (among * factor.denominator))
+    return -(-(factor.numerator * selected << (8 * size)) // (total * factor.denominator))
 
 
-def below_threshold_mask(outputs: Bytes, factor: Fraction, drawn: int, among: int) -> npt.NDArray[np.bool_]:
+def below_threshold_mask(outputs: Bytes, factor: Fraction, selected: int, total: int) -> npt.NDArray[np.bool_]:
     """Return which outputs are under the threshold.
 
     The leading 8 bytes decide; ties are compared in full.
@@ -54,24 +54,24 @@ def below_threshold_mask(outputs: Bytes, factor: Fraction, drawn: int, among: in
     Args:
         outputs: `(m, 32)` uint8, big-endian numbers.
         factor: over-selection factor a.
-        drawn: s.
-        among: n.
+        selected: s.
+        total: n.
 
     Returns:
         `(m,)` bool.
     """
-    limit = first_not_under(factor, drawn, among, 32)
+    limit = first_not_under(factor, selected, total, 32)
     if limit >> 256:
         return np.ones(len(outputs), np.bool_)
     leading = outputs[:, :8].copy().view(">u8")[:, 0].astype(np.uint64)
     below: npt.NDArray[np.bool_] = leading < np.uint64(limit >> 192)
     for row in np.flatnonzero(leading == np.uint64(limit >> 192)):
-        below[row] = under_threshold(outputs[row].tobytes(), factor, drawn, among)
+        below[row] = under_threshold(outputs[row].tobytes(), factor, selected, total)
     return below
 
 
 def certainly_above_threshold(
-    alpha: bytes, factor: Fraction, drawn: int, among: int
+    alpha: bytes, factor: Fraction, selected: int, total: int
 ) -> Callable[[bytes, bytes], bool] | None:
     """Return a cheap test for VRF keys with numbers that are certainly not under the threshold.
 
@@ -80,13 +80,13 @@ def certainly_above_threshold(
     Args:
         alpha: the VRF's input.
         factor: over-selection factor a.
-        drawn: s.
-        among: n.
+        selected: s.
+        total: n.
 
     Returns:
         A predicate of seed and public key; None if all parties are drawn.
     """
-    limit = first_not_under(factor, drawn, among, vrf.OUTPUT_BYTES)
+    limit = first_not_under(factor, selected, total, vrf.OUTPUT_BYTES)
     if limit >> (8 * vrf.OUTPUT_BYTES):
         return None
     least = limit.to_bytes(vrf.OUTPUT_BYTES, "big")

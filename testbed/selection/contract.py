@@ -30,7 +30,7 @@ class SelectionParameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     stages: ClassVar[tuple[str, ...]] = ()
-    """Stages of a round, in order. Empty for user-defined protocols, whose class declares them."""
+    """Stages of a round, in order. Empty for user-defined protocols: their class declares the stages."""
     further_stages: ClassVar[tuple[str, ...]] = ()
     """Stages that occur only with other settings or only in some rounds."""
     draws_singly: ClassVar[Literal["uniformly", "least-drawn"] | None] = None
@@ -243,12 +243,12 @@ def merged(reports: Sequence[TrainingReports]) -> TrainingReports:
     )
 
 
-def reports_of(trained: Replies, asked: Ids) -> TrainingReports:
+def reports_of(trained: Replies, recipients: Ids) -> TrainingReports:
     """Return the training reports of one `Train` question; answers that do not decode are left out.
 
     Args:
         trained: the replies to `Train`.
-        asked: sorted numbers of all clients that were asked.
+        recipients: sorted numbers of all clients that were asked.
     """
     answers = trained.valid()
     clients = np.fromiter(answers, np.int64, len(answers))
@@ -259,7 +259,7 @@ def reports_of(trained: Replies, asked: Ids) -> TrainingReports:
     ]
     squared_loss = np.array(squared, np.float64)
     latency_s = trained.latency_s[np.searchsorted(trained.ids, clients)]
-    unheard = np.setdiff1d(asked, clients)
+    unheard = np.setdiff1d(recipients, clients)
     return TrainingReports(
         clients=clients,
         samples=samples,
@@ -285,7 +285,7 @@ class SelectionProtocol(ABC):
         stages: stages of a round, in order; built-in protocols declare them in their parameters.
         needs_registration: whether clients must be registered with the PKI.
         participants_agree: whether clients verify the list of participants; aggregation must then use that list.
-        batches: groups of clients whose updates may only be summed together; None: any clients may be summed.
+        batches: groups of clients that may only be summed together; None: any clients may be summed.
         uses_reported_losses: whether selection depends on losses that clients report. Defaults to True in a class that
             overrides `learn`.
     """

@@ -56,7 +56,7 @@ EXPLOITED = ArrayName("exploited")
 """`(k,)` int64, the clients exploited in the current round."""
 HISTORY = ArrayName("history")
 """`(h,)` float64, mean data quality of the exploited clients in each of the last 2 W rounds."""
-LEARNED = ArrayName("learned")
+PACED_ROUNDS = ArrayName("learned")
 """`()` int64, the number of rounds that have entered the history."""
 THRESHOLD = ArrayName("threshold")
 """`()` float64, the percentile that defines T; moved by the pacer."""
@@ -248,8 +248,8 @@ class OortSelection(ServerChoice):
     def _pace(self, memory: Memory, exploited_quality: float) -> None:
         step, delta = self.parameters.pacer_step, self.parameters.pacer_delta
         history = np.append(memory[HISTORY], exploited_quality)[-2 * step :]
-        rounds = int(memory[LEARNED]) + 1
-        memory[HISTORY], memory[LEARNED] = history, np.array(rounds)
+        rounds = int(memory[PACED_ROUNDS]) + 1
+        memory[HISTORY], memory[PACED_ROUNDS] = history, np.array(rounds)
         if rounds < 2 * step or rounds % step:
             return
         before, now = float(history[:step].sum()), float(history[step:].sum())
@@ -271,7 +271,7 @@ class OortSelection(ServerChoice):
                 COUNT: np.zeros(n, np.int64),
                 EXPLOITED: no_ids(),
                 HISTORY: np.empty(0),
-                LEARNED: np.array(0),
+                PACED_ROUNDS: np.array(0),
                 THRESHOLD: np.array(self.parameters.round_threshold),
             }
         return memory

@@ -66,9 +66,9 @@ class VerifiableBatchPartitionParameters(AnnouncedParameters):
 
     def supply(self, population: int, online: float) -> Supply | None:
         """Return the need for K/T batches: a batch is drawn with probability a K/n and complete with the rest."""
-        drawn = min(1.0, self.over_selection * self.participants / population)
+        share_of_batches = min(1.0, self.over_selection * self.participants / population)
         keys = ("selection.over_selection", "selection.privacy", "population", "availability")
-        chance = drawn * online**self.privacy
+        chance = share_of_batches * online**self.privacy
         return Supply("drawn batches with all members online", self.required, population // self.privacy, chance, keys)
 
     def check(self, population: int) -> None:

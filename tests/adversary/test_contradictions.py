@@ -107,7 +107,7 @@ def test_split_sharing_never_gives_a_larger_sum(sizes: tuple[int, int, int]) -> 
         assert (len(found.members) == 1) == (enough * (enough - 1) <= e * (s - x - 1))
 
 
-Told = tuple[frozenset[int], frozenset[int]]  # who has shared, besides oneself; who of them has dropped out
+Told = tuple[frozenset[int], frozenset[int]]  # peers that have shared; those of them that dropped out
 
 
 def claims(client: int, h: int, x: int, t: int, *, split: bool) -> list[Told]:

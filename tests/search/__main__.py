@@ -10,7 +10,7 @@ from tests.search.runner import Found, replayed, search
 
 
 def table(servers: int, seed: int) -> None:
-    """Which missing checks are noticed."""
+    """Print which missing checks the search notices."""
     count = 0
     for mutant in mutants():
         found = noticed(mutant, seed, servers)
@@ -21,7 +21,7 @@ def table(servers: int, seed: int) -> None:
 
 
 def least_sums(budget: int, seed: int, part: str) -> int:
-    """How many statements of least sums, of protocols with `part` in their name, are found to be false."""
+    """Return the number of false statements of least sums, for protocols with `part` in their name."""
     new = 0
     for search_of in SEARCHES:
         if part not in search_of.protocol:
@@ -33,7 +33,7 @@ def least_sums(budget: int, seed: int, part: str) -> int:
 
 
 def main() -> int:
-    """Search every mix and every least sum; 1 if something was found that nobody knew of."""
+    """Search every mix and every least sum; return 1 if a new attack was found."""
     options = argparse.ArgumentParser(prog="python -m tests.search", description="Search for malicious servers.")
     options.add_argument("--seconds", type=float, default=600, help="CPU time for all mixes together (default: 600)")
     options.add_argument("--seed", type=int, default=1, help="of the decisions (default: 1)")

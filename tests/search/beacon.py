@@ -1,4 +1,4 @@
-"""The server's way to the beacon that opens rounds and registers lists, in mixes that use one."""
+"""The server's access to the beacon that opens rounds and registers lists, in mixes with a beacon."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,21 +13,21 @@ from testbed.selection.lotto import messages
 
 
 def used_by(plan: Any) -> bool:
-    """Whether a beacon opens the rounds of this experiment."""
+    """Return whether a beacon opens the rounds of this experiment."""
     return getattr(plan.experiment.selection, "round_beacon", "none") == "public"
 
 
 def heard(delivery: Delivery, number: int) -> Delivery:
-    """The delivery to one client that has heard of announcements up to this number."""
+    """Return the delivery to one client that has received announcements up to this number."""
     return replace(delivery, last_announced=np.array([number]))
 
 
 class Opening:
-    """The server's way to the beacon in one round; without one it says nothing.
+    """The server's access to the beacon in one round; without a beacon it does nothing.
 
     Args:
         plan: of the experiment.
-        beacon: the party, which all rounds of a play share; None: there is none.
+        beacon: the beacon's party, shared by all rounds of a play; None: no beacon.
         number: the round.
     """
 
@@ -42,15 +42,15 @@ class Opening:
 
     @property
     def randomness(self) -> tuple[bytes, ...]:
-        """What lots are drawn on beside the round."""
+        """Return the beacon's randomness, part of the input of the draws."""
         return () if self.pulse is None else (round_beacon.randomness_of(self.pulse),)
 
     def announced(self, message: Any) -> Any:
-        """The announcement with the pulse."""
+        """Return the announcement with the pulse."""
         return message if self._beacon is None else msgspec.structs.replace(message, pulse=self.pulse)
 
     def listed(self, message: Any) -> Any:
-        """The list with the beacon's receipt, if it gives one."""
+        """Return the list with the beacon's receipt, if it gives one."""
         if self._beacon is None:
             return message
         content = messages.list_content(self._plan.experiment_id, self._plan.experiment.selection, message)
@@ -62,5 +62,5 @@ class Opening:
 
 
 def made_for(plan: Any) -> Any:
-    """The beacon of a play, or None."""
+    """Return the beacon of a play, or None."""
     return plan.round_beacon(None) if used_by(plan) else None

@@ -1,14 +1,15 @@
-"""What the documentation promises of each mix, and where a server has more.
+"""The documented guarantees of each mix, and a check for servers that exceed them.
 
 - Sums: with no more accomplices than `max_colluders`, every combination of inputs that a server can compute has t - x
   honest updates or more that it does not know (docs/explanation/reconstruction.md; with the t and x of a neighbourhood:
   docs/explanation/secagg-plus.md).
-- Whole batches: honest members of a batch are in each combination with one coefficient, all of them or none, and none
-  of them alone is known (docs/explanation/batch-atomic.md).
+- Whole batches: honest members of a batch are in each combination with one coefficient, all of them or none, and no
+  single one is known (docs/explanation/batch-atomic.md).
 - Lists: all participants are candidates (docs/papers/lotto.md); in strict mode honest clients agree on one list in a
   round.
-- Round numbers: a client that agrees on a round has heard of the one before, as far as `max_round_gap` says.
-- The ledger: who is in a combination is charged, with no more noise than hides it there.
+- Round numbers: a client that agrees on a round has received the announcement of the round before, as far as
+  `max_round_gap` requires.
+- The ledger: clients in a combination are charged, with no more noise than the combination contains.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from tests.search.world import DIMENSION, Federation
 
 
 def violations(federation: Federation, knowledge: Knowledge) -> list[str]:
-    """Everything that goes beyond what is promised, a line each: the kind, a colon, what it is."""
+    """Return all violations, one line each: the kind, a colon, the violation."""
     found = [*lists(federation, knowledge), *gaps(federation, knowledge)]
     for number in sorted({one.update.round for one in knowledge.inputs}):
         basis = derivable(knowledge, number)
@@ -38,12 +39,12 @@ def violations(federation: Federation, knowledge: Knowledge) -> list[str]:
 
 
 def written(updates: Iterator[Update] | list[Update]) -> str:
-    """Clients and rounds, for a line."""
+    """Return clients and rounds as text."""
     return ", ".join(f"client {one.client} in round {one.round}" for one in sorted(updates))
 
 
 def sums(federation: Federation, knowledge: Knowledge, number: int, basis: list[Combination]) -> Iterator[str]:
-    """Sums over too few honest updates that the server does not know."""
+    """Yield sums over too few honest updates that the server does not know."""
     fewest = promised(federation, knowledge, number)
     one = smallest(basis, (), fewest)
     if one is not None:
@@ -60,10 +61,12 @@ def sums(federation: Federation, knowledge: Knowledge, number: int, basis: list[
 
 
 def promised(federation: Federation, knowledge: Knowledge, number: int) -> int:
-    """The fewest honest updates in anything of this round; 0: nothing is promised of sums."""
+    """Return the fewest honest updates in any combination of this round; 0: no guarantee."""
     accomplices = federation.mix.accomplices
     parameters = federation.aggregation
-    if getattr(parameters, "model_binding", "signed") == "none":  # what is promised with it; the attack is to be found
+    if (
+        getattr(parameters, "model_binding", "signed") == "none"
+    ):  # the guarantee with binding applies; the attack should be found
         parameters = parameters.model_copy(update={"model_binding": "signed"})
     protocol, fewest = aggregation_protocol(parameters), len(federation.honest)
     for one in knowledge.inputs:
@@ -79,7 +82,7 @@ def promised(federation: Federation, knowledge: Knowledge, number: int) -> int:
 
 
 def batches(federation: Federation, knowledge: Knowledge, basis: list[Combination]) -> Iterator[str]:
-    """Parts of batches, where `secagg` keeps them whole."""
+    """Yield parts of batches, where `secagg` keeps them whole."""
     kept = federation.aggregation.atomic_batches(federation.environment.batches)
     if kept is None or federation.aggregation.protocol != "secagg":
         return
@@ -97,7 +100,7 @@ def batches(federation: Federation, knowledge: Knowledge, basis: list[Combinatio
 
 
 def lists(federation: Federation, knowledge: Knowledge) -> Iterator[str]:
-    """Lists with somebody who was no candidate; different lists in one round."""
+    """Yield lists with a client that was no candidate, and different lists in one round."""
     for client, number, wrong in knowledge.stuffed[:1]:
         yield f"stuffed list: client {client} agreed in round {number} on a list with {wrong}, no candidates"
     if getattr(federation.selection, "signatures", None) != "strict":
@@ -107,9 +110,9 @@ def lists(federation: Federation, knowledge: Knowledge) -> Iterator[str]:
 
 
 def gaps(federation: Federation, knowledge: Knowledge) -> Iterator[str]:
-    """Rounds that were agreed on though numbers before them were left out.
+    """Yield rounds that were agreed on although earlier numbers were skipped.
 
-    Where the section does not say how many, or switches the bound off, it is 1: the attack is then to be found.
+    If the section sets no bound, or switches it off, the bound is 1: the attack should then be found.
     """
     allowed = getattr(federation.selection, "round_gap", None) or 1
     for client, before, number in knowledge.skipped:
@@ -119,10 +122,10 @@ def gaps(federation: Federation, knowledge: Knowledge) -> Iterator[str]:
 
 
 def ledger(federation: Federation, knowledge: Knowledge, number: int, basis: list[Combination]) -> Iterator[str]:
-    """Releases that are not charged, or with more noise than they had.
+    """Yield releases that are not charged, or charged with more noise than they had.
 
-    The round is charged as one that ended early: what a malicious server makes of it, it keeps to itself. Where noise
-    is removable, how much has been removed is not followed here: only whether a release is charged at all.
+    The round is charged as one that ended early, because a malicious server keeps its results secret. With removable
+    noise, only whether a release is charged is checked, not how much noise was removed.
     """
     if federation.aggregation.noise is None or not basis:
         return

@@ -1,7 +1,7 @@
-"""Decisions of a server as a list of small numbers: recorded, given again, and made fewer.
+"""Decisions of a server as a list of small numbers: recorded, replayed, and reduced.
 
-Every decision is a pick among a number of options. Option 0 is always what an honest server does, so a list of zeros is
-an honest round, and a list that ends early goes on honestly.
+Every decision is a pick among a number of options. Option 0 is always the honest decision, so a list of zeros is an
+honest round, and after the end of the list all decisions are honest.
 """
 
 import random
@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 
 class Choices:
-    """Where decisions come from.
+    """Source of decisions.
 
     Args:
-        given: the first decisions (one that is too large for its options counts as 0).
-        source: draws what comes after them; None: all zeros.
+        given: the first decisions (a value too large for its options counts as 0).
+        source: draws the further decisions; None: all zeros.
 
     Attributes:
         taken: the decisions so far.
@@ -26,12 +26,15 @@ class Choices:
         self.taken: list[int] = []
 
     def begin(self) -> None:
-        """A stage begins: the server is lively in some, and honest in most others, lest it be refused everywhere."""
+        """Begin a stage: the server deviates often in some stages, and rarely in most.
+
+        Otherwise clients would refuse nearly every round.
+        """
         if self._source is not None and len(self.taken) >= len(self._given):
             self._honest = self._source.choice((0.97, 0.95, 0.6, 0.2))
 
     def pick(self, options: int, honest: float | None = None) -> int:
-        """One of 0 .. options - 1."""
+        """Return a number from 0 to options - 1."""
         at, chosen = len(self.taken), 0
         if at < len(self._given):
             chosen = self._given[at] if self._given[at] < options else 0
@@ -42,7 +45,7 @@ class Choices:
         return chosen
 
     def some(self, of: Sequence[int], least: int = 0) -> frozenset[int]:
-        """A subset of at least `least`: all (0), all but one, one half of them, exactly `least`, or anything."""
+        """Return a subset of at least `least`: all (0), all but one, one half, exactly `least`, or any."""
         form, clients = self.pick(5), list(of)
         if form == 0 or len(clients) <= least:
             return frozenset(clients)
@@ -58,7 +61,7 @@ class Choices:
         return frozenset(kept)
 
     def exactly(self, of: Sequence[int], size: int) -> frozenset[int]:
-        """A subset of this size, any."""
+        """Return any subset of this size."""
         left = list(of)
         taken: list[int] = []
         while left and len(taken) < size:
@@ -66,7 +69,7 @@ class Choices:
         return frozenset(taken)
 
     def parted(self, clients: Sequence[int], stories: int) -> dict[int, int]:
-        """Which of so many stories each client is told: one of them another, the first few, or anything."""
+        """Assign each client one of the stories: one client another story, the first few, or any assignment."""
         form = self.pick(3, 0)
         if form == 0:
             other = self.pick(len(clients), 0)
@@ -78,7 +81,7 @@ class Choices:
 
 
 def fewer(decisions: Sequence[int], still: Callable[[Sequence[int]], bool]) -> list[int]:
-    """A list that is nearer to honest and for which `still` holds, too: shorter, then with more and lower entries 0."""
+    """Return a shorter and more honest list for which `still` holds, too."""
     found = _without_zeros_at_the_end(decisions)
     size = max(1, len(found) // 2)
     while size:

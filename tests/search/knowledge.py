@@ -1,4 +1,4 @@
-"""What the server has seen: masked inputs, shares, its accomplices' secrets. And what secrets that gives it."""
+"""The server's observations (masked inputs, shares, accomplices' secrets) and the secrets that follow."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ SHARE = 33
 
 
 class Secret(NamedTuple):
-    """One of a client's secrets of a round: its mask key, its self-mask seed, or number n of its noise."""
+    """One of a client's secrets in a round: its mask key, its self-mask seed, or number n of its noise."""
 
     client: int
     round: int
@@ -21,14 +21,14 @@ class Secret(NamedTuple):
 
 
 class Mask(NamedTuple):
-    """What hides an input: the mask of two public keys (in ascending order), or a client's own of a round."""
+    """A mask of an input: of two public keys (in ascending order), or a client's self-mask of a round."""
 
     first: object
     second: object
 
 
 class Update(NamedTuple):
-    """What a client has learned in a round: the unknown that the server is after (another one, if it trained twice)."""
+    """A client's update in a round, the server's unknown (a second unknown if the client trained twice)."""
 
     client: int
     round: int
@@ -40,14 +40,15 @@ class Input:
     """A masked input that an honest client has sent.
 
     Attributes:
-        update: whose.
+        update: its update.
         key: the client's public mask key.
-        peers: whom it has masked with, and under which public keys.
+        peers: peers of its pairwise masks, with their public keys.
         vector: `(d+1,)` ring elements.
-        plain: the same without masks, which only the search knows.
+        plain: the same without masks, known only to the search.
         bits: of the ring.
-        threshold, participants: t and s, as the client was told.
-        around: the participants that it knows: those agreed on, or those that its secrets are shared among.
+        threshold: t, as the client was told.
+        participants: s, as the client was told.
+        around: the participants known to it: those agreed on, or those that its secrets are shared among.
     """
 
     update: Update
@@ -62,7 +63,7 @@ class Input:
 
     @property
     def masks(self) -> dict[Mask, int]:
-        """What is added (1) or subtracted (-1)."""
+        """Return the masks with their signs: added (1) or subtracted (-1)."""
         found = {Mask("self", self.update[:2]): 1}
         for peer, key in self.peers.items():
             found[Mask(*sorted((self.key, key)))] = 1 if peer > self.update.client else -1
@@ -71,15 +72,15 @@ class Input:
 
 @dataclass
 class Knowledge:
-    """What one server and its accomplices know.
+    """The knowledge of one server and its accomplices.
 
     Attributes:
         inputs: the masked inputs.
-        crafted: updates from a model that the server has crafted: it knows them.
-        asked_last: who was asked anything in the last stage, by round.
-        agreed: (round, client) -> the list of participants that it has agreed on.
-        skipped: (client, the last round that it had heard of, the round that it agreed on): numbers lie between.
-        stuffed: (client, round, who) of lists that it has agreed on with somebody who was no candidate.
+        crafted: updates from a model that the server has crafted, which it knows.
+        asked_last: clients asked in the last stage, by round.
+        agreed: (round, client) -> the list of participants that the client agreed on.
+        skipped: (client, the last round announced to it, the round that it agreed on) with numbers between them.
+        stuffed: (client, round, other client) of agreed lists with another client that was no candidate.
     """
 
     inputs: list[Input] = field(default_factory=list)
@@ -94,30 +95,30 @@ class Knowledge:
     _thresholds: dict[Secret, int] = field(default_factory=dict)
 
     def own(self, key: PrivateKey) -> None:
-        """An accomplice's mask key."""
+        """Note an accomplice's mask key."""
         self._accomplices[key.public] = key
 
     def advertised(self, client: int, round_number: int, key: bytes) -> None:
-        """An honest client's public mask key."""
+        """Note an honest client's public mask key."""
         self._keys[Secret(client, round_number, "mask key")] = key
 
     def shared(self, client: int, round_number: int, threshold: int) -> None:
-        """A client has dealt shares, so many of which make a secret."""
+        """Note that a client has dealt shares, with their threshold."""
         for kind in ("mask key", "self-mask seed"):
             self._thresholds[Secret(client, round_number, kind)] = threshold
 
     def opened(self, dealer: int, round_number: int, holder: int, shares: bytes) -> None:
-        """What an accomplice holds of a dealer's secrets: all kinds."""
+        """Note an accomplice's shares of a dealer's secrets of all kinds."""
         kinds = ["mask key", "self-mask seed", *(f"noise {n}" for n in range(1, len(shares) // SHARE - 1))]
         for place, kind in enumerate(kinds):
             self.share(Secret(dealer, round_number, kind), holder, shares[place * SHARE : (place + 1) * SHARE])
 
     def share(self, of: Secret, holder: int, share: bytes) -> None:
-        """One share; a dealer's polynomial is one for all its holders."""
+        """Note one share; a dealer has one polynomial for all holders."""
         self._shares.setdefault(of, {})[holder + 1] = share
 
     def had(self, of: Secret) -> bytes | None:
-        """A secret, if there are shares enough; for mask keys it is checked against the public key."""
+        """Return a secret if there are enough shares; mask keys are checked against the public key."""
         shares, t = self._shares.get(of, {}), self._thresholds.get(of)
         if t is None or len(shares) < t:
             return None
@@ -131,7 +132,7 @@ class Knowledge:
 
     @property
     def progress(self) -> tuple[object, ...]:
-        """How far the server has come: shares of either kind of each client's secrets, whoever they are."""
+        """Return the server's progress: the shares of both kinds of each client's secrets, whichever the clients."""
         held = [
             tuple(len(self._shares.get(Secret(client, number, kind), ())) for kind in ("mask key", "self-mask seed"))
             for client, number, _ in self._keys
@@ -140,7 +141,7 @@ class Knowledge:
         return (*inputs, len(set(self.agreed.values())), tuple(sorted(held)))
 
     def private_keys(self) -> dict[bytes, PrivateKey]:
-        """All mask keys that are known, by their public halves."""
+        """Return all known mask keys, by their public halves."""
         found = dict(self._accomplices)
         for of in self._keys:
             secret = self.had(of)
@@ -149,7 +150,7 @@ class Knowledge:
         return found
 
     def seeds(self, updates: Iterable[Update]) -> dict[tuple[int, int], bytes]:
-        """The self-mask seeds that are known, by client and round."""
+        """Return the known self-mask seeds, by client and round."""
         found = {}
         for client, round_number, _ in updates:
             secret = self.had(Secret(client, round_number, "self-mask seed"))
@@ -159,7 +160,7 @@ class Knowledge:
 
 
 def interpolated(shares: Mapping[int, int]) -> int:
-    """The polynomial's value at 0, by Lagrange, modulo the prime of the sharing."""
+    """Return the polynomial's value at 0, by Lagrange, modulo the prime of the sharing."""
     total = 0
     for point, value in shares.items():
         above, below = 1, 1
@@ -172,6 +173,6 @@ def interpolated(shares: Mapping[int, int]) -> int:
 
 
 def ring(values: Any, bits: int) -> Any:
-    """`values` modulo 2**bits, as 64-bit integers."""
+    """Return `values` modulo 2**bits, as 64-bit integers."""
     whole = np.asarray(values).astype(np.uint64)
     return whole if bits == 64 else whole & np.uint64(2**bits - 1)

@@ -28,8 +28,10 @@ class Fix:
 
     Attributes:
         attack: the kind of violation (`bounds`).
-        section, key: where it stands.
-        on, off: its values.
+        section: section of the key.
+        key: the key.
+        on: the value that closes the attack.
+        off: the value that leaves it open.
     """
 
     attack: str
@@ -39,11 +41,11 @@ class Fix:
     off: Any
 
     def known_to(self, mix: Mix) -> bool:
-        """Whether the mix's protocol has such a key."""
+        """Return whether the mix's protocol has such a key."""
         return self.key in getattr(PARAMETERS.get(getattr(mix, self.section)["protocol"]), "model_fields", {})
 
     def set(self, mix: Mix, value: Any) -> Mix:
-        """The mix with this value."""
+        """Return the mix with this value."""
         return replace(mix, **{self.section: {**getattr(mix, self.section), self.key: value}})
 
 
@@ -55,21 +57,21 @@ FIXES = (
 
 
 def guarded(mix: Mix) -> Mix:
-    """With all fixes that its protocols have."""
+    """Return the mix with all fixes that its protocols have."""
     for fix in FIXES:
         mix = fix.set(mix, fix.on) if fix.known_to(mix) else mix
     return mix
 
 
 def unguarded(mix: Mix) -> Mix:
-    """With none of them."""
+    """Return the mix without any fix."""
     for fix in FIXES:
         mix = fix.set(mix, fix.off) if fix.known_to(mix) else mix
     return mix
 
 
 def left_open(mix: Mix) -> set[str]:
-    """The attacks that no key of this mix's protocols closes."""
+    """Return the attacks that no key of this mix's protocols closes."""
     return {fix.attack for fix in FIXES if not fix.known_to(mix)}
 
 
@@ -95,12 +97,12 @@ SKELLAM = {"mechanism": "skellam", "noise_multiplier": 1.0, "scale": 64}
 
 
 def secagg(threshold: int, **more: Any) -> dict[str, Any]:
-    """The section for `secagg`."""
+    """Return the section for `secagg`."""
     return {"protocol": "secagg", "threshold": threshold, **more}
 
 
 def random(participants: int) -> dict[str, Any]:
-    """The section for a selection that clients cannot verify."""
+    """Return the section for a selection that clients cannot verify."""
     return {"protocol": "random", "participants": participants}
 
 

@@ -1,8 +1,8 @@
-"""Clients that leave out one check each: what the search should notice, to show that it searches.
+"""Clients that omit one check each: a search that works should notice the missing check.
 
-There is one for every `raise Refusal("name", ...)` in the client side of the protocols (found in the source, so that a
-new check is a new mutant), one for every row of Lotto's stages, and a few that change a decision. Not every check can
-be noticed: some are there to end a round in good time that would fail later, or are a second line behind another check.
+There is a mutant for every `raise Refusal("name", ...)` in the client side of the protocols (read from the source, so a
+new check is a new mutant), for every row of Lotto's stages, and for a few changed decisions. Not every missing check
+can be noticed: some checks only end a round early that would fail later, or back up another check.
 """
 
 import ast
@@ -43,13 +43,14 @@ CLIENTS = (
 
 @dataclass(frozen=True)
 class Mutant:
-    """One check left out.
+    """One omitted check.
 
     Attributes:
-        name: the check and where it stands, or what is decided otherwise.
-        owner, attribute: the class or module, and what is replaced there.
-        instead: what stands there.
-        among: in the names of the mixes in which the code runs; any of these.
+        name: the check and its place, or the changed decision.
+        owner: class or module that is patched.
+        attribute: the patched attribute.
+        instead: its replacement.
+        among: parts of the names of the mixes in which the code runs.
     """
 
     name: str
@@ -60,14 +61,14 @@ class Mutant:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Every client is such a one."""
+        """Replace the attribute in all clients inside the block."""
         with ExitStack() as stack:
             stack.enter_context(patch.object(self.owner, self.attribute, self.instead))
             yield
 
 
 def mutants() -> list[Mutant]:
-    """All of them."""
+    """Return all mutants."""
     found = []
     for owner in CLIENTS:
         for name, function in vars(owner).items():
@@ -79,7 +80,7 @@ def mutants() -> list[Mutant]:
 
 
 def _out_of_order() -> Iterator[Mutant]:
-    """Clients of Lotto that answer a question in every state and round, one for each row of the table."""
+    """Return clients of Lotto that answer a question in every state and round, one for each row of the table."""
     for owner in (LottoClient, VerifiableBatchClient):
         table = owner.STAGES
         states = {table.start, *table.new_round.values()} | {
@@ -132,7 +133,7 @@ def _source(function: Any) -> ast.Module:
 
 
 def _check_of(node: ast.AST) -> str | None:
-    """The name of the check that a `raise` states."""
+    """Return the code of the check that a `raise` states."""
     call = node.exc if isinstance(node, ast.Raise) else None
     named = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Refusal"
     if named and call is not None and isinstance(call.args[0], ast.Constant):  # type: ignore[attr-defined]
@@ -141,14 +142,14 @@ def _check_of(node: ast.AST) -> str | None:
 
 
 def _checks(function: Any) -> list[tuple[str, int]]:
-    """The checks in a function, each with its line there."""
+    """Return the checks in a function, each with its line."""
     if not inspect.isfunction(function):
         return []
     return [(check, node.lineno) for node in ast.walk(_source(function)) if (check := _check_of(node)) is not None]  # type: ignore[attr-defined]
 
 
 def _without(owner: Any, name: str, function: Any, check: str, line: int, among: tuple[str, ...]) -> Mutant:
-    """The function compiled anew, with `pass` in the place of one `raise`."""
+    """Return the function compiled again, with `pass` in place of one `raise`."""
 
     class Skip(ast.NodeTransformer):
         def visit_Raise(self, node: ast.Raise) -> ast.AST:
@@ -172,12 +173,12 @@ def _without(owner: Any, name: str, function: Any, check: str, line: int, among:
 
 @dataclass(frozen=True)
 class Noticed:
-    """That a missing check was noticed.
+    """A missing check that was noticed.
 
     Attributes:
-        mix: where.
+        mix: name of the mix.
         kind: of the violation.
-        servers: played until then.
+        servers: number of servers played before.
     """
 
     mix: str
@@ -186,9 +187,10 @@ class Noticed:
 
 
 def noticed(mutant: Mutant, seed: int, servers: int) -> Noticed | None:
-    """Whether up to so many servers in each of its mixes have something that they have not from whole clients.
+    """Return whether a server exceeds the guarantees with mutants in a way that it does not with complete clients.
 
-    A client without a check may fail in other ways, and so may the server that finds it changed; that does not count.
+    A client without a check may also fail in other ways, and so may the server that receives its messages; this does
+    not count.
     """
     for mix in MIXES:
         if mix.known_broken or not any(part in mix.name for part in mutant.among):

@@ -1,10 +1,9 @@
-"""What can be computed from what a server has seen: exact linear algebra, with nothing of the product's unmasking.
+"""Exact linear algebra on a server's observations; uses none of the product's unmasking code.
 
-A masked input is y = x + sum of +-masks. Masks whose seeds the server knows are taken away. The others are independent
-and uniform, so what it can compute are the linear combinations of inputs in which they cancel, and nothing else. Every
-such mask stands in one input (what hides it there), or in those of its two clients with opposite signs: the matrix is
-that of a graph's edges and ends, totally unimodular, so that nothing is missed by counting modulo a large prime instead
-of the ring 2**bits.
+A masked input is y = x + sum of +-masks. Masks with known seeds are removed. The others are independent and uniform, so
+the server can compute exactly the linear combinations of inputs in which they cancel. Every unknown mask is in one
+input (which it hides), or in the inputs of its two clients with opposite signs: the matrix is that of a graph's edges
+and ends, totally unimodular, so counting modulo a large prime instead of the ring 2**bits misses nothing.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,11 +22,11 @@ Vector = list[int]
 
 @dataclass(frozen=True)
 class Combination:
-    """Something that the server can compute.
+    """A combination that the server can compute.
 
     Attributes:
-        coefficients: by input (its place in `Knowledge.inputs`), not 0.
-        updates: whose updates are in it, by how often.
+        coefficients: by input (its index in `Knowledge.inputs`), not 0.
+        updates: the updates in it, with their multiplicity.
     """
 
     coefficients: Mapping[int, int]
@@ -35,7 +34,7 @@ class Combination:
 
 
 def nullspace(rows: Sequence[Mapping[object, int]]) -> list[Vector]:
-    """A basis of all combinations of `rows` (sparse) that are zero, in reduced form, modulo the prime."""
+    """Return a basis, in reduced form, of all combinations of the sparse `rows` that are zero modulo the prime."""
     columns = sorted({column for row in rows for column in row}, key=repr)
     count = len(rows)
     work = [
@@ -49,7 +48,7 @@ def nullspace(rows: Sequence[Mapping[object, int]]) -> list[Vector]:
 
 
 def _reduce(rows: list[Vector], columns: int) -> int:
-    """Bring `rows` to reduced row echelon form in place over their first `columns`; the rank."""
+    """Bring `rows` to reduced row echelon form in place over their first `columns`; return the rank."""
     rank = 0
     for column in range(columns):
         pivot = next((place for place in range(rank, len(rows)) if rows[place][column]), None)
@@ -67,7 +66,7 @@ def _reduce(rows: list[Vector], columns: int) -> int:
 
 
 def unknown_masks(knowledge: Knowledge, inputs: Sequence[Input]) -> list[dict[Mask, int]]:
-    """The masks of each input that the server cannot compute."""
+    """Return the masks of each input that the server cannot compute."""
     private = knowledge.private_keys()
     seeds = knowledge.seeds([one.update for one in inputs])
     rows = []
@@ -82,7 +81,7 @@ def unknown_masks(knowledge: Knowledge, inputs: Sequence[Input]) -> list[dict[Ma
 
 
 def derivable(knowledge: Knowledge, round_number: int) -> list[Combination]:
-    """A basis of what the server can compute from one round's inputs."""
+    """Return a basis of the combinations that the server can compute from one round's inputs."""
     inputs = [one for one in knowledge.inputs if one.update.round == round_number]
     if not inputs:
         return []
@@ -103,9 +102,9 @@ def _combination(knowledge: Knowledge, coefficients: Mapping[int, int]) -> Combi
 
 
 def smallest(basis: Sequence[Combination], known: Collection[Update], below: int) -> Combination | None:
-    """A combination with at least one, and fewer than `below`, updates that the server does not know; or None.
+    """Return a combination with at least one and fewer than `below` updates unknown to the server, or None.
 
-    By enumeration of the sets that it may have.
+    Enumerates the possible sets.
     """
     unknown = sorted({update for one in basis for update in one.updates} - set(known))
     rows = [[one.updates.get(update, 0) % FIELD for update in unknown] for one in basis]
@@ -134,7 +133,7 @@ def _sum(basis: Sequence[Combination], vector: Vector) -> Combination:
 
 
 def carried_out(knowledge: Knowledge, combination: Combination) -> bool:
-    """Whether the combination, computed from the bytes that the server has, is that of the updates without masks."""
+    """Return whether the combination, computed from the bytes, equals that of the updates without masks."""
     private = knowledge.private_keys()
     seeds = knowledge.seeds(list(combination.updates))
     computed: object = 0

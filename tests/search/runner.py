@@ -1,4 +1,4 @@
-"""Plays servers against honest clients until a budget is spent, and says what was found.
+"""Play servers against honest clients until a budget is spent, and report violations.
 
 python -m tests.search --seconds 600 --seed 1
 """
@@ -23,13 +23,13 @@ from tests.search.world import Clients, Federation, Mix, remembered
 
 @dataclass
 class Play:
-    """One server's decisions, and what came of them.
+    """One server's decisions and their outcome.
 
     Attributes:
-        decisions: from which it can be played again.
-        violations: what it has that it should not have, a line each.
+        decisions: sufficient to replay.
+        violations: one line each.
         clients: the honest clients at the end.
-        knowledge: what the server knows.
+        knowledge: the server's knowledge.
     """
 
     decisions: list[int]
@@ -40,14 +40,14 @@ class Play:
 
 @dataclass
 class Found:
-    """What a search has found in one mix.
+    """The results of a search in one mix.
 
     Attributes:
         mix: searched.
         plays: servers played.
         questions: asked of honest clients.
-        states: distinct ones, with clients that were told alike counted as the same.
-        refusals: checks that failed, and how often.
+        states: distinct ones; clients with equal histories are interchangeable.
+        refusals: failed checks, with counts.
         violations: by kind, the first line of it and its decisions.
     """
 
@@ -61,7 +61,7 @@ class Found:
 
     @property
     def line(self) -> str:
-        """For the report."""
+        """One line for the report."""
         return (
             f"{self.mix.name}: {self.plays} servers, {self.questions} questions, {self.inputs} inputs, "
             f"{len(self.states)} distinct states, {len(self.refusals)} checks that refused "
@@ -70,7 +70,7 @@ class Found:
 
     @staticmethod
     def written(decisions: Sequence[int]) -> str:
-        """Decisions in few words: `12*0 1` are twelve zeros and a one."""
+        """Return decisions as short text: `12*0 1` is twelve zeros and a one."""
         parts = []
         for value, run in groupby(decisions):
             count = len(list(run))
@@ -79,7 +79,7 @@ class Found:
 
     @staticmethod
     def read(written: str) -> list[int]:
-        """The decisions that `written` gave."""
+        """Return the decisions of such a text."""
         decisions: list[int] = []
         for part in written.split():
             count, _, value = part.rpartition("*")
@@ -88,7 +88,7 @@ class Found:
 
 
 def play(federation: Federation, choices: Choices) -> Play:
-    """Let a server with these decisions have its rounds."""
+    """Play the rounds of a server with these decisions."""
     clients, knowledge = Clients(federation), Knowledge()
     number, opener = 0, beacon.made_for(federation.plan)
     for _ in range(federation.mix.rounds):
@@ -104,15 +104,15 @@ def play(federation: Federation, choices: Choices) -> Play:
 
 
 def kind_of(violation: str) -> str:
-    """What tells violations apart."""
+    """Return the kind of a violation."""
     return violation.split(":", 1)[0]
 
 
 def plays(federation: Federation, seed: int) -> Iterator[Play]:
-    """One server after the other: every second one new, the others like an earlier one that came further.
+    """Yield one server after the other: every second one new, the others variants of an earlier successful one.
 
-    How far one has come is counted in shares (`Knowledge.progress`): a server that lacks one of a secret tells that it
-    is near, where the violations alone would tell nothing.
+    Progress is counted in shares (`Knowledge.progress`): a server that lacks one share of a secret is nearly
+    successful, which violations alone do not show.
     """
     source = random.Random(f"{seed} {federation.mix.name}")  # noqa: S311
     come_so_far: dict[tuple[object, ...], list[int]] = {}
@@ -127,12 +127,12 @@ def plays(federation: Federation, seed: int) -> Iterator[Play]:
 
 
 def nearness(progress: tuple[Any, ...]) -> int:
-    """Shares of mask keys, which an honest round gives nobody, before those of seeds."""
+    """Rank shares of mask keys, which an honest round reveals to no one, before shares of seeds."""
     return sum(10 * mask_key + min(mask_key, seed) for mask_key, seed in progress[-1])
 
 
 def changed(decisions: Sequence[int], source: random.Random) -> list[int]:
-    """A list of decisions with one to four of them taken otherwise, and maybe another end."""
+    """Return a list of decisions with one to four changed, and possibly another end."""
     given = list(decisions)
     for _ in range(source.randint(1, 4)):
         if given:
@@ -141,7 +141,7 @@ def changed(decisions: Sequence[int], source: random.Random) -> list[int]:
 
 
 def search(mix: Mix, seed: int, count: int | None = None, seconds: float | None = None) -> Found:
-    """Play so many servers (or for so many seconds of CPU time) with decisions drawn from `seed`."""
+    """Play a number of servers (or for some seconds of CPU time) with decisions drawn from `seed`."""
     found, began = Found(mix), process_time()
     with remembered():
         federation = Federation(mix)
@@ -157,7 +157,7 @@ def search(mix: Mix, seed: int, count: int | None = None, seconds: float | None 
 
 
 def replayed(mix: Mix, written: str) -> str:
-    """What a server with these decisions told whom, what was refused, and what it then has."""
+    """Return the messages of a server with these decisions, the refusals, and its final knowledge."""
     with remembered():
         federation = Federation(mix)
         one = play(federation, Choices(Found.read(written)))
@@ -187,9 +187,9 @@ def enter(found: Found, one: Play) -> None:
 
 
 def state(clients: Clients) -> int:
-    """A number for what the honest clients were told and did, the same when some of them change places.
+    """Return a number for the histories of the honest clients, invariant under permutations of clients.
 
-    Clients are coloured by what they were told, told sets by the colours of their members, twice over.
+    Clients are coloured by their histories, sets in these by the colours of their members, twice.
     """
     accomplices = clients.federation.mix.accomplices
     everybody = range(clients.federation.mix.population)

@@ -1,7 +1,7 @@
-"""The server's decisions in a selection whose participants verify and sign their list: Lotto, verifiable batches.
+"""The server's decisions in selections with a verified and signed list: Lotto, verifiable batches.
 
-It may announce any round number and population to anybody, draw several lists from the candidates, show each client any
-of them, and show any signatures. Its accomplices sign every list; it knows their outputs for all rounds beforehand.
+It may announce any round number and population to any client, draw several lists from the candidates, show each client
+any of them, and show any signatures. Its accomplices sign every list; it knows their outputs for all rounds in advance.
 """
 
 from itertools import combinations
@@ -32,11 +32,11 @@ class Selecting:
     """The selection of one round.
 
     Args:
-        clients: the honest ones.
-        knowledge: what the server has seen, and sees here.
+        clients: the honest clients.
+        knowledge: the server's knowledge, extended here.
         choices: its decisions.
         number: the round.
-        beacon: that opens rounds; None: none does.
+        beacon: opens rounds; None: no beacon.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class Selecting:
         self.announces = not any(issubclass(spec.role, ServerCentricClient) for spec in self.federation.plan.roles)
         self.claims: dict[int, tuple[bytes, bytes]] = {}  # by client, its number and proof
         self.shown: dict[int, Group] = {}  # by client, the list that it has signed
-        self.signed: dict[int, tuple[bytes, bytes]] = {}  # by client, what and the signature
+        self.signed: dict[int, tuple[bytes, bytes]] = {}  # by client, content and signature
 
     def run(self) -> dict[int, Group]:
-        """The list that each honest client has agreed on (nobody else is there)."""
+        """Return the list that each honest client has agreed on (other clients are absent)."""
         heard_before = dict(self.clients.heard)
         self.choices.begin()
         self.announce_all()
@@ -77,7 +77,7 @@ class Selecting:
         return agreed
 
     def may_be_listed(self, member: int) -> bool:
-        """Whether a participant was a candidate, computed from the keys that the PKI gave out."""
+        """Return whether a participant was a candidate, computed from the PKI's keys."""
         output, _ = self.entry_of(member, self.evaluated())
         if not self.by_batches:
             return self.stands(output)
@@ -90,7 +90,7 @@ class Selecting:
     # -- announcing -------------------------------------------------------------------------------------------------
 
     def announce_all(self) -> None:
-        """The round and the population; outputs come back (or are computed)."""
+        """Announce the round and the population; collect (or compute) outputs."""
         asked = self.evaluated()
         stuffed = self.choices.pick(4, 0.9)  # with accomplices that are no candidates; with another number
         for client in self.accomplices:
@@ -117,22 +117,22 @@ class Selecting:
                 self.claims[client] = answer.output, answer.proof
 
     def stands(self, output: bytes) -> bool:
-        """Whether this number makes a candidate (by itself; of batches it is asked later)."""
+        """Return whether this number makes a candidate (for batches this is checked later)."""
         s, n = self.parameters.participants, self.population
         return self.by_batches or under_threshold(output, self.parameters.factor, s, n)
 
     def announcement(self, population: int) -> Announce:
-        """What begins the round."""
+        """Return the message that begins the round."""
         factor = self.parameters.factor
         s = self.parameters.participants
         return self.opening.announced(Announce(self.number, population, s, factor.numerator, factor.denominator))
 
     def evaluated(self) -> bytes:
-        """What outputs are drawn on in this round."""
+        """Return the input of the outputs in this round."""
         return selection_input(self.federation.environment.experiment_id, self.number, *self.opening.randomness)
 
     def entry_of(self, client: int, asked: bytes) -> tuple[bytes, bytes]:
-        """An accomplice's entry, or in the server-centric variant anybody's."""
+        """Return an accomplice's entry, or in the server-centric variant any client's."""
         if not self.announces:
             return prf.evaluate(self.federation.environment.directory.vrf_key(client), asked), b""
         secret = self.federation.identities[client].vrf
@@ -142,7 +142,7 @@ class Selecting:
     # -- lists ------------------------------------------------------------------------------------------------------
 
     def lists(self) -> list[Group]:
-        """One to three lists of the right size: accomplices first, the others from where it likes."""
+        """Return one to three lists of the right size: accomplices first, then any others."""
         units = [[client] for client in sorted(self.claims, key=lambda one: (one not in self.accomplices, one))]
         wanted = self.parameters.participants
         if self.by_batches:
@@ -168,7 +168,7 @@ class Selecting:
         return found
 
     def show_all(self, lists: list[Group]) -> None:
-        """Each client a list that it is in, now and then another, or a second one."""
+        """Show each client a list that contains it, sometimes another, or a second list."""
         for client in self.federation.honest:
             fitting = [one for one in lists if client in one]
             if self.choices.pick(2, 0.97):
@@ -192,7 +192,7 @@ class Selecting:
             self.signed[client] = role.content, answer.signature
 
     def sign_round(self, client: int) -> bool:
-        """Show a client the signatures on its list; whether it agrees."""
+        """Show a client the signatures on its list; return whether it agrees."""
         content, _ = self.signed[client]
         rows = []
         for signer in sorted(self.shown[client]):
@@ -205,7 +205,7 @@ class Selecting:
 
 
 def agreeing(lists: dict[tuple[int, int], Group]) -> list[tuple[int, Group, Group]]:
-    """(round, one list, another) for each round in which honest clients have agreed on different ones."""
+    """Return (round, one list, another) for each round in which honest clients agreed on different lists."""
     by_round: dict[int, set[Group]] = {}
     for (number, _), members in lists.items():
         by_round.setdefault(number, set()).add(members)

@@ -1,4 +1,4 @@
-"""Who is told what of the others: a few stories, since it takes several clients told the same to have anything."""
+"""Claims about other clients: only a few different *stories*, because an attack needs several clients with the same."""
 
 from collections.abc import Collection, Iterable
 
@@ -9,7 +9,7 @@ Group = frozenset[int]
 
 
 def units(clients: Iterable[int], batches: Batches | None, accomplices: Collection[int]) -> list[list[int]]:
-    """Whole batches where there are such, single clients elsewhere; accomplices first."""
+    """Return whole batches if there are batches, otherwise single clients; accomplices first."""
     kept = list(dict.fromkeys(clients))
     if batches is None:
         return [[client] for client in sorted(kept, key=lambda one: (one not in accomplices, one))]
@@ -17,13 +17,13 @@ def units(clients: Iterable[int], batches: Batches | None, accomplices: Collecti
 
 
 def told(choices: Choices, of: list[list[int]], clients: list[int], fewest: int) -> dict[int, Group]:
-    """Some of the members of `of`, as each client is told: all (0), two stories, each its own, a few, one for all.
+    """Return for each client some members of `of`: all (0), two stories, one each, a few, one for all.
 
     Args:
         choices: the decisions.
-        of: the units that stories are made of.
-        clients: who is told.
-        fewest: with fewer no client will go on; mostly, stories have so many.
+        of: the units that stories consist of.
+        clients: recipients.
+        fewest: with fewer, clients stop; most stories have at least this many.
     """
     members = sorted({client for unit in of for client in unit})
     form = choices.pick(5)

@@ -1,8 +1,8 @@
 """The server's decisions in one round of `secagg`: training, keys, shares, inputs, survivors, unmasking.
 
-Who is shown what is drawn from a few *stories*, since it takes several clients that are told the same to have anything.
-What costs the server nothing is never left out: it shows every signature that fits, its accomplices sign and reveal
-everything. Between the stages it may do anything a second time, with other contents, or send an old question again.
+The claims to clients are drawn from a few *stories*, because an attack needs several clients with the same. Free
+actions are always taken: the server shows every fitting signature, and its accomplices sign and reveal everything.
+Between the stages it may repeat any question with other contents, or send an old question again.
 """
 
 import hashlib
@@ -50,11 +50,11 @@ class Summing:
     """One round of one server.
 
     Args:
-        clients: the honest ones.
-        knowledge: what the server has seen, and sees here.
+        clients: the honest clients.
+        knowledge: the server's knowledge, extended here.
         choices: its decisions.
         number: the round.
-        agreed: the list of participants of each client that has agreed on one; None: nobody agrees on anything.
+        agreed: the list of participants of each client that has agreed on one; None: the selection has no lists.
     """
 
     question: Any = AdvertiseKeys
@@ -74,15 +74,15 @@ class Summing:
         self.filled_up = 0  # how a client that too few agree with is shown signatures
         self.adverts: dict[int, Any] = {}
         self.roles: dict[int, Any] = {}  # by client: its side of the protocol, for what is public of it
-        self.listed: dict[int, Group] = {}  # by client, whose keys it was shown
-        self.replaced: dict[int, Group] = {}  # by client, for whom it was shown keys of the server's
+        self.listed: dict[int, Group] = {}  # by client, the owners of the shown keys
+        self.replaced: dict[int, Group] = {}  # by client, the peers with keys of the server
         self.sealed: dict[int, dict[int, bytes]] = {}
-        self.masked: dict[int, Group] = {}  # by client, whom it was told has shared
+        self.masked: dict[int, Group] = {}  # by client, the claimed sharers
         self.survivors: dict[int, Group] = {}
-        self.signed: dict[int, tuple[bytes, bytes]] = {}  # by client, what and the signature
+        self.signed: dict[int, tuple[bytes, bytes]] = {}  # by client, content and signature
 
     def run(self) -> None:
-        """All stages; between them anything once more, or an earlier stage over again."""
+        """Run all stages; between them any question again, or an earlier stage."""
         stages = (self.train_all, self.advertise_all, self.share_all, self.mask_all, self.sign_all, self.unmask_all)
         for place, stage in enumerate(stages):
             self.choices.begin()
@@ -98,15 +98,15 @@ class Summing:
                 for repeated in stages[place - self.choices.pick(place + 1, 0) : place + 1]:
                     repeated()
 
-    # -- stages: whom to ask what ---------------------------------------------------------------------------------
+    # -- stages --------------------------------------------------------------------------------------------------
 
     @property
     def there(self) -> list[int]:
-        """The honest clients of this round."""
+        """Return the honest clients of this round."""
         return self.federation.honest if self.agreed is None else sorted(self.agreed)
 
     def train_all(self) -> None:
-        """The model: to some a crafted one."""
+        """Send the model; to some clients a crafted one."""
         crafted: Group = frozenset()
         if self.choices.pick(2, 0.9):
             spared = self.choices.some(self.there)
@@ -115,14 +115,14 @@ class Summing:
             self.train(client, client in crafted)
 
     def advertise_all(self) -> None:
-        """Keys are asked for; s and t are the experiment's, mostly."""
+        """Ask for keys; s and t are mostly those of the experiment."""
         self.told_more = (0, 1, -1)[self.choices.pick(3, 0.97)]
         self.told_less = self.choices.pick(3, 0.88)
         for client in self.there:
             self.advertise(client, self.size(client) + self.told_more)
 
     def share_all(self) -> None:
-        """Whose keys each is shown."""
+        """Show each client keys."""
         lists = self.lists()
         shown = [client for client in sorted(self.adverts) if client in lists[client] or self.choices.pick(2, 0.98)]
         told = self.told([*self.accomplices, *self.adverts], shown)
@@ -135,13 +135,13 @@ class Summing:
             self.share(client, listed | set(self.accomplices) if foreign else listed, replaced - {client})
 
     def mask_all(self) -> None:
-        """Who has shared, as each is told."""
+        """Tell each client the sharers."""
         told = self.told([*self.accomplices, *self.sealed], sorted(self.sealed))
         for client in sorted(self.sealed):
             self.mask(client, self.listed[client] & told[client] - {client})
 
     def sign_all(self) -> None:
-        """Who has survived, as each is told."""
+        """Tell each client the survivors."""
         if not self.masked:
             return
         told = self.told([*self.accomplices, *self.masked], sorted(self.masked))
@@ -150,13 +150,13 @@ class Summing:
             self.sign(client, told[client] if as_it_is else told[client] & self.could_survive(client))
 
     def unmask_all(self) -> None:
-        """Whoever can be made to reveal shares is; where too few have signed, others' signatures may stand in."""
+        """Ask for shares wherever possible; if too few have signed, other signatures may replace theirs."""
         self.filled_up = self.choices.pick(3, 0)
         for client in sorted(self.survivors):
             self.unmask(client)
 
     def once_more(self) -> None:
-        """Anything, with other contents, out of turn or for the second time."""
+        """Ask any question with other contents, out of order or repeatedly."""
         client = self.there[self.choices.pick(len(self.there), 0)]
         everybody = [*self.accomplices, *self.federation.honest]
         attempts: list[Callable[[], object]] = [
@@ -173,27 +173,27 @@ class Summing:
         ]
         attempts[self.choices.pick(len(attempts), 0)]()
 
-    # -- what may be said -----------------------------------------------------------------------------------------
+    # -- stories -------------------------------------------------------------------------------------------------
 
     def size(self, client: int) -> int:
-        """s, as this client must be told."""
+        """Return s, as this client must be told."""
         return self.federation.environment.maximum_participants if self.agreed is None else len(self.agreed[client])
 
     def units(self, clients: Iterable[int]) -> list[list[int]]:
-        """See `stories.units`."""
+        """Return the units of stories."""
         return units(clients, self.parameters.atomic_batches(self.batches), self.accomplices)
 
     @property
     def least(self) -> int:
-        """Fewer than so many, no client will believe."""
+        """Return the fewest clients that a client accepts."""
         return self.parameters.threshold_for(self.size(self.there[0])) - self.told_less
 
     def told(self, everybody: Iterable[int], clients: list[int]) -> dict[int, Group]:
-        """See `stories.told`."""
+        """Return a story for each client."""
         return told(self.choices, self.units(everybody), clients, self.least)
 
     def lists(self) -> dict[int, Group]:
-        """Who takes part, as each client is told: s of all; where lists are agreed on, that one."""
+        """Return the participants that each client is told: s of all, or the agreed list."""
         if self.agreed is not None:
             return dict(self.agreed)
         units = self.units([*self.accomplices, *self.federation.honest])
@@ -216,17 +216,17 @@ class Summing:
         return found
 
     def could_survive(self, client: int) -> Group:
-        """Whom this client may be told has survived."""
+        """Return the clients that this client may be told have survived."""
         return self.masked.get(client, frozenset()) | {client}
 
     # -- questions to one client ----------------------------------------------------------------------------------
 
     def role(self, client: int) -> Any:
-        """Its side of the protocol."""
+        """Return the client's side of the protocol."""
         return self.clients.role(client, self.question)
 
     def ask(self, client: int, message: Any, private: Any = None, about: object = "") -> Any:
-        """See `Clients.ask`."""
+        """Ask a client."""
         return self.clients.ask(client, message, private, about)
 
     def train(self, client: int, crafted: bool) -> None:
@@ -243,11 +243,11 @@ class Summing:
             self.knowledge.advertised(client, self.number, advert.mask_key)
 
     def advertise_question(self, client: int, size: int) -> Any:
-        """That which begins the aggregation."""
+        """Return the question that begins the aggregation."""
         return AdvertiseKeys(self.number, size, max(1, self.parameters.threshold_for(size) - self.told_less))
 
     def share(self, client: int, listed: Group, replaced: Group = frozenset()) -> None:
-        """Show the client keys, for some peers those of the server; it deals its secrets."""
+        """Show the client keys, for some peers the server's; it deals its secrets."""
         self.replaced[client] = replaced | frozenset(self.accomplices)
         rows = [
             self.advert(peer, client) for peer in sorted(listed) if peer in self.adverts or peer in self.accomplices
@@ -273,7 +273,7 @@ class Summing:
         return self.ask(client, ShareKeys(self.number, rows), about=frozenset(row.client for row in rows))
 
     def mask(self, client: int, told: Group) -> None:
-        """Have the client's input."""
+        """Ask for the client's input."""
         rows = [SharesFor(peer, self.shares_for(peer, client)) for peer in sorted(told)]
         answer = self.mask_question(client, rows)
         if answer is None or client not in self.listed:
@@ -288,7 +288,7 @@ class Summing:
         return self.ask(client, MaskInput(self.number), SealedFromPeers(rows), frozenset(row.client for row in rows))
 
     def input(self, client: int, role: Any, vector: Any) -> Input:
-        """What the server has from an input, and what the search knows of it."""
+        """Note an input, for the server and for the search."""
         plain = np.asarray(role.encoded())
         earlier = [one for one in self.knowledge.inputs if one.update[:2] == (client, self.number)]
         same = [one.update for one in earlier if np.array_equal(one.plain, plain)]
@@ -309,7 +309,7 @@ class Summing:
         )
 
     def sign(self, client: int, survivors: Group) -> None:
-        """Tell the client who has survived, and have its signature."""
+        """Tell the client the survivors, and ask for its signature."""
         if self.parameters.consistency == "none":
             self.unsigned(client, survivors)
             return
@@ -319,7 +319,10 @@ class Summing:
             self.signed[client] = self.roles[client].survivors_signed, answer.signature
 
     def signatures(self, client: int) -> list[SignatureOf]:
-        """Those that this client will believe: of who was told the same, and of accomplices; else what there is."""
+        """Return signatures that this client accepts, otherwise any.
+
+        Acceptable are those of clients with the same story, and of accomplices.
+        """
         role = self.roles[client]
         content, _ = self.signed[client]
         fitting: list[SignatureOf] = []
@@ -336,7 +339,7 @@ class Summing:
         return sorted(fitting, key=lambda row: row.client)
 
     def unmask(self, client: int) -> None:
-        """Have the client's shares."""
+        """Ask for the client's shares."""
         if client not in self.signed:
             return
         kind = self.parameters.noise_policy().unmask_kind(self.size(client))
@@ -349,12 +352,12 @@ class Summing:
         return self.ask(client, kind(self.number, rows), about=frozenset(row.client for row in rows))
 
     def unsigned(self, client: int, survivors: Group) -> None:
-        """Have the client's shares without signatures."""
+        """Ask for the client's shares without signatures."""
         self.knowledge.asked_last.setdefault(self.number, set()).add(client)
         self.revealed(client, self.ask(client, UnmaskSurvivors(self.number, sorted(survivors)), about=survivors))
 
     def revealed(self, holder: int, answer: RevealedShares | None) -> None:
-        """Keep what a client has revealed."""
+        """Note a client's revealed shares."""
         if answer is None:
             return
         kinds = {"mask key": answer.mask_keys, "self-mask seed": answer.self_masks}
@@ -366,7 +369,7 @@ class Summing:
                 self.knowledge.share(Secret(row.client, self.number, kind), holder, row.share)
 
     def prove(self, dealer: int) -> None:
-        """Have all holders show the keys of their shares of one kind, which open what the dealer has sealed."""
+        """Ask all holders for the keys of their shares of one kind, which open the dealer's sealed shares."""
         kind, name = ((MASK_KEY, "mask key"), (SELF_MASK, "self-mask seed"))[self.choices.pick(2)]
         for holder, sealed in sorted(self.sealed.get(dealer, {}).items()):
             if holder not in self.roles:
@@ -381,7 +384,7 @@ class Summing:
             self.knowledge.share(Secret(dealer, self.number, name), holder, share)
 
     def again(self, client: int) -> None:
-        """Send an old question once more, of this round or an earlier one."""
+        """Repeat an old question, of this round or an earlier one."""
         earlier = [(message, private) for to, message, private in self.clients.sent if to == client]
         if earlier:
             message, private = earlier[self.choices.pick(len(earlier), 0)]
@@ -392,7 +395,7 @@ class Summing:
     # -- accomplices ----------------------------------------------------------------------------------------------
 
     def key(self, accomplice: int, purpose: str) -> PrivateKey:
-        """Its key pair of this round."""
+        """Return its key pair of this round."""
         named = f"{accomplice} {self.number} {purpose}".encode()
         key = PrivateKey.from_seed(hashlib.sha256(named).digest())
         if purpose == "mask":
@@ -400,12 +403,12 @@ class Summing:
         return key
 
     def signature(self, accomplice: int, domain: bytes, content: bytes) -> bytes:
-        """Its signature on anything."""
+        """Return its signature on any content."""
         signing = self.federation.identities[accomplice].signing
         return signing.sign(domain + self.federation.environment.experiment_id, content)
 
     def advert(self, peer: int, receiver: int) -> AdvertOf:
-        """A peer's keys as `receiver` is shown them."""
+        """Return a peer's keys as shown to `receiver`."""
         if peer not in self.replaced[receiver]:
             advert = self.adverts[peer]
             return AdvertOf(peer, advert.sealing_key, advert.mask_key, advert.signature)
@@ -415,7 +418,7 @@ class Summing:
         return AdvertOf(peer, *keys, self.signature(signer, KEYS_DOMAIN, content))
 
     def shares_for(self, peer: int, client: int) -> bytes:
-        """What `client` gets as a peer's sealed shares: an accomplice's are in order, so that they open."""
+        """Return a peer's sealed shares for `client`; an accomplice's shares are valid, so that they open."""
         secrets = PROTOCOL_SECRETS + self.parameters.noise_policy().secrets(self.size(client))
         nothing = bytes(sealed_bytes(secrets))
         if peer not in self.replaced.get(client, self.accomplices):

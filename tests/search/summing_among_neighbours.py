@@ -1,4 +1,4 @@
-"""The server's decisions in one round of `secagg-plus`: as in `secagg`, by lists that concern a client's neighbours."""
+"""The server's decisions in one round of `secagg-plus`: as in `secagg`, but limited to each client's neighbours."""
 
 from typing import Any
 
@@ -26,11 +26,11 @@ class SummingAmongNeighbours(Summing):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.participants: dict[int, Group] = {}
-        self.left_out: set[int] = set()  # who hears nothing of the aggregation
-        self.words: dict[int, dict[int, bytes]] = {}  # by client, its word to each neighbour
+        self.left_out: set[int] = set()  # clients without messages of the aggregation
+        self.words: dict[int, dict[int, bytes]] = {}  # by client, its confirmation for each neighbour
 
     def advertise_all(self) -> None:
-        """The list of participants, which is where the graph comes from."""
+        """Show the list of participants, which determines the graph."""
         self.participants = self.lists()
         self.left_out = {
             c for c, listed in self.participants.items() if c not in listed and not self.choices.pick(2, 0.98)
@@ -38,18 +38,18 @@ class SummingAmongNeighbours(Summing):
         super().advertise_all()
 
     def lists(self) -> dict[int, Group]:
-        """As for `secagg`, once in a round; afterwards a client's neighbourhood."""
+        """Return lists as for `secagg`, once in a round; later a client's neighbourhood."""
         if not self.participants:
             return super().lists()
         return {client: self.roles[client].graph.around(client) for client in self.adverts}
 
     def advertise(self, client: int, size: int) -> None:
-        """As in `secagg`, of those that are on their list."""
+        """Ask for keys as in `secagg`, only clients on their list."""
         if client not in self.left_out:
             super().advertise(client, size)
 
     def advertise_question(self, client: int, size: int) -> Any:
-        """The list, k and t."""
+        """Return the list, k and t."""
         listed = sorted(self.participants.get(client) or range(size))
         chosen = self.parameters.neighbourhood(len(listed))
         return AnnounceGraph(self.number, listed, chosen.neighbours, chosen.threshold - self.told_less)
@@ -60,7 +60,7 @@ class SummingAmongNeighbours(Summing):
         return self.ask(client, ShareKeysAmongNeighbours(self.number), NeighbourKeys(rows), about)
 
     def mask_question(self, client: int, rows: list[SharesFor]) -> Any:
-        """Ask with these neighbours' shares; the answer tells neighbours that they are masked with."""
+        """Ask with these neighbours' shares; the answer tells neighbours of the shared masks."""
         about = frozenset(row.client for row in rows)
         answer = self.ask(client, MaskInputAmongNeighbours(self.number), SealedFromPeers(rows), about)
         if answer is not None:
@@ -69,23 +69,23 @@ class SummingAmongNeighbours(Summing):
 
     @property
     def least(self) -> int:
-        """Most that `dropouts` allows survive."""
+        """Return the fewest survivors that `dropouts` allows."""
         survivors: int = self.parameters.neighbourhood(self.size(self.there[0])).survivors
         return survivors
 
     def could_survive(self, client: int) -> Group:
-        """All participants: what is signed is the set of the whole round."""
+        """Return all participants: the signed set is that of the whole round."""
         return self.participants.get(client, frozenset()) | {client}
 
     def unmask_question(self, client: int, kind: Any) -> Any:
-        """Ask with the neighbours' signatures and words."""
+        """Ask with the neighbours' signatures and confirmations."""
         self.knowledge.asked_last.setdefault(self.number, set()).add(client)
         rows = self.signatures(client)
         private = NeighbourSignatures(rows, self.words_to(client))
         return self.ask(client, UnmaskNeighbours(self.number), private, frozenset(row.client for row in rows))
 
     def words_to(self, client: int) -> list[MaskedWith]:
-        """Each neighbour's word that it has masked with this client; accomplices always say so."""
+        """Return each neighbour's confirmation of its mask with this client; accomplices always confirm."""
         role, words = self.roles[client], []
         for peer in sorted(role.received):
             if peer in self.accomplices:

@@ -1,4 +1,4 @@
-"""Least sums: none is below the statement of its protocol, the controls are found, and real parties give the sums."""
+"""Least sums: none is below its protocol's statement, controls are found, and real parties reproduce the sums."""
 
 from collections.abc import Iterator
 from unittest.mock import patch
@@ -53,7 +53,7 @@ class StatingMuch(Plain):
         return Guarantees(participants, 1, participants, participants, 1.0)
 
 
-def test_each_protocol_that_states_a_least_sum_is_attacked_for_sums() -> None:
+def test_each_protocol_with_a_stated_least_sum_is_attacked() -> None:
     assert unattacked() == []
     assert unattacked([(Unheard, StatingMuch), (PlainParameters, Plain)]) == ["unheard"]
 
@@ -61,8 +61,8 @@ def test_each_protocol_that_states_a_least_sum_is_attacked_for_sums() -> None:
 # -- the models, against others --------------------------------------------------------------------------------------
 
 
-def test_clients_that_leave_out_a_check_are_noticed() -> None:
-    """A client that reveals shares to neighbours that have not masked with it: random servers do not notice it."""
+def test_clients_without_a_check_are_detected() -> None:
+    """A client that reveals shares to neighbours without shared masks; random servers do not detect it."""
 
     def result() -> Result:
         return SecAggPlusSums().client_by_client(8, 4, 3, 0, is_control=False, acknowledges=False)
@@ -84,7 +84,7 @@ def test_labels_by_programming_agree_with_single_clients_and_pairs(seed: int) ->
     assert len(cut.group) == len(group.group) == 1
 
 
-def test_a_program_without_a_solution_says_so() -> None:
+def test_a_program_without_a_solution_is_reported() -> None:
     program = Program()
     one = program.binary()
     program.at_least({one: 1}, 2)
@@ -93,12 +93,12 @@ def test_a_program_without_a_solution_says_so() -> None:
     assert found.is_exact
 
 
-# -- the mend of Flamingo --------------------------------------------------------------------------------------------
+# -- the fix of Flamingo ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def unmended() -> Iterator[None]:
-    """The bound takes labels as random where it is to count with labels that the server chooses."""
+def without_fix() -> Iterator[None]:
+    """Return parameters with the bound for random labels although the server chooses the labels."""
     bound.density.cache_clear()
     with patch.object(bound, "_fewest_if_chosen", bound._fewest_if_random):
         yield
@@ -106,14 +106,14 @@ def unmended() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("unmended")
-def test_with_the_mend_switched_off_what_is_stated_is_found_to_be_false() -> None:
+def test_without_the_fix_the_statement_is_false() -> None:
     large = flamingo.FlamingoSums().by_groups(flamingo.setting(500, SEED, **flamingo.MENDED), 6)
     assert (large.stated, large.found) == (400, 1)
     assert large.is_new
 
 
 @pytest.mark.usefixtures("unmended")
-def test_with_the_mend_switched_off_a_single_update_is_had_from_real_parties() -> None:
+def test_without_the_fix_real_parties_reveal_a_single_update() -> None:
     where = flamingo.setting(30, 2, **flamingo.CUT_IN_SMALL | flamingo.MENDED)
     small = flamingo.FlamingoSums().exactly(where, BUDGET)
     assert (small.stated, small.found) == (12, 1)

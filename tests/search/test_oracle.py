@@ -1,4 +1,4 @@
-"""The oracle's arithmetic, by hand; and decisions that can be made fewer."""
+"""The oracle's arithmetic against hand computations, and the reduction of decisions."""
 
 import random
 
@@ -32,16 +32,16 @@ def known_seeds(*clients: int) -> Knowledge:
     return knowledge
 
 
-def test_masks_of_everybody_cancel_in_the_sum_of_all() -> None:
+def test_all_masks_cancel_in_the_sum_of_all_inputs() -> None:
     (one,) = derivable(known_seeds(0, 1, 2), 1)
     assert sorted(one.coefficients.items()) == [(0, 1), (1, 1), (2, 1)]
 
 
-def test_one_seed_that_is_not_known_hides_everything() -> None:
+def test_one_unknown_seed_hides_everything() -> None:
     assert derivable(known_seeds(0, 1), 1) == []
 
 
-def test_shares_below_the_threshold_are_no_secret() -> None:
+def test_shares_below_the_threshold_give_no_secret() -> None:
     knowledge = known_seeds()
     knowledge.share(Secret(0, 1, "self-mask seed"), 0, bytes(33))
     assert knowledge.had(Secret(0, 1, "self-mask seed")) is None
@@ -57,7 +57,7 @@ def test_the_smallest_combination_is_found_among_sums_of_sums() -> None:
     assert smallest(basis[:1], {a, b}, 2) is not None  # all but one are known: a crafted model's
 
 
-def test_the_nullspace_is_all_of_it() -> None:
+def test_the_nullspace_is_complete() -> None:
     source = random.Random(1)  # noqa: S311
     for _ in range(30):
         rows = [{column: source.choice((-1, 0, 1)) for column in range(4)} for _ in range(5)]
@@ -78,7 +78,7 @@ def test_shares_are_interpolated_as_they_were_dealt() -> None:
     assert interpolated(taken).to_bytes(32, "big") == secret
 
 
-def test_what_the_oracle_says_can_be_carried_out_on_the_bytes() -> None:
+def test_the_oracles_combinations_can_be_computed_from_the_bytes() -> None:
     with remembered():
         one = play(Federation(MIXES[0]), Choices())
     (combination,) = derivable(one.knowledge, 1)
@@ -87,11 +87,11 @@ def test_what_the_oracle_says_can_be_carried_out_on_the_bytes() -> None:
     assert not carried_out(one.knowledge, wrong)
 
 
-def test_decisions_are_made_fewer() -> None:
+def test_decisions_are_reduced() -> None:
     assert fewer([3, 1, 4, 1, 5, 9, 2, 6], lambda given: len(given) > 4 and given[4] >= 2) == [0, 0, 0, 0, 2]
 
 
-def test_clients_that_change_places_are_in_the_same_state() -> None:
+def test_permuted_clients_are_in_the_same_state() -> None:
     federation = Federation(next(mix for mix in MIXES if mix.name == "secagg, no accomplice"))
     ended = []
     for first in (0, 1, 3):  # three clients from this one on are spared the crafted model; client 5 takes no part

@@ -1,6 +1,4 @@
-"""The search finds the attacks that are known, with the fixes off; nothing with all checks on; and it notices that a
-check is missing.
-"""
+"""The search finds known attacks without their fixes, no attack with all checks, and missing checks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +18,7 @@ NAMED = {mix.name: mix for mix in MIXES}
 
 
 @pytest.mark.parametrize("name", [mix.name for mix in MIXES if not mix.known_broken])
-def test_no_server_has_more_than_is_promised(name: str) -> None:
+def test_no_server_exceeds_the_guarantees(name: str) -> None:
     found = search(guarded(NAMED[name]), SEED, SERVERS)
     new = {kind: (line, Found.written(given)) for kind, (line, given) in found.violations.items()}
     assert not {kind: what for kind, what in new.items() if kind not in left_open(NAMED[name])}
@@ -41,7 +39,7 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize(("name", "attack"), ATTACKS)
-def test_a_known_attack_is_found_with_its_fix_off(name: str, attack: str) -> None:
+def test_a_known_attack_is_found_without_its_fix(name: str, attack: str) -> None:
     mix = unguarded(NAMED[name])
     assert first(mix, attack, 600) is not None
 
@@ -49,8 +47,8 @@ def test_a_known_attack_is_found_with_its_fix_off(name: str, attack: str) -> Non
 @pytest.mark.parametrize(
     "fix", [fix for fix in FIXES if any(fix.known_to(mix) for mix in MIXES)], ids=lambda fix: fix.key
 )
-def test_each_fix_is_what_closes_it(fix: Fix) -> None:
-    """The decisions of an attack that was found without the fix come to nothing with it, and it alone."""
+def test_each_fix_alone_closes_its_attack(fix: Fix) -> None:
+    """The decisions of an attack found without the fix fail with the fix, and only with it."""
     name = next(name for name, attack in ATTACKS if attack == fix.attack and fix.known_to(NAMED[name]))
     one = first(unguarded(NAMED[name]), fix.attack, 600)
     assert one is not None
@@ -60,7 +58,7 @@ def test_each_fix_is_what_closes_it(fix: Fix) -> None:
 
 
 def first(mix: Mix, attack: str, servers: int) -> list[int] | None:
-    """The decisions of the first of so many servers that carries out the attack."""
+    """Return the decisions of the first server that carries out the attack."""
     with remembered():
         for count, one in enumerate(plays(Federation(mix), SEED)):
             if attack in {kind_of(line) for line in one.violations}:
@@ -70,19 +68,19 @@ def first(mix: Mix, attack: str, servers: int) -> list[int] | None:
     raise AssertionError
 
 
-def test_with_one_accomplice_too_many_a_single_update_is_had() -> None:
-    """docs/explanation/reconstruction.md: from x = 2t - s on. The search finds the two stories by itself."""
+def test_with_one_accomplice_too_many_a_single_update_is_recovered() -> None:
+    """See docs/explanation/reconstruction.md: from x = 2t - s on. The search finds the two stories by itself."""
     assert first(NAMED["secagg, more accomplices than it withstands"], "small sum", 1500) is not None
 
 
-def test_the_same_seed_is_the_same_search() -> None:
+def test_the_same_seed_gives_the_same_search() -> None:
     mix = NAMED["secagg, 2 accomplices"]
     one, other = (search(mix, 3, 40) for _ in range(2))
     assert (one.questions, one.states, one.refusals) == (other.questions, other.states, other.refusals)
 
 
 @pytest.mark.parametrize("name", list(NAMED))
-def test_an_honest_server_has_one_sum_and_is_refused_nothing(name: str) -> None:
+def test_an_honest_server_gets_one_sum_and_no_refusal(name: str) -> None:
     with remembered():
         one = play(Federation(guarded(NAMED[name])), Choices())
     assert one.violations == []
@@ -119,7 +117,7 @@ def _one_each() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("mutant", _one_each())
-def test_a_missing_check_is_noticed(mutant: Mutant) -> None:
+def test_a_missing_check_is_detected(mutant: Mutant) -> None:
     assert noticed(mutant, SEED, 1500) is not None
 
 

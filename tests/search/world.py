@@ -1,8 +1,8 @@
-"""The honest clients, the real ones, and the accomplices' keys. The server talks to a client as a host does.
+"""The real honest clients, and the accomplices' keys. The server talks to a client as a host does.
 
-Accomplices are no clients here: the server has their secrets and says what it likes in their names. Where it needs
-bytes that a client would check (what is signed, what an envelope authenticates), it takes them from that client's own
-role: they are public, and the search does not write the protocols' formats down a second time.
+Accomplices are no clients here: the server has their secrets and sends any message in their names. Where it needs bytes
+that a client checks (signed content, authenticated data), it takes them from that client's own role: these bytes are
+public, and the search need not implement the formats again.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ CRAFTED_MODEL = np.full(DIMENSION, -1, np.float32)
 
 
 class Learning:
-    """A workload: each client learns something of its own, and nothing from the crafted model."""
+    """A workload in which each client learns its own update, and nothing from the crafted model."""
 
     dimension = DIMENSION
 
@@ -56,15 +56,16 @@ class Learning:
 
 @dataclass(frozen=True)
 class Mix:
-    """One combination of protocols, and who works for the server.
+    """One combination of protocols, with the accomplices.
 
     Attributes:
         name: for the report.
-        selection, aggregation: the experiment's sections.
+        selection: section of the experiment.
+        aggregation: section of the experiment.
         population: n.
-        accomplices: the clients that work for the server.
-        rounds: how many are played one after the other.
-        known_broken: whether the documentation says that the server has single updates here.
+        accomplices: clients that collude with the server.
+        rounds: number of rounds in a play.
+        known_broken: whether the documentation says that the server recovers single updates.
     """
 
     name: str
@@ -77,7 +78,7 @@ class Mix:
 
 
 class Federation:
-    """A mix, registered and ready: what does not change from one search to the next.
+    """A registered mix: everything that stays the same between searches.
 
     Args:
         mix: the protocols.
@@ -111,7 +112,7 @@ class Federation:
 
     @property
     def honest(self) -> list[int]:
-        """Who does not work for the server."""
+        """The clients that do not collude with the server."""
         return [client for client in range(self.mix.population) if client not in self.mix.accomplices]
 
     @property
@@ -141,13 +142,13 @@ class Clients:
     """All honest clients, at the beginning of a run.
 
     Attributes:
-        federation: of which they are.
-        refusals: the checks that failed, and how often.
-        crashes: handlers that ended in an error that is no refusal, a line each.
+        federation: the clients' federation.
+        refusals: failed checks, with counts.
+        crashes: handlers that ended in an error other than a refusal, one line each.
         asked: questions so far.
-        told: what each has been told and what it did, in order: the state of the search.
+        told: history of each client in order, the state of the search.
         sent: every question so far with its receiver and private part, to be sent again.
-        heard: up to which round each has heard of announcements; one that it refuses counts as the next number.
+        heard: the last announced round of each client; a refused announcement counts as the next number.
     """
 
     federation: Federation
@@ -165,29 +166,29 @@ class Clients:
             self._host.client(client).identity = known.identities[client]
 
     def begin_round(self) -> None:
-        """Clients forget the state of earlier rounds."""
+        """Let clients forget the state of earlier rounds."""
         self._host.begin_round()
         for told in self.told.values():
             told.append("a round begins")
 
     def client(self, number: int) -> Any:
-        """The client itself."""
+        """Return the client itself."""
         return self._host.client(number)
 
     def role(self, number: int, question: type[Message]) -> Any:
-        """Who answers such questions at a client."""
+        """Return the role that answers such questions at a client."""
         spec = next(spec for spec in reversed(self._host._roles) if question in spec.role._handlers)
         role: Role = self.client(number).role(spec.role, spec.parameters)
         return role
 
     def ask(self, client: int, message: Message, private: Message | None = None, about: object = "") -> Any:
-        """The answer; None for a refusal or silence.
+        """Return the answer; None for a refusal or silence.
 
         Args:
-            client: an honest one.
+            client: an honest client.
             message: the question.
-            private: what goes to this client alone.
-            about: what tells this question from others of its kind, for the count of states.
+            private: private part for this client.
+            about: distinguishes this question from others of its kind, for the count of states.
         """
         self.asked += 1
         self.sent.append((client, message, private))
@@ -224,7 +225,7 @@ class Clients:
 
 @contextmanager
 def remembered() -> Iterator[None]:
-    """Signatures, key agreements and VRF proofs are computed once: these functions hang on their arguments alone."""
+    """Compute signatures, key agreements and VRF proofs once inside the block: they depend on their arguments alone."""
     from_seed = PrivateKey.from_seed.__func__  # type: ignore[attr-defined]
     sign, agree = signatures.SigningKey.sign, PrivateKey.agree
     prove, output = vrf.SecretKey.prove, vrf.SecretKey.output

@@ -99,7 +99,7 @@ def denials(believes: Mapping[int, int], gone: Collection[int], each: int) -> di
 
 @dataclass(frozen=True)
 class Isolation:
-    """A set of honest clients whose sum can be recovered, and the necessary claims.
+    """Honest clients with a recoverable sum, and the necessary claims.
 
     Attributes:
         members: A.

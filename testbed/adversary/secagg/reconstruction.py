@@ -176,9 +176,9 @@ class Contradicting(AggregationMisbehaviour, SecAgg):
         Args:
             state: of the round, with the revealed shares.
             label: name of the sum, for the record.
-            members: honest clients whose inputs are summed.
+            members: honest clients in the sum.
             peers: for each member, the peers that it shares masks with.
-            gone: clients whose mask keys are reconstructed from shares.
+            gone: clients with mask keys to reconstruct from shares.
             keys: mask keys that need no shares.
         """
         t = state.graph.threshold

@@ -96,7 +96,7 @@ class SplitTheSharing(ShrinkTheSum):
     _planned: Isolation | None = None
 
     def peers_that_shared(self, state: SecAggRound) -> dict[int, list[int]]:
-        """Tell members only of each other, of the clients whose mask keys will be recovered, and of the accomplices."""
+        """Tell members only of each other, of accomplices, and of clients with recoverable mask keys."""
         claims = super().peers_that_shared(state)
         if not self.attacking:
             return claims

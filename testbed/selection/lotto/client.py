@@ -92,7 +92,7 @@ class LottoClient(Role):
         raise NotImplementedError
 
     def check_entry(self, entry: ParticipantEntry, directory: Directory, round_number: int) -> None:
-        """Refuse an entry whose number does not follow from the protocol.
+        """Refuse an entry with a number that does not follow from the protocol.
 
         Args:
             entry: row of the list.

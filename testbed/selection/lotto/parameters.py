@@ -18,7 +18,7 @@ MOST_ROUNDS = 10_000_000
 
 
 class AgreedListParameters(SelectionParameters):
-    """Parameters of every protocol whose participants verify and sign their list."""
+    """Parameters of protocols with a participant list that participants verify and sign."""
 
     needs_rounds: ClassVar[str] = "participants are drawn, and verify one another, together"
     over_selection: float = Field(
@@ -125,9 +125,9 @@ class LottoParameters(AgreedListParameters):
     def supply(self, population: int, online: float) -> Supply | None:
         """Return the need for s candidates: each client is drawn with probability a*s/n, available or not."""
         refined = max(1, self.smallest_population(population))
-        drawn = min(1.0, self.over_selection * self.participants / refined)
+        share_of_clients = min(1.0, self.over_selection * self.participants / refined)
         keys = ("selection.over_selection", "selection.participants", "population", "availability")
-        return Supply("candidates", self.participants, refined, online * drawn, keys)
+        return Supply("candidates", self.participants, refined, online * share_of_clients, keys)
 
     def check(self, population: int) -> None:
         """Check that n_min and s do not exceed the smallest refined population."""

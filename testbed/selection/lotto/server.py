@@ -226,20 +226,20 @@ class LottoServer(SelectionProtocol):
                 valid.append(SignedBy(client, answers[client].signature))
         return valid
 
-    def require_answers(self, needed: int, count: int, what: str, refusals: Sequence[ClientRefusal]) -> None:
+    def require_answers(self, needed: int, count: int, noun: str, refusals: Sequence[ClientRefusal]) -> None:
         """Raise `RoundAborted` if there are too few answers, or if a client refused and all answers are needed.
 
         Args:
             needed: number of answers that the round needs.
             count: number of valid answers.
-            what: the answers, in the plural; part of the reason code.
+            noun: the answers, in the plural; part of the reason code.
             refusals: refusals of the question.
         """
         strict = self.parameters.signatures == "strict"
         if refusals and (strict or count < needed):
             raise RoundAborted("refused", refusals_by_check(refusals, "participants"))
         if count < needed:
-            raise RoundAborted(f"too-few-{what}", f"{count} of {needed} needed")
+            raise RoundAborted(f"too-few-{noun}", f"{count} of {needed} needed")
 
 
 async def ask_groups(
@@ -264,12 +264,12 @@ async def ask_groups(
     return answers, refusals
 
 
-def refusals_by_check(refusals: Sequence[ClientRefusal], who: str) -> str:
+def refusals_by_check(refusals: Sequence[ClientRefusal], parties: str) -> str:
     """Return one line with the number of refusals and their codes.
 
     Args:
         refusals: at least one.
-        who: the refusing parties, in the plural.
+        parties: the refusing parties, in the plural.
     """
     checks = ", ".join(sorted({refusal.check for refusal in refusals}))
-    return f"{len(refusals)} {who} refused: {checks}"
+    return f"{len(refusals)} {parties} refused: {checks}"

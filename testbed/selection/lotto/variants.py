@@ -41,7 +41,7 @@ from testbed.selection.lotto.messages import (
 from testbed.selection.lotto.parameters import AnnouncedParameters, LottoParameters
 from testbed.selection.lotto.server import GroupMessages, LottoServer, ask_groups
 
-_BLOCK = 1 << 18  # clients whose numbers are in the server's memory at the same time
+_BLOCK = 1 << 18  # clients with numbers in the server's memory at the same time
 
 # -- announced rounds and proven numbers -------------------------------------------------------------------------------
 

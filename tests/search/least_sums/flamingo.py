@@ -100,9 +100,10 @@ def cut_off(where: Setting, round_number: int) -> CutOff | None:
 
 
 def isolating_round(where: Setting, rounds: int, first: int = 1) -> tuple[int, int] | None:
-    """Find a round with a client that labels isolate, of so many rounds from `first` on; return both numbers.
+    """Find a round with a client that labels isolate; return both numbers.
 
-    One try costs a graph and two sums over it; only where both are within limits is the committee's check asked.
+    Tries rounds from `first` on. One try costs a graph and two sums over it; the committee's check is called only if
+    both are within limits.
     """
     dishonest, budget = where.dishonest, where.budget
     fewest = where.parameters.density(where.participants).neighbours
