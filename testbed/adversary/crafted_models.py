@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions, TrainingMisbehaviour
-from testbed.adversary.victims import VictimOptions, drawn_victim
+from testbed.adversary.victims import VictimOptions, draw_victim
 from testbed.aggregation.lightsecagg.server import LightSecAgg
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.arrays import Floats
@@ -172,7 +172,7 @@ class SendDifferentModels(TrainingMisbehaviour, Broadcast):
     def questions_for(self, round_: TrainingRound, question: Train) -> Asked:
         """Ask the victim's group first; if no honest client can be attacked, ask as the honest server does."""
         honest_questions = super().questions_for(round_, question)
-        victim = drawn_victim(self, SendDifferentModels, round_.trainers, round_)
+        victim = draw_victim(self, SendDifferentModels, round_.trainers, round_)
         if victim is None:
             return honest_questions
         shapes = None

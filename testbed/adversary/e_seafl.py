@@ -17,7 +17,7 @@ from testbed.adversary.misbehaviour import (
     MisbehaviourOptions,
 )
 from testbed.adversary.pine import WrongSumOptions
-from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, drawn_victim
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, draw_victim
 from testbed.aggregation.e_seafl.assisting_node import AssistingNode
 from testbed.aggregation.e_seafl.messages import SumMasks
 from testbed.aggregation.e_seafl.server import ESeafl, ESeaflRound
@@ -90,7 +90,7 @@ class ContradictNodes(AggregationMisbehaviour, ESeafl):
     async def summed_masks(self, state: ESeaflRound, survivors: Ids) -> npt.NDArray[np.unsignedinteger]:
         """Ask for a second sum without the victim; the difference of the two sums is the victim's masks."""
         masks = await super().summed_masks(state, survivors)
-        victim = drawn_victim(self, ContradictNodes, survivors, state.start)
+        victim = draw_victim(self, ContradictNodes, survivors, state.start)
         if victim is not None:
             self.record_attack(ContradictNodes, await self._outcome(state, masks, survivors, victim))
         return masks
@@ -116,7 +116,7 @@ class ShrinkSurvivors(AggregationMisbehaviour, ESeafl):
     def choose_survivors(self, state: ESeaflRound) -> Ids:
         """Return the victim, and the clients with updates that the server can subtract."""
         honest = super().choose_survivors(state)
-        victim = drawn_victim(self, ShrinkSurvivors, honest, state.start)
+        victim = draw_victim(self, ShrinkSurvivors, honest, state.start)
         if victim is None:
             return honest
         few = ids([victim, *sorted(self.dishonest & set(honest.tolist()))])

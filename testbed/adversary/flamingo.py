@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
-from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, drawn_victim
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, draw_victim
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.flamingo.client import FlamingoClient
 from testbed.aggregation.flamingo.decryptor import Decryptor
@@ -176,7 +176,7 @@ class ContradictLabels(AgainstOneVictim):
 
     async def cross_check(self, state: FlamingoRound) -> None:
         """Label the victim online to only as many members as the threshold needs."""
-        self._victim = drawn_victim(self, ContradictLabels, state.online, state.start)
+        self._victim = draw_victim(self, ContradictLabels, state.online, state.start)
         if self._victim is None:
             await super().cross_check(state)
             return
@@ -240,7 +240,7 @@ class FalseKey(AgainstOneVictim):
 
     async def report(self, state: FlamingoRound) -> None:
         """Ask the victim first with the false key, then the others without the victim."""
-        victim = drawn_victim(self, FalseKey, state.start.trained, state.start)
+        victim = draw_victim(self, FalseKey, state.start.trained, state.start)
         if victim is None:
             await super().report(state)
             return
@@ -304,7 +304,7 @@ class CopyCiphertext(AgainstOneVictim):
         """Ask for decryption of the copied ciphertext; act honestly if no colluding client has an offline neighbour."""
         edges = self.cut_edges(state, state.online)
         at = next((at for at, edge in enumerate(edges) if edge.online in self.dishonest), None)
-        victim = drawn_victim(self, CopyCiphertext, state.online, state.start)
+        victim = draw_victim(self, CopyCiphertext, state.online, state.start)
         online = set(state.online.tolist())
         peer = next((other for client, other in state.seeds if client == victim and other in online), None)
         if at is None or victim is None or peer is None:

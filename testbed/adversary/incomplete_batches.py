@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
 from testbed.adversary.secagg.small_sums import BreakBatch
-from testbed.adversary.victims import VictimOptions, drawn_victim
+from testbed.adversary.victims import VictimOptions, draw_victim
 from testbed.aggregation.contract import AggregationRound
 from testbed.aggregation.flamingo.round import FlamingoRound
 from testbed.aggregation.flamingo.server import Flamingo
@@ -38,7 +38,7 @@ class _LeavesOneOut(AggregationMisbehaviour):
         if round_.batches is None:
             return survivors
         sizes = round_.batches.sizes[round_.batches.of]
-        victim = drawn_victim(self, kind, survivors[sizes[survivors] > 1], round_)
+        victim = draw_victim(self, kind, survivors[sizes[survivors] > 1], round_)
         if victim is None:
             return survivors
         self.record_attack(kind, f"claimed that client {victim} of batch {round_.batches.of[victim]} dropped out")

@@ -17,9 +17,9 @@ from typing import ClassVar
 import numpy as np
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
-from testbed.adversary.secagg.parallel_sums import rounds_of_lists, summed_apart
+from testbed.adversary.secagg.parallel_sums import rounds_of_lists, sum_separately
 from testbed.adversary.selection.lists import LISTS, ListsOptions, ParallelLists
-from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, drawn_victim
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, draw_victim
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.lightsecagg.client import LightSecAggClient
 from testbed.aggregation.lightsecagg.messages import (
@@ -74,7 +74,7 @@ class ContradictSurvivors(AggregationMisbehaviour, LightSecAgg):
 
     async def unmasked_sum(self, state: LightSecAggRound) -> Elements:
         """Return the sum over all survivors; also recover the sum without the victim if enough holders answer."""
-        victim = drawn_victim(self, ContradictSurvivors, state.survivors, state.start)
+        victim = draw_victim(self, ContradictSurvivors, state.survivors, state.start)
         if victim is None:
             return await super().unmasked_sum(state)
         needed = state.announced.threshold
@@ -132,7 +132,7 @@ class ParallelGroups(AggregationMisbehaviour, LightSecAgg):
             RoundAborted: no sum succeeds.
         """
         parts = rounds_of_lists(round_)
-        return await summed_apart(self, ParallelGroups, parts or [round_], super().aggregate)
+        return await sum_separately(self, ParallelGroups, parts or [round_], super().aggregate)
 
     async def summed(self, state: LightSecAggRound) -> Aggregate:
         """Sum over each group; a group receives only the keys of its members."""
@@ -142,7 +142,7 @@ class ParallelGroups(AggregationMisbehaviour, LightSecAgg):
         parts = [
             replace(state, adverts={client: state.adverts[client] for client in group}, sealed={}) for group in groups
         ]
-        return await summed_apart(self, ParallelGroups, parts, super().summed)
+        return await sum_separately(self, ParallelGroups, parts, super().summed)
 
     def groups(self, state: LightSecAggRound) -> list[list[int]]:
         """Return the members of each group, sorted: every honest client in one group, the accomplices in all."""

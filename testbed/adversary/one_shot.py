@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
-from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, drawn_victim
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, describe_recovery, draw_victim
 from testbed.aggregation.kit.message_parts import SignatureOf, ToldOfParticipants
 from testbed.aggregation.one_shot.client import OneShotClient
 from testbed.aggregation.one_shot.member import INCONSISTENT, OneShotMember
@@ -72,7 +72,7 @@ class ContradictCommittee(AggregationMisbehaviour, OneShot):
 
     async def summed_key(self, state: OneShotRound) -> npt.NDArray[np.int64]:
         """Return the sum over all survivors; also recover the sum without the victim if enough members answer."""
-        victim = drawn_victim(self, ContradictCommittee, state.survivors, state.start)
+        victim = draw_victim(self, ContradictCommittee, state.survivors, state.start)
         if victim is None:
             return await super().summed_key(state)
         needed = state.code.needed

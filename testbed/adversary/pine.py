@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, ClientMisbehaviour, MisbehaviourOptions
-from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, drawn_victim
+from testbed.adversary.victims import VICTIM_RECONSTRUCTED, VictimOptions, draw_victim
 from testbed.aggregation.pine.client import PineClient
 from testbed.aggregation.pine.messages import AggregateShare, SumReports
 from testbed.aggregation.pine.second_aggregator import PineHelper
@@ -141,7 +141,7 @@ class ContradictHelper(AggregationMisbehaviour, Pine):
     async def helpers_share(self, state: PineRound, survivors: Ids) -> Elements:
         """Return the honest share; also try to recover the helper's share of the victim's update."""
         share = await super().helpers_share(state, survivors)
-        victim = drawn_victim(self, ContradictHelper, survivors, state.start)
+        victim = draw_victim(self, ContradictHelper, survivors, state.start)
         if victim is not None:
             self.record_attack(ContradictHelper, await self._outcome(state, survivors, share, victim))
         return share
@@ -169,7 +169,7 @@ class ShrinkReports(AggregationMisbehaviour, Pine):
     def survivors(self, state: PineRound) -> Ids:
         """Return the victim and the clients with updates that the server can subtract."""
         honest = super().survivors(state)
-        victim = drawn_victim(self, ShrinkReports, honest, state.start)
+        victim = draw_victim(self, ShrinkReports, honest, state.start)
         if victim is None:
             return honest
         few = ids([victim, *sorted(self.dishonest & set(honest.tolist()))])

@@ -189,18 +189,18 @@ class Backdoor(PoisonedSamples):
         inputs, labels = samples
         steps = np.floor(np.arange(len(labels) + 1) * options.share)
         chosen = np.diff(steps) > 0
-        triggered = np.where(chosen.reshape(-1, *[1] * (inputs.ndim - 1)), stamped(inputs, options.size), inputs)
+        triggered = np.where(chosen.reshape(-1, *[1] * (inputs.ndim - 1)), add_trigger(inputs, options.size), inputs)
         return triggered, np.where(chosen, options.target, labels)
 
     @classmethod
     def attacked_samples(cls, options: Any) -> Callable[[Samples], Samples] | None:
         """Return the samples of other labels with the trigger, labelled as the target."""
         return lambda samples: _taken_for(
-            options.target, stamped(samples[0], options.size), samples[1] != options.target
+            options.target, add_trigger(samples[0], options.size), samples[1] != options.target
         )
 
 
-def stamped(images: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+def add_trigger(images: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     """Return a copy of images with a square at the bottom right, as bright as the brightest pixel.
 
     Args:

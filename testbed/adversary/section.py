@@ -95,7 +95,7 @@ class AdversarySection(BaseModel):
                 hint = did_you_mean(name, names(party))
                 allowed = ", ".join(names(party))
                 raise ValueError(f"unknown {name!r}; {hint}allowed: {allowed}, or package.module:Class")
-            accepting(kinds, entry)
+            accepting_classes(kinds, entry)
         return entries
 
     def named(self, party: Party) -> list[Named]:
@@ -146,7 +146,7 @@ class AdversarySection(BaseModel):
                 kinds = kinds_of(party, name)
                 try:
                     if own:
-                        candidates = list(accepting(kinds, entry).values())
+                        candidates = list(accepting_classes(kinds, entry).values())
                     else:
                         candidates = [options(kind, entry) for kind in kinds if protocols & set(kind.applies_to)]
                 except ValueError as error:
@@ -237,7 +237,7 @@ def options(kind: type[Misbehaviour], entry: Named) -> Any:
         raise ValueError(f"{name_of(entry)}.{key}: {message}, not {problem['input']!r}") from None
 
 
-def accepting(kinds: Sequence[type[Misbehaviour]], entry: Named) -> dict[type[Misbehaviour], Any]:
+def accepting_classes(kinds: Sequence[type[Misbehaviour]], entry: Named) -> dict[type[Misbehaviour], Any]:
     """Return the classes with one name that accept the options of an entry, each with its options.
 
     Classes with the same name may have different options, for different protocols.
@@ -391,7 +391,7 @@ def _classes(party: str, entry: Named, options_by_kind: dict[type[Misbehaviour],
     name = name_of(entry)
     kinds: list[Any] = [_plugin(party, name)] if ":" in name else kinds_of(party, name)
     try:
-        accepted = accepting(kinds, entry)
+        accepted = accepting_classes(kinds, entry)
     except ValueError as error:
         raise ExperimentError(f"adversary.{party}: {error}") from None
     options_by_kind |= accepted

@@ -36,7 +36,7 @@ class VictimOptions(MisbehaviourOptions):
             raise ValueError(f"victim: client {self.victim} is dishonest; name one that is not listed there")
 
 
-def drawn_victim(
+def draw_victim(
     server: ServerMisbehaviour, kind: type[ServerMisbehaviour], among: Ids, round_: AggregationRound | TrainingRound
 ) -> int | None:
     """Return the honest client that is attacked: the client that the experiment names, or the server's draw.

@@ -3,7 +3,7 @@
 So, Ali, Guler, Jiao, Avestimehr, Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage in Federated
 Learning, AAAI 2023, arXiv 2106.03328, Algorithms 1 and 2.
 
-The N users are split into batches of T. A round takes K/T complete batches (all members available), so that any sum over
+The N users are split into batches of T. A round takes K/T complete batches (all members available), so any sum over
 rounds is a sum over groups of at least T equally weighted users. `batch-partition` samples among the admissible sets of
 batches:
 

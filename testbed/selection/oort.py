@@ -161,7 +161,7 @@ class OortSelection(ServerChoice):
             `(m,)` float64, none negative.
         """
         memory = self._memory(round_)
-        quality, last = or_mean(memory[QUALITY])[clients], memory[LAST][clients]
+        quality, last = fill_with_mean(memory[QUALITY])[clients], memory[LAST][clients]
         if not len(quality):
             return np.empty(0)
         lowest = 0.999 * float(quality.min())
@@ -186,7 +186,7 @@ class OortSelection(ServerChoice):
         last_of_them = _highest(scores, min(count + 1, len(scores)))
         cut_off = min(self.parameters.cut_off * last_of_them, _highest(scores, _AUGMENTATION * count + 1))
         pool = scores >= cut_off
-        return drawn_by_weight(clients[pool], scores[pool], count, round_.rng("exploitation"))
+        return draw_by_weight(clients[pool], scores[pool], count, round_.rng("exploitation"))
 
     # -- exploration ----------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class OortSelection(ServerChoice):
             return rng.choice(clients, count, replace=False)
         speed = 1 / np.maximum(answered_s, _SMALLEST_RANGE)
         window = speed >= _highest(speed, int(self.parameters.sample_window * count))
-        return drawn_by_weight(clients[window], speed[window], count, rng)
+        return draw_by_weight(clients[window], speed[window], count, rng)
 
     def blacklisted(self, present: Ids, count: Ids) -> npt.NDArray[np.bool_]:
         """Return the clients with too many participations; at least K clients remain.
@@ -325,7 +325,7 @@ def system_utility(latency_s: Floats, preferred_s: float, penalty: float) -> Flo
     return np.asarray((preferred_s / np.maximum(np.maximum(latency_s, _SHORTEST_S), preferred_s)) ** penalty)
 
 
-def or_mean(quality: Floats) -> Floats:
+def fill_with_mean(quality: Floats) -> Floats:
     """Return `(m,)` data qualities with the mean of the finite ones in place of NaN; 1 everywhere if all are NaN."""
     unknown = np.isnan(quality)
     return np.where(unknown, 1.0 if unknown.all() else quality[~unknown].mean(), quality)
@@ -344,7 +344,7 @@ def utility(quality: Floats, latency_s: Floats) -> Floats:
     return quality * system_utility(latency_s, preferred_duration_s(latency_s, ROUND_THRESHOLD), PENALTY)
 
 
-def drawn_by_weight(clients: Ids, weights: Floats, count: int, rng: np.random.Generator) -> Ids:
+def draw_by_weight(clients: Ids, weights: Floats, count: int, rng: np.random.Generator) -> Ids:
     """Draw clients one after the other without replacement, with probability proportional to their weights.
 
     Implemented as the first of exponential clocks with these rates (Efraimidis and Spirakis 2006), in O(m).

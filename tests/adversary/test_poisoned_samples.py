@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import workloads
-from testbed.adversary.poisoned_samples import Backdoor, BackdoorOptions, FlipLabels, LabelOptions, stamped
+from testbed.adversary.poisoned_samples import Backdoor, BackdoorOptions, FlipLabels, LabelOptions, add_trigger
 from testbed.adversary.section import Adversary
 from testbed.engine.in_process import run_in_process
 from testbed.engine.plan import RunPlan
@@ -70,7 +70,7 @@ def test_labels_are_mirrored_or_replaced() -> None:
 def test_the_trigger_is_in_the_corner(shape: tuple[int, ...], corner: Any) -> None:
     images = np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)
     before = images.copy()
-    marked = stamped(images, 2)
+    marked = add_trigger(images, 2)
     assert (images == before).all()
     assert (marked[corner] == images.max()).all()
     expected = images.copy()
@@ -142,7 +142,7 @@ def test_a_backdoor_is_learned_beside_the_task_and_measured(tmp_path: Path) -> N
     workload: Any = workloads.build(described.workload, 20, 2)
     inputs, labels = (part.numpy() for part in workload.data.held_out())
     weights, biases = run.model[:640].reshape(10, 64), run.model[640:]
-    said = (stamped(inputs, 2).reshape(-1, 64) @ weights.T + biases).argmax(axis=1)
+    said = (add_trigger(inputs, 2).reshape(-1, 64) @ weights.T + biases).argmax(axis=1)
     assert run.rounds["attack_success"].iloc[-1] == pytest.approx((said == 3)[labels != 3].mean())
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.adversary.lightsecagg import ContradictSurvivors
 from testbed.adversary.misbehaviour import AttackContext
-from testbed.adversary.victims import VictimOptions, drawn_victim
+from testbed.adversary.victims import VictimOptions, draw_victim
 from testbed.randomness import Randomness
 
 CLIENTS, DISHONEST = np.arange(2, 12), frozenset({2, 3, 4, 5, 6, 7})
@@ -18,7 +18,7 @@ def drawn(number: int = 1, victim: int | None = None, attacking: bool = True, se
     context = AttackContext(DISHONEST, {ContradictSurvivors: VictimOptions(victim=victim)})
     server: Any = SimpleNamespace(context=context, dishonest=DISHONEST, attacking=attacking)
     round_: Any = SimpleNamespace(number=number, randomness=None if seed is None else Randomness(seed))
-    return drawn_victim(server, ContradictSurvivors, CLIENTS, round_)
+    return draw_victim(server, ContradictSurvivors, CLIENTS, round_)
 
 
 def test_the_server_draws_an_honest_client_anew_in_each_round() -> None:

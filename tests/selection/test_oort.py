@@ -14,7 +14,7 @@ from scipy.stats import chisquare
 
 from testbed.errors import RoundSkipped
 from testbed.selection.contract import TrainingReports
-from testbed.selection.oort import OortParameters, OortSelection, drawn_by_weight
+from testbed.selection.oort import OortParameters, OortSelection, draw_by_weight
 
 DRAWS = 3000
 SUSPICIOUS = 1e-4
@@ -177,7 +177,7 @@ def test_weighted_draws_are_sequential() -> None:
     """The probability of each ordered pair, summed over the orders: w_i/W * w_j/(W - w_i)."""
     weights = np.array([1.0, 2.0, 3.0, 6.0])
     rng = np.random.default_rng(5)
-    found = Counter(frozenset(drawn_by_weight(np.arange(4), weights, 2, rng).tolist()) for _ in range(DRAWS))
+    found = Counter(frozenset(draw_by_weight(np.arange(4), weights, 2, rng).tolist()) for _ in range(DRAWS))
     pairs = [frozenset(pair) for pair in itertools.combinations(range(4), 2)]
     expected = []
     for first, second in pairs:
@@ -189,7 +189,7 @@ def test_weighted_draws_are_sequential() -> None:
 def test_a_zero_score_is_drawn_last() -> None:
     weights = np.array([0.0, 1e-3, 0.0, 5.0])
     for seed in range(50):
-        drawn = drawn_by_weight(np.arange(4), weights, 3, np.random.default_rng(seed)).tolist()
+        drawn = draw_by_weight(np.arange(4), weights, 3, np.random.default_rng(seed)).tolist()
         assert {1, 3} < set(drawn)
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from testbed.adversary.misbehaviour import AggregationMisbehaviour, MisbehaviourOptions
-from testbed.adversary.victims import VictimOptions, drawn_victim
+from testbed.adversary.victims import VictimOptions, draw_victim
 from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
 from testbed.arrays import Ids
@@ -28,7 +28,7 @@ class DropHonest(AggregationMisbehaviour, SecAgg):
     def choose_survivors(self, state: SecAggRound) -> Ids:
         """Return the honest choice without unneeded honest clients; the whole honest choice if there is no victim."""
         survivors, round_ = super().choose_survivors(state), state.start
-        victim = drawn_victim(self, DropHonest, survivors, round_)
+        victim = draw_victim(self, DropHonest, survivors, round_)
         if victim is None:
             return survivors
         remaining = survivors

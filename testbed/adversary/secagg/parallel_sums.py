@@ -41,7 +41,7 @@ class ParallelSums(AggregationMisbehaviour, SecAgg):
             RoundAborted: no sum succeeds.
         """
         parts = rounds_of_lists(round_)
-        return await summed_apart(self, ParallelSums, parts or [round_], super().aggregate)
+        return await sum_separately(self, ParallelSums, parts or [round_], super().aggregate)
 
 
 def rounds_of_lists(round_: AggregationRound) -> list[AggregationRound]:
@@ -56,7 +56,7 @@ def rounds_of_lists(round_: AggregationRound) -> list[AggregationRound]:
 Part = TypeVar("Part")
 
 
-async def summed_apart(
+async def sum_separately(
     server: ServerMisbehaviour,
     kind: type[ServerMisbehaviour],
     parts: Sequence[Part],

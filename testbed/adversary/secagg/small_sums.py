@@ -24,7 +24,7 @@ from testbed.adversary.secagg.contradictions import (
     smallest_among_few,
 )
 from testbed.adversary.secagg.reconstruction import Contradicting, ReconstructionAttempt
-from testbed.adversary.victims import VictimOptions, drawn_victim
+from testbed.adversary.victims import VictimOptions, draw_victim
 from testbed.aggregation.contract import Aggregate, AggregationRound
 from testbed.aggregation.secagg.round import SecAggRound
 from testbed.aggregation.secagg.server import SecAgg
@@ -134,7 +134,7 @@ class BreakBatch(AggregationMisbehaviour, SecAgg):
     def choose_survivors(self, state: SecAggRound) -> Ids:
         """Return the honest choice without the victim; the whole honest choice if there are no batches or no victim."""
         survivors, round_ = super().choose_survivors(state), state.start
-        victim = drawn_victim(self, BreakBatch, survivors, round_)
+        victim = draw_victim(self, BreakBatch, survivors, round_)
         if round_.batches is None or victim is None:
             return survivors
         self.record_attack(BreakBatch, f"claimed that client {victim} of batch {round_.batches.of[victim]} dropped out")

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from testbed.arrays import Floats
 from testbed.memory import ArrayName
 from testbed.selection.contract import SelectionRound, TrainingReports
-from testbed.selection.oort import or_mean, utility
+from testbed.selection.oort import fill_with_mean, utility
 
 Mask = npt.NDArray[np.bool_]
 
@@ -87,7 +87,7 @@ def refined(rule: Refinement, latency_s: Floats, quality: Floats) -> Mask:
     if rule.combine == "joint":
         measured = ~np.isnan(latency_s)
         joint = np.full(len(latency_s), np.nan)
-        joint[measured] = utility(or_mean(quality)[measured], latency_s[measured])
+        joint[measured] = utility(fill_with_mean(quality)[measured], latency_s[measured])
         return ~worst(-joint, rule.exclude)
     badness = {"latency": latency_s, "loss": -quality}
     masks = [worst(badness[metric], rule.exclude) for metric in rule.by]
