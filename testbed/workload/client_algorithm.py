@@ -153,11 +153,11 @@ def check_memory(memory: Mapping[str, Any], algorithm: ClientAlgorithm, populati
         population: number of clients.
         where: which checkpoint.
     """
-    found = sorted({name.partition("/")[0] for name in memory}.intersection(NAMES))
-    wanted = [algorithm.name] if algorithm.keeps_state else []
+    recorded = sorted({name.partition("/")[0] for name in memory}.intersection(NAMES))
+    expected = [algorithm.name] if algorithm.keeps_state else []
     advice = "resume with the experiment that began the run"
-    if found != wanted:
-        was, now = (", ".join(names) or "clients that keep nothing" for names in (found, wanted))
+    if recorded != expected:
+        was, now = (", ".join(names) or "clients that keep nothing" for names in (recorded, expected))
         raise RunError(f"{where} is of {was}, the experiment of {now}; {advice}")
     if algorithm.keeps_state:
         first = algorithm.first_memory(population)

@@ -71,12 +71,12 @@ class ClientStates:
 
     def _no_longer_named(self, client: int, round_number: int, basis: int) -> Iterator[int]:
         """The rounds before this one that neither the last checkpoint names, nor the one before, nor the next."""
-        found = [int(file.stem) for file in self._folder(client).glob("*.f32") if file.stem.isdigit()]
-        earlier = sorted(other for other in found if other < basis)
+        rounds = [int(file.stem) for file in self._folder(client).glob("*.f32") if file.stem.isdigit()]
+        earlier = sorted(other for other in rounds if other < basis)
         if earlier and basis == round_number - 1:  # the checkpoint before the last is of before that round
             earlier.pop()
         yield from earlier
-        yield from (other for other in found if basis < other < round_number)  # no sum had them
+        yield from (other for other in rounds if basis < other < round_number)  # no sum had them
 
     def check(self, last_rounds: Ids, length: int) -> None:
         """Raise `RunError` where a state is missing or damaged that a checkpoint names.
@@ -110,10 +110,10 @@ class ClientStates:
     def check_shared(self, mark: str) -> None:
         """Raise `ClusterError` unless this machine sees the directory in which `share` left this mark."""
         try:
-            seen = (self.path / _SHARED).read_text()
+            text = (self.path / _SHARED).read_text()
         except OSError:
-            seen = ""
-        if seen != mark:
+            text = ""
+        if text != mark:
             raise ClusterError(
                 f"{self.path.parent}: clients keep states there (workload), and not every node sees that directory; "
                 "give an --out that all nodes share, or run on one node"

@@ -102,12 +102,12 @@ class LocalLayers(ClientAlgorithm):
             owns: what a client has kept.
             clients: who is evaluated.
         """
-        found = [workload.evaluate_for(one, self.of_client(model[~self.local], owns(one))) for one in clients.tolist()]
-        known = [one for one in found if one is not None]
-        if not known:
+        evaluations = [workload.evaluate_for(one, self.of_client(model[~self.local], owns(one))) for one in clients.tolist()]
+        measured = [one for one in evaluations if one is not None]
+        if not measured:
             return None
-        loss, accuracy = (float(np.mean([getattr(one, what) for one in known])) for what in ("loss", "accuracy"))
-        return Evaluation(loss, accuracy, sum(one.samples for one in known))
+        loss, accuracy = (float(np.mean([getattr(one, what) for one in measured])) for what in ("loss", "accuracy"))
+        return Evaluation(loss, accuracy, sum(one.samples for one in measured))
 
     def client_accuracies(
         self,

@@ -276,8 +276,8 @@ class WorkloadSection(BaseModel):
     @property
     def own_model(self) -> str:
         """The name of a model that is not built in, for messages; empty: it is built in."""
-        given = self.model if ":" in self.model else ""
-        return given if self.transformers is None else self.transformers.folder.name
+        name = self.model if ":" in self.model else ""
+        return name if self.transformers is None else self.transformers.folder.name
 
     @property
     def own(self) -> list[tuple[str, str]]:

@@ -104,9 +104,9 @@ def is_language(dataset: str) -> bool:
 
 
 def _by_name(specs: Iterable[_Spec]) -> dict[str, _Spec]:
-    found: dict[str, _Spec] = {}
+    specs_by_name: dict[str, _Spec] = {}
     for spec in specs:
-        if spec.name in found:
+        if spec.name in specs_by_name:
             raise ValueError(f"{spec.name} is declared twice")
-        found[spec.name] = spec
-    return found
+        specs_by_name[spec.name] = spec
+    return specs_by_name
