@@ -62,11 +62,11 @@ def check_exclusions(experiment: Any) -> None:
     Args:
         experiment: an `Experiment` without a sweep.
     """
-    for one in EXCLUSIONS:
-        option, other = one.option.shown(experiment), one.other.shown(experiment)
+    for exclusion in EXCLUSIONS:
+        option, other = exclusion.option.shown(experiment), exclusion.other.shown(experiment)
         if option is not None and other is not None:
-            why = one.why if isinstance(one.why, str) else one.why(experiment)
-            raise excludes(option, other, why, one.advice)
+            why = exclusion.why if isinstance(exclusion.why, str) else exclusion.why(experiment)
+            raise excludes(option, other, why, exclusion.advice)
 
 
 def check_reported_losses(
@@ -127,64 +127,77 @@ def _named(kinds: Iterable[Any]) -> str:
 _BUFFERED = [kind for kind in aggregations.PROTOCOLS if kind.asynchronous_buffer is not None]
 _SINGLE_DRAWS = [kind for kind in selections.PROTOCOLS if kind.draws_singly is not None]
 
-NOISE = Choice("aggregation.noise", lambda one: _there(noise_of(one.aggregation)))
-COMPRESSION = Choice("aggregation.compression", lambda one: _there(compression_of(one.aggregation), "name"))
-SERVER_OPTIMIZER = Choice("aggregation.server_optimizer", lambda one: _there(one.aggregation.server_optimizer, "name"))
-ROBUST = Choice("aggregation.robust", lambda one: one.aggregation.robust_rule or None)
+NOISE = Choice("aggregation.noise", lambda experiment: _there(noise_of(experiment.aggregation)))
+COMPRESSION = Choice(
+    "aggregation.compression", lambda experiment: _there(compression_of(experiment.aggregation), "name")
+)
+SERVER_OPTIMIZER = Choice(
+    "aggregation.server_optimizer", lambda experiment: _there(experiment.aggregation.server_optimizer, "name")
+)
+ROBUST = Choice("aggregation.robust", lambda experiment: experiment.aggregation.robust_rule or None)
 SAMPLE_PRIVACY = Choice(
     "aggregation.protocol",
-    lambda one: _if(one.aggregation.protects_samples, one.aggregation.protocol),
+    lambda experiment: _if(experiment.aggregation.protects_samples, experiment.aggregation.protocol),
     "one that protects samples",
 )
-DRIFT_CORRECTION = Choice("workload.drift_correction", lambda one: _there(one.workload.drift_correction, "name"))
+DRIFT_CORRECTION = Choice(
+    "workload.drift_correction", lambda experiment: _there(experiment.workload.drift_correction, "name")
+)
 FEDDYN = Choice(
     "workload.drift_correction",
-    lambda one: _if(_there(one.workload.drift_correction, "name") == "feddyn", "feddyn"),
+    lambda experiment: _if(_there(experiment.workload.drift_correction, "name") == "feddyn", "feddyn"),
     "`feddyn`",
 )
-PROXIMAL = Choice("workload.proximal", lambda one: _if(one.workload.proximal > 0, f"{one.workload.proximal:g}"))
-METRICS = Choice("workload.metrics", lambda one: _if(bool(one.workload.metrics)))
-LOCAL_LAYERS = Choice("workload.local_layers", lambda one: _there(one.workload.local_layers))
+PROXIMAL = Choice(
+    "workload.proximal", lambda experiment: _if(experiment.workload.proximal > 0, f"{experiment.workload.proximal:g}")
+)
+METRICS = Choice("workload.metrics", lambda experiment: _if(bool(experiment.workload.metrics)))
+LOCAL_LAYERS = Choice("workload.local_layers", lambda experiment: _there(experiment.workload.local_layers))
 SIMULATED = Choice(
-    "workload.training", lambda one: _if(one.workload.training == "simulated", "simulated"), "`simulated`"
+    "workload.training", lambda experiment: _if(experiment.workload.training == "simulated", "simulated"), "`simulated`"
 )
 CLIENTS_AT_ONCE = Choice(
     "workload.clients_at_once",
-    lambda one: _if(one.workload.clients_at_once > 1, str(one.workload.clients_at_once)),
+    lambda experiment: _if(experiment.workload.clients_at_once > 1, str(experiment.workload.clients_at_once)),
 )
 UNREPORTED_LOSSES = Choice(
     "aggregation.noise",
-    lambda one: _if(
-        noise_of(one.aggregation) is not None
-        and one.aggregation.reports_losses
-        and not (one.privacy and one.privacy.report_losses)
+    lambda experiment: _if(
+        noise_of(experiment.aggregation) is not None
+        and experiment.aggregation.reports_losses
+        and not (experiment.privacy and experiment.privacy.report_losses)
     ),
     "without `privacy.report_losses: true`",
 )
 INFLATE_UTILITY = Choice(
     "adversary.clients",
-    lambda one: _if(
-        one.adversary is not None and "inflate-utility" in map(name_of, one.adversary.clients), "inflate-utility"
+    lambda experiment: _if(
+        experiment.adversary is not None and "inflate-utility" in map(name_of, experiment.adversary.clients),
+        "inflate-utility",
     ),
     "`inflate-utility`",
 )
-CANARIES = Choice("privacy.canaries", lambda one: _there(one.privacy and one.privacy.canaries))
-MEASURED = Choice("time.compute", lambda one: _if(one.time.compute != "modelled", one.time.compute), "`measured`")
-WALL_CLOCK = Choice("time.clock", lambda one: _if(one.time.clock == "wall", "wall"), "`wall`")
-ASYNCHRONOUS = Choice("asynchronous", lambda one: _there(one.asynchronous))
+CANARIES = Choice("privacy.canaries", lambda experiment: _there(experiment.privacy and experiment.privacy.canaries))
+MEASURED = Choice(
+    "time.compute", lambda experiment: _if(experiment.time.compute != "modelled", experiment.time.compute), "`measured`"
+)
+WALL_CLOCK = Choice("time.clock", lambda experiment: _if(experiment.time.clock == "wall", "wall"), "`wall`")
+ASYNCHRONOUS = Choice("asynchronous", lambda experiment: _there(experiment.asynchronous))
 WHOLE_ROUNDS = Choice(
     "selection.protocol",
-    lambda one: _if(one.selection.draws_singly is None, one.selection.protocol),
+    lambda experiment: _if(experiment.selection.draws_singly is None, experiment.selection.protocol),
     f"not {_named(_SINGLE_DRAWS)}",
 )
 UNBUFFERED = Choice(
     "aggregation.protocol",
-    lambda one: _if(one.aggregation.asynchronous_buffer is None, one.aggregation.protocol),
+    lambda experiment: _if(experiment.aggregation.asynchronous_buffer is None, experiment.aggregation.protocol),
     f"not {_named(_BUFFERED)}",
 )
-ADVERSARY = Choice("adversary", lambda one: _there(one.adversary))
+ADVERSARY = Choice("adversary", lambda experiment: _there(experiment.adversary))
 SCHEDULE = Choice(
-    "availability.model", lambda one: _if(isinstance(one.availability, Scheduled), "schedule"), "`schedule`"
+    "availability.model",
+    lambda experiment: _if(isinstance(experiment.availability, Scheduled), "schedule"),
+    "`schedule`",
 )
 WINDOWS = Choice("links.transport", _transport, "with congestion windows")
 QUORUM = Choice("time.stage_quorums", _other_quorums, "of stages that clients answer one by one")
@@ -194,7 +207,9 @@ _ONE_GRADIENT = "clients send one gradient at the server's model, and do not tra
 _NO_TIME = "clients that are trained together take no time of their own that could be measured or waited for"
 
 EXCLUSIONS: tuple[Exclusion, ...] = (
-    Exclusion(ASYNCHRONOUS, WHOLE_ROUNDS, lambda one: one.selection.needs_rounds, f"use {_named(_SINGLE_DRAWS)}"),
+    Exclusion(
+        ASYNCHRONOUS, WHOLE_ROUNDS, lambda experiment: experiment.selection.needs_rounds, f"use {_named(_SINGLE_DRAWS)}"
+    ),
     Exclusion(ASYNCHRONOUS, UNBUFFERED, "the protocol needs whole rounds", f"use {_named(_BUFFERED)}"),
     Exclusion(ASYNCHRONOUS, NOISE, "the ledger does not account for updates of several rounds in one sum"),
     Exclusion(ASYNCHRONOUS, DRIFT_CORRECTION, _KEPT_BY_ROUND),

@@ -69,19 +69,19 @@ class StopAt(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_name(cls, given: Any) -> Any:
+    def _by_name(cls, value: Any) -> Any:
         """A target alone, as a text or a number, or the name of another metric as the key."""
-        if isinstance(given, str | int | float) and not isinstance(given, bool):
-            given = _target(given)
-            return {given.metric: given.threshold} if given.metric in METRICS else {"metric": given.column}
-        if isinstance(given, dict) and len(given) == 1 and not given.keys() & cls.model_fields.keys():
-            name = str(next(iter(given)))
-            return {"metric": given} if ":" in name or name in MEASURED else given
-        return given
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            value = _target(value)
+            return {value.metric: value.threshold} if value.metric in METRICS else {"metric": value.column}
+        if isinstance(value, dict) and len(value) == 1 and not value.keys() & cls.model_fields.keys():
+            name = str(next(iter(value)))
+            return {"metric": value} if ":" in name or name in MEASURED else value
+        return value
 
     @model_validator(mode="after")
     def _is_one(self) -> "StopAt":
-        if len(self._given()) + (self.metric is not None) != 1:
+        if len(self._thresholds()) + (self.metric is not None) != 1:
             raise ValueError(f"one of {', '.join(METRICS)} ends a run, e.g. {{accuracy: 0.8}}")
         try:
             _ = self.target
@@ -94,10 +94,10 @@ class StopAt(Section):
         """The target itself."""
         if self.metric is not None:
             return Target.parse(self.metric)
-        [(metric, threshold)] = self._given()
+        [(metric, threshold)] = self._thresholds()
         return Target(metric, threshold)
 
-    def _given(self) -> list[tuple[Any, float]]:
+    def _thresholds(self) -> list[tuple[Any, float]]:
         values = [(metric, getattr(self, metric)) for metric in METRICS]
         return [(metric, value) for metric, value in values if value is not None]
 

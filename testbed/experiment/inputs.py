@@ -45,13 +45,13 @@ def digests(experiment: Experiment) -> dict[str, str]:
     Files that options of user-defined code name are among them. A path that does not exist is left out: whoever reads
     it says so.
     """
-    found = {}
+    digest_by_path = {}
     plain = experiment.model_dump(mode="python")
     in_options = (path for _, path in _texts_in_options(plain, ()) if _is_file(path))
     for path in sorted({*_paths(plain), *in_options}):
         if path.exists():
-            found[str(path)] = _digest(path)
-    return found
+            digest_by_path[str(path)] = _digest(path)
+    return digest_by_path
 
 
 def with_digests(experiment: Experiment, files: Mapping[str, str], former_rounds: int | None = None) -> Experiment:
@@ -172,8 +172,8 @@ def plugin_classes(experiment: Experiment) -> list[tuple[str, str]]:
         if kind.devices is not None:
             named.append((f"classes.{name}.device.model", kind.devices.model))
     if experiment.adversary is not None:
-        named += [("adversary.server", name_of(one)) for one in experiment.adversary.server]
-        named += [("adversary.clients", name_of(one)) for one in experiment.adversary.clients]
+        named += [("adversary.server", name_of(misbehaviour)) for misbehaviour in experiment.adversary.server]
+        named += [("adversary.clients", name_of(misbehaviour)) for misbehaviour in experiment.adversary.clients]
     return [(key, name) for key, name in named if ":" in name]
 
 
@@ -189,7 +189,7 @@ def named_code(experiment: Experiment) -> list[tuple[str, str]]:
 
 def refuse_unless_imported(experiments: Iterable[Experiment], where: str, import_classes: bool) -> None:
     """Raise `NotImportedError` for user-defined classes, and Flower apps, whose code may not run."""
-    named = [one for experiment in experiments for one in named_code(experiment)]
+    named = [code for experiment in experiments for code in named_code(experiment)]
     if named and not import_classes:
         kinds = "user-defined classes, whose modules this command imports"
         if any(key == "workload.flower" for key, _ in named):
@@ -247,14 +247,14 @@ def _chosen(model: BaseModel) -> list[tuple[str, Any]]:
     fields = type(model).model_fields
     values = dict(model)
     former = _former_defaults(model)
-    kept = []
+    chosen = []
     for name, declared in fields.items():
         default = former[name] if name in former else declared.get_default(call_default_factory=True)
         if isinstance(default, BaseModel):
             default = default.model_copy(update=dict(_former_defaults(default)))
         if _names_section(declared.annotation) or values[name] != default:
-            kept.append((name, values[name]))
-    return [*kept, *(model.model_extra or {}).items()]
+            chosen.append((name, values[name]))
+    return [*chosen, *(model.model_extra or {}).items()]
 
 
 def _former_defaults(model: BaseModel) -> Mapping[str, Any]:

@@ -65,10 +65,12 @@ def resolved(data: Mapping[str, Any], where: str = "") -> dict[str, Any]:
         if parts:
             if not isinstance(value, dict):
                 return value
-            wanted = value.keys() if parts[0] == "*" else value.keys() & {parts[0]}
-            return value | {one: replaced(value[one], parts[1:], kind, f"{key}.{one}".lstrip(".")) for one in wanted}
+            names = value.keys() if parts[0] == "*" else value.keys() & {parts[0]}
+            return value | {
+                entry: replaced(value[entry], parts[1:], kind, f"{key}.{entry}".lstrip(".")) for entry in names
+            }
         if isinstance(value, list | tuple):
-            return [replaced(one, (), kind, key) for one in value]
+            return [replaced(entry, (), kind, key) for entry in value]
         if isinstance(value, dict) and kind in _NAMES_WITH_OPTIONS:
             return {replaced(name, (), kind, key): options for name, options in value.items()}
         if isinstance(value, dict) and kind == "observer":
@@ -82,10 +84,10 @@ def resolved(data: Mapping[str, Any], where: str = "") -> dict[str, Any]:
             return value
         return value if plugin is None else plugin.target
 
-    found = dict(data)
-    for kind in {one.kind for one in installed()} & KINDS.keys():
+    result = dict(data)
+    for kind in {plugin.kind for plugin in installed()} & KINDS.keys():
         for key in KINDS[kind]:
-            found = replaced(found, tuple(key.split(".")), kind, "")
+            result = replaced(result, tuple(key.split(".")), kind, "")
     if lines:
         raise ExperimentError("\n".join(dict.fromkeys(lines)))
-    return found
+    return result

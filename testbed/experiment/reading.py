@@ -35,16 +35,16 @@ class _Strict:
     """For a safe loader: a key that stands twice is an error, and 1e-3 is a number (as in YAML 1.2)."""
 
     def construct_mapping(self: Any, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[Any] = set()
+        keys: set[Any] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
                 raise yaml.constructor.ConstructorError(None, None, "a key must be one word", key_node.start_mark)
-            if key in seen:
+            if key in keys:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
-            seen.add(key)
+            keys.add(key)
         return dict(super().construct_mapping(node, deep))  # type: ignore[misc]  # of the loader mixed into
 
 
@@ -164,20 +164,20 @@ def alternative_keys(section: str, name: str) -> frozenset[str]:
         "availability": tuple(MODELS),
     }
     named_by = "model" if section == "availability" else "protocol"
-    known = any(kind.model_fields[named_by].default == name for kind in kinds[section])
-    return _alternative_keys()[named_by, name] if known else frozenset()
+    is_built_in = any(kind.model_fields[named_by].default == name for kind in kinds[section])
+    return _alternative_keys()[named_by, name] if is_built_in else frozenset()
 
 
 @cache
 def _alternative_keys() -> dict[tuple[str, str], frozenset[str]]:
     """The keys of each built-in alternative of a section, by what names it, e.g. ("protocol", "secagg")."""
-    found = {}
+    keys_by_name = {}
     kinds: tuple[type[BaseModel], ...] = (*selections.PROTOCOLS, *aggregations.PROTOCOLS)
     for kind in kinds:
-        found["protocol", str(kind.model_fields["protocol"].default)] = frozenset(kind.model_fields)
+        keys_by_name["protocol", str(kind.model_fields["protocol"].default)] = frozenset(kind.model_fields)
     for model in MODELS:
-        found["model", str(model.model_fields["model"].default)] = frozenset(model.model_fields) - model.unread
-    return found
+        keys_by_name["model", str(model.model_fields["model"].default)] = frozenset(model.model_fields) - model.unread
+    return keys_by_name
 
 
 @dataclass(frozen=True)
@@ -203,12 +203,12 @@ def grid(sweep: dict[str, list[Any]], where: str) -> list[GridPoint]:
     """
     _check_grid(sweep, where)
     choices = [[named_value(value, f"{where}: sweep.{key}") for value in values] for key, values in sweep.items()]
-    found = []
+    combinations = []
     for choice in itertools.product(*choices):
         values = {key: value for key, (_, value) in zip(sweep, choice, strict=True)}
-        found.append((values, {key: name for key, (name, _) in zip(sweep, choice, strict=True) if name}))
-    labels = _labels(found, where)
-    return [GridPoint(label, values, names) for label, (values, names) in zip(labels, found, strict=True)]
+        combinations.append((values, {key: name for key, (name, _) in zip(sweep, choice, strict=True) if name}))
+    labels = _labels(combinations, where)
+    return [GridPoint(label, values, names) for label, (values, names) in zip(labels, combinations, strict=True)]
 
 
 def named_value(value: Any, where: str) -> tuple[str, Any]:
@@ -250,7 +250,7 @@ def _labels(grid: list[tuple[dict[str, Any], dict[str, str]]], where: str) -> li
 
 def _differences(grid: list[tuple[dict[str, Any], dict[str, str]]]) -> list[str]:
     """What differs among the points; of a single point all that is swept."""
-    points, names = [values for values, _ in grid], [given for _, given in grid]
+    points, names = [values for values, _ in grid], [names_of_values for _, names_of_values in grid]
     if len(grid) == 1:
         return [",".join(value_names(key, [value], [names[0].get(key, "")])[0] for key, value in points[0].items())]
     return [",".join(parts.values()) for parts in names_of_points(points, names)]

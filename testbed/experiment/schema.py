@@ -241,9 +241,9 @@ class Point:
 def validated(data: dict[str, Any], where: str) -> Experiment:
     """Plain data as an experiment; `where` (the file, or what else they come from) begins each line of the error."""
     fitting, apart = with_fitting_protocols(resolved(data, where), where)
-    found = validated_as(Experiment, fitting, where)
-    found._set_apart = apart
-    return found
+    experiment = validated_as(Experiment, fitting, where)
+    experiment._set_apart = apart
+    return experiment
 
 
 load = Experiment.load
@@ -268,8 +268,8 @@ def points(experiment: Experiment, where: str) -> Iterator[Point]:
             set_key(data, key, deepcopy(value), f"{where}: sweep.{key}")
         left_out = leave_out(data, base, experiment.sweep, point.values)
         with hinting(base, experiment.sweep):
-            found = validated(data, f"{where}: sweep point {point.label}")
-        yield Point(point.label, point.values, found, point.names, tuple(left_out))
+            experiment_of_point = validated(data, f"{where}: sweep point {point.label}")
+        yield Point(point.label, point.values, experiment_of_point, point.names, tuple(left_out))
 
 
 def known_stages() -> set[str]:
@@ -282,7 +282,7 @@ def known_stages() -> set[str]:
 
 def stages_of(experiment: Experiment) -> tuple[str, ...] | None:
     """The stages of a round, in order; None where a protocol is a user-defined class, which is not imported."""
-    selection, aggregation = (one.stages_of_round() for one in (experiment.selection, experiment.aggregation))
+    selection, aggregation = (section.stages_of_round() for section in (experiment.selection, experiment.aggregation))
     if not selection or not aggregation:
         return None
     return (*(selection if experiment.asynchronous is None else ()), _ALWAYS, *aggregation)
@@ -298,9 +298,9 @@ def check_points(
         experiments: all points of a sweep, or the one experiment, each with what its errors begin with.
         stages: of a point; None: not known, so its names are left unchecked.
     """
-    known = [stages(experiment) for _, experiment in experiments]
-    everywhere = None if None in known else {stage for found in known for stage in found or ()}
-    for (where, experiment), own in zip(experiments, known, strict=True):
+    stages_by_point = [stages(experiment) for _, experiment in experiments]
+    everywhere = None if None in stages_by_point else {stage for several in stages_by_point for stage in several or ()}
+    for (where, experiment), own in zip(experiments, stages_by_point, strict=True):
         if own is None:
             continue
         try:
@@ -319,10 +319,10 @@ def check_stages(experiment: Experiment, stages: Iterable[str], elsewhere: Itera
             where a deadline or a quorum names it.
     """
     stages = tuple(dict.fromkeys(stages))
-    known = known_stages()
+    built_in = known_stages()
     if experiment.adversary is not None and experiment.adversary.server:  # an honest server asks none of them
-        stages += tuple(sorted(stage for stage in known if stage.startswith(_WITH_AN_ADVERSARY)))
-    any_point = tuple(dict.fromkeys((*stages, *sorted(known if elsewhere is None else elsewhere))))
+        stages += tuple(sorted(stage for stage in built_in if stage.startswith(_WITH_AN_ADVERSARY)))
+    any_point = tuple(dict.fromkeys((*stages, *sorted(built_in if elsewhere is None else elsewhere))))
     shown = stages if elsewhere is None else any_point
     dropout = experiment.availability.dropout
     if dropout.stage != RANDOM:
@@ -350,22 +350,22 @@ def check_schedule(stages: Iterable[str], where: str, own: Iterable[str] = ()) -
         where: the schedule.
         own: stages of user-defined protocols, of all points.
     """
-    known = {*known_stages(), *own}
+    all_stages = {*known_stages(), *own}
     for stage in stages:
-        if stage and stage not in known:
-            raise ExperimentError(f"{where}: unknown stage {stage!r}; {_allowed(stage, sorted(known))}")
+        if stage and stage not in all_stages:
+            raise ExperimentError(f"{where}: unknown stage {stage!r}; {_allowed(stage, sorted(all_stages))}")
 
 
-def _check(key: str, stage: str, fitting: Iterable[str], shown: Iterable[str], experiment: Experiment) -> None:
+def _check(key: str, stage: str, fitting: Iterable[str], allowed_stages: Iterable[str], experiment: Experiment) -> None:
     if stage in fitting:
         return
-    shown = tuple(shown)
+    allowed_stages = tuple(allowed_stages)
     if stage in known_stages():
         protocols = f"selection {experiment.selection.protocol} with aggregation {experiment.aggregation.protocol}"
         if experiment.asynchronous is not None:
             protocols += " in asynchronous rounds"
-        raise ExperimentError(f"{key}: {stage!r} is no stage of {protocols}; {_allowed(stage, shown)}")
-    raise ExperimentError(f"{key}: unknown stage {stage!r}; {_allowed(stage, shown)}")
+        raise ExperimentError(f"{key}: {stage!r} is no stage of {protocols}; {_allowed(stage, allowed_stages)}")
+    raise ExperimentError(f"{key}: unknown stage {stage!r}; {_allowed(stage, allowed_stages)}")
 
 
 def _allowed(stage: str, shown: Sequence[str]) -> str:

@@ -144,7 +144,7 @@ class Time(Section):
 
     @field_validator("costs")
     @classmethod
-    def _known(cls, costs: dict[str, float]) -> dict[str, float]:
+    def _operations_are_known(cls, costs: dict[str, float]) -> dict[str, float]:
         unknown = sorted(set(costs) - set(REFERENCE_COSTS))
         if unknown:
             raise ValueError(f"unknown operation {unknown[0]!r}; allowed: {', '.join(sorted(REFERENCE_COSTS))}")
@@ -209,24 +209,24 @@ class Output(Section):
 
     @field_validator("observers", mode="before")
     @classmethod
-    def _entries(cls, given: Any) -> Any:
+    def _entries(cls, entries: Any) -> Any:
         """One alone is a list of one."""
-        return [given] if isinstance(given, str | dict) else given
+        return [entries] if isinstance(entries, str | dict) else entries
 
     @field_validator("observers")
     @classmethod
-    def _known(cls, given: list[NamedObserver]) -> list[NamedObserver]:
-        for entry in given:
+    def _observers_are_known(cls, entries: list[NamedObserver]) -> list[NamedObserver]:
+        for entry in entries:
             if isinstance(entry, dict) and not isinstance(entry.get("name"), str):
                 raise ValueError("an entry is a name, or {name: NAME, OPTION: VALUE}")
             name, _ = observer_and_options(entry)
             if name not in OBSERVERS and not re.match(PLUGIN_NAME, name):
                 hint = did_you_mean(name, OBSERVERS)
                 raise ValueError(f"unknown {name!r}; {hint}allowed: {', '.join(OBSERVERS)}, or package.module:Class")
-        names = [observer_and_options(entry)[0] for entry in given]
+        names = [observer_and_options(entry)[0] for entry in entries]
         if len(set(names)) < len(names):
             raise ValueError(f"duplicate {next(name for name in names if names.count(name) > 1)}")
-        return given
+        return entries
 
     @field_validator("directory", mode="before")
     @classmethod
@@ -254,10 +254,10 @@ class RecordsSection(Section):
 
     @field_validator("aggregates", mode="before")
     @classmethod
-    def _one_of_three(cls, given: Any) -> Any:
-        if isinstance(given, list | tuple) and len(given) != 2:
-            raise ValueError(f"{list(given)}; allowed: none, all, or [first, last], two rounds")
-        return tuple(given) if isinstance(given, list) else given  # strict validation takes no list for a tuple
+    def _one_of_three(cls, rounds: Any) -> Any:
+        if isinstance(rounds, list | tuple) and len(rounds) != 2:
+            raise ValueError(f"{list(rounds)}; allowed: none, all, or [first, last], two rounds")
+        return tuple(rounds) if isinstance(rounds, list) else rounds  # strict validation takes no list for a tuple
 
     def check(self, rounds: int) -> None:
         """`ValueError` for rounds that the run does not have."""

@@ -53,25 +53,25 @@ def with_fitting_protocols(data: Mapping[str, Any], where: str) -> tuple[dict[st
     Raises:
         ExperimentError: a section has a key that none of the swept protocols has; a line each.
     """
-    made, apart = dict(data), {}
+    adjusted, apart = dict(data), {}
     for section, protocols, all_named in _swept(data.get("sweep"), where):
         written = data.get(section)
-        if not isinstance(written, Mapping) or (known := _keys_of(section, written, protocols)) is None:
+        if not isinstance(written, Mapping) or (allowed := _keys_of(section, written, protocols)) is None:
             continue
         named_by = _NAMED_BY[section]
         lines = [
-            f"{where}: {section}.{key}: none of the swept protocols has this key; {_allowed(str(key), known)}"
+            f"{where}: {section}.{key}: none of the swept protocols has this key; {_allowed(str(key), allowed)}"
             for key in written
-            if key != named_by and key not in known
+            if key != named_by and key not in allowed
         ]
         if lines:
             raise ExperimentError("\n".join(lines))
         if all_named:  # else a point has the protocol of the section, or the default
-            most = max(protocols, key=lambda one: len(alternative_keys(section, one) & written.keys()))
+            most = max(protocols, key=lambda protocol: len(alternative_keys(section, protocol) & written.keys()))
             has = alternative_keys(section, most)
             apart[section] = {key: value for key, value in written.items() if key not in has and key != named_by}
-            made[section] = {key: value for key, value in written.items() if key in has} | {named_by: most}
-    return made, {section: keys for section, keys in apart.items() if keys}
+            adjusted[section] = {key: value for key, value in written.items() if key in has} | {named_by: most}
+    return adjusted, {section: keys for section, keys in apart.items() if keys}
 
 
 def with_keys(data: Mapping[str, Any], apart: Keys) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def leave_out(
         sweep: of the experiment.
         values: of this point, by their swept keys: none of these is left out.
     """
-    left = []
+    left_out_keys = []
     for section, *_ in _swept(sweep, ""):
         mine, named_by = data.get(section), _NAMED_BY[section]
         if not isinstance(mine, dict):
@@ -105,8 +105,8 @@ def leave_out(
         for key in gone:
             mine.pop(key, None)
         if gone:
-            left.append(LeftOut(section, protocol, tuple(gone)))
-    return left
+            left_out_keys.append(LeftOut(section, protocol, tuple(gone)))
+    return left_out_keys
 
 
 @contextlib.contextmanager
@@ -138,16 +138,18 @@ def _swept(sweep: Any, where: str) -> Iterator[tuple[str, list[str], bool]]:
             continue
         plain = [named_value(value, where)[1] for value in values]
         names = [value.get(named_by) if isinstance(value, Mapping) else value for value in plain]
-        if found := [name for name in names if isinstance(name, str)]:
-            yield section, found, len(found) == len(names)
+        if texts := [name for name in names if isinstance(name, str)]:
+            yield section, texts, len(texts) == len(names)
 
 
 def _keys_of(section: str, written: Mapping[str, Any], protocols: Sequence[str]) -> set[str] | None:
     """The keys of the swept protocols, and of the section's own; None: a user-defined class is among them."""
     named = written.get(_NAMED_BY[section], _DEFAULTS[section])
-    found = [alternative_keys(section, one) for one in (*protocols, *([named] if isinstance(named, str) else []))]
-    return None if not all(found) else {key for keys in found for key in keys}
+    key_sets = [
+        alternative_keys(section, protocol) for protocol in (*protocols, *([named] if isinstance(named, str) else []))
+    ]
+    return None if not all(key_sets) else {key for keys in key_sets for key in keys}
 
 
-def _allowed(key: str, known: set[str]) -> str:
-    return f"{did_you_mean(key, sorted(known))}allowed: {', '.join(sorted(known))}"
+def _allowed(key: str, allowed: set[str]) -> str:
+    return f"{did_you_mean(key, sorted(allowed))}allowed: {', '.join(sorted(allowed))}"

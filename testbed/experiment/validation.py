@@ -107,10 +107,10 @@ def as_plain_data(sections: Mapping[str, Any], where: str) -> dict[str, Any]:
                 lines.append(f"{_dotted(path)}: a value that an experiment cannot hold: {type(value).__name__}")
         return value
 
-    found = {key: plain(value, (key,)) for key, value in sections.items()}
+    plain_sections = {key: plain(value, (key,)) for key, value in sections.items()}
     if lines:
         raise ExperimentError("\n".join(f"{where}: {line}" for line in lines))
-    return found
+    return plain_sections
 
 
 def one_line_each(error: ValidationError, data: Any, kind: type[BaseModel], where: str) -> ExperimentError:
@@ -129,8 +129,8 @@ def _not_finite(value: Any, path: tuple[Any, ...]) -> Iterator[str]:
 
 def _lines(error: ValidationError, data: Any, model: type[BaseModel]) -> list[str]:
     """One line per key path; what the alternatives of a union expect is said in one line."""
-    found: dict[str, list[str]] = {}
-    given: dict[str, str] = {}
+    wordings_by_path: dict[str, list[str]] = {}
+    shown_by_path: dict[str, str] = {}
     hints: dict[str, str] = {}
     for problem in error.errors(include_url=False):
         kind = problem["type"]
@@ -142,16 +142,16 @@ def _lines(error: ValidationError, data: Any, model: type[BaseModel]) -> list[st
         if kind == "union_tag_invalid":
             location.append(_discriminator(location))
         path = _dotted(location)
-        found.setdefault(path, []).append(_wording(problem, model))
+        wordings_by_path.setdefault(path, []).append(_wording(problem, model))
         if kind not in ("missing", "extra_forbidden", "union_tag_invalid", "value_error"):
-            given[path] = _shown(problem["input"])
+            shown_by_path[path] = _shown(problem["input"])
         if kind in ("float_parsing", "float_type"):
             hints[path] = _share(problem["input"])
     lines = []
-    for path, wordings in found.items():
+    for path, wordings in wordings_by_path.items():
         first, *others = dict.fromkeys(wordings)
         line = " or ".join((first, *(other.removeprefix("should be ") for other in others)))
-        line += given.get(path, "") + hints.get(path, "")
+        line += shown_by_path.get(path, "") + hints.get(path, "")
         lines.append(f"{path}: {line}" if path else line)
     return lines
 
@@ -177,10 +177,10 @@ def _dotted(path: Sequence[Any]) -> str:
     return ".".join(part if isinstance(part, str) and part.isprintable() else repr(part) for part in path)
 
 
-def _shown(given: Any) -> str:
-    if not isinstance(given, str | int | float | None):
+def _shown(value: Any) -> str:
+    if not isinstance(value, str | int | float | None):
         return ""
-    text = _YAML_WORDS[given] if given is None or isinstance(given, bool) else repr(given)
+    text = _YAML_WORDS[value] if value is None or isinstance(value, bool) else repr(value)
     return f", not {text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 3] + '...'}"
 
 
@@ -240,17 +240,19 @@ def _other_alternatives(model: type[BaseModel], section: Sequence[Any], key: str
         return ""
     name, own = section
     others = [
-        known[1]
-        for known, keys in _keys(model).items()
-        if len(known) == 2 and known[0] == name and known[1] != own and key in keys
+        location[1]
+        for location, keys in _keys(model).items()
+        if len(location) == 2 and location[0] == name and location[1] != own and key in keys
     ]
     return f"it is a key of {', '.join(others)}, and not of {own}; " if others else ""
 
 
 def _keys_at(model: type[BaseModel], section: tuple[str, ...]) -> list[str]:
     """The keys of the section at this location."""
-    for known, keys in _keys(model).items():
-        if len(known) == len(section) and all(part in (_ANY, own) for part, own in zip(known, section, strict=True)):
+    for location, keys in _keys(model).items():
+        if len(location) == len(section) and all(
+            part in (_ANY, own) for part, own in zip(location, section, strict=True)
+        ):
             return keys
     return []
 
@@ -258,11 +260,11 @@ def _keys_at(model: type[BaseModel], section: tuple[str, ...]) -> list[str]:
 @cache
 def _keys(model: type[BaseModel], section: tuple[str, ...] = ()) -> dict[tuple[str, ...], list[str]]:
     """The keys of each section, by the section's location in pydantic's errors (tags of unions included)."""
-    found = {section: sorted(model.model_fields)}
+    keys_by_section = {section: sorted(model.model_fields)}
     for name, field in model.model_fields.items():
         for tag, inner in _models_in(field.annotation):
-            found |= _keys(inner, (*section, name, *tag))
-    return found
+            keys_by_section |= _keys(inner, (*section, name, *tag))
+    return keys_by_section
 
 
 def _models_in(annotation: Any, tag: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:

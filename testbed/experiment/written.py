@@ -58,7 +58,7 @@ def written_in(plain: Mapping[str, Any]) -> list[str] | None:
 
 def _changed(model: BaseModel) -> dict[str, Any]:
     """The values of a section that are not its defaults, as plain data; the name of its kind always counts."""
-    kept: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     plain = model.model_dump(mode="json")
     values = {name: getattr(model, name) for name in type(model).model_fields}  # a default may follow from another key
     for name, field in type(model).model_fields.items():
@@ -68,10 +68,10 @@ def _changed(model: BaseModel) -> dict[str, Any]:
         default = field.get_default(call_default_factory=True, validated_data=values)
         if isinstance(value, BaseModel):
             if value != default:
-                kept[name] = _changed(value)
+                changed[name] = _changed(value)
         elif value != default or (name in _NAMES_OF_KINDS and value is not None):
-            kept[name] = plain[name]
-    return kept
+            changed[name] = plain[name]
+    return changed
 
 
 def _keys(plain: Mapping[str, Any]) -> list[str]:

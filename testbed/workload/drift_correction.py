@@ -64,9 +64,10 @@ class DriftCorrectionSection(BaseModel):
         """Raise `ValueError` (one line: key, remedy) if the rest of the ``workload`` section does not fit."""
         name = self.name
         if workload.optimizer != "sgd" or workload.momentum:
-            given = f"momentum: {workload.momentum:g}" if workload.optimizer == "sgd" else workload.optimizer
+            optimizer = f"momentum: {workload.momentum:g}" if workload.optimizer == "sgd" else workload.optimizer
             raise ValueError(
-                f"drift_correction: {name} corrects plain gradient steps, not {given}; set optimizer: sgd, momentum: 0"
+                f"drift_correction: {name} corrects plain gradient steps, not {optimizer}; set optimizer: sgd, "
+                "momentum: 0"
             )
         schedule = workload.learning_rate_schedule
         if name == "scaffold" and schedule is not None and schedule.last == 0:

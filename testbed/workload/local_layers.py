@@ -111,13 +111,15 @@ class LocalLayers(ClientAlgorithm):
             the mean; None if no client has held-out samples.
         """
         evaluations = [
-            workload.evaluate_for(one, self.of_client(model[~self.local], owns(one))) for one in clients.tolist()
+            workload.evaluate_for(client, self.of_client(model[~self.local], owns(client)))
+            for client in clients.tolist()
         ]
-        measured = [one for one in evaluations if one is not None]
+        measured = [evaluation for evaluation in evaluations if evaluation is not None]
         if not measured:
             return None
-        loss, accuracy = (float(np.mean([getattr(one, what) for one in measured])) for what in ("loss", "accuracy"))
-        return Evaluation(loss, accuracy, sum(one.samples for one in measured))
+        loss = float(np.mean([evaluation.loss for evaluation in measured]))
+        accuracy = float(np.mean([evaluation.accuracy for evaluation in measured]))
+        return Evaluation(loss, accuracy, sum(evaluation.samples for evaluation in measured))
 
     def client_accuracies(
         self,

@@ -58,7 +58,7 @@ def _list_models(schema: JsonDict) -> None:
     schema["description"] = f"auto ({defaults}), {', '.join(names)}; {schema['description']}"
 
 
-def _known(name: str, built_in: tuple[str, ...], own: str) -> str:
+def _checked_name(name: str, built_in: tuple[str, ...], own: str) -> str:
     """Return `name` if it is built in or looks like a user's own; else raise `ValueError`."""
     if name not in built_in and not re.fullmatch(PLUGIN_NAME, name):
         raise ValueError(f"{name!r} is unknown; allowed: {', '.join((*built_in, own))}")
@@ -306,19 +306,19 @@ class WorkloadSection(BaseModel):
     @field_validator("loss")
     @classmethod
     def _loss_is_known(cls, loss: str) -> str:
-        return _known(loss, LOSSES, "package.module:name")
+        return _checked_name(loss, LOSSES, "package.module:name")
 
     @field_validator("metrics")
     @classmethod
     def _metrics_are_known(cls, metrics: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(metrics)) < len(metrics):
             raise ValueError("a metric is listed twice; list each metric once")
-        return tuple(_known(metric, METRICS, "package.module:name") for metric in metrics)
+        return tuple(_checked_name(metric, METRICS, "package.module:name") for metric in metrics)
 
     @field_validator("optimizer")
     @classmethod
     def _optimizer_is_known(cls, optimizer: str) -> str:
-        return _known(optimizer, OPTIMIZERS, "package.module:Class")
+        return _checked_name(optimizer, OPTIMIZERS, "package.module:Class")
 
     @model_validator(mode="after")
     def _keys_fit_together(self) -> Self:
