@@ -92,7 +92,7 @@ _NAMES = {
     "testbed.adversary.misbehaviour": (
         "AggregationMisbehaviour ClientMisbehaviour MisbehaviourOptions SelectionMisbehaviour TrainingMisbehaviour"
     ),
-    "testbed.aggregation.contract": ("Aggregate AggregationParameters AggregationProtocol AggregationRound of_shape"),
+    "testbed.aggregation.contract": ("Aggregate AggregationParameters AggregationProtocol AggregationRound clients_with_shape"),
     "testbed.aggregation.quantisation": "Quantisation",
     "testbed.aggregation.kit.ring_elements": "NoisyParameters NoisyProtocol NoisyRole",
     "testbed.aggregation.robust_rules": "Combined RobustRule",

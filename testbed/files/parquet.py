@@ -103,16 +103,16 @@ def read_table(
         pyarrow.ArrowException, OSError: damaged, cannot be read, or takes too much memory (`check_rows`).
     """
     verified(path)
-    wanted = None if columns is None else list(columns)
+    names = None if columns is None else list(columns)
     with opened(path) as file:
         try:
-            check_rows(file, wanted, as_objects)
-            bounds.check_texts(path, file, wanted, as_objects)
+            check_rows(file, names, as_objects)
+            bounds.check_texts(path, file, names, as_objects)
         except limits.TooLarge as why:
             raise pa.ArrowInvalid(str(why)) from None
         if schema is None:
-            return file.read(wanted)
-    return pq.read_table(path, schema=schema, columns=wanted, page_checksum_verification=True)
+            return file.read(names)
+    return pq.read_table(path, schema=schema, columns=names, page_checksum_verification=True)
 
 
 def has_rows(path: Path) -> bool:
@@ -172,8 +172,8 @@ def _place_of_digest(file: IO[bytes]) -> int | None:
     """Where in the file its digest begins."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - 8))  # the footer's length, which may be damaged, and Parquet's magic number
-    told = int.from_bytes(file.read(4), "little") + 8
-    start = file.seek(max(0, size - max(_TAIL_BYTES, min(told, _LARGEST_FOOTER_BYTES))))
+    footer_size = int.from_bytes(file.read(4), "little") + 8
+    start = file.seek(max(0, size - max(_TAIL_BYTES, min(footer_size, _LARGEST_FOOTER_BYTES))))
     at = file.read().rfind(_MARKER)
     return None if at < 0 or start + at + len(_MARKER) + _DIGITS > size else start + at + len(_MARKER)
 
@@ -199,10 +199,10 @@ class _Sealing:
     def write(self, data: Any) -> int:
         content = bytes(data)
         self._digest.update(content)
-        seen = self._before + content
-        if (at := seen.rfind(_MARKER + _ZEROS)) >= 0:
+        window = self._before + content
+        if (at := window.rfind(_MARKER + _ZEROS)) >= 0:
             self._place = self._size - len(self._before) + at + len(_MARKER)
-        self._before = seen[-len(_MARKER + _ZEROS) :]
+        self._before = window[-len(_MARKER + _ZEROS) :]
         self._size += len(content)
         self._file.write(content)
         return len(content)

@@ -60,11 +60,11 @@ def check_texts(source: Any, file: pq.ParquetFile, columns: Sequence[str] | None
         pyarrow.ArrowException, OSError: damaged, or cannot be read.
     """
     fields = [field for field in file.schema_arrow if columns is None or field.name in columns]
-    wanted = [field.name for field in fields if not _has_width(field.type)]
+    names = [field.name for field in fields if not _has_width(field.type)]
     leaves = [file.schema.column(number) for number in range(file.metadata.num_columns)]
     texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]  # those within structs and lists, too
     size, most = 0, limits.table_bytes(as_objects)
-    for name in wanted:  # one after the other: a page of each may be large
+    for name in names:  # one after the other: a page of each may be large
         rows = 0
         with pq.ParquetFile(source, read_dictionary=texts) as again:
             for batch in again.iter_batches(_STRETCH_ROWS, columns=[name]):

@@ -126,22 +126,22 @@ def plugin_class(name: str, key: str) -> Any:
         ) from error
     if new:
         sources.note_imported(name)
-    found = getattr(module, class_name, None)
-    if not callable(found):
+    named_object = getattr(module, class_name, None)
+    if not callable(named_object):
         instead = "".join(f"; {other} is another module of that name" for other in sources.hidden(module_name))
         where = getattr(module, "__file__", None)
         at = f" ({where})" if instead and where else ""
         raise ExperimentError(f"{key}: {name}: module {module_name}{at} has no class {class_name}{instead}")
-    return found
+    return named_object
 
 
 def _advice(module: str) -> str:
     """What to do about a module that is not there."""
-    meant = sources.hidden(module)
+    hidden_files = sources.hidden(module)
     top = module.partition(".")[0]
     used = sources.source_of(top)
-    if meant and used is not None:
-        return f"{meant[0]} is hidden by {used.parent if used.name == '__init__.py' else used}; rename yours"
+    if hidden_files and used is not None:
+        return f"{hidden_files[0]} is hidden by {used.parent if used.name == '__init__.py' else used}; rename yours"
     if extra := extra_of(top):
         return f"{install_command(extra)} (on all nodes)"
     return "install it or add its folder to PYTHONPATH (on all nodes)"
@@ -153,8 +153,8 @@ def _advice(module: str) -> str:
 _ALIKE = 0.85  # "max_participants" and "maximum_participants"; not "learned" and "learn"
 
 
-def check_subclass(found: Any, base: type, name: str, key: str) -> None:
-    """Raise `ExperimentError` unless `found` inherits from `base`, overrides what is abstract, and misspells nothing.
+def check_subclass(candidate: Any, base: type, name: str, key: str) -> None:
+    """Raise `ExperimentError` unless `candidate` inherits from `base`, overrides what is abstract, and misspells nothing.
 
     Misspelt is a public name much like one of `base` that the class leaves at its default: it would have no effect.
 
@@ -164,24 +164,24 @@ def check_subclass(found: Any, base: type, name: str, key: str) -> None:
         name: as the experiment names it.
         key: where it does, e.g. ``selection.protocol``.
     """
-    if not (isinstance(found, type) and issubclass(found, base)):
+    if not (isinstance(candidate, type) and issubclass(candidate, base)):
         raise ExperimentError(f"{key}: {name}: must be a class that inherits from {base.__module__}.{base.__name__}")
-    if lacking := sorted(getattr(found, "__abstractmethods__", ())):
+    if lacking := sorted(getattr(candidate, "__abstractmethods__", ())):
         raise ExperimentError(f"{key}: {name}: lacks {', '.join(lacking)}; see {base.__module__}.{base.__name__}")
-    hooks = [one for one in dir(base) if not one.startswith("_")]
-    own = _names_below(found, base)
-    for one in own:
-        close = similar(one, (hook for hook in hooks if hook not in own), cutoff=_ALIKE)
-        if one not in hooks and close:
-            raise ExperimentError(f"{key}: {name}: {one} has no effect; {question(close).rstrip()}")
+    hooks = [own_name for own_name in dir(base) if not own_name.startswith("_")]
+    own = _names_below(candidate, base)
+    for own_name in own:
+        close = similar(own_name, (hook for hook in hooks if hook not in own), cutoff=_ALIKE)
+        if own_name not in hooks and close:
+            raise ExperimentError(f"{key}: {name}: {own_name} has no effect; {question(close).rstrip()}")
 
 
-def _names_below(found: type, base: type) -> list[str]:
+def _names_below(candidate: type, base: type) -> list[str]:
     """The public names that a class and its bases have below `base`."""
-    kinds = [kind for kind in reversed(inspect.getmro(found)) if not issubclass(base, kind)]
+    kinds = [kind for kind in reversed(inspect.getmro(candidate)) if not issubclass(base, kind)]
     return list(dict.fromkeys(name for kind in kinds for name in _public(kind)))
 
 
 def _public(kind: type) -> list[str]:
     """The public names that a class itself has, those that are annotated only among them."""
-    return [one for one in {**vars(kind), **inspect.get_annotations(kind)} if not one.startswith("_")]
+    return [name for name in {**vars(kind), **inspect.get_annotations(kind)} if not name.startswith("_")]

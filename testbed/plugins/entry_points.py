@@ -103,15 +103,15 @@ def all_points(group: str) -> tuple[list[metadata.EntryPoint], list[BrokenEntryP
 
     `metadata.entry_points` does the same, and raises where a single package has a file that is none.
     """
-    points, unreadable, seen = list[metadata.EntryPoint](), list[BrokenEntryPoint](), set[str]()
+    points, unreadable, normalized_names = list[metadata.EntryPoint](), list[BrokenEntryPoint](), set[str]()
     for package in metadata.distributions():
         text = _text_of(package)
         if group not in text:
             continue  # before its name is read, which takes most of the time
         name = package.metadata["Name"]
-        if name and (_normalized(name) in seen or _text_of(metadata.distribution(name)) != text):
+        if name and (_normalized(name) in normalized_names or _text_of(metadata.distribution(name)) != text):
             continue  # another version of the package comes before it on the path
-        seen.add(_normalized(name or ""))
+        normalized_names.add(_normalized(name or ""))
         try:
             points.extend(package.entry_points.select(group=group))
         except Exception as error:  # importlib's parser raises whatever comes

@@ -86,8 +86,8 @@ def _installed(_path: tuple[str, ...]) -> tuple[Plugin, ...]:
 
 
 def _plugin(point: metadata.EntryPoint, offered_by: Collection[tuple[str, str]]) -> Plugin:
-    found = _NAME.fullmatch(point.name)
-    kind, name = (found["kind"], found["name"]) if found and found["kind"] in KINDS else ("", point.name)
+    match = _NAME.fullmatch(point.name)
+    kind, name = (match["kind"], match["name"]) if match and match["kind"] in KINDS else ("", point.name)
     problem = ""
     if not kind:
         problem = f"its name is not KIND.NAME, in lower case, with one of the kinds {', '.join(KINDS)}"

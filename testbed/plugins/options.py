@@ -77,13 +77,13 @@ def as_keywords(
     """
     if not options:
         return {}
-    known = _keywords(kind, arguments)
+    declared = _keywords(kind, arguments)
     lines = []
     for option in options:
-        if option in known:
+        if option in declared:
             continue
-        line = f"{where}.{option}: {unknown(option, tuple(known))}"
-        if not known:
+        line = f"{where}.{option}: {unknown(option, tuple(declared))}"
+        if not declared:
             line += f": {name} declares none, neither as arguments of its __init__ nor as a pydantic class {model}"
         lines.append(line)
     if lines:
@@ -110,30 +110,30 @@ def bind(kind: Any, name: str, key: str, arguments: Sequence[Any], keywords: Map
     try:
         inspect.signature(kind).bind(*arguments, **keywords)
     except TypeError as error:
-        given = ", ".join((*("..." for _ in arguments), *(f"{option}=..." for option in keywords)))
-        raise ExperimentError(f"{key}: {name}({given}): {error}") from error
+        shown_arguments = ", ".join((*("..." for _ in arguments), *(f"{option}=..." for option in keywords)))
+        raise ExperimentError(f"{key}: {name}({shown_arguments}): {error}") from error
     except ValueError:
         pass  # no signature to be had: the call itself will tell
 
 
 def validated(
-    model: type[_Made], given: Mapping[str, Any], where: str, whose: str = "", unsaid: Sequence[str] = ()
+    model: type[_Made], options: Mapping[str, Any], where: str, suffix: str = "", unsaid: Sequence[str] = ()
 ) -> _Made:
-    """`given` as a `model`, strictly, as an experiment is; raises `ExperimentError`, a line for each mistake.
+    """`options` as a `model`, strictly, as an experiment is; raises `ExperimentError`, a line for each mistake.
 
     Names that the model does not have are refused whether or not it forbids them; ``extra="allow"`` takes any.
-    `where` begins each line, `whose` ends those about unknown names; fields in `unsaid` are not for the experiment.
+    `where` begins each line, `suffix` ends those about unknown names; fields in `unsaid` are not for the experiment.
     """
     lines = []
     if model.model_config.get("extra") != "allow":
         names = {name for field, info in model.model_fields.items() for name in (field, info.alias) if name}
-        known = tuple(name for name in model.model_fields if name not in unsaid)
-        lines = [f"{where}.{one}: {unknown(one, known)}{whose}" for one in given if one not in names]
-        given = {one: value for one, value in given.items() if one in names}
+        allowed = tuple(name for name in model.model_fields if name not in unsaid)
+        lines = [f"{where}.{option}: {unknown(option, allowed)}{suffix}" for option in options if option not in names]
+        options = {option: value for option, value in options.items() if option in names}
     try:
-        found = model.model_validate_json(to_json(dict(given), inf_nan_mode="constants"), strict=True)
+        result = model.model_validate_json(to_json(dict(options), inf_nan_mode="constants"), strict=True)
         if not lines:
-            return found
+            return result
     except ValidationError as error:
         lines += problems(error, where)
     raise ExperimentError("\n".join(lines))
@@ -154,9 +154,9 @@ def problems(error: ValidationError, where: str) -> list[str]:
     return lines
 
 
-def unknown(option: str, known: Sequence[str]) -> str:
+def unknown(option: str, allowed: Sequence[str]) -> str:
     """What is wrong with an option that is none of those that are known."""
-    return f"unknown option; {did_you_mean(option, known)}allowed: {', '.join(known) or 'none'}"
+    return f"unknown option; {did_you_mean(option, allowed)}allowed: {', '.join(allowed) or 'none'}"
 
 
 def _keywords(kind: Any, arguments: int) -> list[str]:
@@ -166,6 +166,6 @@ def _keywords(kind: Any, arguments: int) -> list[str]:
     except (TypeError, ValueError):
         return []
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    first = [one for one in parameters if one.kind in by_position][:arguments]
+    first = [parameter for parameter in parameters if parameter.kind in by_position][:arguments]
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [one.name for one in parameters if one.kind in named and one not in first]
+    return [parameter.name for parameter in parameters if parameter.kind in named and parameter not in first]

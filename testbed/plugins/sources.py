@@ -63,13 +63,13 @@ def sources(names: Iterable[str]) -> dict[str, Path]:
     Returns:
         Paths by their names relative to the folder that they were found in, e.g. ``mine/lottery.py``, sorted.
     """
-    found: dict[str, Path] = {}
+    path_by_name: dict[str, Path] = {}
     for name in names:
         module = name.partition(":")[0]
         root = _root(module)
         if root is not None:
-            _gather(module, root, found)
-    return dict(sorted(found.items()))
+            _gather(module, root, path_by_name)
+    return dict(sorted(path_by_name.items()))
 
 
 def digests(names: Iterable[str]) -> dict[str, str]:
@@ -79,20 +79,20 @@ def digests(names: Iterable[str]) -> dict[str, str]:
         ExperimentError: a file cannot be read, or is not what this process has imported: that is what would run.
     """
     names = list(names)
-    found = {}
+    digest_by_name = {}
     for top in sorted({name.partition(":")[0].partition(".")[0] for name in names} & LIBRARIES.keys()):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[top] = f"version {metadata.version(LIBRARIES[top])}"
+            digest_by_name[top] = f"version {metadata.version(LIBRARIES[top])}"
     for relative, path in sources(names).items():
-        found[relative] = _digest(path)
-        if _as_imported.get(path, found[relative]) != found[relative]:
+        digest_by_name[relative] = _digest(path)
+        if _as_imported.get(path, digest_by_name[relative]) != digest_by_name[relative]:
             raise ExperimentError(
                 f"{path}: has changed since this process imported it, and the old code would run; start a new process"
             )
-    return found
+    return digest_by_name
 
 
-def check_same(wanted: Mapping[str, str], names: Iterable[str], place: str) -> None:
+def check_same(expected: Mapping[str, str], names: Iterable[str], place: str) -> None:
     """Raise `ExperimentError` when user-defined classes have other code here than where the run was started.
 
     Args:
@@ -101,8 +101,8 @@ def check_same(wanted: Mapping[str, str], names: Iterable[str], place: str) -> N
         place: says where this is.
     """
     here = digests(names)
-    for relative in sorted({**wanted, **here}):
-        if wanted.get(relative) != here.get(relative):
+    for relative in sorted({**expected, **here}):
+        if expected.get(relative) != here.get(relative):
             how = "is missing" if relative not in here else "is other code than where the run was started"
             raise ExperimentError(f"your own {relative} {how} on {place}; put the same file on every node")
 
@@ -117,12 +117,12 @@ def hidden(module: str) -> list[Path]:
     """Other files that somebody may have meant by `module`: in the working directory, or elsewhere on the path."""
     used = source_of(module)
     inside = Path(*module.split("."))
-    found: list[Path] = []
+    candidates: list[Path] = []
     for folder in dict.fromkeys([Path.cwd(), *(Path(part) for part in sys.path if part)]):
         for candidate in (folder / inside.with_suffix(".py"), folder / inside / "__init__.py"):
-            if candidate.is_file() and not any(_same(candidate, other) for other in (used, *found) if other):
-                found.append(candidate)
-    return found
+            if candidate.is_file() and not any(_same(candidate, other) for other in (used, *candidates) if other):
+                candidates.append(candidate)
+    return candidates
 
 
 def foreign_packages() -> list[str]:
@@ -176,24 +176,24 @@ def _root(module: str) -> Path | None:
     return None if is_library or root == _STANDARD else root
 
 
-def _gather(module: str, root: Path, found: dict[str, Path]) -> None:
-    """Add the files of `module`, and of what it imports from `root`, to `found`."""
+def _gather(module: str, root: Path, path_by_name: dict[str, Path]) -> None:
+    """Add the files of `module`, and of what it imports from `root`, to `path_by_name`."""
     alone = root.name in _INSTALLED
-    wanted, seen = [module], set[str]()
-    while wanted:
-        name = wanted.pop()
-        top, seen_before = name.partition(".")[0], name in seen
-        seen.add(name)
+    pending, visited = [module], set[str]()
+    while pending:
+        name = pending.pop()
+        top, seen_before = name.partition(".")[0], name in visited
+        visited.add(name)
         if seen_before or (alone and top != module.partition(".")[0]):
             continue
         parent = name.rpartition(".")[0]
         if parent:
-            wanted.append(parent)
+            pending.append(parent)
         path = source_of(name) if _root(name) == root else None
         if path is None:
             continue
-        found[path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name] = path
-        wanted.extend(_imported(path, name))
+        path_by_name[path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name] = path
+        pending.extend(_imported(path, name))
 
 
 def _imported(path: Path, module: str) -> Iterator[str]:

@@ -44,9 +44,11 @@ def check_name(name: str, folder: Path) -> None:
 
 def check_class_name(kind: Kind, name: str) -> None:
     """Raise `ExperimentError` for a name whose class is a word of Python, or hides what the skeleton is made of."""
-    made, used = class_name(name), set[str]()
-    if keyword.iskeyword(made):
-        raise ExperimentError(f"{name!r}: its class would be {made}, a word of Python's own; take another name")
+    class_of_name, used = class_name(name), set[str]()
+    if keyword.iskeyword(class_of_name):
+        raise ExperimentError(
+            f"{name!r}: its class would be {class_of_name}, a word of Python's own; take another name"
+        )
     for part in ("module.py", "test.py"):
         tree = ast.parse(_filled(kind, part, {"name": "a_name", "Class": "AName"}))
         for node in tree.body:
@@ -54,9 +56,9 @@ def check_class_name(kind: Kind, name: str) -> None:
                 used.add(node.name)
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 used.update(alias.asname or alias.name for alias in node.names)
-    if taken := sorted({made, f"{made}Parameters", f"{made}Client"} & used):
+    if clashes := sorted({class_of_name, f"{class_of_name}Parameters", f"{class_of_name}Client"} & used):
         raise ExperimentError(
-            f"{name!r}: {taken[0]} stands for something else in what is written; take another name, e.g. my_{name}"
+            f"{name!r}: {clashes[0]} stands for something else in what is written; take another name, e.g. my_{name}"
         )
 
 
@@ -83,8 +85,8 @@ def write(kind: Kind, name: str, folder: Path) -> list[Path]:
         folder / f"test_{name}.py": "test.py",
         folder / f"{name}.yaml": "experiment.yaml",
     }
-    if there := [str(path) for path in texts if path.exists()]:
-        raise ExperimentError(f"{', '.join(there)}: nothing is overwritten; take another name, or another --out")
+    if existing := [str(path) for path in texts if path.exists()]:
+        raise ExperimentError(f"{', '.join(existing)}: nothing is overwritten; take another name, or another --out")
     names = {"name": name, "Class": class_name(name)}
     check_class_name(kind, name)
     try:
