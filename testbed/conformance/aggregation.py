@@ -108,9 +108,9 @@ def references(plan: RunPlan, workload: DrawnUpdates) -> list[Reference]:
     def sum_of(weights: npt.NDArray[np.int64]) -> Callable[[Sequence[int]], float]:
         return lambda survivors: float(weights[list(survivors)].sum())
 
-    ones = np.ones_like(samples)
+    equal_weights = np.ones_like(samples)
     by_samples = parameters.weights == "samples"
-    usual = samples if by_samples else ones
+    usual = samples if by_samples else equal_weights
     candidates = []
     if (quantisation := parameters.quantisation) is not None:
 
@@ -123,7 +123,7 @@ def references(plan: RunPlan, workload: DrawnUpdates) -> list[Reference]:
             return quantisation.decode(np.array(total, np.uint64), len(survivors))[0]
 
         candidates.append(Reference("the quantised sum", quantised, sum_of(usual), True))
-    named = (("the mean by samples", samples), ("the mean of equal weights", ones))
+    named = (("the mean by samples", samples), ("the mean of equal weights", equal_weights))
     for name, weights in named if by_samples else named[1:]:
         candidates.append(Reference(name, weighted_mean(weights), sum_of(weights)))
     return candidates

@@ -193,16 +193,16 @@ def nobody_is_accused(evidence: Evidence) -> str:
 def stages_are_those_asked(evidence: Evidence) -> str:
     """Check that every declared stage is asked, and every stage that is asked declared."""
     plan, declared = evidence.subject.plan, evidence.declared_stages
-    asked = dict.fromkeys(stage for facts in evidence.rounds for stage in facts.stages)
+    asked_stages = dict.fromkeys(stage for facts in evidence.rounds for stage in facts.stages)
     occasional = () if evidence.subject.section == "selection" else plan.aggregation_parameters.occasional_stages
     allowed = {*declared, *evidence.other_stages, *occasional}
     for stage in declared:
-        if stage not in asked and stage not in occasional:
+        if stage not in asked_stages and stage not in occasional:
             raise Violation(
                 f"{stage} is declared in `stages` and asked in none of {len(evidence.rounds)} rounds; leave it out of "
                 "`stages`, or ask it"
             )
-    for stage in asked:
+    for stage in asked_stages:
         if stage not in allowed:
             raise Violation(f"{stage} is asked and not declared; add it to `stages`")
     return ", ".join(declared) or "none"

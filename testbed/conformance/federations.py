@@ -71,8 +71,8 @@ class DrawnUpdates:
         gradient = self.delta(client, round_number)
         if clip is not None:
             gradient = gradient * np.float32(min(1.0, clip / float(np.linalg.norm(gradient))))
-        held = int(self.sample_counts[client])
-        return LocalUpdate(gradient * np.float32(len(samples)), held, 0.0, len(samples))
+        sample_count = int(self.sample_counts[client])
+        return LocalUpdate(gradient * np.float32(len(samples)), sample_count, 0.0, len(samples))
 
     def evaluate(self, model: npt.NDArray[np.float32]) -> Evaluation:
         """Return a quality that depends on the model."""
@@ -231,13 +231,13 @@ def _columns(exchange: Any) -> list[Any]:
     return [np.asarray(getattr(exchange, column.name)).tolist() for column in fields(exchange)]
 
 
-def first_difference(one: Sequence[RoundFacts], other: Sequence[RoundFacts]) -> str:
+def first_difference(first: Sequence[RoundFacts], other: Sequence[RoundFacts]) -> str:
     """Return where two runs differ first, e.g. ``the survivors of round 4``; empty: they do not."""
     of_other = {facts.number: facts for facts in other}
-    for facts in one:
-        if (same := of_other.get(facts.number)) is None:
+    for facts in first:
+        if (counterpart := of_other.get(facts.number)) is None:
             continue
         for name, part in facts.parts.items():
-            if part != same.parts[name]:
+            if part != counterpart.parts[name]:
                 return f"{name} of round {facts.number}"
     return ""

@@ -69,8 +69,8 @@ class PropertyResult(Generic[Evidence]):
 
 def results(evidence: Evidence, properties: Sequence[PropertyResult[Evidence]]) -> Iterator[Result]:
     """Check properties in their order; the first one is that rounds run at all, without which there are no others."""
-    for position, one in enumerate(properties):
-        result = one.result(evidence)
+    for position, property_ in enumerate(properties):
+        result = property_.result(evidence)
         yield result
         if position == 0 and result.verdict == "failed":
             return

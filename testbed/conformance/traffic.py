@@ -78,13 +78,13 @@ class Traffic:
             for client, outcome, bytes_down, bytes_up in zip(*(column.tolist() for column in columns), strict=True):
                 if outcome != ANSWERED:
                     continue
-                for sent, recorded, way in ((down, bytes_down, "question"), (up, bytes_up, "answer")):
-                    if client in sent and sent[client] != recorded:
+                for sizes, recorded, message in ((down, bytes_down, "question"), (up, bytes_up, "answer")):
+                    if client in sizes and sizes[client] != recorded:
                         self.mismatch = self.mismatch or (
-                            f"round {number}, stage {exchange.stage}, client {client}: the {way} has {sent[client]} "
+                            f"round {number}, stage {exchange.stage}, client {client}: the {message} has {sizes[client]} "
                             f"bytes, {recorded} are recorded; send everything in fields of a Message"
                         )
-                    self.messages += client in sent
+                    self.messages += client in sizes
 
     async def ask_again(self) -> list[tuple[str, int, str]]:
         """Ask the questions of the last completed round once more, in a new round: (stage, client, refusal) of each.

@@ -63,12 +63,12 @@ def sizes_are_declared(evidence: WorkloadEvidence) -> str:
     return f"{dimension} parameters, {counts.sum()} samples of {population} clients"
 
 
-def _check_vector(what: str, vector: Any, dimension: int) -> None:
+def _check_vector(name: str, vector: Any, dimension: int) -> None:
     if not isinstance(vector, np.ndarray) or vector.dtype != np.float32 or vector.shape != (dimension,):
-        found = f"{vector.dtype} of shape {vector.shape}" if isinstance(vector, np.ndarray) else type(vector).__name__
-        raise Violation(f"{what} is {found}; return ({dimension},) float32, e.g. with .astype(np.float32)")
+        description = f"{vector.dtype} of shape {vector.shape}" if isinstance(vector, np.ndarray) else type(vector).__name__
+        raise Violation(f"{name} is {description}; return ({dimension},) float32, e.g. with .astype(np.float32)")
     if not np.isfinite(vector).all():
-        raise Violation(f"{what} has numbers that are not finite")
+        raise Violation(f"{name} has numbers that are not finite")
 
 
 def updates_are_as_declared(evidence: WorkloadEvidence) -> str:
@@ -88,16 +88,16 @@ def updates_are_as_declared(evidence: WorkloadEvidence) -> str:
 
 def evaluation_is_a_quality(evidence: WorkloadEvidence) -> str:
     """Check the evaluation of the initial model."""
-    found = evidence.workload.evaluate(evidence.model)
-    if found is None:
+    evaluation = evidence.workload.evaluate(evidence.model)
+    if evaluation is None:
         raise NotApplicable("evaluate returns None: nothing is learned that could be measured")
-    if not isinstance(found, Evaluation):
-        raise Violation(f"evaluate returns {type(found).__name__}; return testbed.Evaluation or None")
-    if not (np.isnan(found.accuracy) or 0 <= found.accuracy <= 1) or found.samples < 0:
+    if not isinstance(evaluation, Evaluation):
+        raise Violation(f"evaluate returns {type(evaluation).__name__}; return testbed.Evaluation or None")
+    if not (np.isnan(evaluation.accuracy) or 0 <= evaluation.accuracy <= 1) or evaluation.samples < 0:
         raise Violation(
-            f"evaluate: accuracy {found.accuracy} of {found.samples} samples; it is a share, 0 to 1, or NaN"
+            f"evaluate: accuracy {evaluation.accuracy} of {evaluation.samples} samples; it is a share, 0 to 1, or NaN"
         )
-    return f"loss {found.loss:.3g}, accuracy {found.accuracy:.3g}"
+    return f"loss {evaluation.loss:.3g}, accuracy {evaluation.accuracy:.3g}"
 
 
 def results_follow_from_the_arguments(evidence: WorkloadEvidence) -> str:

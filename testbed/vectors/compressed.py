@@ -143,8 +143,8 @@ class LevelVector(Vector):
         return _levels_bytes(len(self), self._level_bits, self._bucket)
 
     def pack(self) -> bytes:
-        said = self._level_bits.to_bytes(1, "big") + self._bucket.to_bytes(_COUNT_BYTES, "big")
-        return said + Vector(self._norms, 0).pack() + Vector(self._levels, self._level_bits).pack()
+        header = self._level_bits.to_bytes(1, "big") + self._bucket.to_bytes(_COUNT_BYTES, "big")
+        return header + Vector(self._norms, 0).pack() + Vector(self._levels, self._level_bits).pack()
 
     @classmethod
     def unpack_form(cls, data: bytes, length: int) -> "LevelVector":

@@ -38,8 +38,8 @@ class Vector:
         kind, width = values.dtype.kind, 8 * values.dtype.itemsize
         fits = (kind, width) == ("f", 32) if bits == FLOAT32 else kind == "u" and width >= bits
         if not fits or values.ndim != 1:
-            wanted = "float32" if bits == FLOAT32 else f"unsigned integers of {bits} bits or more"
-            raise ValueError(f"a vector of {wanted}, (d,), is needed, not {values.dtype} {values.shape}")
+            expected = "float32" if bits == FLOAT32 else f"unsigned integers of {bits} bits or more"
+            raise ValueError(f"a vector of {expected}, (d,), is needed, not {values.dtype} {values.shape}")
         self._values = values
         self._digest: bytes | None = None
         self.bits = bits
