@@ -113,7 +113,7 @@ class ClientAlgorithm(ABC):
         """
 
     def commit_states(self, memory: Memory, survivors: Ids, round_number: int) -> None:
-        """Make the states from this round the current states of the clients whose updates are in the sum.
+        """Make the states from this round the current states of the clients in the sum.
 
         Args:
             memory: the run's memory; changed.

@@ -83,7 +83,7 @@ class ClientStates:
             self._file(client, other).unlink(missing_ok=True)
 
     def _no_longer_named(self, client: int, round_number: int, basis: int) -> Iterator[int]:
-        """Yield earlier rounds whose states neither the next checkpoint nor the last two can name."""
+        """Yield earlier rounds with states that neither the next checkpoint nor the last two can name."""
         rounds = [int(file.stem) for file in self._folder(client).glob("*.f32") if file.stem.isdigit()]
         earlier = sorted(other for other in rounds if other < basis)
         if earlier and basis == round_number - 1:  # the checkpoint before the last is of before that round

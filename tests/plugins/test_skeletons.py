@@ -23,7 +23,7 @@ BROKEN = {
         ("max(self.parameters.participants, self.parameters.least_candidates)", "self.parameters.participants"),
     ],
     "aggregation": [
-        ("np.minimum(1, self.parameters.longest", "np.minimum(1, 3 * self.parameters.longest"),
+        ("np.minimum(1, self.parameters.clip_norm", "np.minimum(1, 3 * self.parameters.clip_norm"),
         ("if not len(survivors):", "if len(survivors) < 9:"),
     ],
     "workload": [
