@@ -31,7 +31,7 @@ YAML_DEPTH = 64
 NUMBER_CHARACTERS = 200
 """Characters of a number in a YAML file."""
 NUMBER_KEYS = 1000
-"""Keys that are numbers in a YAML file. With many of them, an attacker could make each lookup in a dict visit them all."""
+"""Keys that are numbers in a YAML file. An attacker could make each lookup in a dict visit all of them."""
 
 LOG_BYTES = 512 * MIB
 """``log.jsonl``: two million rounds."""

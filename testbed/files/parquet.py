@@ -6,7 +6,7 @@ written here has one more entry in its footer, under `KEY`: the SHA-256 of the f
 The digest is part of the file, so both are written, copied and fetched together. A table that is read and written again
 by pyarrow or pandas has no digest.
 
-The digest detects accidents: flipped bits, truncated and overwritten files. It is no signature, as anybody who can
+The digest detects accidents: flipped bits, truncated and overwritten files. It is no signature, as a program that can
 write the file can write its digest. Files without a digest (from earlier versions or other programs) are read
 unchecked.
 """

@@ -51,11 +51,11 @@ _deciding = threading.Lock()
 
 @contextmanager
 def importing_classes(allowed: bool) -> Iterator[None]:
-    """Allow or refuse to run code that a file names, until the end of the context; outside of any context it is allowed.
+    """Allow or refuse to run code that a file names, until the end of the context.
 
-    For programs that read files of others. `check_allowed` enforces the decision. The command `testbed` refuses unless
-    a
-    command runs experiments or `--import-classes` is given.
+    Outside of any context it is allowed. For programs that read files of others. `check_allowed` enforces the decision.
+    The
+    command `testbed` refuses unless a command runs experiments or `--import-classes` is given.
 
     Contexts may be open in several threads: in each thread its innermost context counts. Threads without a context,
     such
@@ -77,7 +77,7 @@ def importing_classes(allowed: bool) -> Iterator[None]:
 
 
 def allow_importing() -> None:
-    """Allow imports until the end of the thread's innermost `importing_classes`, as the option `IMPORT_CLASSES` asks."""
+    """Allow imports until the end of the thread's innermost `importing_classes`, for the option `IMPORT_CLASSES`."""
     with _deciding:
         if own := _decisions.get(threading.get_ident()):
             own[-1] = True
@@ -89,19 +89,19 @@ def _is_allowed() -> bool:
         return own[-1] if own else all(others[-1] for others in _decisions.values())
 
 
-def check_allowed(key: str, name: str, what: str) -> None:
+def check_allowed(key: str, name: str, refused_action: str) -> None:
     """Raise unless code that a file names may run; called before all such code is imported or started.
 
     Args:
         key: the experiment's key with the name.
         name: the name.
-        what: the kind of code and the refused action, e.g. "a Flower app is not run here".
+        refused_action: the kind of code and the refused action, e.g. "a Flower app is not run here".
 
     Raises:
         NotImportedError: the innermost `importing_classes` refuses.
     """
     if not _is_allowed():
-        raise NotImportedError(f"{key}: {name}: {what} unless you trust it and give {IMPORTING_ADVICE}")
+        raise NotImportedError(f"{key}: {name}: {refused_action} unless you trust it and give {IMPORTING_ADVICE}")
 
 
 def plugin_class(name: str, key: str) -> Any:
@@ -117,7 +117,7 @@ def plugin_class(name: str, key: str) -> Any:
             errors
             within the module are passed on unchanged.
     """
-    check_allowed(key, name, "a user-defined class, whose module is not imported here")
+    check_allowed(key, name, "a user-defined class is not imported here")
     module_name, _, class_name = name.partition(":")
     sources.search_working_directory()
     new = module_name not in sys.modules
