@@ -92,7 +92,9 @@ _NAMES = {
     "testbed.adversary.misbehaviour": (
         "AggregationMisbehaviour ClientMisbehaviour MisbehaviourOptions SelectionMisbehaviour TrainingMisbehaviour"
     ),
-    "testbed.aggregation.contract": ("Aggregate AggregationParameters AggregationProtocol AggregationRound clients_with_shape"),
+    "testbed.aggregation.contract": (
+        "Aggregate AggregationParameters AggregationProtocol AggregationRound clients_with_shape"
+    ),
     "testbed.aggregation.quantisation": "Quantisation",
     "testbed.aggregation.kit.ring_elements": "NoisyParameters NoisyProtocol NoisyRole",
     "testbed.aggregation.robust_rules": "Combined RobustRule",

@@ -7,11 +7,11 @@ from fractions import Fraction
 from math import ceil
 
 
-def rounded_up(given: int | float, of: int) -> int:
+def rounded_up(count: int | float, total: int) -> int:
     """The number that is given, or the fraction of so many."""
-    return given if isinstance(given, int) else ceil(Fraction(str(given)) * of)
+    return count if isinstance(count, int) else ceil(Fraction(str(count)) * total)
 
 
-def rounded_down(given: int | float, of: int) -> int:
+def rounded_down(count: int | float, total: int) -> int:
     """The same, rounded down."""
-    return given if isinstance(given, int) else int(Fraction(str(given)) * of)
+    return count if isinstance(count, int) else int(Fraction(str(count)) * total)

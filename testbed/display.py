@@ -18,7 +18,7 @@ def visible(text: str) -> str:
     """`text` in one line in which every character is seen as what it is: line feeds are escaped, too."""
     if text.isprintable() and _UNSEEN.isdisjoint(text):
         return text
-    return "".join(character if _seen(character) else _escaped(character) for character in text)
+    return "".join(character if _is_visible(character) else _escaped(character) for character in text)
 
 
 def visible_lines(text: str) -> str:
@@ -36,7 +36,7 @@ def csv_cell(value: object) -> object:
     return ("'" if acts else "") + visible(value)
 
 
-def _seen(character: str) -> bool:
+def _is_visible(character: str) -> bool:
     if character.isprintable():
         return character not in _UNSEEN
     return unicodedata.category(character) == "Zs"  # spaces of other widths

@@ -39,7 +39,10 @@ class TestbedError(Exception):
         if self.with_traceback_shown or os.environ.get("TESTBED_DEBUG"):
             return "".join(traceback.format_exception(self)).splitlines()
         lines = str(self).splitlines() or [type(self).__name__]
-        return ["error: " + "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line) for line in lines]
+        return [
+            "error: " + "".join(character if character.isprintable() else ascii(character)[1:-1] for character in line)
+            for line in lines
+        ]
 
 
 class ExperimentError(TestbedError):

@@ -16,7 +16,7 @@ from testbed.messages import Message, decode, encode
 
 Memory = dict[str, npt.NDArray[Any]]
 
-Kept = TypeVar("Kept", bound=Message)
+StoredMessage = TypeVar("Kept", bound=Message)
 
 
 class ArrayName(str):
@@ -26,7 +26,7 @@ class ArrayName(str):
 
 
 @dataclass(frozen=True)
-class MessageName(Generic[Kept]):
+class MessageName(Generic[StoredMessage]):
     """The name of a message that is kept as the bytes of its encoding, `(k,)` uint8.
 
     Attributes:
@@ -35,14 +35,14 @@ class MessageName(Generic[Kept]):
     """
 
     name: str
-    kind: type[Kept]
+    kind: type[StoredMessage]
 
-    def load(self, memory: Mapping[str, npt.NDArray[Any]]) -> Kept | None:
+    def load(self, memory: Mapping[str, npt.NDArray[Any]]) -> StoredMessage | None:
         """Return the message; None: none is kept."""
         stored = memory.get(self.name)
         return None if stored is None else decode(self.kind, stored.tobytes())
 
-    def store(self, memory: Memory, message: Kept) -> None:
+    def store(self, memory: Memory, message: StoredMessage) -> None:
         """Keep the message instead of the former one."""
         memory[self.name] = np.frombuffer(encode(message), np.uint8)
 
@@ -75,7 +75,7 @@ class ArrayGroup:
 
 def memory_copy(memory: Mapping[str, Any]) -> Memory:
     """Copy a memory as a checkpoint holds it; raises `RunError` for an object that a checkpoint cannot hold."""
-    arrays = {name: np.array(kept) for name, kept in memory.items()}
+    arrays = {name: np.array(value) for name, value in memory.items()}
     for name, array in arrays.items():
         if array.dtype.kind not in "biufc":
             raise RunError(f"selection: memory[{name!r}] is no array of numbers or booleans, but of {array.dtype}")

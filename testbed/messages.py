@@ -124,8 +124,8 @@ def _decoder(
     0.22 publishes a table before it is complete, so that a second thread that makes or uses a decoder of the same types
     crashes the process. Therefore all decoders are made under one lock, and kept ones are found only once complete.
     """
-    if ext_hook is None and (kept := _decoders.get(kind)) is not None:
-        return kept
+    if ext_hook is None and (decoder := _decoders.get(kind)) is not None:
+        return decoder
     with _making_decoders:
         if ext_hook is not None:
             return msgspec.msgpack.Decoder(kind, ext_hook=ext_hook)

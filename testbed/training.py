@@ -112,9 +112,9 @@ class Trainer(Role):
         """With `workload.clients_at_once`: those of a host are trained together."""
         workload = environment.workload
         if isinstance(question, Train) and isinstance(workload, BatchedWorkload) and workload.clients_at_once > 1:
-            asked = list(clients)
-            together = TrainedTogether(workload, [client.number for client in asked], question)
-            for client in asked:
+            recipients = list(clients)
+            together = TrainedTogether(workload, [client.number for client in recipients], question)
+            for client in recipients:
                 client.prepared = together
 
     @handles(Train)

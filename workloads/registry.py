@@ -64,11 +64,11 @@ def _simulated(
     return SimulatedTraining(name, data, model, *sizes, outputs, section, seed)
 
 
-def _fitting(learned: "TorchWorkload", section: WorkloadSection) -> "TorchWorkload":
+def _fitting(workload: "TorchWorkload", section: WorkloadSection) -> "TorchWorkload":
     """The same; raises `ExperimentError` where a loss of another kind than the models are made for does not fit."""
     if section.loss != "cross_entropy":
-        learned.check_fit()
-    return learned
+        workload.check_fit()
+    return workload
 
 
 def flower_app(section: WorkloadSection, population: int, seed: int) -> Workload:
@@ -85,11 +85,11 @@ def check_own(section: WorkloadSection) -> None:
         ExperimentError: see `user_defined`, `workloads.models.own.checked` and the like for losses and optimizers.
     """
     if not section.is_built_in:
-        found = plugin_class(section.dataset, "workload.dataset")
-        if loader.is_loader(found):
-            loader.check(found, section)
+        named_object = plugin_class(section.dataset, "workload.dataset")
+        if loader.is_loader(named_object):
+            loader.check(named_object, section)
         else:
-            plugin_options.check_callable(found, section.dataset, "workload", section.options, 3)
+            plugin_options.check_callable(named_object, section.dataset, "workload", section.options, 3)
             _refuse_parts(section)
     if ":" in section.model and _is_read(section):
         from workloads.models import own
@@ -138,9 +138,9 @@ def _own_data(load: Any, section: WorkloadSection, population: int, seed: int) -
     name = "mlp" if section.model == "auto" else section.model
     network = image_model(name, height, width, data.outputs, channels)
     if section.training == "real":
-        learned = TorchWorkload(section.dataset, data.as_floats(), name, network, section, seed, 250)
-        learned.check_fit()
-        return learned
+        workload = TorchWorkload(section.dataset, data.as_floats(), name, network, section, seed, 250)
+        workload.check_fit()
+        return workload
     return _simulated(section.dataset, data, name, network, data.outputs, section, seed)
 
 
@@ -153,8 +153,8 @@ def _own_model(name: str, data: ClientData, section: WorkloadSection, seed: int)
         data = ChannelsFirst(data)
     if section.training == "real":
         return OwnModelTraining(name, data, section, seed)
-    made, outputs = adapters.own_model(section, seed), max(2, data.label_counts().shape[1])
-    sizes = vector.dimension(made), adapters.charged_parameters(made)
+    network, outputs = adapters.own_model(section, seed), max(2, data.label_counts().shape[1])
+    sizes = vector.dimension(network), adapters.charged_parameters(network)
     return SimulatedTraining(name, data, section.own_model, *sizes, outputs, section, seed)
 
 
@@ -167,12 +167,12 @@ def user_defined(section: WorkloadSection, population: int, seed: int) -> Worklo
             population. Errors of its own are passed on unchanged.
     """
     name = section.dataset
-    made_by = plugin_class(name, "workload.dataset")
+    factory = plugin_class(name, "workload.dataset")
     one_thread()  # of what the module has loaded, too
-    if loader.is_loader(made_by):
-        return _own_data(made_by, section, population, seed)
+    if loader.is_loader(factory):
+        return _own_data(factory, section, population, seed)
     _refuse_parts(section)
-    workload = plugin_options.made(made_by, name, "workload", section, population, seed)
+    workload = plugin_options.made(factory, name, "workload", section, population, seed)
     if not isinstance(workload, Workload):
         lacking = [part for part in vars(Workload) if not part.startswith("_") and not hasattr(workload, part)]
         raise ExperimentError(f"workload.dataset: {name} lacks {', '.join(lacking)}; see workloads/contract.py")

@@ -39,8 +39,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         echo(f"testbed {VERSION}")
         raise typer.Exit
 

@@ -68,14 +68,14 @@ def flag(help: str, *names: str) -> Any:
     return typer.Option(*names, metavar="", help=help)
 
 
-def _allow_importing(wanted: bool) -> bool:
-    if wanted:
+def _allow_importing(is_given: bool) -> bool:
+    if is_given:
         allow_importing()
-    return wanted
+    return is_given
 
 
-def _set_debug(context: typer.Context, wanted: bool) -> None:
-    context.obj.debug = context.obj.debug or wanted
+def _set_debug(context: typer.Context, is_given: bool) -> None:
+    context.obj.debug = context.obj.debug or is_given
 
 
 Debug = Annotated[
@@ -136,10 +136,10 @@ class Verb:
 def verb(epilog: str, *, imports: bool = False) -> Callable[[Callable[..., None]], Verb]:
     """Make a function a `Verb`; with `imports`, one that may import and start code that its files name."""
 
-    def made(command: Callable[..., None]) -> Verb:
+    def decorate(command: Callable[..., None]) -> Verb:
         return Verb(runs_code(command) if imports else command, epilog)
 
-    return made
+    return decorate
 
 
 def examples(*commands: str, then: str = "") -> str:
@@ -150,7 +150,7 @@ def examples(*commands: str, then: str = "") -> str:
 
 def group(name: str, help: str, epilog: str = "") -> typer.Typer:
     """A command that consists of others; alone it prints its help and ends as bad input does."""
-    made = typer.Typer(
+    app = typer.Typer(
         name=name,
         help=help,
         epilog=epilog or None,
@@ -158,13 +158,13 @@ def group(name: str, help: str, epilog: str = "") -> typer.Typer:
         context_settings={"help_option_names": ["--help", "-h"]},
     )
 
-    @made.callback(invoke_without_command=True)
+    @app.callback(invoke_without_command=True)
     def _main(context: typer.Context) -> None:
         if context.invoked_subcommand is None:
             echo(context.get_help())
             raise typer.Exit(BAD_INPUT)
 
-    return made
+    return app
 
 
 def yaml_quote(value: str) -> str:
@@ -244,15 +244,15 @@ def _worded(error: Any) -> str:
     """A mistake in the command line: of a value that is no such number, what was given and what would be."""
     from pydantic import ValidationError  # where there is such a mistake typer has imported it
 
-    said = " ".join(error.format_message().split()).rstrip(".")
+    message = " ".join(error.format_message().split()).rstrip(".")
     if not isinstance(error.__cause__, ValidationError):
-        return said
+        return message
     (problem, *_) = error.__cause__.errors(include_url=False)
     if problem["type"] not in _KINDS:
-        return said.replace("Value error, ", "")
-    given, wrong = str(problem["input"]), _KINDS[problem["type"]].format_map(problem.get("ctx", {}))
-    shown = given if len(given) <= _LONGEST_SHOWN else f"{given[: _LONGEST_SHOWN - 3]}..."
-    return f"{said.removesuffix(' '.join(str(error.message).split()).rstrip('.'))}{shown}: {wrong}"
+        return message.replace("Value error, ", "")
+    value, wrong = str(problem["input"]), _KINDS[problem["type"]].format_map(problem.get("ctx", {}))
+    shown = value if len(value) <= _LONGEST_SHOWN else f"{value[: _LONGEST_SHOWN - 3]}..."
+    return f"{message.removesuffix(' '.join(str(error.message).split()).rstrip('.'))}{shown}: {wrong}"
 
 
 def _print(lines: Sequence[str], before: str = "error: ") -> None:

@@ -192,12 +192,12 @@ class Bars(Display):
         row: list[RenderableType] = [Text(ALL, style="bold"), _bar(self.rounds_done, self.rounds_planned)]
         row += [_count(self.rounds_done, self.rounds_planned), _left(self.left_s)]
         grid.add_row(*row, *([points] if roomy else []))
-        for one in watched[: self._room]:
-            round_s = one.pace.round_s
-            left_s = None if round_s is None or one.doing else one.pace.left_s(self.clock(), round_s)
-            row = [Text(shortened(one.run.label, WIDEST_LABEL)), _bar(one.rounds_done, one.rounds)]
-            row += [_count(one.rounds_done, one.rounds), _left(left_s)]
-            grid.add_row(*row, *([_now(one)] if roomy else []))
+        for run in watched[: self._room]:
+            round_s = run.pace.round_s
+            left_s = None if round_s is None or run.doing else run.pace.left_s(self.clock(), round_s)
+            row = [Text(shortened(run.run.label, WIDEST_LABEL)), _bar(run.rounds_done, run.rounds)]
+            row += [_count(run.rounds_done, run.rounds), _left(left_s)]
+            grid.add_row(*row, *([_now(run)] if roomy else []))
         return grid
 
     def _alone(self, watched: Watched) -> Table:

@@ -92,21 +92,21 @@ def run(
     if accept_changed_code and not resume:
         raise ExperimentError("--accept-changed-code: says how a run is resumed; give --resume, too")
     flags = {"address": address, "network": network, "hosts": hosts}
-    given = [
+    cluster_overrides = [
         f"cluster.{key}={value if key == 'hosts' else yaml_quote(value)}"
         for key, value in flags.items()
         if value is not None
     ]
     from testbed.experiment import load
 
-    experiment = load(file, [*(overrides or []), *given])
+    experiment = load(file, [*(overrides or []), *cluster_overrides])
     if observe:
         from testbed.experiment.sections import observer_and_options
         from testbed.running.execution import with_values
 
         named = experiment.output.observers
-        known = {observer_and_options(entry)[0] for entry in named}
-        more = [name for name in dict.fromkeys(observe) if name not in known]
+        listed = {observer_and_options(entry)[0] for entry in named}
+        more = [name for name in dict.fromkeys(observe) if name not in listed]
         experiment = with_values(experiment, {"output.observers": [*named, *more]}, str(file))
     console = messages()
     try:
@@ -169,6 +169,6 @@ def _require_a_completed_round(runs: "list[RunRecords]", console: Console) -> No
         console.print(f"note: no round completed in {len(failed)} of {len(runs)} runs ({example})", markup=False)
         return
     among = f"{first.label}: no round completed" if len(runs) == 1 else f"no round completed in any of {len(runs)} runs"
-    told = f"{among}: {why}" if len(runs) == 1 else f"{among}, e.g. {first.label}: {why}"
-    console.print(Text.assemble(("error: ", "bold red"), told))
+    message = f"{among}: {why}" if len(runs) == 1 else f"{among}, e.g. {first.label}: {why}"
+    console.print(Text.assemble(("error: ", "bold red"), message))
     raise typer.Exit(NO_ROUND_COMPLETED)

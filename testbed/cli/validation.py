@@ -70,8 +70,8 @@ def _print_points(file: Path, experiment: "Experiment", all_points: "list[Point]
     echo(f"{file}: valid: a sweep of {len(all_points)} {'points' if len(all_points) > 1 else 'point'}")
     width = max(len(visible(point.label)) for point in all_points)
     for point in all_points:
-        one = point.experiment
-        echo(f"  {visible(point.label):{width}}  {one.rounds} rounds, {one.population} clients, {_protocols(one)}")
+        each = point.experiment
+        echo(f"  {visible(point.label):{width}}  {each.rounds} rounds, {each.population} clients, {_protocols(each)}")
 
 
 def _protocols(experiment: "Experiment") -> str:

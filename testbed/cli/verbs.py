@@ -114,5 +114,5 @@ def _command(name: str, verb: Any) -> Any:
         app.command(name, epilog=verb.epilog, rich_help_panel=panel)(verb.call)
     else:
         raise TypeError(f"{verb!r} is neither a Verb of testbed.cli.invocation nor a typer.Typer")
-    made: Any = get_command(app)
-    return made.commands[name]
+    command_group: Any = get_command(app)
+    return command_group.commands[name]

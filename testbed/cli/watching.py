@@ -108,7 +108,9 @@ class Display(Observer):
     def started(self, run: PlannedRun, outcomes: Sequence[str]) -> None:
         self.watched[run.path] = watched = Watched(run, outcomes, self.clock(), self._alike(run))
         self.paces[run.path] = watched.pace
-        running = sum(one.rounds_done < one.rounds for one in self.watched.values())  # others are being summarised
+        running = sum(
+            run_under_way.rounds_done < run_under_way.rounds for run_under_way in self.watched.values()
+        )  # others are being summarised
         self.most_at_once = max(self.most_at_once, running)
 
     def progressed(self, run: PlannedRun, progress: Standing) -> None:
