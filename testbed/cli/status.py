@@ -1,4 +1,4 @@
-"""``testbed status``: how runs stand, while they are under way and after."""
+"""``testbed status``: the state of runs, while they are under way and afterwards."""
 
 import json
 import shlex
@@ -23,7 +23,7 @@ STATUS_EPILOG = examples(
     "testbed status runs/quickstart --follow",
     "testbed status runs/monday runs/tuesday --format json",
     "testbed status s3://bucket/runs/long",
-    then="Reads what is in the directories, and asks no process: works while a run is under way, and after a crash.",
+    then="Reads only the directories and asks no process, so it works while a run is under way and after a crash.",
 )
 
 _EVERY_S = 1.0
@@ -33,12 +33,12 @@ _EVERY_S = 1.0
 def status(
     directories: Annotated[list[str], argument("RUN", "Directories (or URIs) of runs or of sweeps.")],
     format: Annotated[
-        Literal["text", "json"], typer.Option(help="json holds everything, in seconds; one list for all runs.")
+        Literal["text", "json"], typer.Option(help="json: all values, times in seconds; one list for all runs.")
     ] = "text",
-    follow: Annotated[bool, flag("Keep showing it until no run is under way.", "--follow", "-f")] = False,
+    follow: Annotated[bool, flag("Update the output until no run is under way.", "--follow", "-f")] = False,
     debug: Debug = False,
 ) -> None:
-    """Show how runs stand: rounds done and left, outcomes, accuracy, restarts, last events, and how to resume."""
+    """Show the state of runs: rounds done and left, outcomes, accuracy, restarts, last events, and how to resume."""
     from testbed.running.status import runs_at
 
     console = Console(soft_wrap=True)
@@ -58,7 +58,7 @@ def status(
 
 
 def _looks(directories: Sequence[str]) -> "Iterator[list[RunsAt]]":
-    """Look every second, until twice nothing runs: a sweep may just be between two points."""
+    """Yield the state every second until nothing runs twice in a row: a sweep may be between two points."""
     from testbed.running.status import runs_at
 
     still = 0
@@ -82,7 +82,7 @@ _WIDEST_LABEL = 44
 
 
 def render(places: "Sequence[RunsAt]") -> Text:
-    """How runs stand: a block of lines for a run, a table for those of a sweep."""
+    """Return the state of runs as text: a block of lines for a run, a table for a sweep."""
     return Text("\n").join(
         [_single_run(place.runs[0], place.where) if place.is_run else _several(place) for place in places]
     )
@@ -107,7 +107,7 @@ def _single_run(run: "RunStatus", where: str) -> Text:
     for entry in run.events:
         lines.append(f"  {_moment(entry):10}", style="dim").append(_log_line(entry)).append("\n")
     if run.state == "interrupted":
-        file = run.path / "experiment.yaml"  # equivalent to the one that began it
+        file = run.path / "experiment.yaml"  # equivalent to the original file
         lines.append("  resume with: ", style="dim")
         lines.append(f"{shlex.join(['testbed', 'run', str(file), '--out', where, '--resume'])}\n")
     return lines
@@ -164,7 +164,7 @@ def _state(run: "RunStatus") -> Text:
             f" ({_ENDINGS[run.ending]}{f': {visible(run.error)}' if run.error else ''}; {last_sign})", style="default"
         )
     elif run.state == "unclear":
-        text.append(f" (runs elsewhere, or was killed: nobody here can tell; {last_sign})", style="default")
+        text.append(f" (runs on another machine, or was killed; {last_sign})", style="default")
     elif run.state == "running" and last_sign:
         text.append(f" ({last_sign})", style="default")
     return text
@@ -214,12 +214,12 @@ def _ago(seconds: float) -> str:
 
 
 def _moment(entry: Any) -> str:
-    """HH:MM:SS of an entry of the log, in UTC."""
+    """Return the time of an entry of the log, HH:MM:SS in UTC."""
     return str(entry.get("time", ""))[11:19]
 
 
 def _log_line(entry: Any) -> str:
-    """An entry of the log as a person would say it."""
+    """Return an entry of the log as words."""
     words = [str(entry["event"]).replace("-", " ")]
     words += [str(entry[key]) for key in ("round", "outcome") if key in entry]
     for key in ("after_round", "host", "reason", "detail", "error"):
