@@ -153,8 +153,8 @@ class TorchWorkload:
             return self._untrained()
         images, labels = self._on_device(self.data.shard(client))
         delta, loss, squared_loss = self._trainer.train(client, images, labels, model, round_number, term)
-        said = None if math.isnan(squared_loss) and not math.isnan(loss) else squared_loss
-        return LocalUpdate(delta, samples, loss, samples * self._section.epochs, said)
+        squared = None if math.isnan(squared_loss) and not math.isnan(loss) else squared_loss
+        return LocalUpdate(delta, samples, loss, samples * self._section.epochs, squared)
 
     def train_together(
         self, clients: Sequence[int], model: NDArray[np.float32], round_number: int
@@ -180,7 +180,9 @@ class TorchWorkload:
 
     def _check_train_is_inherited(self, key: str, instead: str) -> None:
         """A class that trains in its own way would not be asked, where a key has another method called."""
-        trains, called = (next(one for one in type(self).__mro__ if name in vars(one)) for name in ("train", instead))
+        trains, called = (
+            next(kind for kind in type(self).__mro__ if name in vars(kind)) for name in ("train", instead)
+        )
         if not issubclass(called, trains):
             raise ExperimentError(
                 f"workload.{key}: {trains.__name__} has a train of its own, which knows nothing of it; leave the key "
@@ -205,14 +207,14 @@ class TorchWorkload:
         self, client: int, model: NDArray[np.float32], round_number: int, samples: NDArray[np.int64], clip: float | None
     ) -> LocalUpdate:
         """The sum of some samples' clipped gradients at `model`; see `testbed.workload.contract.GradientWorkload`."""
-        held = int(self.sample_counts[client])
+        sample_count = int(self.sample_counts[client])
         if not len(samples):
-            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), held, 0.0, 0, 0.0)
+            return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), sample_count, 0.0, 0, 0.0)
         chosen = torch.from_numpy(samples)
         images, labels = self.data.shard(client)
         images, labels = self._on_device((images[chosen], labels[chosen]))
         total, loss, squared_loss = self._trainer.gradient_sum(client, images, labels, model, round_number, clip)
-        return LocalUpdate(total, held, loss, len(samples), squared_loss)
+        return LocalUpdate(total, sample_count, loss, len(samples), squared_loss)
 
     def evaluate(self, model: NDArray[np.float32]) -> Evaluation:
         """Mean cross-entropy and accuracy on the held-out samples, which are kept in memory from then on."""
@@ -243,8 +245,8 @@ class TorchWorkload:
         if self._label_counts is None:
             self._label_counts = self.data.label_counts()
         counts = self._label_counts[client]
-        known = labels.cpu().numpy()
-        weights = (counts / np.maximum(np.bincount(known, minlength=len(counts)), 1))[known]
+        label_array = labels.cpu().numpy()
+        weights = (counts / np.maximum(np.bincount(label_array, minlength=len(counts)), 1))[label_array]
         chosen = np.flatnonzero(weights)
         if not len(chosen):
             return None
@@ -269,7 +271,7 @@ class TorchWorkload:
             counts = self._trainer.correct_labels(*self._on_device((inputs, labels)), model)
             if counts is None:
                 break
-            begins = np.cumsum([0, *(len(known) for _, known in shards[:-1])])
+            begins = np.cumsum([0, *(len(shard_labels) for _, shard_labels in shards[:-1])])
             right, counted = (np.add.reduceat(part.cpu().numpy(), begins) for part in counts)
             accuracies[some] = np.divide(right, counted, out=np.full(len(some), np.nan), where=counted > 0)
         return accuracies

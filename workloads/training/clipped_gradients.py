@@ -60,13 +60,15 @@ class ClippedGradients:
             of others the first samples' gradients are made in both ways and compared.
     """
 
-    def __init__(self, network: nn.Module, losses: Losses, *, direct: bool = True, known: bool = True) -> None:
+    def __init__(self, network: nn.Module, losses: Losses, *, direct: bool = True, layers_only: bool = True) -> None:
         self._network = network
         self._losses = losses
         self._layers = [module for module in network.modules() if any(True for _ in module.parameters(recurse=False))]
-        held = sum(parameter.numel() for layer in self._layers for parameter in layer.parameters(recurse=False))
-        is_shared = held != sum(parameter.numel() for parameter in network.parameters())
-        self._unknown = not known
+        layer_parameters = sum(
+            parameter.numel() for layer in self._layers for parameter in layer.parameters(recurse=False)
+        )
+        is_shared = layer_parameters != sum(parameter.numel() for parameter in network.parameters())
+        self._unknown = not layers_only
         self._direct = direct and not is_shared and all(_is_supported(layer) for layer in self._layers)
 
     def sum(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
@@ -122,7 +124,7 @@ class ClippedGradients:
         if self._direct:
             captured, losses = self._outputs_gradients(inputs, labels)
             if captured is not None:
-                return _weighted([_gradient(*one) for one in captured], clip), losses
+                return _weighted([_gradient(*capture) for capture in captured], clip), losses
             self._direct = False
         return self._by_torch_func(inputs, labels, clip)
 
@@ -131,13 +133,13 @@ class ClippedGradients:
         was_training = self._network.training
         self._network.eval()
         try:
-            one, _ = self._sum_of_chunk(inputs, labels, None)
+            direct, _ = self._sum_of_chunk(inputs, labels, None)
             other, _ = self._by_torch_func(inputs, labels, None)
         except (RuntimeError, ValueError):  # torch.func cannot
             return False
         finally:
             self._network.train(was_training)
-        return torch.allclose(one, other, rtol=1e-3, atol=1e-6)
+        return torch.allclose(direct, other, rtol=1e-3, atol=1e-6)
 
     def _outputs_gradients(
         self, inputs: Tensor, labels: Tensor
@@ -147,11 +149,11 @@ class ClippedGradients:
         None where a layer is not used exactly once, or for something else than one row for each sample: then a
         gradient has more terms than these.
         """
-        seen: dict[nn.Module, list[tuple[Tensor, GradientEdge]]] = {layer: [] for layer in self._layers}
+        uses_by_layer: dict[nn.Module, list[tuple[Tensor, GradientEdge]]] = {layer: [] for layer in self._layers}
 
         def remember(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             # The edge, not the output: an activation may write into that.
-            seen[layer].append((inputs[0].detach(), get_gradient_edge(output)))
+            uses_by_layer[layer].append((inputs[0].detach(), get_gradient_edge(output)))
 
         hooks = [layer.register_forward_hook(remember) for layer in self._layers]
         try:
@@ -159,12 +161,14 @@ class ClippedGradients:
         finally:
             for hook in hooks:
                 hook.remove()
-        if any(len(uses) != 1 or len(uses[0][0]) != len(labels) for uses in seen.values()):
+        if any(len(uses) != 1 or len(uses[0][0]) != len(labels) for uses in uses_by_layer.values()):
             return None, losses.detach()
-        once = [uses[0] for uses in seen.values()]
+        once = [uses[0] for uses in uses_by_layer.values()]
         gradients = torch.autograd.grad(losses.sum(), [edge for _, edge in once])
-        found = [(layer, inputs, of) for layer, (inputs, _), of in zip(seen, once, gradients, strict=True)]
-        return found, losses.detach()
+        layer_gradients = [
+            (layer, inputs, of) for layer, (inputs, _), of in zip(uses_by_layer, once, gradients, strict=True)
+        ]
+        return layer_gradients, losses.detach()
 
     def _by_torch_func(self, inputs: Tensor, labels: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
         """Every sample's gradient, one beside the other: any network, more memory and several times the work."""
@@ -234,10 +238,10 @@ def _of_convolution(layer: nn.Conv2d, inputs: Tensor, output_gradient: Tensor) -
     image = pad(image, (0, 0, right, right, down, down)) if down or right else image.contiguous()
     output_gradient = output_gradient.permute(0, 2, 3, 1)
     samples, height, width, channels = output_gradient.shape
-    each, row, column, one = image.stride()
+    each, row, column, channel = image.stride()
     patches = image.as_strided(
         (samples, height, width, kernel_h, kernel_w, image.shape[3]),
-        (each, row * step_h, column * step_w, row * apart_h, column * apart_w, one),
+        (each, row * step_h, column * step_w, row * apart_h, column * apart_w, channel),
     ).reshape(samples, height * width, -1)
     outputs = output_gradient.reshape(samples, height * width, channels)
     kernels = torch.bmm(outputs.mT, patches)

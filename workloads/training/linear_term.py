@@ -17,9 +17,9 @@ class LinearTerm:
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self._parameters = parameters
-        self._term = torch.zeros(sum(one.numel() for one in parameters), device=parameters[0].device)
-        parts = self._term.split([one.numel() for one in parameters])
-        self._parts = [part.view(one.shape) for part, one in zip(parts, parameters, strict=True)]
+        self._term = torch.zeros(sum(parameter.numel() for parameter in parameters), device=parameters[0].device)
+        parts = self._term.split([parameter.numel() for parameter in parameters])
+        self._parts = [part.view(parameter.shape) for part, parameter in zip(parts, parameters, strict=True)]
 
     def begin(self, term: NDArray[np.float32] | None) -> None:
         """It is this from now on, (p,) in the order of the parameters; None: zeros."""

@@ -85,7 +85,9 @@ class LocalTrainer:
         self._linear = None if drift is None else LinearTerm(parameters)
         self._objective: Objective = objective_of(section.loss)
         self._metrics = metrics_of(section.metrics)
-        self._clipped = ClippedGradients(network, self._objective.of_samples, known=not isinstance(network, OwnModel))
+        self._clipped = ClippedGradients(
+            network, self._objective.of_samples, layers_only=not isinstance(network, OwnModel)
+        )
         self._lock = threading.Lock()
 
     def _load(self, model: NDArray[np.float32]) -> None:
@@ -224,24 +226,26 @@ class LocalTrainer:
                 batch_labels = labels[start : start + size]
                 outputs = cast(Tensor, self._network(images[start : start + size]))
                 loss_sum += objective.total(outputs, batch_labels)
-                said = objective.predictions(outputs, batch_labels)
-                right = objective.correct(said, batch_labels)
+                predicted = objective.predictions(outputs, batch_labels)
+                right = objective.correct(predicted, batch_labels)
                 correct += [] if right is None else [right]
                 if self._metrics:
-                    like = said.numel() == batch_labels.numel()
-                    predictions += [said.reshape(batch_labels.shape) if like else said]
+                    like = predicted.numel() == batch_labels.numel()
+                    predictions += [predicted.reshape(batch_labels.shape) if like else predicted]
         count = objective.count(labels)
-        told = (
+        metric_values = (
             measured(self._metrics, labels.cpu().numpy(), torch.cat(predictions).cpu().numpy()) if self._metrics else ()
         )
         if not correct:
-            return Evaluation(loss_sum / count, math.nan, count, metrics=told)
+            return Evaluation(loss_sum / count, math.nan, count, metrics=metric_values)
         right = torch.cat(correct)
         counted = labels.numel() if labels.is_floating_point() else int((labels != IGNORED).sum())
         accuracy = int(right.sum()) / max(1, counted)
         if labels.dim() > 1:
-            return Evaluation(loss_sum / count, accuracy, count, metrics=told)
-        return LabelledEvaluation(loss_sum / count, accuracy, count, _recalls(right, labels.long()), metrics=told)
+            return Evaluation(loss_sum / count, accuracy, count, metrics=metric_values)
+        return LabelledEvaluation(
+            loss_sum / count, accuracy, count, _recalls(right, labels.long()), metrics=metric_values
+        )
 
     def evaluate_weighted(
         self, images: Tensor, labels: Tensor, weights: Tensor, model: NDArray[np.float32]
@@ -252,9 +256,9 @@ class LocalTrainer:
             self._load(model)
             self._network.eval()
             for part in torch.arange(len(labels)).split(self._evaluation_batch):
-                outputs, known = cast(Tensor, self._network(images[part])), labels[part]
-                loss += float(objective.of_samples(outputs, known).double() @ weights[part])
-                right = objective.correct(objective.predictions(outputs, known), known)
+                outputs, some_labels = cast(Tensor, self._network(images[part])), labels[part]
+                loss += float(objective.of_samples(outputs, some_labels).double() @ weights[part])
+                right = objective.correct(objective.predictions(outputs, some_labels), some_labels)
                 accuracy += math.nan if right is None else float(right.double() @ weights[part])
         return Evaluation(loss, accuracy, len(labels))
 
@@ -274,15 +278,17 @@ class LocalTrainer:
         with self._lock, torch.inference_mode():
             self._load(model)
             self._network.eval()
-            for some, known in zip(
+            for some, some_labels in zip(
                 images.split(self._evaluation_batch), labels.split(self._evaluation_batch), strict=True
             ):
-                correct = self._objective.correct(self._objective.predictions(self._network(some), known), known)
+                correct = self._objective.correct(
+                    self._objective.predictions(self._network(some), some_labels), some_labels
+                )
                 if correct is None:
                     return None
-                is_label = torch.ones_like(correct) if known.is_floating_point() else known != IGNORED
-                right.append((correct & is_label).reshape(len(known), -1).sum(dim=1))
-                counted.append(is_label.reshape(len(known), -1).sum(dim=1))
+                is_label = torch.ones_like(correct) if some_labels.is_floating_point() else some_labels != IGNORED
+                right.append((correct & is_label).reshape(len(some_labels), -1).sum(dim=1))
+                counted.append(is_label.reshape(len(some_labels), -1).sum(dim=1))
         return torch.cat(right), torch.cat(counted)
 
 

@@ -27,10 +27,10 @@ def measured(
         try:
             values.append(float(metric(labels, predictions)))
         except (TypeError, ValueError) as error:
-            told = str(error).strip().splitlines()
+            lines = str(error).strip().splitlines()
             raise ExperimentError(
                 f"workload.metrics: {name} does not take these labels {labels.shape} and predictions "
-                f"{predictions.shape}: {told[0] if told else type(error).__name__}"
+                f"{predictions.shape}: {lines[0] if lines else type(error).__name__}"
             ) from error
     return tuple(values)
 
@@ -38,9 +38,9 @@ def measured(
 def macro_f1(labels: NDArray[np.generic], predictions: NDArray[np.generic]) -> float:
     """The mean over the classes, that occur in either, of 2 right / (held + said)."""
     scores = []
-    for one in np.union1d(labels, predictions):
-        right = np.count_nonzero((labels == one) & (predictions == one))
-        scores.append(2 * right / (np.count_nonzero(labels == one) + np.count_nonzero(predictions == one)))
+    for label in np.union1d(labels, predictions):
+        right = np.count_nonzero((labels == label) & (predictions == label))
+        scores.append(2 * right / (np.count_nonzero(labels == label) + np.count_nonzero(predictions == label)))
     return float(np.mean(scores))
 
 
@@ -51,6 +51,6 @@ def mean_absolute_error(labels: NDArray[np.generic], predictions: NDArray[np.gen
 
 def r2(labels: NDArray[np.generic], predictions: NDArray[np.generic]) -> float:
     """The coefficient of determination, one where all values are right; NaN where all labels are the same."""
-    told, said = np.asarray(labels, np.float64), np.asarray(predictions, np.float64)
-    spread = np.square(told - told.mean()).sum()
-    return float(1 - np.square(told - said).sum() / spread) if spread else float("nan")
+    true_values, predicted = np.asarray(labels, np.float64), np.asarray(predictions, np.float64)
+    spread = np.square(true_values - true_values.mean()).sum()
+    return float(1 - np.square(true_values - predicted).sum() / spread) if spread else float("nan")

@@ -191,24 +191,24 @@ def objective_of(name: str) -> Objective:
             "l1": lambda: ValueLoss(l1_loss),
         }
         return named[name]()
-    found = plugin_class(name, "workload.loss")
-    if inspect.isclass(found):
-        if not issubclass(found, nn.Module):
+    loss = plugin_class(name, "workload.loss")
+    if inspect.isclass(loss):
+        if not issubclass(loss, nn.Module):
             raise ExperimentError(f"workload.loss: {name}: must be a function or a torch.nn.Module")
-        found = _made(found, name)
-    elif _takes_reduction(found):
-        return OwnLoss(lambda outputs, labels: found(outputs, labels, reduction="none"))
-    return OwnLoss(found)
+        loss = _made(loss, name)
+    elif _takes_reduction(loss):
+        return OwnLoss(lambda outputs, labels: loss(outputs, labels, reduction="none"))
+    return OwnLoss(loss)
 
 
 def _made(kind: type[nn.Module], name: str) -> nn.Module:
     try:
-        made: Any = kind(reduction="none") if _takes_reduction(kind) else kind()
+        module: Any = kind(reduction="none") if _takes_reduction(kind) else kind()
     except TypeError as error:
         raise ExperimentError(f"workload.loss: {name}(): {error}; name a function that needs nothing") from None
-    if any(True for _ in made.parameters()):
+    if any(True for _ in module.parameters()):
         raise ExperimentError(f"workload.loss: {name} has parameters, which nobody would train; put them in the model")
-    return made  # type: ignore[no-any-return]
+    return module  # type: ignore[no-any-return]
 
 
 def _takes_reduction(kind: Any) -> bool:

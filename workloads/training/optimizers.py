@@ -59,15 +59,15 @@ class OwnOptimizer(LocalOptimizer):
         ExperimentError: no such class, or it does not take these options.
     """
 
-    def __init__(self, parameters: list[nn.Parameter], name: str, given: Mapping[str, Any]) -> None:
+    def __init__(self, parameters: list[nn.Parameter], name: str, keywords: Mapping[str, Any]) -> None:
         super().__init__(parameters)
-        self._kind = kind_of(name, given)
-        self._name, self._given = name, dict(given)
+        self._kind = kind_of(name, keywords)
+        self._name, self._keywords = name, dict(keywords)
         self.reset(1e-3)
 
     def reset(self, learning_rate: float) -> None:
         try:
-            self._optimizer = self._kind(self._parameters, lr=learning_rate, **self._given)
+            self._optimizer = self._kind(self._parameters, lr=learning_rate, **self._keywords)
         except (TypeError, ValueError) as error:
             raise ExperimentError(f"workload.optimizer: {self._name}: {error}") from None
 
@@ -75,14 +75,14 @@ class OwnOptimizer(LocalOptimizer):
         self._optimizer.step()
 
 
-def kind_of(name: str, given: Mapping[str, Any]) -> Any:
+def kind_of(name: str, keywords: Mapping[str, Any]) -> Any:
     """The class, once it is known to take ``(parameters, lr=..., **given)``; raises `ExperimentError`."""
     kind = plugin_class(name, "workload.optimizer")
     step = getattr(kind, "step", None)
     if not (inspect.isclass(kind) and callable(step) and callable(getattr(kind, "zero_grad", None))):
         raise ExperimentError(f"workload.optimizer: {name}: must be a class like those of torch.optim")
-    keywords = options.as_keywords(kind, name, "workload.optimizer_options", given, 1, "Options")
-    options.bind(kind, name, "workload.optimizer", ((),), {**keywords, "lr": 0.1})
+    arguments = options.as_keywords(kind, name, "workload.optimizer_options", keywords, 1, "Options")
+    options.bind(kind, name, "workload.optimizer", ((),), {**arguments, "lr": 0.1})
     try:
         inspect.signature(step).bind(None)
     except TypeError:

@@ -22,25 +22,27 @@ class ProximalTerm:
     def __init__(self, parameters: Sequence[Tensor], strength: float) -> None:
         self._parameters = parameters
         self._strength = strength
-        self._given = [torch.zeros_like(parameter) for parameter in parameters]
+        self._references = [torch.zeros_like(parameter) for parameter in parameters]
         # Memory that is asked for anew in each step costs as much as the arithmetic.
         self._differences = [torch.zeros_like(parameter) for parameter in parameters]
 
     def begin(self) -> None:
         """The parameters are w^t now."""
         with torch.no_grad():
-            for given, parameter in zip(self._given, self._parameters, strict=True):
-                given.copy_(parameter)
+            for reference, parameter in zip(self._references, self._parameters, strict=True):
+                reference.copy_(parameter)
 
     def add(self) -> None:
         """Add it; parameters without a gradient do not move, and get none."""
         with torch.no_grad():
-            for given, parameter, between in zip(self._given, self._parameters, self._differences, strict=True):
+            for reference, parameter, between in zip(
+                self._references, self._parameters, self._differences, strict=True
+            ):
                 if parameter.grad is not None:
-                    torch.sub(parameter, given, out=between)
+                    torch.sub(parameter, reference, out=between)
                     parameter.grad.add_(between, alpha=self._strength)
 
 
-def add_pull(gradients: Tensor, parameters: Tensor, given: Tensor, strength: float) -> None:
-    """Add mu (w - w^t) to gradients, in place; `given` may be one row for several."""
-    gradients.add_(parameters - given, alpha=strength)
+def add_pull(gradients: Tensor, parameters: Tensor, reference: Tensor, strength: float) -> None:
+    """Add mu (w - w^t) to gradients, in place; `reference` may be one row for several."""
+    gradients.add_(parameters - reference, alpha=strength)

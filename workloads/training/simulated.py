@@ -65,10 +65,10 @@ class SimulatedTraining:
         samples = int(self.sample_counts[client])
         if samples == 0:
             return LocalUpdate(np.zeros(self.dimension, dtype=np.float32), samples=0, loss=0.0, examples_processed=0)
-        drawn = stream(self._seed, Purpose.SIMULATED, client, round_number).bit_generator.random_raw(
+        words = stream(self._seed, Purpose.SIMULATED, client, round_number).bit_generator.random_raw(
             -(-self.dimension // 8)
         )
-        delta = drawn.view(np.int8)[: self.dimension].astype(np.float32)
+        delta = words.view(np.int8)[: self.dimension].astype(np.float32)
         delta += _CENTRE
         delta *= _STEP
         share = float(stream(self._seed, Purpose.SIMULATED, client).uniform(0.5, 1.5))

@@ -93,7 +93,7 @@ class ClientsTogether:
     ) -> None:
         check(network, name)
         constants = network.constant_tensors() if isinstance(network, OwnModel) else []
-        self._network = copy.deepcopy(network, {id(one): one for one in constants})
+        self._network = copy.deepcopy(network, {id(tensor): tensor for tensor in constants})
         self._dimension = vector.dimension(network)
         vector.attach(self._network, torch.empty(self._dimension, device="meta"))
         self._network.train()
@@ -140,15 +140,15 @@ class ClientsTogether:
             )
         results: dict[int, LocalResult] = {}
         with self._lock:
-            waiting, held = [], 0
+            waiting, size = [], 0
             for position, client in enumerate(clients):
                 inputs, labels = samples_of(client)
                 waiting.append(_BatchedTraining(client, inputs, labels, self._section, self._seed, round_number))
-                held += inputs.nbytes
-                full = held >= _SAMPLE_BYTES and len(waiting) >= self._slots
+                size += inputs.nbytes
+                full = size >= _SAMPLE_BYTES and len(waiting) >= self._slots
                 if full or position == len(clients) - 1:
                     results |= self._train(waiting, model, round_number)
-                    waiting, held = [], 0
+                    waiting, size = [], 0
         return results
 
     def _train(
@@ -191,7 +191,11 @@ class ClientsTogether:
             if self._section.proximal:
                 add_pull(self._gradients, self._rows, initial, self._section.proximal)
             optimizer.step(self._gradients)
-            done = [(slot, one) for slot, one in enumerate(slots) if one is not None and not one.steps_left]
+            done = [
+                (slot, training_in_slot)
+                for slot, training_in_slot in enumerate(slots)
+                if training_in_slot is not None and not training_in_slot.steps_left
+            ]
             if done:
                 results |= self._results(done, model, sums)
                 for slot, _ in done:
@@ -203,7 +207,9 @@ class ClientsTogether:
         queue = sorted(trainings, key=lambda training: training.steps_left)
         if self._any_slot:
             return [queue] * self._slots
-        return [[one for one in queue if self._slot_of(one.client) == slot] for slot in range(self._slots)]
+        return [
+            [training for training in queue if self._slot_of(training.client) == slot] for slot in range(self._slots)
+        ]
 
     def _slot_of(self, client: int) -> int:
         """Where a client is trained on a CPU: multiplicative hashing, which spreads every n-th client evenly."""
@@ -377,10 +383,10 @@ class _Dropout:
         octets = [np.zeros((self._slots, self._batch * shape.numel()), np.uint8) for _, shape in self._calls]
         for slot, training in enumerate(slots):
             if training is not None:
-                for (module, shape), drawn in zip(self._calls, octets, strict=True):
+                for (module, shape), octets_of_call in zip(self._calls, octets, strict=True):
                     count = int(counts[slot]) * shape.numel()
-                    drawn[slot, :count] = module.octets(training.dropout, count)
+                    octets_of_call[slot, :count] = module.octets(training.dropout, count)
         return [
-            module.mask(torch.from_numpy(drawn).to(self._device)).view(self._slots, self._batch, *shape)
-            for (module, shape), drawn in zip(self._calls, octets, strict=True)
+            module.mask(torch.from_numpy(octets_of_call).to(self._device)).view(self._slots, self._batch, *shape)
+            for (module, shape), octets_of_call in zip(self._calls, octets, strict=True)
         ]
