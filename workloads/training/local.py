@@ -1,10 +1,10 @@
-"""Local training: mini-batch steps on one client's samples, and evaluation.
+"""Local training, by mini-batch steps on one client's samples, and evaluation.
 
 McMahan et al. 2017 (arXiv 1602.05629), Algorithm 1, ClientUpdate; SGD with momentum or AdamW, whose state starts
 from zero in every round.
 
-One model lives in each process. All its parameters are views into one flat vector (`workloads.models.vector`), so that
-taking in a federation's model is one copy and giving back the change is one subtraction, whatever the number of layers.
+Each process has one model. All its parameters are views into one flat vector (`workloads.models.vector`), so that
+loading the federation's model is one copy and computing the update one subtraction, for any number of layers.
 """
 
 import math
@@ -35,11 +35,11 @@ _EVALUATION_BATCH = 250
 
 
 def prepare_process() -> torch.device:
-    """Set what bit-identical results need in this process, and choose the device: CUDA if there is one, else
-    CPU.
+    """Configure this process for bit-identical results, and return the device: CUDA if available, else CPU.
 
-    One thread (`workloads.determinism`). On CUDA cuDNN is kept to deterministic kernels; a GPU's sums still differ
-    from a CPU's in the last bits, so tables meant to be identical bit for bit need hosts of one kind.
+    One thread (`workloads.determinism`); on CUDA, deterministic cuDNN kernels. A GPU's sums still differ from a CPU's
+    in
+    the last bits, so bit-identical tables need hosts of one kind.
     """
     one_thread()
     torch.backends.cudnn.deterministic = True
@@ -48,7 +48,7 @@ def prepare_process() -> torch.device:
 
 
 class LocalTrainer:
-    """The one model of a process, and local training of it.
+    """The model of a process, and its local training.
 
     Calls from several threads are safe and run one after the other.
 
@@ -56,8 +56,8 @@ class LocalTrainer:
         network: a model on the meta device (`workloads.models.registry`); it is given memory here.
         section: epochs, batch size, optimizer, learning rate, momentum, weight decay.
         seed: the experiment's seed.
-        device: where to compute.
-        evaluation_batch: samples that are evaluated at once.
+        device: device of the computation.
+        evaluation_batch: samples per evaluation batch.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class LocalTrainer:
     def _load(self, model: NDArray[np.float32]) -> None:
         if model.shape != tuple(self._flat.shape) or model.dtype != np.float32:
             raise ValueError(
-                f"a model of shape {tuple(self._flat.shape)} and dtype float32 is needed, "
+                f"a model must have shape {tuple(self._flat.shape)} and dtype float32, "
                 f"not {model.shape} and {model.dtype}"
             )
         if self.device.type == "cpu":
@@ -114,14 +114,15 @@ class LocalTrainer:
         """Train on one client's samples, from `model`.
 
         Args:
-            client, round_number: name the streams for the order of the samples and for dropout.
-            images: (n, ...) that the model takes and labels: (n,) or (n, positions) int64, n >= 1, on `device`.
+            client, round_number: identify the streams for the order of the samples and for dropout.
+            images: (n, ...) as the model takes them, n >= 1, on `device`.
+            labels: (n,) or (n, positions) int64, on `device`.
             model: (d,) float32, not changed.
             term: (p,) float32, added to the parameters' gradients (`workload.drift_correction`); None: zeros.
 
         Returns:
-            delta: (d,) float32, the local model minus `model`; the mean loss over all examples processed, and the
-            mean of its square.
+            (d,) float32, the local model minus `model`; the mean loss over all processed examples; and the mean of its
+            square.
         """
         section = self._section
         with self._lock:
@@ -155,12 +156,14 @@ class LocalTrainer:
         round_number: int,
         clip: float | None,
     ) -> tuple[NDArray[np.float32], float, float]:
-        """The sum of the samples' clipped gradients at `model`; see `workloads.training.clipped_gradients`.
+        """Return the sum of the samples' clipped gradients at `model`; see `workloads.training.clipped_gradients`.
 
-        The arguments are those of `train`; the samples are those that count, at least one, and `clip` is C.
+        Args:
+            client, images, labels, model, round_number: as in `train`; all these samples count.
+            clip: C, the largest norm of a gradient; None: no clipping.
 
         Returns:
-            (d,) float32, the sum; the samples' mean loss, and the mean of its square.
+            (d,) float32, the sum; the samples' mean loss; and the mean of its square.
         """
         with self._lock:
             self._load(model)
@@ -172,7 +175,7 @@ class LocalTrainer:
     def sample_gradients(
         self, images: Tensor, labels: Tensor, model: NDArray[np.float32]
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """Each sample's gradient at `model` without dropout, and its loss, some samples at a time."""
+        """Yield the samples' gradients at `model` without dropout, and their losses, several samples at a time."""
         size = self._clipped.each_at_once
         for some, their_labels in zip(images.split(size), labels.split(size), strict=True):
             with self._lock:
@@ -182,16 +185,16 @@ class LocalTrainer:
             yield gradients.cpu().numpy(), losses.detach().cpu().numpy()
 
     def _begin_dropout(self, client: int, round_number: int) -> None:
-        """Masks come from the stream of this client and round."""
+        """Set the stream of this client and round for dropout masks."""
         if self._dropouts:
             dropout_stream = stream(self._seed, Purpose.DROPOUT, client, round_number)
             for dropout in self._dropouts:
                 dropout.random = dropout_stream
 
     def _epoch(self, images: Tensor, labels: Tensor, losses: Tensor) -> Tensor:
-        """One pass in the given order; returns the sum of the losses without waiting for the device.
+        """Train one pass in the given order, and return the sum of the losses without waiting for the device.
 
-        Each sample's loss, with either sign, goes into `losses`, (n,), where single samples have one.
+        Each sample's loss, with either sign, is written into `losses`, (n,), if single samples have losses.
         """
         size = self._section.batch_size
         total = torch.zeros((), device=self.device)
@@ -211,8 +214,9 @@ class LocalTrainer:
         return total
 
     def evaluate(self, images: Tensor, labels: Tensor, model: NDArray[np.float32]) -> Evaluation:
-        """Mean loss, accuracy, metrics and recalls of `model` on the given samples; where values are neither right nor
-        wrong, accuracy is NaN; of no samples all are.
+        """Return mean loss, accuracy, metrics and recalls of `model` on the given samples.
+
+        Accuracy is NaN in regression; all values are NaN without samples.
         """
         if not len(labels):
             return Evaluation(math.nan, math.nan, 0)
@@ -250,7 +254,12 @@ class LocalTrainer:
     def evaluate_weighted(
         self, images: Tensor, labels: Tensor, weights: Tensor, model: NDArray[np.float32]
     ) -> Evaluation:
-        """The sums of loss and correctness, each sample times its weight, (n,) float64."""
+        """Return the weighted sums of loss and correctness.
+
+        Args:
+            images, labels, model: as in `evaluate`.
+            weights: (n,) float64, weight of each sample.
+        """
         objective, loss, accuracy = self._objective, 0.0, 0.0
         with self._lock, torch.inference_mode():
             self._load(model)
@@ -271,7 +280,7 @@ class LocalTrainer:
             images, labels, model: as in `evaluate`; n >= 1.
 
         Returns:
-            (n,) int64 right labels and (n,) int64 labels that count; None: values are neither right nor wrong.
+            (n,) int64 correct labels and (n,) int64 labels that count; None in regression.
         """
         right: list[Tensor] = []
         counted: list[Tensor] = []
@@ -293,5 +302,5 @@ class LocalTrainer:
 
 
 def _recalls(correct: Tensor, labels: Tensor) -> tuple[float, ...]:
-    """Of each label, from 0: the share of its samples that are correct; NaN where there is none."""
+    """Return, for each label from 0, the share of its samples that are correct; NaN without samples."""
     return tuple((labels[correct].bincount(minlength=int(labels.max()) + 1) / labels.bincount()).tolist())
