@@ -123,18 +123,20 @@ class FlowerProcess:
     ) -> tuple[NDArray[np.float32], int, float]:
         """A client's model after its training, (d,) float32; its samples; and the loss that it reports, or NaN."""
         place = {"client": client, "round": round_number, "seed": _derived(seed, "train", client, round_number)}
-        said, local = self._ask({"do": "train", "loss": self._section.train_loss, **place}, model)
-        return local, int(said["samples"]), float("nan") if said["loss"] is None else float(said["loss"])
+        answer, local = self._ask({"do": "train", "loss": self._section.train_loss, **place}, model)
+        return local, int(answer["samples"]), float("nan") if answer["loss"] is None else float(answer["loss"])
 
     def evaluate(self, client: int, model: NDArray[np.float32], seed: int) -> ClientEvaluation:
         """A client's own evaluation of a model, (d,) float32; without anything where the app has none."""
         place = {"client": client, "round": 1, "seed": _derived(seed, "evaluate", client)}
         names = {"loss": self._section.loss, "accuracy": self._section.accuracy}
-        said, _ = self._ask({"do": "evaluate", "names": names, **place}, model)
-        if "reported" not in said:
+        answer, _ = self._ask({"do": "evaluate", "names": names, **place}, model)
+        if "reported" not in answer:
             return ClientEvaluation()
-        reported = tuple(said["reported"])
-        return ClientEvaluation(said["samples"], said.get("loss"), said.get("accuracy"), said["names"], reported)
+        reported = tuple(answer["reported"])
+        return ClientEvaluation(
+            answer["samples"], answer.get("loss"), answer.get("accuracy"), answer["names"], reported
+        )
 
     def count(self, clients: Sequence[int], seed: int) -> dict[int, int]:
         """The samples of some clients, by client, as each reports them after training the first model once."""
@@ -169,23 +171,23 @@ class FlowerProcess:
             requests, replies = self._process.stdin, self._process.stdout
             assert requests is not None
             assert replies is not None
-            said: dict[str, Any] | None = None
+            answer: dict[str, Any] | None = None
             body = b""
             try:
                 write_frame(requests, request, payload)
-                said, body = read_frame(replies) or (None, b"")
+                answer, body = read_frame(replies) or (None, b"")
             except (OSError, ValueError):  # a pipe that is broken, or closed
-                said = None
+                answer = None
             except BaseException:  # a signal in the midst of a reply, which nobody could read on
                 self._process.kill()
                 raise
-        if said is None:
+        if answer is None:
             raise FlowerAppError(f"the app's process has ended{self._last_words()}")
-        if "unfit" in said:
-            raise ExperimentError(f"workload.flower: {self._section.named}: {said['unfit']}")
-        if "error" in said:
-            raise FlowerAppError(said["error"])
-        return said, np.frombuffer(body, np.float32)
+        if "unfit" in answer:
+            raise ExperimentError(f"workload.flower: {self._section.named}: {answer['unfit']}")
+        if "error" in answer:
+            raise FlowerAppError(answer["error"])
+        return answer, np.frombuffer(body, np.float32)
 
 
 class FlowerWorkload:

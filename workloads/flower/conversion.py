@@ -24,7 +24,7 @@ def experiment_of(section: FlowerSection, population: int | None) -> tuple[dict[
     """
     process = FlowerProcess(section, population, seed=1, python_option="--python")
     try:
-        said, clients = process.description, process.description["population"]
+        description, clients = process.description, process.description["population"]
         counts = process.count(counted_clients(clients), seed=1)
         evaluation = process.evaluate(0, process.initial, seed=1)
     except FlowerAppError as error:
@@ -36,23 +36,23 @@ def experiment_of(section: FlowerSection, population: int | None) -> tuple[dict[
     experiment = {
         "name": name,
         "seed": 1,
-        "rounds": max(1, said["rounds"]),
+        "rounds": max(1, description["rounds"]),
         "population": clients,
         "workload": {"samples_per_client": max(1, *counts.values()), "flower": flower},
-        "selection": {"protocol": "random", "participants": min(clients, said["participants"] or clients)},
+        "selection": {"protocol": "random", "participants": min(clients, description["participants"] or clients)},
         "aggregation": {"protocol": "plain"},
     }
     lines = [
-        f"From the Flower app {section.named} (flwr {said['flwr']}): {len(process.initial):,} parameters in "
-        f"{len(said['shapes'])} arrays.",
+        f"From the Flower app {section.named} (flwr {description['flwr']}): {len(process.initial):,} parameters in "
+        f"{len(description['shapes'])} arrays.",
         _samples_line(counts, clients),
-        *said["notes"],
+        *description["notes"],
         *recorded_names(evaluation),
         *evaluation_notes(evaluation),
     ]
-    if said["strategy"]:
+    if description["strategy"]:
         lines.append(
-            f"Its strategy, {said['strategy']}, is not run: who is selected, and how updates are summed, is said here."
+            f"Its strategy, {description['strategy']}, is not run: who is selected, and how updates are summed, is said here."
         )
     return experiment, lines
 
@@ -61,8 +61,8 @@ def _samples_line(counts: Mapping[int, int], population: int) -> str:
     """How many samples the clients train on, and how many of the clients were asked."""
     least, most = min(counts.values()), max(counts.values())
     sizes = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-    asked = "" if len(counts) == population else f" ({len(counts):,} of {population:,} clients were asked)"
-    return f"Training samples of a client: {sizes}{asked}; samples_per_client is the most that one has."
+    suffix = "" if len(counts) == population else f" ({len(counts):,} of {population:,} clients were asked)"
+    return f"Training samples of a client: {sizes}{suffix}; samples_per_client is the most that one has."
 
 
 def written(section: FlowerSection, population: int | None) -> str:

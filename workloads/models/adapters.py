@@ -77,7 +77,7 @@ class AdaptedModel(OwnModel):
     """
 
     def __init__(self, module: nn.Module, name: str) -> None:
-        frozen = sum(one.numel() for one in module.parameters() if not one.requires_grad)
+        frozen = sum(parameter.numel() for parameter in module.parameters() if not parameter.requires_grad)
         super().__init__(module, name)
         self.frozen = frozen
         self._fixed = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._NormBase)]
@@ -111,22 +111,26 @@ def adapted(module: nn.Module, adapters: Adapters, name: str, seed: int) -> Adap
         ExperimentError: a name that fits nothing in the model, or a rank above a layer's own.
     """
     whole = [part for _, part in _named(module, adapters.trained, nn.Module, "trained", name)]
-    kept = {id(inner) for part in whole for inner in part.modules()}
-    found = [one for one in _named(module, adapters.targets, nn.Linear, "targets", name) if id(one[1]) not in kept]
-    if not found:
+    trained_modules = {id(inner) for part in whole for inner in part.modules()}
+    targets = [
+        target
+        for target in _named(module, adapters.targets, nn.Linear, "targets", name)
+        if id(target[1]) not in trained_modules
+    ]
+    if not targets:
         raise ExperimentError(f"{_KEY}.targets: {name} has no torch.nn.Linear layer outside of trained")
     module.requires_grad_(False)
     for part in whole:
         part.requires_grad_(True)
-    made: dict[int, LowRankLinear] = {}
+    adapter_by_layer: dict[int, LowRankLinear] = {}
     random = stream(seed, Purpose.ADAPTERS)
-    for path, layer in found:
-        if id(layer) not in made:
-            made[id(layer)] = _with_adapter(layer, path, adapters, name, random)
+    for path, layer in targets:
+        if id(layer) not in adapter_by_layer:
+            adapter_by_layer[id(layer)] = _with_adapter(layer, path, adapters, name, random)
     for parent in list(module.modules()):
         for key, child in list(parent._modules.items()):
-            if id(child) in made and not isinstance(parent, LowRankLinear):
-                parent._modules[key] = made[id(child)]
+            if id(child) in adapter_by_layer and not isinstance(parent, LowRankLinear):
+                parent._modules[key] = adapter_by_layer[id(child)]
     return AdaptedModel(module, name)
 
 
@@ -167,9 +171,9 @@ def built_in_model(network: nn.Module, section: WorkloadSection, name: str, seed
         size = vector.dimension(network)
         values = vector.initial_vector(network, seed) if adapters.base is None else _base_vector(adapters.base, size)
         vector.attach(network, torch.from_numpy(values))
-    made = adapted(network, adapters, name, seed)
-    made.channels_last = False  # it is given images as it takes them
-    return made
+    model = adapted(network, adapters, name, seed)
+    model.channels_last = False  # it is given images as it takes them
+    return model
 
 
 def charged_parameters(network: nn.Module) -> int:
@@ -216,28 +220,32 @@ def _with_adapter(
             f"{_KEY}.rank: {adapters.rank} is above that of {path} of {name}, {layer.in_features} to "
             f"{layer.out_features}; lower it, or leave {path} out of targets (trained: [{path}] trains it whole)"
         )
-    made = LowRankLinear(layer, adapters.rank, adapters.scale)
-    if not made.down.is_meta:
-        drawn = random.standard_normal(tuple(made.down.shape), dtype=np.float32) / np.float32(layer.in_features) ** 0.5
+    adapter = LowRankLinear(layer, adapters.rank, adapters.scale)
+    if not adapter.down.is_meta:
+        weights = (
+            random.standard_normal(tuple(adapter.down.shape), dtype=np.float32) / np.float32(layer.in_features) ** 0.5
+        )
         with torch.no_grad():
-            made.down.copy_(torch.from_numpy(drawn))
-    return made
+            adapter.down.copy_(torch.from_numpy(weights))
+    return adapter
 
 
 def _named(
     module: nn.Module, patterns: tuple[str, ...], kind: type[_Kind], key: str, name: str
 ) -> list[tuple[str, _Kind]]:
     """The modules of this kind that a pattern fits, with their names; a pattern that fits none is an error."""
-    known = [(path, part) for path, part in module.named_modules() if path and isinstance(part, kind)]
+    candidates = [(path, part) for path, part in module.named_modules() if path and isinstance(part, kind)]
     chosen = set()
     for pattern in patterns:
-        fitting = {path for path, _ in known if _fits(path, pattern)}
+        fitting = {path for path, _ in candidates if _fits(path, pattern)}
         if not fitting:
-            listed = ", ".join(path for path, _ in known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
-            what = "torch.nn.Linear layer" if kind is nn.Linear else "module"
-            raise ExperimentError(f"{_KEY}.{key}: {pattern} is no {what} of {name}; it has {listed or 'none'}")
+            listed = ", ".join(path for path, _ in candidates[:_LISTED]) + (
+                ", ..." if len(candidates) > _LISTED else ""
+            )
+            kind_name = "torch.nn.Linear layer" if kind is nn.Linear else "module"
+            raise ExperimentError(f"{_KEY}.{key}: {pattern} is no {kind_name} of {name}; it has {listed or 'none'}")
         chosen |= fitting
-    return [(path, part) for path, part in known if path in chosen]
+    return [(path, part) for path, part in candidates if path in chosen]
 
 
 def _fits(path: str, pattern: str) -> bool:

@@ -85,8 +85,8 @@ class Layer(nn.Module):
         )
         scores = query @ key.transpose(2, 3) / math.sqrt(width // self.heads)
         weights = softmax(scores.masked_fill(future, -math.inf), dim=3)
-        seen: Tensor = (weights @ value).transpose(1, 2).reshape(count, length, width)
-        return seen
+        attended: Tensor = (weights @ value).transpose(1, 2).reshape(count, length, width)
+        return attended
 
 
 class Albert(FederatedModel):

@@ -67,8 +67,8 @@ def loaded(section: Transformers) -> HuggingFaceModel:
 def _with_lora(model: nn.Module, section: Transformers, is_next_word: bool) -> Any:
     peft = import_module("peft")
     try:
-        given = {"task_type": "CAUSAL_LM" if is_next_word else "SEQ_CLS"} | section.lora
-        return peft.get_peft_model(model, peft.LoraConfig(**given))
+        settings = {"task_type": "CAUSAL_LM" if is_next_word else "SEQ_CLS"} | section.lora
+        return peft.get_peft_model(model, peft.LoraConfig(**settings))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise ExperimentError(f"{_KEY}.lora: {_line(error)}") from error
 

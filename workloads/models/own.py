@@ -120,12 +120,12 @@ def module_of(section: WorkloadSection, seed: int) -> nn.Module:
         with seeded_globals(stream(seed, Purpose.OWN_MODEL)):
             return hugging_face.loaded(section.transformers)
     name = section.model
-    found, given = checked(section)
+    factory, keywords = checked(section)
     with seeded_globals(stream(seed, Purpose.OWN_MODEL)):
-        made = found(**given)
-    if not isinstance(made, nn.Module):
-        raise ExperimentError(f"{_KEY}: {name} gave a {type(made).__name__}; a torch.nn.Module is needed")
-    return made
+        module = factory(**keywords)
+    if not isinstance(module, nn.Module):
+        raise ExperimentError(f"{_KEY}: {name} gave a {type(module).__name__}; a torch.nn.Module is needed")
+    return module
 
 
 def make(section: WorkloadSection, seed: int) -> OwnModel:
@@ -136,11 +136,11 @@ def make(section: WorkloadSection, seed: int) -> OwnModel:
 def checked(section: WorkloadSection) -> tuple[Any, dict[str, Any]]:
     """What ``workload.model`` names, and the arguments of its call; raises `ExperimentError`."""
     name = section.model
-    found = plugin_class(name, _KEY)
-    if isinstance(found, nn.Module):
+    factory = plugin_class(name, _KEY)
+    if isinstance(factory, nn.Module):
         raise ExperimentError(f"{_KEY}: {name} is a module; name its class, or a function that makes one")
-    if inspect.isclass(found) and not issubclass(found, nn.Module):
+    if inspect.isclass(factory) and not issubclass(factory, nn.Module):
         raise ExperimentError(f"{_KEY}: {name}: must be a torch.nn.Module, or a function that makes one")
-    given = options.as_keywords(found, name, "workload.model_options", section.model_options, 0, "Options")
-    options.bind(found, name, _KEY, (), given)
-    return found, given
+    keywords = options.as_keywords(factory, name, "workload.model_options", section.model_options, 0, "Options")
+    options.bind(factory, name, _KEY, (), keywords)
+    return factory, keywords

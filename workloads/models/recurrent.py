@@ -40,8 +40,8 @@ class Lstm(nn.Module):
     def forward(self, values: Tensor) -> Tensor:
         state = cell = values.new_zeros(len(values), self.hidden)
         states = []
-        for given in self.inputs(values).unbind(dim=1):  # one product for all steps
-            entry, new, forget, out = (given + self.state(state)).chunk(4, dim=1)
+        for projected in self.inputs(values).unbind(dim=1):  # one product for all steps
+            entry, new, forget, out = (projected + self.state(state)).chunk(4, dim=1)
             cell = cell * torch.sigmoid(forget + _FORGET) + torch.sigmoid(entry) * torch.tanh(new)
             state = torch.tanh(cell) * torch.sigmoid(out)
             states.append(state)

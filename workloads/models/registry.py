@@ -153,7 +153,7 @@ def image_model(name: str, height: int, width: int, classes: int, channels: int 
         ExperimentError: an unknown name, or images that the model cannot take.
     """
     kind, forms = ("grey", {Form.GREY}) if channels == 1 else ("colour", {Form.COLOUR, Form.PHOTO})
-    model = _known(name, f"{kind} images", forms)
+    model = _model_for(name, f"{kind} images", forms)
     needed = next(size for form, size in model.takes.items() if form in forms)
     if needed is not None and (height, width) != (needed, needed):
         raise ExperimentError(
@@ -178,7 +178,7 @@ def text_model(name: str, vocabulary_size: int) -> "nn.Module":
     Raises:
         ExperimentError: an unknown name.
     """
-    return _made(_known(name, "text", {Form.TEXT}), Sizes(vocabulary_size))
+    return _made(_model_for(name, "text", {Form.TEXT}), Sizes(vocabulary_size))
 
 
 def sequence_model(name: str, classes: int, vocabulary_size: int) -> "nn.Module":
@@ -192,15 +192,15 @@ def sequence_model(name: str, classes: int, vocabulary_size: int) -> "nn.Module"
     Raises:
         ExperimentError: an unknown name.
     """
-    return _made(_known(name, "sequences", {Form.SEQUENCE}), Sizes(classes, vocabulary=vocabulary_size))
+    return _made(_model_for(name, "sequences", {Form.SEQUENCE}), Sizes(classes, vocabulary=vocabulary_size))
 
 
-def _known(name: str, data: str, forms: set[Form]) -> Model:
+def _model_for(name: str, data: str, forms: set[Form]) -> Model:
     """The model of this name among those that take one of `forms`."""
-    known = {model.name: model for model in _MODELS if not forms.isdisjoint(model.takes)}
-    if name not in known:
-        raise ExperimentError(f"workload.model: {name!r} is no model of {data}; allowed: {', '.join(known)}")
-    return known[name]
+    models = {model.name: model for model in _MODELS if not forms.isdisjoint(model.takes)}
+    if name not in models:
+        raise ExperimentError(f"workload.model: {name!r} is no model of {data}; allowed: {', '.join(models)}")
+    return models[name]
 
 
 def _made(model: Model, sizes: Sizes) -> "nn.Module":

@@ -44,8 +44,8 @@ def _uniform(random: np.random.Generator, shape: torch.Size, bound: float) -> ND
 def embedding(rows: int, width: int) -> nn.Embedding:
     """A table of so many rows, on whatever device torch makes tensors."""
     # Not the constructor: it would draw numbers, for which the meta device imports torch's compiler.
-    made: nn.Embedding = nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
-    return made
+    table: nn.Embedding = nn.Embedding.from_pretrained(torch.empty(rows, width), freeze=False)
+    return table
 
 
 class FederatedModel(nn.Module):
@@ -127,10 +127,10 @@ def mixing_module(network: nn.Module) -> nn.Module | None:
 
 def _tensors(network: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
     """Parameters, then running statistics: (module, name, tensor), each once."""
-    seen: set[int] = set()
+    yielded: set[int] = set()
     for module, name, tensor in _uses(network):
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
+        if id(tensor) not in yielded:
+            yielded.add(id(tensor))
             yield module, name, tensor
 
 
@@ -155,22 +155,22 @@ def copies(network: nn.Module) -> list[tuple[slice, slice]]:
     for module, name, tensor in _tensors(network):
         places[module, name] = slice(start, start + tensor.numel())
         start += tensor.numel()
-    found = []
+    pairs = []
     for key in _sent_twice(network):
         size = places[key].stop - places[key].start
-        found.append((places[key], slice(start, start + size)))
+        pairs.append((places[key], slice(start, start + size)))
         start += size
-    return found
+    return pairs
 
 
 def layers(network: nn.Module) -> list[list[slice]]:
     """Of each module with parameters of its own, where these and its running statistics are in the vector."""
-    found: dict[nn.Module, list[slice]] = {}
+    places_by_module: dict[nn.Module, list[slice]] = {}
     start = 0
     for module, _, tensor in _tensors(network):
-        found.setdefault(module, []).append(slice(start, start + tensor.numel()))
+        places_by_module.setdefault(module, []).append(slice(start, start + tensor.numel()))
         start += tensor.numel()
-    return list(found.values())
+    return list(places_by_module.values())
 
 
 def dimension(network: nn.Module) -> int:

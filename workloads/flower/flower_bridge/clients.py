@@ -119,9 +119,9 @@ class App:
         examples = named(metrics, EXAMPLES)
         if examples is None or examples != int(examples) or examples < 0:
             raise Unfit(f"client {client} reports num-examples = {examples}; a whole number is needed")
-        found = metric_name(metrics, "train_loss", loss, TRAIN_LOSS, "loss")
+        loss_name = metric_name(metrics, "train_loss", loss, TRAIN_LOSS, "loss")
         return (
-            {"samples": int(examples), "loss": None if found is None else metrics[found]},
+            {"samples": int(examples), "loss": None if loss_name is None else metrics[loss_name]},
             _vector({name: local[name] for name in self._floats}),
         )
 
@@ -143,15 +143,15 @@ class App:
             raise
         metrics = metrics_of(reply)
         usual = {"loss": (LOSS, "loss"), "accuracy": (ACCURACY, "acc")}
-        found = {key: metric_name(metrics, key, names[key], *usual[key]) for key in usual}
-        report = {key: float(metrics[name]) for key, name in found.items() if name is not None}
+        found_names = {key: metric_name(metrics, key, names[key], *usual[key]) for key in usual}
+        report = {key: float(metrics[name]) for key, name in found_names.items() if name is not None}
         examples = named(metrics, EXAMPLES)
         if report and examples is None:
             raise Unfit(
                 f"client {client} reports {', '.join(sorted(metrics))} of its evaluation, and no num-examples; a mean "
                 "over clients is weighted by them"
             )
-        return {"samples": int(examples or 0), "names": found, "reported": sorted(metrics), **report}
+        return {"samples": int(examples or 0), "names": found_names, "reported": sorted(metrics), **report}
 
     def _ask(self, kind: str, client: int, seed: str, content: RecordDict) -> RecordDict:
         seed_generators(seed)
@@ -171,8 +171,8 @@ class App:
         node = {"partition-id": client, "num-partitions": self._population}
         return Context(1, client + 1, node, RecordDict(), dict(self._run_config))
 
-    def _content(self, sent: tuple[Configuration, str], model: npt.NDArray[np.float32]) -> RecordDict:
-        configuration, key = sent
+    def _content(self, configured: tuple[Configuration, str], model: npt.NDArray[np.float32]) -> RecordDict:
+        configuration, key = configured
         arrays, start = dict(self._arrays), 0
         for name, array in self._floats.items():
             arrays[name] = model[start : start + array.size].reshape(array.shape).astype(array.dtype)

@@ -27,12 +27,12 @@ def components(folder: Path) -> tuple[str, str, dict[str, Any], int | None]:
         raise Unfit(f"{file}: {error.strerror}; a Flower app's folder has one") from None
     except ValueError as error:
         raise Unfit(f"{file}: {error}") from None
-    said, federations = flower.get("app", {}), flower.get("federations", {})
-    parts = said.get("components", {})
+    app, federations = flower.get("app", {}), flower.get("federations", {})
+    parts = app.get("components", {})
     if "clientapp" not in parts or "serverapp" not in parts:
         raise Unfit(f"{file}: [tool.flwr.app.components] does not name both clientapp and serverapp")
     simulation = federations.get(federations.get("default", ""), {}).get("options", {})
-    return parts["clientapp"], parts["serverapp"], dict(_flat(said.get("config", {}))), simulation.get("num-supernodes")
+    return parts["clientapp"], parts["serverapp"], dict(_flat(app.get("config", {}))), simulation.get("num-supernodes")
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -8,8 +8,8 @@ from typing import IO, Any
 
 def write_frame(stream: IO[bytes], header: Mapping[str, Any], payload: bytes = b"") -> None:
     """One frame."""
-    said = json.dumps({**header, "bytes": len(payload)}).encode()
-    stream.write(struct.pack(">I", len(said)) + said + payload)
+    text = json.dumps({**header, "bytes": len(payload)}).encode()
+    stream.write(struct.pack(">I", len(text)) + text + payload)
     stream.flush()
 
 

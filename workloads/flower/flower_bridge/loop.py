@@ -35,8 +35,8 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
         except Unfit as error:
             write_frame(replies, {"unfit": str(error)})
         except ImportError as error:
-            wanted = f"{python_option} must be the interpreter of the app's environment"
-            write_frame(replies, {"unfit": f"{error}; {wanted}"})
+            advice = f"{python_option} must be the interpreter of the app's environment"
+            write_frame(replies, {"unfit": f"{error}; {advice}"})
         except Exception as error:
             write_frame(replies, {"error": error_line(error)})
 

@@ -42,11 +42,11 @@ def only(records: Mapping[str, Any], where: str) -> Any:
 
 def metrics_of(content: RecordDict) -> dict[str, float]:
     """All numbers that a client reports, by name."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for records in (content.config_records, content.metric_records):
         for record in records.values():
-            found |= {key: value for key, value in record.items() if isinstance(value, int | float)}
-    return found
+            numbers |= {key: value for key, value in record.items() if isinstance(value, int | float)}
+    return numbers
 
 
 def named(metrics: Mapping[str, float], names: Sequence[str]) -> float | None:
@@ -91,5 +91,5 @@ def legacy_echo(content: RecordDict, kind: str) -> RecordDict:
     done = Status(Code.OK, "")
     if kind == "evaluate":
         return compat.evaluateres_to_recorddict(EvaluateRes(done, 0.0, 1, {}))
-    sent = compat.recorddict_to_fitins(content, keep_input=True)
-    return compat.fitres_to_recorddict(FitRes(done, sent.parameters, 1, {}), keep_input=True)
+    fit_instructions = compat.recorddict_to_fitins(content, keep_input=True)
+    return compat.fitres_to_recorddict(FitRes(done, fit_instructions.parameters, 1, {}), keep_input=True)

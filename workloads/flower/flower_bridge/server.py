@@ -97,27 +97,27 @@ class RecordingGrid(Grid):
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """See `Grid`."""
-        asked = list(messages)
+        questions = list(messages)
         self._asked_for_nodes = 0
         self.strategy = self.strategy or _strategy_above(sys._getframe(1))
         with self._lock:  # the older API asks from several threads
-            if asked and asked[0].metadata.message_type in ("train", "evaluate"):
-                self._write_down(asked[0].metadata.message_type, asked)
-        return [self._answer(message) for message in asked]
+            if questions and questions[0].metadata.message_type in ("train", "evaluate"):
+                self._write_down(questions[0].metadata.message_type, questions)
+        return [self._answer(message) for message in questions]
 
     # -- what is written down ------------------------------------------------------------------------------------------
 
-    def _write_down(self, kind: str, asked: Sequence[Message]) -> None:
+    def _write_down(self, kind: str, questions: Sequence[Message]) -> None:
         """The older API's messages come one by one and say their round; the newer API's come together."""
         written = self._configurations if kind == "train" else self._evaluations
-        label = asked[0].metadata.group_id or str(len(written) + 1)
+        label = questions[0].metadata.group_id or str(len(written) + 1)
         if kind == "train" and label not in written and len(written) >= RECORDED_ROUNDS:
             raise Enough
-        for message in asked:
+        for message in questions:
             configuration = configuration_of(message.content)
             if written.setdefault(label, configuration) != configuration:
                 self._refuse(f"sends its clients different configurations ({kind}); one for all is carried over")
-        keys = list(asked[0].content.array_records)
+        keys = list(questions[0].content.array_records)
         if len(keys) != 1:
             self._refuse(f"sends {len(keys)} array records ({kind}); one, the model, is carried over")
         if kind == "evaluate":
@@ -125,8 +125,8 @@ class RecordingGrid(Grid):
             return
         self._key = keys[0]
         if len(written) == 1:
-            self.participants += len(asked)
-        self.arrays = self.arrays or arrays_of(asked[0].content)
+            self.participants += len(questions)
+        self.arrays = self.arrays or arrays_of(questions[0].content)
         if not any(array.dtype.kind == "f" for array in self.arrays.values()):
             self._refuse("sends a model without parameters of floating point, such as trees; only floats are averaged")
 
@@ -142,8 +142,8 @@ class RecordingGrid(Grid):
             return Message(legacy_echo(content, kind), reply_to=message)
         records = RecordDict({"metrics": MetricRecord({"num-examples": 1})})
         if kind == "train":
-            sent = next(iter(content.array_records.values()))
-            records["arrays"] = ArrayRecord(dict(sent.items()))
+            arrays = next(iter(content.array_records.values()))
+            records["arrays"] = ArrayRecord(dict(arrays.items()))
         return Message(records, reply_to=message)
 
     def ask_for_parameters(self) -> None:
