@@ -1,7 +1,7 @@
 """Local training, by mini-batch steps on one client's samples, and evaluation.
 
-McMahan et al. 2017 (arXiv 1602.05629), Algorithm 1, ClientUpdate; SGD with momentum or AdamW, whose state starts
-from zero in every round.
+McMahan et al. 2017 (arXiv 1602.05629), Algorithm 1, ClientUpdate; SGD with momentum or AdamW. The optimizer's state
+starts from zero in every round.
 
 Each process has one model. All its parameters are views into one flat vector (`workloads.models.vector`), so that
 loading the federation's model is one copy and computing the update one subtraction, for any number of layers.

@@ -201,7 +201,10 @@ class ClientsTogether:
         return results
 
     def _queues(self, trainings: Sequence["_BatchedTraining"]) -> list[list["_BatchedTraining"]]:
-        """Return the waiting trainings of each slot, the longest last, which is taken first; on a GPU slots share a queue."""
+        """Return the waiting trainings of each slot, the longest last, which is taken first.
+
+        On a GPU all slots share a queue.
+        """
         queue = sorted(trainings, key=lambda training: training.steps_left)
         if self._any_slot:
             return [queue] * self._slots
