@@ -124,10 +124,8 @@ def _decoder(
     """Return the cached decoder of `kind`, or a new one with another hook.
 
     The first decoder of a struct fills tables of the type and of its fields' types. msgspec 0.22 publishes a table
-    before
-    it is complete, so that a second thread that makes or uses a decoder of the same types crashes the process.
-    Therefore
-    all decoders are made under one lock, and cached only once they are complete.
+    before it is complete, so that a second thread that makes or uses a decoder of the same types crashes the process.
+    Therefore all decoders are made under one lock, and cached only once they are complete.
     """
     if ext_hook is None and (decoder := _decoders.get(kind)) is not None:
         return decoder

@@ -26,8 +26,7 @@ class TrainingReport(Message, frozen=True):
     """A client's report that it has trained; the update itself waits for the aggregation protocol.
 
     A client may lie, and so influence a server that selects by reports. A loss of NaN and a missing number of samples
-    mean
-    "not reported": beside noise that protects a client both would be releases of their own
+    mean "not reported": beside noise that protects a client both would be releases of their own
     (`Environment.reports_training`).
     """
 
@@ -198,10 +197,8 @@ class Trainer(Role):
         """Refuse a round number that cannot be used, and mark it as used.
 
         Keys and masks of a seeded run depend on the round number, and two updates under one mask are not hidden, so
-        each number
-        serves once. If participants are agreed on, or decide for themselves, that step has used the number; otherwise
-        training
-        does.
+        each number serves once. If participants are agreed on, or decide for themselves, that step has used the number;
+        otherwise training does.
         """
         client, environment = self.client, self.environment
         if number > environment.rounds:
@@ -233,8 +230,7 @@ def training_digest(question: Train, *, anew: bool) -> bytes:
     Args:
         question: the question, as sent or as received.
         anew: whether to hash the model again, although another party of this process has. The result is the same;
-            measured
-            compute needs the time that a separate device would take, while modelled compute charges this time.
+            measured compute needs the time that a separate device would take, while modelled compute charges this time.
     """
     meter("sha256.byte", question.model.packed_bytes)
     return content_digest(question, anew=anew)

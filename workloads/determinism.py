@@ -77,8 +77,7 @@ def seeded_globals(stream_: np.random.Generator) -> Iterator[None]:
     """Within the block, seed the global generators of Python, NumPy and torch; afterwards restore their states.
 
     For user code that draws from them, so that its results are the same in every process. The testbed's own code does
-    not
-    use them.
+    not use them.
     """
     first, second, third = (int(number) for number in stream_.integers(2**32, size=3))
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 the user's code may use these

@@ -178,8 +178,7 @@ def user_defined(section: WorkloadSection, population: int, seed: int) -> Worklo
 
     Raises:
         ExperimentError: the object does not exist, does not take these options, or returns neither data nor a
-            `Workload`
-            of this population. Its own errors are passed on unchanged.
+            `Workload` of this population. Its own errors are passed on unchanged.
     """
     name = section.dataset
     factory = plugin_class(name, "workload.dataset")

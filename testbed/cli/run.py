@@ -152,8 +152,7 @@ def _require_a_completed_round(runs: "list[RunRecords]", console: Console) -> No
     """Print which runs have no completed round, and exit with `NO_ROUND_COMPLETED` if no run has one.
 
     In a sweep, a point without a completed round may be a result (the dropout rate at which nothing works), as may
-    refusals
-    of all rounds under a misbehaviour. Neither is a failure of the command; both get a note.
+    refusals of all rounds under a misbehaviour. Neither is a failure of the command; both get a note.
     """
     from testbed.records.reader import summed_up
 

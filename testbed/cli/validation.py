@@ -38,8 +38,7 @@ def validate(
 
     Warnings report problems that the numbers show: too few clients online, a deadline that no client can meet. Training
     data and traces of links are read, and checked, only by `testbed run`. User-defined classes are imported, and
-    checked,
-    only with --import-classes; a Flower app is started only by `testbed run`.
+    checked, only with --import-classes; a Flower app is started only by `testbed run`.
     """
     from testbed.experiment import load
     from testbed.experiment.schema import points

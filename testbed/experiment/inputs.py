@@ -42,8 +42,7 @@ def digests(experiment: Experiment) -> dict[str, str]:
     """Return the SHA-256 of every file that `experiment` names.
 
     A folder has the digest of its files' names and digests. Files named in options of user-defined code count, too.
-    Missing
-    paths are left out; the code that reads them reports the error.
+    Missing paths are left out; the code that reads them reports the error.
 
     Returns:
         hexadecimal digests by path.
@@ -224,14 +223,11 @@ def secrets_context(experiment: Experiment) -> bytes:
     """Return 32 bytes that identify this point of an experiment wherever and whenever it runs or resumes.
 
     Keys at their defaults do not count, so that a key added by a later version changes nothing. Paths do not count, as
-    they
-    differ between machines; the content of files counts if the run has recorded digests (`with_digests`).
+    they differ between machines; the content of files counts if the run has recorded digests (`with_digests`).
 
     The number of rounds counts only if a misbehaviour depends on it. Other effects of the number, such as noise planned
-    for
-    an epsilon, are in sections that count. So a run of more rounds begins as the shorter one does, and a finished run
-    can
-    be extended.
+    for an epsilon, are in sections that count. So a run of more rounds begins as the shorter one does, and a finished
+    run can be extended.
     """
     recorded = (experiment.provenance or {}).get(_SECRETS_ROUNDS)
     by_rounds = experiment.adversary is not None and bool(experiment.adversary.depending_on_rounds())

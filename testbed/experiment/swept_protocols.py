@@ -45,8 +45,7 @@ def with_fitting_protocols(data: Mapping[str, Any], where: str) -> tuple[dict[st
     """Name in each section a protocol that has its keys, and set apart the keys that only other swept protocols have.
 
     Where the sweep replaces a section's protocol, no point has that protocol, and the section's keys need not fit it.
-    The
-    section gets the swept protocol that has most of its keys.
+    The section gets the swept protocol that has most of its keys.
 
     Args:
         data: the experiment as plain data.

@@ -42,8 +42,7 @@ def written_in(plain: Mapping[str, Any]) -> list[str] | None:
 
     Args:
         plain: the run's ``experiment.yaml``. Runs of earlier versions did not record the keys; for these the result is
-            the
-            keys with values that differ from the defaults.
+            the keys with values that differ from the defaults.
 
     Returns:
         Dotted keys; None if this version cannot read the experiment.

@@ -21,8 +21,7 @@ def atomic_write(path: Path, failed: Callable[[str], Exception]) -> Iterator[IO[
 
     After any earlier error the former file is untouched, and the temporary file is removed. Threads and processes that
     write the same file (such as a push that still runs when its run resumes) take turns, as they share the temporary
-    name;
-    processes do so only if the file system has locks.
+    name; processes do so only if the file system has locks.
 
     Args:
         path: the file to write.

@@ -119,8 +119,7 @@ def checked_uri(uri: str) -> str:
     """Return `uri` without slashes at its end.
 
     A URI appears in records, logs and lists of processes, so it must not contain credentials, neither before an @ nor
-    among
-    the parameters. User names alone (``hdfs://user@host``, ``gs://anonymous@bucket``) are allowed.
+    among the parameters. User names alone (``hdfs://user@host``, ``gs://anonymous@bucket``) are allowed.
 
     Raises:
         ValueError: it contains a secret, or cannot be parsed; one line, which does not repeat the secret.

@@ -54,12 +54,10 @@ def importing_classes(allowed: bool) -> Iterator[None]:
     """Allow or refuse to run code that a file names, until the end of the context.
 
     Outside of any context it is allowed. For programs that read files of others. `check_allowed` enforces the decision.
-    The
-    command `testbed` refuses unless a command runs experiments or `--import-classes` is given.
+    The command `testbed` refuses unless a command runs experiments or `--import-classes` is given.
 
     Contexts may be open in several threads: in each thread its innermost context counts. Threads without a context,
-    such
-    as those that a command starts, are refused while any thread refuses.
+    such as those that a command starts, are refused while any thread refuses.
 
     Args:
         allowed: whether to import modules and start programs that an experiment names.
@@ -114,8 +112,7 @@ def plugin_class(name: str, key: str) -> Any:
     Raises:
         NotImportedError: `importing_classes` refuses.
         ExperimentError: no such module or class, or an installed package's plug-in that cannot be imported. Other
-            errors
-            within the module are passed on unchanged.
+            errors within the module are passed on unchanged.
     """
     check_allowed(key, name, "a user-defined class is not imported here")
     module_name, _, class_name = name.partition(":")

@@ -37,8 +37,7 @@ def own_points(group: str) -> Mapping[str, metadata.EntryPoint]:
 
     Raises:
         InstallationError: the testbed is not installed, or its metadata are of an earlier version without this group
-            (an
-            editable installation that was not renewed).
+            (an editable installation that was not renewed).
     """
     return _own_points(group, tuple(sys.path))
 
@@ -103,8 +102,7 @@ def all_points(group: str) -> tuple[list[metadata.EntryPoint], list[BrokenEntryP
     """Return the entry points of a group from all packages, and the packages with unreadable files.
 
     If the path has several packages of one name, the first counts. `metadata.entry_points` does the same, but raises if
-    a
-    single package's file is invalid.
+    a single package's file is invalid.
     """
     points, unreadable, normalized_names = list[metadata.EntryPoint](), list[BrokenEntryPoint](), set[str]()
     for package in metadata.distributions():

@@ -29,8 +29,7 @@ class SparseVector(Vector):
     """Float vector with few non-zero elements, stored as positions and values.
 
     On the wire: the number of elements (4 bytes, big-endian); their positions, each in as many bits as the last
-    position
-    needs, without gaps; their values, float32, little-endian.
+    position needs, without gaps; their values, float32, little-endian.
 
     Args:
         places: (k,) unsigned or signed integers, ascending, below `length`.

@@ -162,8 +162,7 @@ class BatchedWorkload(Protocol):
         """Train several clients as one computation.
 
         An update may differ from that of `Workload.train` by rounding. It must not depend on the other clients: the
-        number
-        of hosts, or a replaced host, would change the run.
+        number of hosts, or a replaced host, would change the run.
 
         Args:
             clients: different clients, any number.

@@ -29,8 +29,7 @@ def flower(
     """Print an experiment file for an existing Flower app, to train its clients here unchanged.
 
     The app's server runs once, against clients that return the received model, to get its model and configuration. Then
-    up
-    to 100 clients train once, to find their numbers of samples.
+    up to 100 clients train once, to find their numbers of samples.
     """
     from workloads.flower.conversion import folder_or_name, written
 

@@ -61,8 +61,7 @@ class FlowerProcess:
 
     Attributes:
         description: shapes and names of the app's parameters, notes, its strategy, population, rounds, participants of
-            its
-            first round, configuration, version of flwr.
+            its first round, configuration, version of flwr.
         initial: (d,) float32, the first model.
 
     Raises:
@@ -232,8 +231,7 @@ class FlowerWorkload:
         """(population,) int64 announced samples: ``samples_per_client``, or the clients' reports after one training.
 
         At most `reports.MOST_COUNTED` clients are trained for this; the others get the largest reported number. An
-        update is
-        weighted by the number that the client reports with it.
+        update is weighted by the number that the client reports with it.
         """
         if self._section.samples_per_client is not None:
             return np.full(self._population, self._section.samples_per_client, np.int64)

@@ -187,8 +187,7 @@ def charged_parameters(network: nn.Module) -> int:
     """Return the parameters charged per training example; see `PartlyFrozenWorkload.charged_parameters`.
 
     A parameter takes part in the forward pass, in the gradient of its layer's input and in its own gradient; the last
-    is
-    not computed if it is frozen.
+    is not computed if it is frozen.
     """
     frozen = network.frozen if isinstance(network, AdaptedModel) else 0
     return vector.dimension(network) + -(-2 * frozen // 3)

@@ -5,11 +5,11 @@
   parameters for MNIST; for images of fewer than 200 pixels the layers are as wide as the image has pixels.
 - ``cnn``: two small padded convolutions (16 and 32 channels) with pooling, for 8x8 as well as 28x28.
 - ``femnist-cnn``: the FEMNIST model of Lotto (Jiang et al., arXiv 2401.02880; ``cnn_ddgauss`` in its authors'
-  published code), which is the "1M parameter" CNN of Kairouz, Liu and Steinke 2021 (arXiv 2102.06387; EMNIST
-  task of TensorFlow Federated), sized to stay under 2**20 for the randomised Hadamard transform:
-  conv 3x3 1->32 (320), pool, conv 3x3 32->64 (18,496), dense 7744->128 (991,360), dense 128->62 (7,998),
-  1,018,174 parameters at 62 classes. The sources differ on dropout (0.25 and 0.5 in TensorFlow Federated,
-  0.25 and 0.25 in Lotto's code) and on Xavier's gain; Lotto's choices are used here.
+  published code), which is the "1M parameter" CNN of Kairouz, Liu and Steinke 2021 (arXiv 2102.06387; EMNIST task of
+  TensorFlow Federated), sized to stay under 2**20 for the randomised Hadamard transform: conv 3x3 1->32 (320), pool,
+  conv 3x3 32->64 (18,496), dense 7744->128 (991,360), dense 128->62 (7,998), 1,018,174 parameters at 62 classes. The
+  sources differ on dropout (0.25 and 0.5 in TensorFlow Federated, 0.25 and 0.25 in Lotto's code) and on Xavier's gain;
+  Lotto's choices are used here.
 - ``mnist-cnn``: the CNN of McMahan et al. 2017 for MNIST, 1,663,370 parameters: conv 5x5 1->32 (832), pool, conv 5x5
   32->64 (51,264), pool, dense 3136->512 (1,606,144), dense 512->10 (5,130); convolutions keep the size.
 - ``emnist-cnn``: the network of Hasircioglu and Gunduz (arXiv 2205.01556, Figure 8) for EMNIST ByClass, 156,526
@@ -193,11 +193,9 @@ class VGG11(FederatedModel):
     Simonyan and Zisserman 2015 (ICLR, arXiv 1409.1556), Table 1, configuration A.
 
     Eight padded 3x3 convolutions with ReLU, five poolings that leave one pixel of 512 channels, and one linear layer,
-    as
-    usual on CIFAR: the paper's three dense layers are for images of 224x224. As in the paper there is no batch
+    as usual on CIFAR: the paper's three dense layers are for images of 224x224. As in the paper there is no batch
     normalisation: its running statistics would be averaged over clients with one label each. The paper's dropout
-    between
-    its dense layers is left out.
+    between its dense layers is left out.
 
     The vector has 9,271,780 numbers at 100 classes, 9,225,610 at ten; the convolutions are 9,220,480 of them. Initial
     weights are He's: without normalisation, signals fade with Xavier's scale where the channels grow.
@@ -307,24 +305,19 @@ class MobileNetV2(FederatedModel):
     """MobileNetV2 at width 0.25, (N, 3, H, W) uint8 to (N, classes); H and W are at least 33.
 
     Sandler et al. 2018 (arXiv 1801.04381), Table 2, in the form of Lotto's authors. With smaller images a channel would
-    end
-    as a single pixel.
+    end as a single pixel.
 
     The vector has 1,009,736 numbers at 596 classes, the size that Lotto (arXiv 2401.02880) transmits: 999,272
-    parameters
-    and the 10,464 running means and variances of batch normalisation, without its 53 counts of batches. The number is
-    that
-    of the authors' published code, which follows FedScale (arXiv 2105.11367), and differs from torchvision's class of
-    the
-    same width (1,001,588 parameters at 596 classes) in three points:
+    parameters and the 10,464 running means and variances of batch normalisation, without its 53 counts of batches. The
+    number is that of the authors' published code, which follows FedScale (arXiv 2105.11367), and differs from
+    torchvision's class of the same width (1,001,588 parameters at 596 classes) in three points:
 
     - channels are a quarter of the paper's (8; 4, 6, 8, 16, 24, 40, 80) and not rounded to multiples of eight;
     - the first unit, too, begins with a 1x1 convolution (of expansion 1);
     - the classifier has no bias, and no dropout comes before it.
 
     Their code resizes images to 256x256, pools 7x7 windows of the 8x8 map and so has four times as many outputs as
-    classes;
-    here the whole map is pooled, as in the paper.
+    classes; here the whole map is pooled, as in the paper.
     """
 
     initial_weights = staticmethod(he_uniform)

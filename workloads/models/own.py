@@ -35,8 +35,7 @@ class OwnModel(FederatedModel):
 
     Attributes:
         channels_last: whether images, (n, channels, height, width), are passed in channels-last layout, in which a
-            CPU's
-            convolutions are faster by a fifth; a module that takes a ``view`` of them needs the other layout.
+            CPU's convolutions are faster by a fifth; a module that takes a ``view`` of them needs the other layout.
 
     Raises:
         ExperimentError: it has a parameter that is not a float, or nothing to train.

@@ -227,8 +227,7 @@ def initial_vector(network: nn.Module, seed: int) -> NDArray[np.float32]:
     """Return the initial values of a model, (d,) float32, as a function of the shapes and the seed alone.
 
     Weights come from `FederatedModel.initial_weights`; scales of normalisation and running variances are one,
-    parameters of
-    PReLU have their constructor's value, and all others are zero. No generator of torch is used.
+    parameters of PReLU have their constructor's value, and all others are zero. No generator of torch is used.
 
     Args:
         network: the model.

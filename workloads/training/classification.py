@@ -278,8 +278,7 @@ class TorchWorkload:
         """Measure the accuracy of `model` on each client's training samples.
 
         Samples of many clients are evaluated together, so that batches are as large as in `evaluate` even if clients
-        have few
-        samples.
+        have few samples.
 
         Args:
             clients: (k,) int64, different clients in ascending order.

@@ -38,8 +38,7 @@ def prepare_process() -> torch.device:
     """Configure this process for bit-identical results, and return the device: CUDA if available, else CPU.
 
     One thread (`workloads.determinism`); on CUDA, deterministic cuDNN kernels. A GPU's sums still differ from a CPU's
-    in
-    the last bits, so bit-identical tables need hosts of one kind.
+    in the last bits, so bit-identical tables need hosts of one kind.
     """
     one_thread()
     torch.backends.cudnn.deterministic = True

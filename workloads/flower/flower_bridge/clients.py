@@ -24,9 +24,8 @@ class App:
 
     Args:
         request: ``folder``, or ``client`` (and perhaps ``server``) as ``module:attribute``; ``run_config`` that
-            replaces
-            values of the app's own; ``population`` (None: that of the app's simulation, or 10); ``seed`` (64 digits in
-            hex); ``discard_state``, whether clients may keep data in their context although it is discarded.
+            replaces values of the app's own; ``population`` (None: that of the app's simulation, or 10); ``seed`` (64
+            digits in hex); ``discard_state``, whether clients may keep data in their context although it is discarded.
 
     Raises:
         Unfit: an app that is not supported.
