@@ -10,20 +10,20 @@ from testbed.conformance.subjects import subject
 from testbed.messages import encode
 from tests.conformance import broken
 
-RUN = "Rounds run, and complete where nobody drops out"
-RESULT = "The result is that of the survivors, whoever drops out where"
+RUN = "Rounds run, and complete without dropouts"
+RESULT = "With any dropouts, the result is that of the survivors"
 LEFT_OUT = "Updates of clients that are left out have no effect"
 SURVIVORS = "Survivors are sorted, distinct participants that trained"
-REASONS = "Rounds that end early say why"
-STAGES = "The stages that it declares are those that it asks"
+REASONS = "Rounds that end early have a reason"
+STAGES = "The declared stages are the stages that are asked"
 HONEST = "Honest parties refuse nothing and are accused of nothing"
 WHOLE_BATCHES = "Batches are summed as a whole or not at all"
-OLD = "Old questions are refused by name and crash nobody"
+OLD = "Old questions are refused by name and crash no client"
 BYTES = "Recorded bytes are the lengths of the encodings"
 SEED = "The same seed gives the same bits, on one host and on two"
 RESUMED = "A resumed run equals an uninterrupted one"
 PARTICIPANTS = "Participants are sorted, distinct, available and not too many"
-ENOUGH = "Rounds have as many participants as clients are promised"
+ENOUGH = "Rounds have at least the participants that clients are promised"
 COUNTED = "Participations are counted"
 BATCHES = "Batches take part as a whole"
 

@@ -274,7 +274,7 @@ FEDDYN = {"drift_correction": {"name": "feddyn", "alpha": 0.1}}
             "learning_rate_schedule.last: 0; scaffold divides by the learning rate",
         ),
         ({"workload": {"drift_correction": {"name": "feddyn"}}}, "drift_correction: alpha: is required for feddyn"),
-        ({"workload": {"drift_correction": {"name": "scaffold", "alpha": 1}}}, "alpha: is read for feddyn only"),
+        ({"workload": {"drift_correction": {"name": "scaffold", "alpha": 1}}}, "alpha: only feddyn"),
         ({"workload": {"drift_correction": {"name": "scafold"}}}, "drift_correction.name: should be 'scaffold'"),
         ({"workload": {"drift_correction": {"name": "feddyn", "alpha": 0}}}, "alpha: should be greater than 0, not 0"),
         ({"workload": {"local_layers": {}}}, "workload.local_layers: last: or first: says how many layers stay"),

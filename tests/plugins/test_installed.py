@@ -145,10 +145,10 @@ def test_two_packages_with_one_name_are_refused_where_it_is_used(
 @pytest.mark.parametrize(
     ("name", "target", "says"),
     [
-        ("turns", "broken:Turns", "its name is not KIND.NAME, in lower case, with one of the kinds selection, "),
-        ("sellection.turns", "broken:Turns", "its name is not KIND.NAME"),
-        ("selection.Turns", "broken:Turns", "its name is not KIND.NAME"),
-        ("selection.turns", "broken", "'broken' is not package.module:Name"),
+        ("turns", "broken:Turns", "its name must be KIND.NAME, in lower case, with one of the kinds selection, "),
+        ("sellection.turns", "broken:Turns", "its name must be KIND.NAME"),
+        ("selection.Turns", "broken:Turns", "its name must be KIND.NAME"),
+        ("selection.turns", "broken", "'broken' must be package.module:Name"),
     ],
 )
 def test_an_entry_point_that_is_none_is_named_in_the_list(

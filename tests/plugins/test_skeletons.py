@@ -101,13 +101,13 @@ def test_what_to_do_next_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFix
         (
             "selection",
             "ticket",
-            "Ticket stands for something else in what is written; take another name",
+            "the skeleton uses Ticket for another object; choose another name",
         ),
-        ("selection", "experiment", "Experiment stands for something else"),
-        ("aggregation", "update", "Update stands for something else"),
-        ("aggregation", "aggregation", "AggregationParameters stands for something else"),
-        ("workload", "evaluation", "Evaluation stands for something else"),
-        ("workload", "none", "its class would be None, a word of Python's own"),
+        ("selection", "experiment", "the skeleton uses Experiment for another object"),
+        ("aggregation", "update", "the skeleton uses Update for another object"),
+        ("aggregation", "aggregation", "the skeleton uses AggregationParameters for another object"),
+        ("workload", "evaluation", "the skeleton uses Evaluation for another object"),
+        ("workload", "none", "its class would be None, a keyword of Python"),
     ],
 )
 def test_a_class_that_would_hide_a_part_of_the_skeleton_is_refused(
@@ -125,7 +125,7 @@ def test_nothing_is_overwritten(there: str, tmp_path: Path, capsys: pytest.Captu
     (tmp_path / there).write_text("kept")
     assert main(["new", "workload", "mine", "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert said == f"error: {tmp_path / there}: nothing is overwritten; take another name, or another --out\n"
+    assert said == f"error: {tmp_path / there}: exists already; choose another name, or another --out\n"
     assert [path.name for path in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "kept"
 
@@ -133,12 +133,12 @@ def test_nothing_is_overwritten(there: str, tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("Mine", "is to name a module"),
-        ("my-own", "is to name a module"),
-        ("../mine", "is to name a module"),
-        ("a" * 61, "is to name a module"),
-        ("lambda", "Python's own"),
-        ("random", "Python's own"),
+        ("Mine", "must be a module name"),
+        ("my-own", "must be a module name"),
+        ("../mine", "must be a module name"),
+        ("a" * 61, "must be a module name"),
+        ("lambda", "a keyword or a module of Python"),
+        ("random", "a keyword or a module of Python"),
         ("numpy", "would be hidden by, or hide, "),
         ("testbed", "would be hidden by, or hide, "),
     ],

@@ -46,7 +46,7 @@ def test_a_workload_that_does_not_offer_it_is_refused() -> None:
 @pytest.mark.parametrize(
     ("workload", "line"),
     [
-        (ASKED | {"training": "simulated"}, "client_accuracy: simulated training computes nothing"),
+        (ASKED | {"training": "simulated"}, "client_accuracy: has no effect on simulated training"),
         ({"flower": "mine:app", "client_accuracy": True}, "client_accuracy has no effect on a Flower app"),
     ],
 )

@@ -16,6 +16,7 @@ from testbed.records.arrays import Checkpoint, write_checkpoint
 from testbed.workload.adapters import Adapters
 from testbed.workload.contract import GradientWorkload, NotedWorkload, PartlyFrozenWorkload, Workload
 from testbed.workload.section import WorkloadSection
+from tests.messages_named import naming
 from workloads import build
 from workloads.models import vector
 from workloads.models.adapters import AdaptedModel, LowRankLinear, adapted
@@ -458,7 +459,7 @@ def test_values_out_of_range_are_errors(adapters: dict[str, Any]) -> None:
 
 
 def test_a_flower_app_has_none() -> None:
-    with pytest.raises(ValueError, match="adapters has no effect on a Flower app"):
+    with pytest.raises(ValueError, match=naming("adapters", "Flower app")):
         WorkloadSection(flower="somewhere:app", adapters={"rank": 1})
 
 
