@@ -1,4 +1,4 @@
-"""`testbed run`: what it leaves behind, what it prints, and what it refuses before anything runs."""
+"""`testbed run`: its files, its output, and refusals before anything runs."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A class that lacks a property is caught by that property, and the line says what to do."""
+"""Protocols that lack one property: the check of that property fails, with the remedy in its line."""
 
 import re
 

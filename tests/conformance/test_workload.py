@@ -1,4 +1,4 @@
-"""A workload that lacks a property is caught by that property, and the line says what to do."""
+"""Workloads that lack one property: the check of that property fails, with the remedy in its line."""
 
 import re
 from dataclasses import replace

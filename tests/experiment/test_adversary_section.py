@@ -1,4 +1,4 @@
-"""The `adversary:` section: what is said about what does not fit, in one line."""
+"""The `adversary:` section: one line for settings that do not fit."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Files that options of user-defined code name are part of what a run depends on."""
+"""Files that options of user-defined code name are inputs of a run."""
 
 from pathlib import Path
 

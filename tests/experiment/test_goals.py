@@ -1,4 +1,4 @@
-"""`targets` and `stop_at` of an experiment: what they take, what is kept of them, what is refused."""
+"""`targets` and `stop_at` of an experiment: accepted forms, their plain form, and refusals."""
 
 from collections.abc import Callable
 from typing import Any

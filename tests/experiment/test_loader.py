@@ -1,4 +1,4 @@
-"""Bad experiments: one line per mistake, with file, key path and what is allowed."""
+"""Invalid experiments: one line per mistake, with file, key path and allowed values."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -311,7 +311,7 @@ SWEEP = "sweep: {aggregation: [{protocol: secagg}, {protocol: plain}]}\n"
 def test_in_a_sweep_each_point_loses_clients_and_some_point_has_the_deadline(
     text: str, line: str, load_text: Callable[..., Experiment], mistake: Callable[..., str]
 ) -> None:
-    """Without its drop-outs a point would be compared with others as if everybody had stayed."""
+    """Without its dropouts a point would be compared with others as if all clients had stayed."""
     if line:
         assert mistake(SWEEP + text).startswith(line)
     else:
@@ -319,7 +319,7 @@ def test_in_a_sweep_each_point_loses_clients_and_some_point_has_the_deadline(
 
 
 def kinds_of_messages(base: type[Message] = Message) -> Iterator[type[Message]]:
-    """Every type of message, those of other tests among them."""
+    """Yield every type of message, including those of other tests."""
     for kind in base.__subclasses__():
         yield kind
         yield from kinds_of_messages(kind)
@@ -400,7 +400,7 @@ def test_an_override_is_checked_like_the_file(mistake: Callable[..., str]) -> No
     assert mistake("rounds: 3", "rounds=").startswith("rounds: should be a valid integer, not null")
 
 
-# -- whatever comes -----------------------------------------------------------------------------------------------
+# -- arbitrary input ----------------------------------------------------------------------------------------------
 
 _scalars = (
     st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats() | st.text(max_size=8)
@@ -420,7 +420,7 @@ _sections = st.dictionaries(_keys, _values, max_size=5)
 
 
 def lines_of(action: Callable[[], Any]) -> list[str]:
-    """The lines of the `ExperimentError` that it raises; none when it goes through. Nothing else may be raised."""
+    """Return the lines of the `ExperimentError` that an action raises, empty without one; no other error is allowed."""
     try:
         assert isinstance(action(), Experiment)
     except ExperimentError as error:

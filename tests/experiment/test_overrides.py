@@ -13,7 +13,7 @@ from tests.messages_named import naming
 
 @pytest.fixture
 def overridden(tmp_path: Path) -> Callable[..., Any]:
-    """Loads a text with overrides."""
+    """Function that loads a text with overrides."""
 
     def loaded(text: str, *overrides: str) -> Any:
         path = tmp_path / "experiment.yaml"
@@ -28,7 +28,7 @@ def test_another_availability_model_drops_what_it_does_not_have(overridden: Call
     always = overridden(text, "availability.model=always").availability
     assert (always.model, always.dropout.rate) == ("always", 0.1)
     schedule = overridden(text, "availability.model=schedule", "availability.path=x.csv").availability
-    assert schedule.dropout.rate == 0  # a schedule says itself who drops out
+    assert schedule.dropout.rate == 0  # a schedule lists the dropouts itself
 
 
 def test_drop_outs_beside_a_schedule_are_refused(overridden: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""``testbed new``: what it writes runs, is tested, and its tests fail when the class does something else."""
+"""``testbed new``: the skeletons run, have tests, and their tests fail if the class does something else."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ BROKEN = {
 
 
 def pytest_in(folder: Path) -> subprocess.CompletedProcess[str]:
-    """pytest in a folder of somebody's own."""
+    """Run pytest in a user's folder."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), "-rf"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

@@ -95,8 +95,7 @@ def test_commands_say_it_in_one_line(hostile: Callable, command: str, capsys: py
     assert main([command, "s3://bucket/runs"]) == 3
     said = capsys.readouterr().err
     assert said == (
-        "error: s3://bucket/runs: the entry '../evil/experiment.yaml' may lie outside the directory; nothing is "
-        "read\n"
+        "error: s3://bucket/runs: the entry '../evil/experiment.yaml' may lie outside the directory; nothing is read\n"
     )
 
 

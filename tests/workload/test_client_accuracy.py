@@ -1,4 +1,4 @@
-"""The summary of accuracies over clients, by hand; and what does not measure them."""
+"""Summaries of accuracies over clients, compared with values by hand, and workloads without the measurement."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""What clients keep in the run's directory: nothing is changed, and what a checkpoint may name is there."""
+"""Client states in the run's directory: files never change, and those that a checkpoint may name exist."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_whatever_is_lost_a_run_goes_on_from_the_last_checkpoint_or_the_one_befo
     fates: list[str], losses: list[tuple[int, int]]
 ) -> None:
     """`losses`: after which rounds a run goes on anew, and how many checkpoints earlier."""
-    states, checkpoints = ClientStates(None), [0]  # the round whose state counts, after each round
+    states, checkpoints = ClientStates(None), [0]  # the round of the current state, after each round
     repeated = dict(losses)
     while len(checkpoints) <= len(fates):
         number = len(checkpoints)

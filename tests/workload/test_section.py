@@ -1,4 +1,4 @@
-"""The ``workload`` section of an experiment: what it accepts and how it refuses."""
+"""The ``workload`` section of an experiment: accepted keys and refusals."""
 
 import subprocess
 import sys

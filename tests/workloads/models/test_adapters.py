@@ -1,4 +1,4 @@
-"""Low-rank adapters: what is trained and sent is the adapters, whatever the model."""
+"""Low-rank adapters: only the adapters are trained and sent, for all models."""
 
 import math
 import sys

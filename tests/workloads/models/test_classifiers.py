@@ -1,4 +1,4 @@
-"""The models compute what the textbook stacks of torch layers compute, from the same flat parameters."""
+"""The models equal textbook stacks of torch layers with the same flat parameters."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""LEAF's models of sequences, and of portraits: their sizes, and what stacks of torch's layers compute."""
+"""Models of sequences and portraits: their sizes, compared with stacks of torch's layers."""
 
 import numpy as np
 import pytest

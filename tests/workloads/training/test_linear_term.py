@@ -1,4 +1,4 @@
-"""The term of SCAFFOLD and FedDyn: what autograd makes of the losses written out."""
+"""The term of SCAFFOLD and FedDyn, compared with autograd of the explicit losses."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""FedProx: what autograd makes of the penalty written out, alone and for several clients together."""
+"""FedProx, compared with autograd of the explicit penalty, alone and for several clients together."""
 
 from typing import Any
 

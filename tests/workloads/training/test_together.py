@@ -1,4 +1,4 @@
-"""Clients trained together: what each learns alone but for rounding, and the same bits whoever is beside it."""
+"""Clients trained together: equal to training alone except for rounding, and bit-identical beside any other clients."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
